@@ -1,0 +1,103 @@
+//! Requests, outcomes, and the trait that drives and volumes share.
+
+use std::sync::Arc;
+
+use crate::Memory;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RequestKind {
+    /// Fill the memory from the range.
+    Read,
+    /// Put the memory's bytes into the range.
+    Write,
+    /// Make everything that was acknowledged before durable. The range is ignored.
+    Flush,
+    /// The range is no longer needed; it reads as zeros afterwards.
+    Trim,
+    /// The range reads as zeros afterwards.
+    WriteZeroes,
+}
+
+impl RequestKind {
+    /// Whether the request changes what later reads return.
+    #[must_use]
+    pub const fn mutates(self) -> bool {
+        matches!(self, Self::Write | Self::Trim | Self::WriteZeroes)
+    }
+}
+
+/// One request to a device. Offsets and lengths are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub kind: RequestKind,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; equals the memory's length for reads and writes.
+    pub length: u64,
+    /// Durable before it is acknowledged (force unit access).
+    pub fua: bool,
+}
+
+/// How an operation on a device ended. A fault is input to the caller's logic, not an `Err`.
+pub type Outcome = Result<(), Fault>;
+
+/// What went wrong below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Fault {
+    /// This range cannot be read or written (EIO); other ranges may be well.
+    #[error("medium error")]
+    Medium,
+    /// The device is gone and will not answer again (ENODEV, or it was failed by command).
+    #[error("device is gone")]
+    Gone,
+    /// No physical space is left (ENOSPC on a sparse file or a thin drive).
+    #[error("no space left below")]
+    Full,
+    /// The range does not lie inside the device, or is not aligned as its limits demand.
+    #[error("request is outside the device or misaligned")]
+    Invalid,
+    /// The device is being shut down.
+    #[error("device is shutting down")]
+    Shutdown,
+    /// More is lost than the code can reconstruct.
+    #[error("data is lost: more failures than the code survives")]
+    Lost,
+}
+
+/// What a device is and accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Requests must be aligned to this; a power of two.
+    pub block_bytes_min: u32,
+    /// Requests that are aligned to this avoid read-modify-write; a power of two.
+    pub block_bytes_preferred: u32,
+    /// The longest read or write.
+    pub request_bytes_max: u32,
+    /// Whether `Trim` frees space (it is accepted in any case).
+    pub trims: bool,
+}
+
+/// Where a device reports that a request has ended. `token` is the submitter's own.
+pub trait Completed: Send + Sync {
+    /// Called exactly once per submitted request, from any thread, and never from inside
+    /// `submit`. By then the device holds no clone of the request's memory.
+    fn completed(&self, token: u64, outcome: Outcome);
+}
+
+/// A drive below or a volume above: fixed-size, random access, asynchronous.
+///
+/// Requests may complete in any order. A `Flush` covers every request whose completion was
+/// reported before the flush was submitted.
+pub trait BlockDevice: Send + Sync {
+    /// Size, alignment and abilities. May change (a volume can be resized).
+    fn limits(&self) -> Limits;
+
+    /// Starts `request`. `memory` has `request.length` bytes for reads and writes and is empty
+    /// otherwise. Every submitted request is completed exactly once through `to`, also when the
+    /// device fails or is shut down.
+    fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>);
+}

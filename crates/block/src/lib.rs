@@ -1,0 +1,19 @@
+//! The words that every other room uses: addresses, requests, outcomes, time, memory, and the one
+//! trait for drives below and volumes above.
+//!
+//! Nothing here decides anything. `block` has no I/O, no clock and no policy; it only gives names
+//! to what travels between the rooms.
+
+mod device;
+mod memory;
+mod time;
+mod units;
+
+pub use device::{BlockDevice, Completed, Fault, Limits, Outcome, Request, RequestKind};
+pub use memory::{Memory, PAGE_BYTES};
+pub use time::Instant;
+pub use units::{ByteSize, ParseByteSizeError, Seat};
+
+/// Bytes of one block, the unit of checksums and of volumes. Smaller requests are served by
+/// read-modify-write of whole blocks.
+pub const BLOCK_BYTES: u64 = 4096;

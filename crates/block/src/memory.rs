@@ -1,0 +1,212 @@
+//! Page-aligned memory that I/O in flight may touch.
+//!
+//! A request's bytes are read and written piecewise by several drives at once, by the kernel, and
+//! by parity computations, all on disjoint ranges. Rust's references cannot say "disjoint ranges
+//! of one buffer, handed to other threads, back when the counter is zero", so this module is one
+//! of the few that may be `unsafe`: it hands out raw ranges under the rule below, and safe
+//! references wherever the owner is provably alone.
+//!
+//! **Rule.** Whoever splits a `Memory` (the array's plan) never has two operations in flight that
+//! touch the same byte if one of them writes it.
+
+#![expect(unsafe_code, reason = "shared mutable I/O buffers; see the rule above")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Alignment of every allocation: what O_DIRECT needs, and the unit of the page cache.
+pub const PAGE_BYTES: usize = 4096;
+
+/// The allocation itself.
+struct Pages {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `Pages` is a plain allocation; who may touch which byte when is the module's rule.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// A range of shared, page-aligned memory. Cloning shares the bytes.
+#[derive(Clone)]
+pub struct Memory {
+    pages: Option<Arc<Pages>>,
+    offset: usize,
+    len: usize,
+}
+
+impl Memory {
+    /// No bytes, no allocation.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self {
+            pages: None,
+            offset: 0,
+            len: 0,
+        }
+    }
+
+    /// `len` bytes of zeros at an address that is a multiple of [`PAGE_BYTES`].
+    ///
+    /// # Panics
+    /// When `len` rounded up to a page exceeds the address space.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        if len == 0 {
+            return Self::empty();
+        }
+        let layout = Layout::from_size_align(len, PAGE_BYTES)
+            .expect("a buffer is smaller than the address space")
+            .pad_to_align();
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else {
+            handle_alloc_error(layout)
+        };
+        Self {
+            pages: Some(Arc::new(Pages { start, layout })),
+            offset: 0,
+            len,
+        }
+    }
+
+    /// A copy of `bytes`.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut memory = Self::zeroed(bytes.len());
+        if let Some(unique) = memory.unique_mut() {
+            unique.copy_from_slice(bytes);
+        }
+        memory
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The sub-range `range` of this range, sharing its bytes.
+    ///
+    /// # Panics
+    /// When `range` does not lie inside.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "slice {range:?} of {} bytes",
+            self.len
+        );
+        Self {
+            pages: self.pages.clone(),
+            offset: self.offset + range.start,
+            len: range.end - range.start,
+        }
+    }
+
+    /// The first byte's address, for the kernel. Valid while a clone of this range lives.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pages.as_ref().map_or(NonNull::dangling().as_ptr(), |pages| {
+            // SAFETY: `offset` lies inside the allocation: `zeroed` and `slice` keep it so.
+            unsafe { pages.start.as_ptr().add(self.offset) }
+        })
+    }
+
+    /// The bytes, for reading.
+    ///
+    /// # Safety
+    /// Nothing writes this range while the reference lives (the module's rule).
+    #[must_use]
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: the range is inside the allocation, initialised (zeroed at birth), and by the
+        // caller's promise not written meanwhile.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }
+    }
+
+    /// The bytes, for writing.
+    ///
+    /// # Safety
+    /// Nothing else reads or writes this range while the reference lives (the module's rule).
+    #[must_use]
+    #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise")]
+    pub unsafe fn bytes_mut(&self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and by the caller's promise not touched meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len) }
+    }
+
+    /// The bytes if no other clone of the allocation exists, so that nothing can touch them.
+    #[must_use]
+    pub fn unique(&mut self) -> Option<&[u8]> {
+        self.unique_mut().map(|bytes| &*bytes)
+    }
+
+    /// The bytes for writing if no other clone of the allocation exists.
+    #[must_use]
+    pub fn unique_mut(&mut self) -> Option<&mut [u8]> {
+        if let Some(pages) = &mut self.pages {
+            Arc::get_mut(pages)?;
+        }
+        // SAFETY: this is the only handle to the allocation and it is borrowed mutably.
+        Some(unsafe { self.bytes_mut() })
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_share_bytes_and_uniqueness_is_noticed() {
+        let mut memory = Memory::from_bytes(b"0123456789");
+        let part = memory.slice(2..5);
+        assert!(memory.unique().is_none(), "a slice is alive");
+        // SAFETY: nothing else touches the range in this test.
+        assert_eq!(unsafe { part.bytes() }, b"234");
+        drop(part);
+        assert_eq!(memory.unique().unwrap(), b"0123456789");
+        assert_eq!(memory.as_ptr() as usize % PAGE_BYTES, 0);
+    }
+
+    #[test]
+    fn empty_memory_needs_no_allocation() {
+        let mut memory = Memory::empty();
+        assert_eq!(memory.unique_mut().unwrap().len(), 0);
+        assert_eq!(Memory::zeroed(0).len(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "slice")]
+    fn a_slice_past_the_end_panics() {
+        let _ = Memory::zeroed(10).slice(5..11);
+    }
+}

@@ -1,0 +1,28 @@
+//! Placement: where each column of each stripe lives, where spare space is, and back.
+//!
+//! A layout answers at two scales.
+//!
+//! *Cells.* Every drive is a stack of equal cells; a *row* is the n cells at the same height. A
+//! *group* is a set of cells, one per column, and the pool hands out space by the group:
+//!
+//! ```text
+//!            seat 0   seat 1   seat 2   seat 3   seat 4   seat 5   seat 6
+//!   row 0   g0.c0    g0.c1    g0.c2    g1.c0    g1.c1    g1.c2    spare 0
+//!   row 1   g2.c1    g3.c0    spare 0  g2.c0    g3.c2    g2.c2    g3.c1
+//! ```
+//!
+//! [`Layout::cell`] goes from (group, column) to (seat, row), [`Layout::role`] back, and
+//! [`Layout::spare`] says where the row's spare cells are. This is where PDDL, dRAID, CRUSH and
+//! islands differ.
+//!
+//! *Chunks.* Inside a group the cells are cut into chunks, and a stripe of the code takes one
+//! *slot* (as many consecutive chunks as the code has rows) of each of its units.
+//! [`Layout::place`] says which column and which slot a stripe's unit takes. On declustered
+//! layouts unit i sits in column i; the classic levels rotate here, so that RAID-5 and RAID-10
+//! addresses are the classic ones.
+//!
+//! Pure functions and stored tables; no I/O, no arithmetic of codes.
+
+mod traits;
+
+pub use traits::{Cell, Layout, Place, Role};

@@ -1,0 +1,88 @@
+//! The one interface of all layouts.
+
+use std::fmt;
+
+use block::Seat;
+
+/// One cell of one drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cell {
+    /// Whose drive.
+    pub seat: Seat,
+    /// Height on the drive, in cells, from 0.
+    pub row: u64,
+}
+
+/// What a cell is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is column `column` of group `group`.
+    Column {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+    },
+    /// It is spare cell `index` of its row.
+    Spare {
+        /// Which of the row's spares.
+        index: u16,
+    },
+    /// Nothing lives there (rows left over at the end of a drive).
+    Unused,
+}
+
+/// Where in a group a stripe's unit lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Column of the group.
+    pub column: u16,
+    /// Slot inside the cell: the unit's first chunk is chunk `slot × code rows` of the cell.
+    pub slot: u64,
+}
+
+/// Where things are. Deterministic, total on its stated ranges, and cheap: `cell` and `place` are
+/// on the path of every request.
+pub trait Layout: fmt::Debug + Send + Sync {
+    /// Seats, those that hold nothing but spare space included.
+    fn drives(&self) -> u16;
+
+    /// Cells in a group. Usually data plus parity; `raid10:far` has a cell for each copy.
+    fn columns(&self) -> u16;
+
+    /// Spare cells per row (a hot spare drive is a seat whose every cell is a spare).
+    fn spares(&self) -> u16;
+
+    /// Whole groups on drives of `rows` cells.
+    fn groups(&self, rows: u64) -> u64;
+
+    /// Where a column of a group lives. `group < groups(rows)`, `column < columns()`.
+    ///
+    /// The cells of one group are on different drives, but for layouts that keep several copies of
+    /// a column range on one drive at different heights (`raid10:far`).
+    fn cell(&self, group: u64, column: u16) -> Cell;
+
+    /// The inverse of `cell` and `spare`.
+    fn role(&self, cell: Cell) -> Role;
+
+    /// The seat whose cell in `row` is spare number `index < spares()`.
+    fn spare(&self, row: u64, index: u16) -> Seat;
+
+    /// Rows after which placement repeats, shifted by a whole number of groups.
+    fn pattern_rows(&self) -> u64;
+
+    /// Stripes of a code that fit into a group whose cells have `slots` slots each.
+    fn stripes_per_group(&self, slots: u64) -> u64 {
+        slots
+    }
+
+    /// Where unit `unit` of the group's stripe number `index` lies. `stripe` is the stripe's
+    /// number over all groups, which classic levels rotate by. `index < stripes_per_group(slots)`.
+    fn place(&self, stripe: u64, index: u64, unit: u16) -> Place {
+        let _ = stripe;
+        Place {
+            column: unit,
+            slot: index,
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The binary: arguments, wiring, printing.
+
+fn main() {}
