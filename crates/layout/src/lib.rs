@@ -23,6 +23,18 @@
 //!
 //! Pure functions and stored tables; no I/O, no arithmetic of codes.
 
+mod classic;
+pub mod developed;
+mod divide;
+mod geometry;
+pub mod grid;
+mod mirror;
+pub mod pddl;
+mod rotated;
+pub mod scheme;
+mod striping;
 mod traits;
 
+pub use geometry::{CodeSpec, Field, Geometry, GeometryError};
+pub use scheme::{Expansion, Family, Scheme, SchemeError};
 pub use traits::{Cell, Layout, Place, Role};

@@ -85,4 +85,40 @@ pub trait Layout: fmt::Debug + Send + Sync {
             slot: index,
         }
     }
+
+    /// The inverse of `place`: (index in the group, unit) of what lies at `place`, `None` for a
+    /// place that no stripe takes. `first` is the number, over all groups, of the group's first
+    /// stripe.
+    fn unplace(&self, first: u64, place: Place) -> Option<(u64, u16)> {
+        let _ = first;
+        Some((place.slot, place.column))
+    }
+
+    /// The cell that takes over column `column` of `group` when its home is lost. `out` says which
+    /// seats cannot take it, `used` which spare cells hold something already. `None` when no spare
+    /// cell is left.
+    ///
+    /// Spares of the home's own row come first to last, so a spare that was itself lost is passed
+    /// over. Pools, which have no spare cells per row, choose a free piece.
+    fn refuge(
+        &self,
+        group: u64,
+        column: u16,
+        out: &dyn Fn(Seat) -> bool,
+        used: &dyn Fn(Cell) -> bool,
+    ) -> Option<Cell> {
+        let row = self.cell(group, column).row;
+        (0..self.spares())
+            .map(|index| Cell {
+                seat: self.spare(row, index),
+                row,
+            })
+            .find(|&cell| !out(cell.seat) && !used(cell))
+    }
+
+    /// What has to be kept with the pool to make this very layout again: searched bases, members
+    /// of pool groups. `None` where the scheme and the number of drives say everything.
+    fn stored(&self) -> Option<Vec<u8>> {
+        None
+    }
 }

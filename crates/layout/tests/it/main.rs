@@ -1,0 +1,6 @@
+//! The crate's tests from outside, one program.
+
+mod classic;
+mod common;
+mod pddl;
+mod schemes;
