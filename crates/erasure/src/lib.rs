@@ -5,4 +5,33 @@
 //! which elements are which sums over GF(2^8) of which others ([`Equation`]); XOR codes have only
 //! coefficients 1. Everything else here works on the equations and knows no code by name.
 //!
+//! ```text
+//! code/*.rs      equations of one code each
+//! equations.rs   Code: the equations, checked, and expanded to data
+//! encode.rs      data → parities, with shared sums; deltas → parities
+//! decode.rs      known elements → wanted elements: peeling, then elimination
+//! recovery.rs    one lost column from the fewest reads; degraded reads under three policies
+//! schedule.rs    what all of these return: steps `target (^)= Σ coefficient · slot`
+//! program.rs     a schedule made ready to run: steps that share sources fused into one pass
+//! kernel/        bytes; the only `unsafe`
+//! ```
+//!
 //! No disks and no placement. It is the home of SIMD: `kernel` holds the `unsafe` of this crate.
+
+mod code;
+mod decode;
+mod element;
+mod encode;
+mod equations;
+pub mod gf;
+pub mod kernel;
+mod program;
+mod schedule;
+
+pub use code::{NAMES, Order, by_columns, by_parameter, by_parameter_in};
+pub use decode::{Recovery, Unrecoverable};
+pub use element::{Element, ElementSet};
+pub use encode::Update;
+pub use equations::{Code, CodeError, Equation};
+pub use program::Program;
+pub use schedule::{Schedule, Step};

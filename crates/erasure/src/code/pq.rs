@@ -1,0 +1,48 @@
+//! P+Q and P+Q+R over GF(2^8), polynomial 0x11d, generator 2.
+//!
+//! ```text
+//! D0 D1 D2 D3 P Q R        P = Σ D_i     Q = Σ g_i D_i     R = Σ g_i² D_i
+//! ```
+//!
+//! md (and ISA-L's `pq_gen`) takes g_i = 2^i: the *first* data column has coefficient 1. ZFS
+//! evaluates Horner's rule over the columns in order, q = 2q + d and r = 4r + d, so that
+//! g_i = 2^(n−1−i) and the *last* one has. The two agree on reversed columns, not otherwise.
+//!
+//! 2^i and 4^i are both injective for i < 255 and no further, hence 255 data columns at most.
+//! See H. P. Anvin, "The mathematics of RAID-6"; openzfs `module/zfs/vdev_raidz.c`.
+
+use crate::code::{Order, data_row, parameter};
+use crate::element::Element;
+use crate::equations::{Code, CodeError, Equation};
+use crate::gf;
+
+/// Data columns: the order of the generator.
+pub(super) const DATA_MAX: u16 = 255;
+
+/// `parities` is 2 (P+Q) or 3 (P+Q+R).
+pub(super) fn code(data: u16, parities: u16, order: Order) -> Result<Code, CodeError> {
+    let name = if parities == 2 { "pq" } else { "pqr" };
+    parameter(name, data, 1, DATA_MAX)?;
+    let generator = |i: u16| match order {
+        Order::Md => i,
+        Order::Zfs => data - 1 - i,
+    };
+    let equation = |(j, kind): (u16, &'static str)| Equation {
+        parity: Element::new(0, data + j),
+        kind,
+        members: (0..data)
+            .map(|i| (Element::new(0, i), gf::power_of_two(j * generator(i))))
+            .collect(),
+    };
+    let kinds = ["P", "Q", "R"];
+    let equations = (0..parities).zip(kinds).map(equation).collect();
+    Code::proven(
+        name,
+        data,
+        1,
+        data + parities,
+        data_row(data),
+        equations,
+        parities,
+    )
+}

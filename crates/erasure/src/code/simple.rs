@@ -1,0 +1,49 @@
+//! Codes of one row: nothing, mirrors, single parity.
+//!
+//! ```text
+//! none      D0 D1 D2          every column its own data, nothing survives a loss
+//! mirror    D0 D0 D0          n columns hold the same element
+//! parity    D0 D1 D2 P        P = D0 + D1 + D2 (RAID-5)
+//! ```
+
+use crate::code::{column_count, data_row};
+use crate::element::Element;
+use crate::equations::{Code, CodeError, Equation};
+
+/// `columns` columns of data.
+pub(super) fn none(columns: u16) -> Result<Code, CodeError> {
+    column_count("none", columns, 1, super::COLUMNS_MAX)?;
+    Code::proven(
+        "none",
+        columns,
+        1,
+        columns,
+        data_row(columns),
+        Vec::new(),
+        0,
+    )
+}
+
+/// One data element, copied to all columns.
+pub(super) fn mirror(columns: u16) -> Result<Code, CodeError> {
+    column_count("mirror", columns, 1, super::COLUMNS_MAX)?;
+    let original = Element::new(0, 0);
+    let copy = |c| Equation::xor(Element::new(0, c), "copy", [original]);
+    let equations = (1..columns).map(copy).collect();
+    Code::proven(
+        "mirror",
+        columns,
+        1,
+        columns,
+        vec![original],
+        equations,
+        columns - 1,
+    )
+}
+
+/// `data` columns and their sum.
+pub(super) fn parity(data: u16) -> Result<Code, CodeError> {
+    super::parameter("parity", data, 1, super::COLUMNS_MAX - 1)?;
+    let p = Equation::xor(Element::new(0, data), "P", data_row(data));
+    Code::proven("parity", data, 1, data + 1, data_row(data), vec![p], 1)
+}

@@ -1,0 +1,454 @@
+//! A code, checked once: its equations, and the generator matrix that they expand to.
+
+use crate::element::{Element, ElementSet};
+use crate::encode;
+use crate::gf;
+use crate::schedule::Schedule;
+use std::sync::OnceLock;
+
+/// `parity = Σ coefficient · member` over GF(2^8), polynomial 0x11d.
+///
+/// Members may be parities of earlier equations (RDP's diagonals contain row parities).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Equation {
+    /// The element that the equation defines.
+    pub parity: Element,
+    /// What the literature calls this parity: "horizontal", "diagonal", "P", …
+    pub kind: &'static str,
+    /// What it is the sum of, with nonzero coefficients.
+    pub members: Vec<(Element, u8)>,
+}
+
+impl Equation {
+    /// An equation whose coefficients are all 1.
+    pub(crate) fn xor(
+        parity: Element,
+        kind: &'static str,
+        members: impl IntoIterator<Item = Element>,
+    ) -> Self {
+        let members = members.into_iter().map(|member| (member, 1)).collect();
+        Self {
+            parity,
+            kind,
+            members,
+        }
+    }
+}
+
+/// Why there is no such code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodeError {
+    /// No code has this name.
+    #[error("there is no code named '{name}'; the codes are {}", crate::code::NAMES.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// The construction needs a prime.
+    #[error(
+        "{name} needs a prime, and {parameter} = {factor} × {}: over a composite number some pairs of lost columns cannot be decoded; try {}",
+        parameter / factor,
+        crate::code::nearest_primes(*parameter)
+    )]
+    NotPrime {
+        /// The code's name.
+        name: String,
+        /// The composite number.
+        parameter: u16,
+        /// Its smallest factor.
+        factor: u16,
+    },
+    /// The parameter is below the least that makes sense.
+    #[error("{name} does not exist for {parameter}: the least is {least}; try {name}:{least}")]
+    TooSmall {
+        /// The code's name.
+        name: String,
+        /// What was asked for.
+        parameter: u16,
+        /// The least parameter.
+        least: u16,
+    },
+    /// A vertical code does not exist in this width.
+    #[error("{name} has no stripe of {columns} columns, because its width follows from a prime; try {}", nearest_text(*below, *above))]
+    NoSuchWidth {
+        /// The code's name.
+        name: String,
+        /// What was asked for.
+        columns: u16,
+        /// The nearest narrower width, if there is one.
+        below: Option<u16>,
+        /// The nearest wider width.
+        above: u16,
+    },
+    /// Fewer columns than parity and one of data.
+    #[error("{name} needs at least {least} columns, and {columns} were asked for; try {least}")]
+    TooNarrow {
+        /// The code's name.
+        name: String,
+        /// What was asked for.
+        columns: u16,
+        /// The least width.
+        least: u16,
+    },
+    /// More than the code, or this crate, can hold.
+    #[error("{name} reaches up to {most}, and {asked} was asked for; try {most} or less")]
+    TooLarge {
+        /// The code's name.
+        name: String,
+        /// What was asked for, in the unit of the call (columns or parameter).
+        asked: u16,
+        /// The largest possible.
+        most: u16,
+    },
+    /// The code has only one order of coefficients.
+    #[error(
+        "{name} has no ZFS order of coefficients: only pq and pqr have two; leave the word out"
+    )]
+    NoOrder {
+        /// The code's name.
+        name: String,
+    },
+    /// The equations given do not make a code.
+    #[error("these equations are no code: {what}; check them against the stripe's shape")]
+    Malformed {
+        /// What is wrong with them.
+        what: String,
+    },
+}
+
+fn nearest_text(below: Option<u16>, above: u16) -> String {
+    match below {
+        Some(below) => format!("{below} or {above} columns"),
+        None => format!("{above} columns"),
+    }
+}
+
+/// A code: its stripe's shape, its equations, and what follows from them. Immutable.
+///
+/// Elements are numbered by *slot*, `row * columns + column`. Every slot holds data or a parity.
+#[derive(Debug)]
+pub struct Code {
+    name: String,
+    parameter: u16,
+    rows: u16,
+    columns: u16,
+    data: Vec<Element>,
+    equations: Vec<Equation>,
+    tolerance: u16,
+    /// Per slot: its number in data order, or its equation's number.
+    role: Vec<Role>,
+    /// Expanded: `generator[equation * data + i]` is the coefficient of data element `i`.
+    generator: Vec<u8>,
+    /// Expanded, per slot; empty for parities.
+    parities_of: Vec<Vec<usize>>,
+    /// Each equation as a sum that is zero: its parity with coefficient 1, then its members.
+    checks: Vec<Vec<(u16, u8)>>,
+    /// Per slot, the checks it is in.
+    checks_of: Vec<Vec<u16>>,
+    encode: OnceLock<Schedule>,
+    pub(crate) columns_recovery: Vec<OnceLock<crate::decode::Recovery>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Data(usize),
+    Parity(usize),
+}
+
+/// Slots and temporaries are numbered by 16 bits; this leaves half of them for temporaries.
+pub(crate) const ELEMENTS_MAX: usize = 1 << 15;
+
+impl Code {
+    /// A code from its equations, in evaluation order; `data` is the logical order.
+    ///
+    /// How many columns it survives is found by trying all sets of columns, which takes seconds
+    /// for stripes of thousands of elements.
+    ///
+    /// # Errors
+    ///
+    /// [`CodeError::Malformed`] when an element is outside of the stripe, defined twice or not at
+    /// all, or an equation uses a parity that is not yet evaluated, a member twice, a
+    /// coefficient 0, or nothing at all.
+    pub fn new(
+        name: &str,
+        parameter: u16,
+        rows: u16,
+        columns: u16,
+        data: Vec<Element>,
+        equations: Vec<Equation>,
+    ) -> Result<Self, CodeError> {
+        let mut code = Self::proven(name, parameter, rows, columns, data, equations, 0)?;
+        code.tolerance = code.measure_tolerance();
+        Ok(code)
+    }
+
+    /// A code whose tolerance is a theorem of its construction (and checked by the tests).
+    pub(crate) fn proven(
+        name: &str,
+        parameter: u16,
+        rows: u16,
+        columns: u16,
+        data: Vec<Element>,
+        equations: Vec<Equation>,
+        tolerance: u16,
+    ) -> Result<Self, CodeError> {
+        let elements = usize::from(rows) * usize::from(columns);
+        let malformed = |what: String| Err(CodeError::Malformed { what });
+        if elements == 0 || elements > ELEMENTS_MAX {
+            return malformed(format!("{rows} rows of {columns} columns"));
+        }
+        let index = |e: Element| usize::from(e.row) * usize::from(columns) + usize::from(e.column);
+        let inside = |e: Element| e.row < rows && e.column < columns;
+
+        let mut role: Vec<Option<Role>> = vec![None; elements];
+        for (i, &e) in data.iter().enumerate() {
+            if !inside(e) {
+                return malformed(format!("data element {e} is outside of the stripe"));
+            }
+            if role[index(e)].replace(Role::Data(i)).is_some() {
+                return malformed(format!("element {e} is listed twice"));
+            }
+        }
+        let width = data.len();
+        let mut generator = vec![0; equations.len() * width];
+        let mut checks = Vec::with_capacity(equations.len());
+        for (i, equation) in equations.iter().enumerate() {
+            let parity = equation.parity;
+            if !inside(parity) {
+                return malformed(format!("parity {parity} is outside of the stripe"));
+            }
+            let mut check = vec![(slot(index(parity)), 1)];
+            for &(member, coefficient) in &equation.members {
+                if !inside(member) || coefficient == 0 {
+                    return malformed(format!("member {member} of parity {parity} is nothing"));
+                }
+                if check.iter().any(|&(s, _)| usize::from(s) == index(member)) {
+                    return malformed(format!("member {member} of parity {parity} is there twice"));
+                }
+                match role[index(member)] {
+                    Some(Role::Data(d)) => generator[i * width + d] ^= coefficient,
+                    Some(Role::Parity(q)) => {
+                        let (before, here) = generator.split_at_mut(i * width);
+                        let other = &before[q * width..(q + 1) * width];
+                        for (g, &o) in here.iter_mut().zip(other) {
+                            *g ^= gf::multiply(coefficient, o);
+                        }
+                    }
+                    None => {
+                        return malformed(format!(
+                            "member {member} of parity {parity} is not yet evaluated"
+                        ));
+                    }
+                }
+                check.push((slot(index(member)), coefficient));
+            }
+            if generator[i * width..(i + 1) * width]
+                .iter()
+                .all(|&g| g == 0)
+            {
+                return malformed(format!("parity {parity} is always zero"));
+            }
+            if role[index(parity)].replace(Role::Parity(i)).is_some() {
+                return malformed(format!("element {parity} is listed twice"));
+            }
+            checks.push(check);
+        }
+        let Some(role) = role.into_iter().collect::<Option<Vec<_>>>() else {
+            return malformed("some elements are neither data nor parity".to_owned());
+        };
+
+        let mut parities_of = vec![Vec::new(); elements];
+        for (i, equation) in equations.iter().enumerate() {
+            for (d, &e) in data.iter().enumerate() {
+                if generator[i * width + d] != 0 {
+                    parities_of[index(e)].push(index(equation.parity));
+                }
+            }
+        }
+        let mut checks_of = vec![Vec::new(); elements];
+        for (i, check) in checks.iter().enumerate() {
+            for &(s, _) in check {
+                checks_of[usize::from(s)].push(slot(i));
+            }
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            parameter,
+            rows,
+            columns,
+            data,
+            equations,
+            tolerance,
+            role,
+            generator,
+            parities_of,
+            checks,
+            checks_of,
+            encode: OnceLock::new(),
+            columns_recovery: (0..columns).map(|_| OnceLock::new()).collect(),
+        })
+    }
+
+    /// The name that [`by_parameter`](crate::by_parameter) knows the code by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The prime of an array code, the number of data columns of the others.
+    pub fn parameter(&self) -> u16 {
+        self.parameter
+    }
+
+    /// Rows of elements in a stripe.
+    pub fn rows(&self) -> u16 {
+        self.rows
+    }
+
+    /// Columns of a stripe.
+    pub fn columns(&self) -> u16 {
+        self.columns
+    }
+
+    /// Elements of a stripe, `rows * columns`.
+    pub fn elements(&self) -> usize {
+        self.role.len()
+    }
+
+    /// The slot of an element, `row * columns + column`.
+    pub fn index(&self, element: Element) -> usize {
+        usize::from(element.row) * usize::from(self.columns) + usize::from(element.column)
+    }
+
+    /// The element in a slot.
+    pub fn element(&self, slot: usize) -> Element {
+        let columns = usize::from(self.columns);
+        Element::new(self::slot(slot / columns), self::slot(slot % columns))
+    }
+
+    /// The data elements, in logical order.
+    pub fn data(&self) -> &[Element] {
+        &self.data
+    }
+
+    /// The slots of the data elements, in logical order.
+    pub fn data_slots(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.data.iter().map(|&e| self.index(e))
+    }
+
+    /// The slots of the parities, in evaluation order.
+    pub fn parity_slots(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.equations.iter().map(|e| self.index(e.parity))
+    }
+
+    /// Whether the slot holds data.
+    pub fn is_data(&self, slot: usize) -> bool {
+        matches!(self.role[slot], Role::Data(_))
+    }
+
+    /// The equations, in evaluation order.
+    pub fn equations(&self) -> &[Equation] {
+        &self.equations
+    }
+
+    /// Any so many columns may be lost.
+    pub fn tolerance(&self) -> u16 {
+        self.tolerance
+    }
+
+    /// The slots of one column, from the top.
+    pub fn column(&self, column: u16) -> impl Iterator<Item = usize> + '_ {
+        (0..self.rows).map(move |row| self.index(Element::new(row, column)))
+    }
+
+    /// The slots of several columns.
+    pub fn columns_set(&self, columns: &[u16]) -> ElementSet {
+        columns.iter().flat_map(|&c| self.column(c)).collect()
+    }
+
+    /// All slots but those of `columns`.
+    pub fn without_columns(&self, columns: &[u16]) -> ElementSet {
+        ElementSet::full(self.elements()).difference(&self.columns_set(columns))
+    }
+
+    /// The coefficient of a data element in a parity, parities expanded to data; 0 when the one
+    /// does not depend on the other, or the slots are not a parity and a data element.
+    pub fn coefficient(&self, parity_slot: usize, data_slot: usize) -> u8 {
+        match (self.role[parity_slot], self.role[data_slot]) {
+            (Role::Parity(equation), Role::Data(d)) => {
+                self.generator[equation * self.data.len() + d]
+            }
+            _ => 0,
+        }
+    }
+
+    /// The parity slots that change when the data element changes, in evaluation order.
+    pub fn parities_of(&self, data_slot: usize) -> &[usize] {
+        &self.parities_of[data_slot]
+    }
+
+    /// From the data slots to all parity slots, shared sums computed once.
+    pub fn encode(&self) -> &Schedule {
+        self.encode.get_or_init(|| encode::encode(self))
+    }
+
+    /// Whether every coefficient is 1.
+    pub fn is_xor(&self) -> bool {
+        let ones = |e: &Equation| e.members.iter().all(|&(_, c)| c == 1);
+        self.equations.iter().all(ones)
+    }
+
+    /// Each equation as a sum that is zero: `(slot, coefficient)`, the parity first.
+    pub(crate) fn checks(&self) -> &[Vec<(u16, u8)>] {
+        &self.checks
+    }
+
+    /// The checks that a slot is in.
+    pub(crate) fn checks_of(&self, slot: usize) -> &[u16] {
+        &self.checks_of[slot]
+    }
+
+    /// The largest t such that any t columns can be lost.
+    pub(crate) fn measure_tolerance(&self) -> u16 {
+        let mut tolerance = 0;
+        while tolerance < self.columns && self.all_recoverable(tolerance + 1) {
+            tolerance += 1;
+        }
+        tolerance
+    }
+
+    fn all_recoverable(&self, count: u16) -> bool {
+        // As many unknowns as equations at the most.
+        if usize::from(count) * usize::from(self.rows) > self.equations.len() {
+            return false;
+        }
+        let mut chosen: Vec<u16> = (0..count).collect();
+        loop {
+            if !self.is_recoverable(&self.columns_set(&chosen)) {
+                return false;
+            }
+            if !next_combination(&mut chosen, self.columns) {
+                return true;
+            }
+        }
+    }
+}
+
+/// Slots fit 16 bits: the constructors see to it.
+pub(crate) fn slot(index: usize) -> u16 {
+    u16::try_from(index).expect("a stripe has fewer slots than 2^16")
+}
+
+/// The next combination of `chosen.len()` of the numbers `0..n`, in lexicographic order.
+pub(crate) fn next_combination(chosen: &mut [u16], n: u16) -> bool {
+    let k = chosen.len();
+    for i in (0..k).rev() {
+        if chosen[i] < n - slot(k - i) {
+            chosen[i] += 1;
+            for j in i + 1..k {
+                chosen[j] = chosen[j - 1] + 1;
+            }
+            return true;
+        }
+    }
+    false
+}

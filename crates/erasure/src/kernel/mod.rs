@@ -1,0 +1,272 @@
+//! Bytes: sums of slices times coefficients. The only `unsafe` of the crate is here.
+//!
+//! A kernel has one operation, [`Job`]: up to three target rows, each the sum of all sources times
+//! its own coefficients, computed in one pass over the sources. Rows start from zero or from a
+//! slice of their own, and may be mixed by a small matrix before they are stored, which is how two
+//! lost columns come out of the pass that sums the two syndromes. The plain multi-source XOR is
+//! the case of one row of ones.
+//!
+//! | kernel | a product of 64 bytes |
+//! | --- | --- |
+//! | `naive` | shift and add, byte by byte: the oracle |
+//! | `portable` | shift and add on 64-bit words |
+//! | `avx2`, `neon` | two table look-ups by nibble |
+//! | `avx2-gfni`, `avx512-gfni` | one affine transformation |
+//!
+//! `vector` has the loop, the others what a vector can do.
+
+#![expect(
+    unsafe_code,
+    reason = "SIMD and raw slices; every block says why it is sound"
+)]
+
+mod naive;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod portable;
+mod run;
+mod tables;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::sync::LazyLock;
+
+pub(crate) use run::run;
+
+/// How a kernel writes its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Stores {
+    /// Into the cache: right when the results are read soon, by this CPU.
+    Cached,
+    /// Past the cache: right when they go to a drive by DMA and the working set is larger than
+    /// the cache. In cache it costs up to 2.5x.
+    Streaming,
+    /// Past the cache when one call's slices together are larger than [`STREAM_ABOVE_BYTES`].
+    #[default]
+    Auto,
+}
+
+/// The working set from which [`Stores::Auto`] streams. Two typical L2 caches: below it, results
+/// written through the cache are cheaper than going to memory; far above, not polluting wins.
+pub const STREAM_ABOVE_BYTES: usize = 4 << 20;
+
+/// Target rows of one job.
+pub(crate) const ROWS_MAX: usize = 3;
+
+/// `row[t] = initial[t] + Σ_i matrix[t * n + i] · source[i]`, then
+/// `target[k] = Σ_t after[k * rows + t] · row[t]`, or `target[t] = row[t]` when `after` is empty.
+pub(crate) struct Job<'a> {
+    pub(crate) targets: &'a [*mut u8],
+    /// Null: from zero. One for each row.
+    pub(crate) initial: &'a [*const u8],
+    pub(crate) sources: &'a [*const u8],
+    pub(crate) matrix: &'a [u8],
+    pub(crate) after: &'a [u8],
+    /// The first row of `matrix` is all ones.
+    pub(crate) ones: bool,
+    pub(crate) stream: bool,
+    pub(crate) length: usize,
+}
+
+impl Job<'_> {
+    fn rows(&self) -> usize {
+        self.initial.len()
+    }
+
+    /// What every kernel relies on, beside valid pointers.
+    fn assert_shape(&self) {
+        let rows = self.rows();
+        assert!((1..=ROWS_MAX).contains(&rows) && !self.sources.is_empty());
+        assert_eq!(self.matrix.len(), rows * self.sources.len());
+        if self.after.is_empty() {
+            assert_eq!(self.targets.len(), rows);
+        } else {
+            assert!(self.targets.len() <= rows);
+            assert_eq!(self.after.len(), rows * self.targets.len());
+        }
+    }
+}
+
+/// A way to do the arithmetic, by instruction set.
+pub struct Kernel {
+    name: &'static str,
+    /// # Safety
+    ///
+    /// The job has the shape that [`Job::assert_shape`] asserts; `length` bytes can be read behind
+    /// every source and initial pointer that is not null, and written behind every target; a
+    /// target overlaps nothing else of the job but the very same `initial` slice.
+    combine: unsafe fn(&Job<'_>),
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Kernel").field(&self.name).finish()
+    }
+}
+
+static NAIVE: Kernel = Kernel {
+    name: "naive",
+    combine: naive::combine,
+};
+
+static PORTABLE: Kernel = Kernel {
+    name: "portable",
+    combine: portable::combine,
+};
+
+/// The kernels that this CPU can run, slowest first: `naive`, `portable`, …
+pub fn available() -> &'static [&'static Kernel] {
+    static AVAILABLE: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| {
+        let mut kernels = vec![&NAIVE, &PORTABLE];
+        #[cfg(target_arch = "x86_64")]
+        kernels.extend(x86::available());
+        #[cfg(target_arch = "aarch64")]
+        kernels.extend(neon::available());
+        kernels
+    });
+    &AVAILABLE
+}
+
+/// The fastest kernel that this CPU can run.
+pub fn best() -> &'static Kernel {
+    available().last().expect("the portable ones always run")
+}
+
+/// A kernel by its name, if this CPU can run it.
+pub fn by_name(name: &str) -> Option<&'static Kernel> {
+    available()
+        .iter()
+        .copied()
+        .find(|kernel| kernel.name == name)
+}
+
+impl Kernel {
+    /// Its name: `naive`, `portable`, `avx2`, `avx2-gfni`, `avx512-gfni`, `neon`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// `target (^)= Σ coefficient · source`. A source shorter than the target counts as followed
+    /// by zeros, one that is longer as cut. No terms give zeros.
+    pub fn step(&self, target: &mut [u8], accumulate: bool, terms: &[(&[u8], u8)]) {
+        let sources: Vec<&[u8]> = terms.iter().map(|&(source, _)| source).collect();
+        let matrix: Vec<u8> = terms.iter().map(|&(_, coefficient)| coefficient).collect();
+        self.combine(&mut [target], accumulate, &sources, &matrix, Stores::Cached);
+    }
+
+    /// `targets[t] (^)= Σ_i matrix[t * sources.len() + i] · sources[i]`, in one pass for every
+    /// three targets.
+    ///
+    /// Slices may have any lengths and alignments: a source shorter than a target counts as
+    /// followed by zeros, one that is longer as cut.
+    ///
+    /// # Panics
+    ///
+    /// When `matrix` has not `targets.len() * sources.len()` coefficients.
+    pub fn combine(
+        &self,
+        targets: &mut [&mut [u8]],
+        accumulate: bool,
+        sources: &[&[u8]],
+        matrix: &[u8],
+        stores: Stores,
+    ) {
+        let count = sources.len();
+        assert_eq!(
+            matrix.len(),
+            targets.len() * count,
+            "a coefficient for each pair"
+        );
+        let mut from = 0;
+        while from < targets.len() {
+            // As many as have the same length go together.
+            let length = targets[from].len();
+            let same = targets[from..].iter().take_while(|t| t.len() == length);
+            let rows = same.take(ROWS_MAX).count();
+            let part = &mut targets[from..from + rows];
+            let coefficients = &matrix[from * count..(from + rows) * count];
+            self.combine_equal(part, accumulate, sources, coefficients, stores);
+            from += rows;
+        }
+    }
+
+    /// Up to three targets of one length, sources of any.
+    fn combine_equal(
+        &self,
+        targets: &mut [&mut [u8]],
+        accumulate: bool,
+        sources: &[&[u8]],
+        matrix: &[u8],
+        stores: Stores,
+    ) {
+        let length = targets[0].len();
+        let mut cuts: Vec<usize> = sources.iter().map(|s| s.len().min(length)).collect();
+        cuts.push(length);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let stream = stores.streams(length * (targets.len() + sources.len()));
+        let mut start = 0;
+        for end in cuts.into_iter().filter(|&cut| cut > 0) {
+            let here: Vec<usize> = (0..sources.len())
+                .filter(|&i| sources[i].len() >= end)
+                .collect();
+            if here.is_empty() {
+                if !accumulate {
+                    targets.iter_mut().for_each(|t| t[start..end].fill(0));
+                }
+                continue;
+            }
+            let coefficients: Vec<u8> = (0..targets.len())
+                .flat_map(|t| here.iter().map(move |&i| (t, i)))
+                .map(|(t, i)| matrix[t * sources.len() + i])
+                .collect();
+            let slices: Vec<*const u8> = here
+                .iter()
+                .map(|&i| sources[i][start..end].as_ptr())
+                .collect();
+            let pointers: Vec<*mut u8> = targets
+                .iter_mut()
+                .map(|t| t[start..end].as_mut_ptr())
+                .collect();
+            let initial: Vec<*const u8> = pointers
+                .iter()
+                .map(|&p| {
+                    if accumulate {
+                        p.cast_const()
+                    } else {
+                        std::ptr::null()
+                    }
+                })
+                .collect();
+            let job = Job {
+                targets: &pointers,
+                initial: &initial,
+                sources: &slices,
+                matrix: &coefficients,
+                after: &[],
+                ones: coefficients[..here.len()].iter().all(|&c| c == 1),
+                stream,
+                length: end - start,
+            };
+            job.assert_shape();
+            // SAFETY: the shape was asserted; every pointer comes from a slice cut to
+            // `start..end`, so `length` bytes are behind it, and the targets are unique borrows.
+            unsafe { (self.combine)(&job) };
+            start = end;
+        }
+        if stream {
+            vector::fence();
+        }
+    }
+}
+
+impl Stores {
+    fn streams(self, working_set_bytes: usize) -> bool {
+        match self {
+            Self::Cached => false,
+            Self::Streaming => true,
+            Self::Auto => working_set_bytes > STREAM_ABOVE_BYTES,
+        }
+    }
+}

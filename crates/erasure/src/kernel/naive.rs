@@ -1,0 +1,50 @@
+//! The oracle: one byte at a time, multiplication by shifting and adding. Slow and obvious.
+
+use super::Job;
+
+fn multiply(mut a: u8, mut b: u8) -> u8 {
+    let mut product = 0;
+    while b != 0 {
+        if b & 1 != 0 {
+            product ^= a;
+        }
+        let carry = a & 0x80 != 0;
+        a <<= 1;
+        if carry {
+            a ^= 0x1d;
+        }
+        b >>= 1;
+    }
+    product
+}
+
+/// # Safety
+///
+/// As `Kernel::combine` says.
+pub(super) unsafe fn combine(job: &Job<'_>) {
+    let (rows, count) = (job.rows(), job.sources.len());
+    for at in 0..job.length {
+        let mut row = [0; super::ROWS_MAX];
+        for t in 0..rows {
+            if !job.initial[t].is_null() {
+                // SAFETY: `length` bytes are behind it, and `at` is less.
+                row[t] = unsafe { *job.initial[t].add(at) };
+            }
+            for i in 0..count {
+                // SAFETY: as above.
+                let byte = unsafe { *job.sources[i].add(at) };
+                row[t] ^= multiply(job.matrix[t * count + i], byte);
+            }
+        }
+        for (k, target) in job.targets.iter().enumerate() {
+            let value = if job.after.is_empty() {
+                row[k]
+            } else {
+                let terms = (0..rows).map(|t| multiply(job.after[k * rows + t], row[t]));
+                terms.fold(0, |a, b| a ^ b)
+            };
+            // SAFETY: `length` bytes behind a target can be written, and `at` is less.
+            unsafe { *target.add(at) = value };
+        }
+    }
+}

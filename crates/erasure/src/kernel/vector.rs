@@ -1,0 +1,209 @@
+//! The one loop of all vector kernels: blocks of a few vectors, all rows' sums in registers.
+//!
+//! For each block the sources are taken two at a time, because `a ^ b ^ c` is one instruction on
+//! AVX-512 and costs no more elsewhere. Four vectors a block hide the latency of the affine
+//! transformation; more rows than three would not leave registers for it.
+
+use super::Job;
+
+/// What a vector of an instruction set can do.
+///
+/// # Safety
+///
+/// Of all methods: the CPU has the instructions. Of those with pointers: `BYTES` bytes (or
+/// `count < BYTES` for the partial ones) can be read or written there. `stream` wants `pointer`
+/// aligned to `BYTES`.
+pub(super) trait Vector: Copy {
+    const BYTES: usize;
+    /// A coefficient, prepared.
+    type Multiplier: Copy;
+
+    unsafe fn zero() -> Self;
+    unsafe fn load(pointer: *const u8) -> Self;
+    unsafe fn store(self, pointer: *mut u8);
+    unsafe fn stream(self, pointer: *mut u8);
+    unsafe fn xor(self, other: Self) -> Self;
+    unsafe fn multiplier(coefficient: u8) -> Self::Multiplier;
+    unsafe fn multiply(self, by: Self::Multiplier) -> Self;
+
+    #[inline(always)]
+    unsafe fn xor3(self, b: Self, c: Self) -> Self {
+        // SAFETY: the caller's CPU has the instructions.
+        unsafe { self.xor(b).xor(c) }
+    }
+
+    /// The first `count` bytes, then zeros.
+    #[inline(always)]
+    unsafe fn load_partial(pointer: *const u8, count: usize) -> Self {
+        let mut bytes = [0u8; 64];
+        // SAFETY: `count` bytes are there, and `count < BYTES <= 64`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(pointer, bytes.as_mut_ptr(), count);
+            Self::load(bytes.as_ptr())
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_partial(self, pointer: *mut u8, count: usize) {
+        let mut bytes = [0u8; 64];
+        // SAFETY: as above.
+        unsafe {
+            self.store(bytes.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer, count);
+        }
+    }
+}
+
+/// Waits for streamed stores, so that whoever is told of them sees them.
+pub(super) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 CPU has sfence.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
+/// Runs a job with blocks of `U` vectors.
+///
+/// # Safety
+///
+/// As `Kernel::combine` says, and the CPU has the instructions of `V`.
+#[inline(always)]
+pub(super) unsafe fn combine<V: Vector, const U: usize>(job: &Job<'_>) {
+    // SAFETY: passed on.
+    unsafe {
+        match (job.rows(), job.ones) {
+            (1, true) => rows::<V, U, 1, true>(job),
+            (1, false) => rows::<V, U, 1, false>(job),
+            (2, true) => rows::<V, U, 2, true>(job),
+            (2, false) => rows::<V, U, 2, false>(job),
+            (_, true) => rows::<V, U, 3, true>(job),
+            (_, false) => rows::<V, U, 3, false>(job),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rows<V: Vector, const U: usize, const T: usize, const ONES: bool>(job: &Job<'_>) {
+    let aligned = job
+        .targets
+        .iter()
+        .all(|t| t.addr().is_multiple_of(V::BYTES));
+    let stream = job.stream && aligned;
+    let mut at = 0;
+    // SAFETY: blocks end at `length` or before; the last, partial one says how many bytes it has.
+    // Streaming stores go to targets aligned to a vector, `at` being a multiple of one.
+    unsafe {
+        while at + U * V::BYTES <= job.length {
+            block::<V, U, T, ONES, false>(job, at, 0, stream);
+            at += U * V::BYTES;
+        }
+        while at + V::BYTES <= job.length {
+            block::<V, 1, T, ONES, false>(job, at, 0, stream);
+            at += V::BYTES;
+        }
+        if at < job.length {
+            block::<V, 1, T, ONES, true>(job, at, job.length - at, false);
+        }
+    }
+}
+
+/// `U` vectors from byte `at` on, or `count` bytes when `PARTIAL`.
+#[inline(always)]
+unsafe fn block<
+    V: Vector,
+    const U: usize,
+    const T: usize,
+    const ONES: bool,
+    const PARTIAL: bool,
+>(
+    job: &Job<'_>,
+    at: usize,
+    count: usize,
+    stream: bool,
+) {
+    let n = job.sources.len();
+    // SAFETY: the job's shape gives `n` sources, `T` initial pointers, `T * n` coefficients, and
+    // `length` bytes behind each pointer; `rows` keeps the block inside of `length`.
+    unsafe {
+        let load = |pointer: *const u8, u: usize| {
+            if PARTIAL {
+                V::load_partial(pointer.add(at), count)
+            } else {
+                V::load(pointer.add(at + u * V::BYTES))
+            }
+        };
+        let mut sums = [[V::zero(); U]; T];
+        for t in 0..T {
+            let initial = *job.initial.get_unchecked(t);
+            if !initial.is_null() {
+                for u in 0..U {
+                    sums[t][u] = load(initial, u);
+                }
+            }
+        }
+        let coefficient = |t: usize, i: usize| V::multiplier(*job.matrix.get_unchecked(t * n + i));
+        let mut i = 0;
+        while i + 2 <= n {
+            let (a, b) = (
+                *job.sources.get_unchecked(i),
+                *job.sources.get_unchecked(i + 1),
+            );
+            let mut x = [V::zero(); U];
+            let mut y = [V::zero(); U];
+            for u in 0..U {
+                x[u] = load(a, u);
+                y[u] = load(b, u);
+            }
+            for t in 0..T {
+                if ONES && t == 0 {
+                    for u in 0..U {
+                        sums[t][u] = sums[t][u].xor3(x[u], y[u]);
+                    }
+                } else {
+                    let (ma, mb) = (coefficient(t, i), coefficient(t, i + 1));
+                    for u in 0..U {
+                        sums[t][u] = sums[t][u].xor3(x[u].multiply(ma), y[u].multiply(mb));
+                    }
+                }
+            }
+            i += 2;
+        }
+        if i < n {
+            let a = *job.sources.get_unchecked(i);
+            for u in 0..U {
+                let x = load(a, u);
+                for t in 0..T {
+                    let product = if ONES && t == 0 {
+                        x
+                    } else {
+                        x.multiply(coefficient(t, i))
+                    };
+                    sums[t][u] = sums[t][u].xor(product);
+                }
+            }
+        }
+        for (k, &target) in job.targets.iter().enumerate() {
+            for u in 0..U {
+                let value = if job.after.is_empty() {
+                    *sums.get_unchecked(k).get_unchecked(u)
+                } else {
+                    let mut value = V::zero();
+                    for t in 0..T {
+                        let by = V::multiplier(*job.after.get_unchecked(k * T + t));
+                        value = value.xor(sums[t][u].multiply(by));
+                    }
+                    value
+                };
+                let pointer = target.add(at + u * V::BYTES);
+                if PARTIAL {
+                    value.store_partial(pointer, count);
+                } else if stream {
+                    value.stream(pointer);
+                } else {
+                    value.store(pointer);
+                }
+            }
+        }
+    }
+}
