@@ -126,7 +126,8 @@ impl Array {
         if job.in_flight > 0 {
             return;
         }
-        match job.fault {
+        let fault = job.fault;
+        match fault {
             Some(fault) => self.end_job(id, Err(fault)),
             None if self.begin_flush(Waiter::Job(id)) => {}
             None => self.end_job(id, Ok(())),
