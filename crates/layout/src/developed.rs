@@ -43,6 +43,59 @@ pub enum Development {
     Modulo,
     /// drive = B xor x, where n is a power of two.
     Xor,
+    /// The drives are the cells of a grid of f domains (drive x in domain x mod f) and move on in
+    /// both directions: shift x is x mod f domains and x div f places within them. Who shares a
+    /// domain goes on sharing one.
+    Grid {
+        /// f: number of domains, a divisor of n.
+        domains: u16,
+    },
+    /// drive = B, and the next row takes the next base.
+    Still,
+}
+
+impl Development {
+    /// `drive` moved on by `shift`, both below n = `drives`.
+    #[inline]
+    #[must_use]
+    pub fn moved(self, drives: u16, drive: u16, shift: u16) -> u16 {
+        match self {
+            Self::Modulo => add_mod(drive, shift, drives),
+            Self::Xor => drive ^ shift,
+            Self::Grid { domains } => {
+                let domain = add_mod(drive % domains, shift % domains, domains);
+                domain + domains * add_mod(drive / domains, shift / domains, drives / domains)
+            }
+            Self::Still => drive,
+        }
+    }
+
+    /// The inverse of `moved`: where `drive` was before it moved by `shift`. Also the difference of
+    /// two drives, which is what rebuild balance depends on.
+    #[inline]
+    #[must_use]
+    pub fn moved_back(self, drives: u16, drive: u16, shift: u16) -> u16 {
+        match self {
+            Self::Modulo => sub_mod(drive, shift, drives),
+            Self::Xor => drive ^ shift,
+            Self::Grid { domains } => {
+                let domain = sub_mod(drive % domains, shift % domains, domains);
+                domain + domains * sub_mod(drive / domains, shift / domains, drives / domains)
+            }
+            Self::Still => drive,
+        }
+    }
+}
+
+#[inline]
+fn add_mod(a: u16, b: u16, n: u16) -> u16 {
+    let (sum, n) = (u32::from(a) + u32::from(b), u32::from(n));
+    small(u64::from(if sum >= n { sum - n } else { sum }))
+}
+
+#[inline]
+const fn sub_mod(a: u16, b: u16, n: u16) -> u16 {
+    if a >= b { a - b } else { a + (n - b) }
 }
 
 /// Base permutations and their development.
@@ -60,7 +113,8 @@ pub struct Developed {
     base_count: u64,
     /// Whether the bases came from a search and have to be stored.
     searched: bool,
-    by_drives: Divisor,
+    /// Slices that a base serves: n, or 1 where nothing moves.
+    by_shifts: Divisor,
     by_bases: Divisor,
     /// Groups of a slice.
     slice_groups: Divisor,
@@ -112,8 +166,13 @@ impl Developed {
             "bases are whole permutations"
         );
         assert!(
-            development == Development::Modulo || shape.drives.is_power_of_two(),
-            "xor develops powers of two"
+            match development {
+                Development::Xor => shape.drives.is_power_of_two(),
+                Development::Grid { domains } => shape.drives.is_multiple_of(domains),
+                Development::Modulo | Development::Still => true,
+            },
+            "{development:?} does not develop {} drives",
+            shape.drives
         );
         let mut positions = vec![u16::MAX; bases.len()];
         for (base, inverse) in bases.chunks(n).zip(positions.chunks_mut(n)) {
@@ -143,7 +202,10 @@ impl Developed {
             positions: positions.into(),
             base_count,
             searched,
-            by_drives: Divisor::new(shape.drives.into()),
+            by_shifts: Divisor::new(match development {
+                Development::Still => 1,
+                _ => shape.drives.into(),
+            }),
             by_bases: Divisor::new(base_count),
             slice_groups: Divisor::new(groups.into()),
             slice_rows: Divisor::new(rows.into()),
@@ -177,32 +239,12 @@ impl Developed {
     /// (index of the base's first entry, shift) of a slice.
     #[inline]
     fn base(&self, slice: u64) -> (usize, u16) {
-        let (turn, shift) = self.by_drives.div_rem(slice);
+        let (turn, shift) = self.by_shifts.div_rem(slice);
         let base = self.by_bases.div_rem(turn).1;
         (
             small(base) as usize * usize::from(self.drives),
             small(shift),
         )
-    }
-
-    #[inline]
-    fn moved(&self, drive: u16, shift: u16) -> u16 {
-        match self.development {
-            Development::Modulo => {
-                let sum = u32::from(drive) + u32::from(shift);
-                let n = u32::from(self.drives);
-                small(u64::from(if sum >= n { sum - n } else { sum }))
-            }
-            Development::Xor => drive ^ shift,
-        }
-    }
-
-    fn moved_back(&self, drive: u16, shift: u16) -> u16 {
-        match self.development {
-            Development::Modulo if drive >= shift => drive - shift,
-            Development::Modulo => drive + (self.drives - shift),
-            Development::Xor => drive ^ shift,
-        }
     }
 
     fn used(&self) -> u16 {
@@ -242,7 +284,7 @@ impl Layout for Developed {
         let (base, shift) = self.base(slice);
         let drive = self.bases[base + usize::from(position)];
         Cell {
-            seat: Seat(self.moved(drive, shift)),
+            seat: Seat(self.development.moved(self.drives, drive, shift)),
             row: slice * self.slice_rows.get() + u64::from(row),
         }
     }
@@ -250,7 +292,7 @@ impl Layout for Developed {
     fn role(&self, cell: Cell) -> Role {
         let (slice, row) = self.slice_rows.div_rem(cell.row);
         let (base, shift) = self.base(slice);
-        let drive = self.moved_back(cell.seat.0, shift);
+        let drive = self.development.moved_back(self.drives, cell.seat.0, shift);
         let position = self.positions[base + usize::from(drive)];
         if position >= self.used() {
             return Role::Spare {
@@ -269,11 +311,11 @@ impl Layout for Developed {
         let (slice, _) = self.slice_rows.div_rem(row);
         let (base, shift) = self.base(slice);
         let drive = self.bases[base + usize::from(self.drives - 1 - index)];
-        Seat(self.moved(drive, shift))
+        Seat(self.development.moved(self.drives, drive, shift))
     }
 
     fn pattern_rows(&self) -> u64 {
-        self.slice_rows.get() * u64::from(self.drives) * self.base_count
+        self.slice_rows.get() * self.by_shifts.get() * self.base_count
     }
 
     /// Parity stands first in a group's columns, last in a code's units.

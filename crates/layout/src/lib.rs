@@ -24,12 +24,16 @@
 //! Pure functions and stored tables; no I/O, no arithmetic of codes.
 
 mod classic;
+pub mod design;
 pub mod developed;
 mod divide;
+pub mod draid;
 mod geometry;
 pub mod grid;
 mod mirror;
 pub mod pddl;
+pub mod random;
+mod rng;
 mod rotated;
 pub mod scheme;
 mod striping;

@@ -35,13 +35,7 @@ pub fn exact(shape: Shape) -> Option<Developed> {
     if spares != 1 || width < 2 || drives <= width || !(drives - 1).is_multiple_of(width) {
         return None;
     }
-    let (powers, development) = if is_prime(drives) {
-        (powers_mod_prime(drives), Development::Modulo)
-    } else if drives.is_power_of_two() {
-        (powers_in_field(drives)?, Development::Xor)
-    } else {
-        return None;
-    };
+    let (development, powers) = powers(drives)?;
     let groups = (drives - 1) / width;
     let mut base = Vec::with_capacity(drives.into());
     for j in 0..groups {
@@ -68,16 +62,25 @@ pub fn is_satisfactory(layout: &Developed) -> bool {
         for group in base[..used].chunks(shape.width.into()) {
             for &a in group {
                 for &b in group {
-                    let difference = match layout.development() {
-                        Development::Modulo => (usize::from(b) + n - usize::from(a)) % n,
-                        Development::Xor => usize::from(a ^ b),
-                    };
-                    counts[difference] += 1;
+                    let difference = layout.development().moved_back(shape.drives, b, a);
+                    counts[usize::from(difference)] += 1;
                 }
             }
         }
     }
     counts[1..].iter().all(|&count| count == counts[1])
+}
+
+/// The powers of a primitive element of the field with n elements, n a prime or a power of two, and
+/// how differences are developed in it.
+pub(crate) fn powers(n: u16) -> Option<(Development, Vec<u16>)> {
+    if is_prime(n) {
+        Some((Development::Modulo, powers_mod_prime(n)))
+    } else if n.is_power_of_two() {
+        Some((Development::Xor, powers_in_field(n)?))
+    } else {
+        None
+    }
 }
 
 pub(crate) fn is_prime(n: u16) -> bool {
@@ -88,7 +91,7 @@ pub(crate) fn is_prime(n: u16) -> bool {
 }
 
 /// w^0, w^1, … mod p for the least primitive root w.
-pub(crate) fn powers_mod_prime(p: u16) -> Vec<u16> {
+fn powers_mod_prime(p: u16) -> Vec<u16> {
     (1..p)
         .map(|w| {
             cycle(p - 1, |x| {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::{CodeSpec, Field, Geometry, GeometryError};
 use crate::classic::{Islands, Rotation};
+use crate::design::Design;
 use crate::developed::Shape;
 use crate::mirror::{Far, Near, Offset};
 use crate::rotated::Rotated;
 use crate::scheme::{Family, Raid10Form, Scheme};
 use crate::striping::Striping;
-use crate::{Layout, pddl};
+use crate::{Layout, design, draid, pddl, random};
 
 /// Columns that a stripe can have: its units are numbered in a byte in journals and by the codes
 /// over GF(2^8).
@@ -261,18 +262,58 @@ impl Ask<'_> {
             spares: self.spares,
         };
         let layout: Arc<dyn Layout> = match self.scheme.family {
-            Family::Pddl => self.pddl(shape)?,
-            _ => {
-                return Err(GeometryError::Impossible {
-                    field: Field::Name,
-                    why: format!("{} is not built in", self.scheme.family.name()),
-                    nearest: "pddl".to_owned(),
-                });
-            }
+            Family::Draid => self.draid(shape)?,
+            Family::Random => Arc::new(random::layout(shape)),
+            Family::Design => self.design(shape)?,
+            _ => self.pddl(shape)?,
         };
         let geometry = self.answer(data, parity, self.code(), layout);
         self.check_stripes(&geometry)?;
         Ok(geometry)
+    }
+
+    fn draid(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
+        let (groups, _) = shape.slice();
+        if shape.spares > draid::SPARES_MAX {
+            return Err(GeometryError::Impossible {
+                field: Field::Spares,
+                why: format!("dRAID's label holds at most {} spares", draid::SPARES_MAX),
+                nearest: format!("{}s", draid::SPARES_MAX),
+            });
+        }
+        let layout = draid::layout(shape).ok_or_else(|| GeometryError::TooManyDrives {
+            drives: self.drives,
+            why: "OpenZFS has maps for 2 to 255 children, one byte each".to_owned(),
+            nearest: format!("{}c` or `pddl{}", draid::CHILDREN_MAX, shape.parity),
+        })?;
+        if groups > draid::SLICE_GROUPS_MAX {
+            return Err(GeometryError::Impossible {
+                field: Field::Data,
+                why: format!("dRAID's label holds 255 groups of a slice and this has {groups}"),
+                nearest: format!("{}d", shape.drives - shape.spares - shape.parity),
+            });
+        }
+        Ok(Arc::new(layout))
+    }
+
+    fn design(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
+        if let Some(layout) = design::layout(shape) {
+            return Ok(Arc::new(layout));
+        }
+        let v = shape.drives - shape.spares;
+        let known = |v: u16| Design::find(v, shape.width).is_some();
+        let near = (1..v).find_map(|away| [v - away, v + away].into_iter().find(|&v| known(v)));
+        Err(GeometryError::Impossible {
+            field: Field::Drives,
+            why: format!(
+                "no block design of practical size is known for {v} drives in tuples of {}",
+                shape.width
+            ),
+            nearest: match near {
+                Some(v) => format!("{}c", v + shape.spares),
+                None => format!("pddl{}", shape.parity),
+            },
+        })
     }
 
     fn pddl(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {

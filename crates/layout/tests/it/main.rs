@@ -2,5 +2,6 @@
 
 mod classic;
 mod common;
+mod declustered;
 mod pddl;
 mod schemes;
