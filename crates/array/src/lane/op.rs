@@ -61,6 +61,8 @@ pub(super) struct Op {
     pub(super) in_flight: u64,
     /// Columns of which a read has failed: planned around.
     pub(super) unreadable: BTreeSet<u16>,
+    /// The worst that a read of it was told.
+    pub(super) read_fault: Option<Fault>,
     /// Drives of which a write has failed, awaiting the verdict.
     pub(super) failed_seats: BTreeMap<Seat, Fault>,
     /// Set when the operation cannot succeed any more.
@@ -82,6 +84,7 @@ impl Op {
             scratch: None,
             in_flight: 0,
             unreadable: BTreeSet::new(),
+            read_fault: None,
             failed_seats: BTreeMap::new(),
             fault: None,
             epoch: u64::MAX,
@@ -103,6 +106,8 @@ pub(super) struct Prepared {
     pub(super) overlay: Vec<ComputeStep>,
     /// Staging memory, if any is needed, and its size.
     pub(super) staging: Option<(ScratchId, u64)>,
+    /// Whether the driver has provided it.
+    pub(super) allocated: bool,
     /// Whether the staging memory holds what it must.
     pub(super) staged: bool,
 }
@@ -120,6 +125,7 @@ impl Prepared {
             reads: Vec::new(),
             overlay: Vec::new(),
             staging: None,
+            allocated: false,
             staged: true,
         };
         let mut bytes = 0;

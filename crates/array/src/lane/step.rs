@@ -87,9 +87,10 @@ impl Array {
                     self.lock(id);
                     return;
                 }
-                if let Task::Write(prepared) = &op.task
-                    && let (false, Some((staging, bytes))) = (prepared.staged, prepared.staging)
+                if let Task::Write(prepared) = &mut op.task
+                    && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)
                 {
+                    prepared.allocated = true;
                     self.actions.push_back(Action::Allocate(staging, bytes));
                 }
                 if plan.scratch_bytes > 0 {
@@ -108,7 +109,11 @@ impl Array {
         // Without missing columns it is only this range that cannot be read: a medium error.
         let columns = self.view.columns(&self.geometry, op.group);
         let whole = columns.iter().all(|column| column.source.is_some());
-        let fault = if whole { Fault::Medium } else { Fault::Lost };
+        let fault = if whole && op.read_fault == Some(Fault::Medium) {
+            Fault::Medium
+        } else {
+            Fault::Lost
+        };
         let kind = match op.owner {
             Owner::Request(request) => self.request_kind(request),
             Owner::Job(_) => RequestKind::Read,
@@ -161,8 +166,11 @@ impl Array {
             self.report_fault(transfer.seat, IoKind::Read, transfer.offset, fault, false);
         }
         let op = self.ops.get_mut(&id).expect("its reads are in flight");
-        if outcome.is_err() {
+        if let Err(fault) = outcome {
             op.unreadable.insert(transfer.column);
+            if op.read_fault != Some(Fault::Gone) {
+                op.read_fault = Some(fault);
+            }
         }
         op.in_flight -= 1;
         if op.in_flight > 0 {
@@ -304,7 +312,7 @@ impl Array {
         let op = self.ops.remove(&id).expect("the operation exists");
         debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
-            && let (true, Some((staging, _))) = (prepared.staged, prepared.staging)
+            && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
         {
             self.actions.push_back(Action::Release(staging));
         }
