@@ -20,13 +20,14 @@ pub struct Equation {
 }
 
 impl Equation {
-    /// An equation whose coefficients are all 1.
+    /// An equation whose coefficients are all 1, members in row-major order.
     pub(crate) fn xor(
         parity: Element,
         kind: &'static str,
         members: impl IntoIterator<Item = Element>,
     ) -> Self {
-        let members = members.into_iter().map(|member| (member, 1)).collect();
+        let mut members: Vec<_> = members.into_iter().map(|member| (member, 1)).collect();
+        members.sort_unstable();
         Self {
             parity,
             kind,

@@ -1,0 +1,38 @@
+//! RDP, row-diagonal parity (Corbett, English, Goel, Grcanac, Kleiman, Leong, Sankar, "Row-Diagonal
+//! Parity for Double Disk Failure Correction", FAST 2004): p − 1 rows, p prime.
+//!
+//! Digits are diagonals for p = 5; column P holds row parities and takes part in the diagonals:
+//!
+//! ```text
+//!        0  1  2  3  P  Q
+//!   0    0  1  2  3  ·  0        · is diagonal p−1, which is not stored
+//!   1    1  2  3  ·  0  1
+//!   2    2  3  ·  0  1  2
+//!   3    3  ·  0  1  2  3
+//! ```
+//!
+//! Each column misses one diagonal, another one for each column. So after two losses two diagonals
+//! have a single unknown; each starts a chain that goes by rows and diagonals in turn and ends at
+//! the diagonal that is not stored. Encoding takes 2 − 2/(p − 1) XORs per data element, the least
+//! possible, since diagonals take the row parities as they are.
+//!
+//! With k < p − 1 data columns the missing ones are zeros on the right, and are left out.
+
+use crate::code::{block, parity_rows, prime};
+use crate::element::Element;
+use crate::equations::{Code, CodeError, Equation};
+
+/// `k <= p - 1` data columns.
+pub(super) fn code(p: u16, k: u16) -> Result<Code, CodeError> {
+    prime("rdp", p, 3)?;
+    let mut equations = parity_rows(p - 1, k, "horizontal");
+    for i in 0..p - 1 {
+        // Column p − 1 of the full code is the row parity, here column k.
+        let columns = (0..k).chain([p - 1]);
+        let diagonal = columns.map(|j| ((i + p - j) % p, if j == p - 1 { k } else { j }));
+        let members = diagonal.filter(|&(row, _)| row != p - 1);
+        let members = members.map(|(row, column)| Element::new(row, column));
+        equations.push(Equation::xor(Element::new(i, k + 1), "diagonal", members));
+    }
+    Code::proven("rdp", p, p - 1, k + 2, block(p - 1, k), equations, 2)
+}

@@ -1,0 +1,33 @@
+//! X-Code (Xu and Bruck, "X-Code: MDS Array Codes with Optimal Encoding", IEEE Trans. Information
+//! Theory 45(1), 1999): n columns, n prime, parities along both diagonals in the last two rows.
+//!
+//! ```text
+//!   n = 5       diagonal        anti-diagonal
+//!   0         D C B? …          every diagonal of slope 1 has its parity in row n−2,
+//!   1                           every one of slope −1 in row n−1, two columns beyond
+//!   2
+//!   3         P0 P1 P2 P3 P4    P[n−2][i] = Σ_j D[j][i+j+2]
+//!   4         Q0 Q1 Q2 Q3 Q4    P[n−1][i] = Σ_j D[j][i−j−2]        (columns mod n)
+//! ```
+//!
+//! An equation has no two elements in one column. Two lost columns at distance δ leave chains that
+//! step by δ along one diagonal and back along the other; they visit every lost element exactly
+//! when δ generates the integers mod n, for every δ when n is prime.
+
+use crate::code::{block, prime};
+use crate::element::Element;
+use crate::equations::{Code, CodeError, Equation};
+
+pub(super) fn code(n: u16) -> Result<Code, CodeError> {
+    prime("xcode", n, 5)?;
+    let diagonal = (0..n).map(|i| {
+        let members = (0..n - 2).map(|j| Element::new(j, (i + j + 2) % n));
+        Equation::xor(Element::new(n - 2, i), "diagonal", members)
+    });
+    let anti_diagonal = (0..n).map(|i| {
+        let members = (0..n - 2).map(|j| Element::new(j, (i + 2 * n - j - 2) % n));
+        Equation::xor(Element::new(n - 1, i), "anti-diagonal", members)
+    });
+    let equations = diagonal.chain(anti_diagonal).collect();
+    Code::proven("xcode", n, n, n, block(n - 2, n), equations, 2)
+}
