@@ -1,1 +1,3 @@
-//! (grows next)
+//! Runs arrays on real devices, in real time: drive kinds below, lanes and pools above.
+
+pub mod drive;

@@ -1,0 +1,11 @@
+//! Every kind of drive against the contract of `BlockDevice` and against a plain array of bytes.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "small numbers made up by the tests"
+)]
+
+mod contract;
+mod files;
+mod injected;
+mod support;
