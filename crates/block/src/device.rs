@@ -81,6 +81,15 @@ pub struct Limits {
     pub trims: bool,
 }
 
+/// A run of bytes that all read as stored data, or all as zeros that need no space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Number of bytes, at least 1.
+    pub length: u64,
+    /// Whether the run is unwritten or trimmed: it occupies nothing and reads as zeros.
+    pub hole: bool,
+}
+
 /// Where a device reports that a request has ended. `token` is the submitter's own.
 pub trait Completed: Send + Sync {
     /// Called exactly once per submitted request, from any thread, and never from inside
@@ -100,4 +109,14 @@ pub trait BlockDevice: Send + Sync {
     /// otherwise. Every submitted request is completed exactly once through `to`, also when the
     /// device fails or is shut down.
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>);
+
+    /// What is known about the range without doing I/O: extents in order, the first one beginning
+    /// at `offset`, together at most `length` bytes (fewer when finding out more would take long).
+    /// Front ends call it from their event loop. A device that does not know says "data".
+    fn extents(&self, _offset: u64, length: u64) -> Vec<Extent> {
+        vec![Extent {
+            length,
+            hole: false,
+        }]
+    }
 }
