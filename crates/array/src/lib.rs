@@ -20,6 +20,7 @@ pub mod geometry;
 mod lane;
 pub mod plan;
 pub mod pool;
+pub mod record;
 pub mod router;
 pub mod view;
 

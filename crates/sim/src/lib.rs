@@ -17,5 +17,5 @@ mod world;
 
 pub use drive::{Drive, Pace};
 pub use oracle::Oracle;
-pub use replay::{Input, Output, Record, replay, replay_on_drives};
+pub use replay::{replay, replay_on_drives};
 pub use world::{World, WorldOptions};

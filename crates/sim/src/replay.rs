@@ -8,65 +8,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use array::{
-    Action, Array, Command, ComputeId, Event, Geometry, GroupRequest, IoId, IoKind, RequestId,
-};
-use block::{Instant, Outcome, RequestKind, Seat};
+use array::record::{Input, Output, Record, feed};
+use array::{Action, Array, Geometry, IoKind, RequestId};
+use block::{Outcome, RequestKind, Seat};
 
 use crate::drive::Drive;
 use crate::scratch::Scratch;
-
-/// What a lane was told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// `handle_request`, with the bytes of a write.
-    Request(RequestId, GroupRequest, Vec<u8>),
-    /// `handle_completion`.
-    Completion(IoId, Outcome),
-    /// `handle_computed`.
-    Computed(ComputeId),
-    /// `handle_command`.
-    Command(Command),
-}
-
-/// What a lane answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// An action.
-    Action(Action),
-    /// An event.
-    Event(Event),
-}
-
-/// One step of a recording: an input, when it came, and everything that was polled after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// When.
-    pub at: Instant,
-    /// What.
-    pub input: Input,
-    /// Actions, then events.
-    pub outputs: Vec<Output>,
-}
-
-fn feed(lane: &mut Array, at: Instant, input: &Input) -> Vec<Output> {
-    match input {
-        Input::Request(id, request, _) => lane.handle_request(at, *id, *request),
-        Input::Completion(id, outcome) => lane.handle_completion(at, *id, *outcome),
-        Input::Computed(id) => lane.handle_computed(at, *id),
-        Input::Command(command) => lane
-            .handle_command(at, command.clone())
-            .expect("a recorded command was obeyed"),
-    }
-    let mut outputs = Vec::new();
-    while let Some(action) = lane.poll_action() {
-        outputs.push(Output::Action(action));
-    }
-    while let Some(event) = lane.poll_event() {
-        outputs.push(Output::Event(event));
-    }
-    outputs
-}
 
 /// Tells a fresh lane what the recorded one was told.
 ///
