@@ -1,3 +1,17 @@
-//! Runs arrays on real devices, in real time: drive kinds below, lanes and pools above.
+//! Runs arrays on real devices, in real time: drives below, lanes and the pool above.
+//!
+//! ```text
+//!   Volume (BlockDevice) ── split by group ──► lane threads ── Io ──► drives
+//!                                               │    ▲  events / commands
+//!                                               ▼    │
+//!                                             pool thread ── labels, cell tables ──► drives
+//! ```
+//!
+//! The machines of `array` decide everything; here are only threads, queues, clocks and memory.
 
+pub mod assemble;
 pub mod drive;
+mod run;
+pub mod status;
+
+pub use run::{PoolHandle, RunOptions, StartError, Volume};

@@ -442,6 +442,33 @@ impl Pool {
         self.fills.draining.retain(|_, cell| cell.seat != seat);
     }
 
+    /// Columns of volumes that are nowhere.
+    #[must_use]
+    pub fn absent_columns(&self) -> u64 {
+        let columns = self.geometry.layout().columns();
+        self.facts
+            .allocated_groups()
+            .map(|group| {
+                let absent = (0..columns).filter(|&column| self.source(group, column).is_none());
+                absent.count() as u64
+            })
+            .sum()
+    }
+
+    /// Groups of volumes that have lost more columns than the code survives in any case.
+    #[must_use]
+    pub fn lost_groups(&self) -> u64 {
+        let columns = self.geometry.layout().columns();
+        let tolerance = usize::from(self.geometry.code().tolerance());
+        self.facts
+            .allocated_groups()
+            .filter(|&group| {
+                let absent = (0..columns).filter(|&column| self.source(group, column).is_none());
+                absent.count() > tolerance
+            })
+            .count() as u64
+    }
+
     /// When the rebuild began and ended, for reports.
     #[must_use]
     pub const fn rebuild_times(&self) -> (Instant, Option<Instant>) {
