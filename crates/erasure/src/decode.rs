@@ -61,10 +61,23 @@ impl Code {
         let data_known = self.data_slots().all(|d| known.contains(d));
         let steps = if data_known {
             self.encode().steps.clone()
+        } else if let Some(steps) = self.single_column(known, &targets, &reads) {
+            steps
         } else {
-            Solver::new(self, known, &targets, &mut reads).solve()?
+            Solver::new(self, self.checks(), known, &targets, &mut reads).solve()?
         };
         Ok(self.recovery(&wanted.intersection(known), &targets, steps))
+    }
+
+    /// Solves for the targets by the given checks alone.
+    pub(crate) fn solve_by(
+        &self,
+        checks: &[Vec<(u16, u8)>],
+        known: &ElementSet,
+        targets: &ElementSet,
+    ) -> Result<Vec<Step>, Unrecoverable> {
+        let mut reads = ElementSet::default();
+        Solver::new(self, checks, known, targets, &mut reads).solve()
     }
 
     /// Keeps the steps that the targets need, turns what is computed on the way into temporaries,
@@ -107,7 +120,8 @@ impl Code {
     /// Whether all elements of `lost` follow from the others.
     pub fn is_recoverable(&self, lost: &ElementSet) -> bool {
         let unknowns: Vec<usize> = lost.iter().collect();
-        let mut system = System::new(self, &unknowns, |s| lost.contains(s), false);
+        let is_lost = |s| lost.contains(s);
+        let mut system = System::new(self.checks(), self.elements(), &unknowns, is_lost, false);
         system.reduce() == unknowns.len()
     }
 }
@@ -123,18 +137,19 @@ struct System {
 
 impl System {
     fn new(
-        code: &Code,
+        all_checks: &[Vec<(u16, u8)>],
+        elements: usize,
         unknowns: &[usize],
         is_unknown: impl Fn(usize) -> bool,
         track: bool,
     ) -> Self {
-        let mut number = vec![usize::MAX; code.elements()];
+        let mut number = vec![usize::MAX; elements];
         for (i, &u) in unknowns.iter().enumerate() {
             number[u] = i;
         }
         let mut checks = Vec::new();
         let mut rows = Vec::new();
-        for (k, check) in code.checks().iter().enumerate() {
+        for (k, check) in all_checks.iter().enumerate() {
             if !check.iter().any(|&(s, _)| is_unknown(usize::from(s))) {
                 continue;
             }
@@ -219,6 +234,10 @@ struct Syndrome {
 
 struct Solver<'a> {
     code: &'a Code,
+    /// Sums that are zero: the code's, or some of them.
+    checks: &'a [Vec<(u16, u8)>],
+    /// The checks that each slot is in.
+    checks_of: Vec<Vec<usize>>,
     known: &'a ElementSet,
     targets: &'a ElementSet,
     /// Targets not solved yet.
@@ -237,6 +256,7 @@ struct Solver<'a> {
 impl<'a> Solver<'a> {
     fn new(
         code: &'a Code,
+        checks: &'a [Vec<(u16, u8)>],
         known: &'a ElementSet,
         targets: &'a ElementSet,
         reads: &'a mut ElementSet,
@@ -246,14 +266,22 @@ impl<'a> Solver<'a> {
             let unknown = check.iter().filter(|&&(s, _)| !have[usize::from(s)]);
             unknown.count()
         };
+        let mut checks_of = vec![Vec::new(); code.elements()];
+        for (k, check) in checks.iter().enumerate() {
+            for &(s, _) in check {
+                checks_of[usize::from(s)].push(k);
+            }
+        }
         Self {
             code,
+            checks,
+            checks_of,
             known,
             targets,
             open: targets.clone(),
-            unknown_count: code.checks().iter().map(unknowns).collect(),
+            unknown_count: checks.iter().map(unknowns).collect(),
             have,
-            syndromes: vec![None; code.checks().len()],
+            syndromes: vec![None; checks.len()],
             reads,
             steps: Vec::new(),
             temporaries: slot(code.elements()),
@@ -274,7 +302,7 @@ impl<'a> Solver<'a> {
     fn peel(&mut self) -> bool {
         let ready = (0..self.unknown_count.len()).filter(|&k| self.unknown_count[k] == 1);
         let best = ready.min_by_key(|&k| {
-            let check = &self.code.checks()[k];
+            let check = &self.checks[k];
             let unknown = self.unknown_of(k);
             let new = check.iter().map(|&(s, _)| usize::from(s));
             let new = new.filter(|&s| self.known.contains(s) && !self.reads.contains(s));
@@ -282,7 +310,7 @@ impl<'a> Solver<'a> {
         });
         let Some(check) = best else { return false };
         let unknown = self.unknown_of(check);
-        let members = &self.code.checks()[check];
+        let members = &self.checks[check];
         let own = members.iter().find(|&&(s, _)| usize::from(s) == unknown);
         let factor = gf::invert(own.expect("it is a member").1);
         let mut sum = Sum::default();
@@ -292,9 +320,7 @@ impl<'a> Solver<'a> {
     }
 
     fn unknown_of(&self, check: usize) -> usize {
-        let mut slots = self.code.checks()[check]
-            .iter()
-            .map(|&(s, _)| usize::from(s));
+        let mut slots = self.checks[check].iter().map(|&(s, _)| usize::from(s));
         slots.find(|&s| !self.have[s]).expect("one is unknown")
     }
 
@@ -302,7 +328,7 @@ impl<'a> Solver<'a> {
     fn eliminate(&mut self) -> Result<(), Unrecoverable> {
         let unknowns: Vec<usize> = (0..self.have.len()).filter(|&s| !self.have[s]).collect();
         let have = &self.have;
-        let mut system = System::new(self.code, &unknowns, |s| !have[s], true);
+        let mut system = System::new(self.checks, have.len(), &unknowns, |s| !have[s], true);
         system.reduce();
         let solutions: Vec<_> = (0..unknowns.len()).map(|i| system.combination(i)).collect();
         let mut lost = unknowns
@@ -341,7 +367,7 @@ impl<'a> Solver<'a> {
         if self.syndromes[check].is_some() {
             return;
         }
-        let members = &self.code.checks()[check];
+        let members = &self.checks[check];
         let known = members.iter().filter(|&&(s, _)| self.have[usize::from(s)]);
         let terms: Vec<(u16, u8)> = known.copied().collect();
         if terms.len() < 2 {
@@ -365,7 +391,7 @@ impl<'a> Solver<'a> {
         if let Some(syndrome) = syndrome {
             sum.add(syndrome.temporary, factor);
         }
-        for &(s, coefficient) in &self.code.checks()[check] {
+        for &(s, coefficient) in &self.checks[check] {
             let index = usize::from(s);
             if self.have[index] && !syndrome.is_some_and(|y| y.folded.contains(index)) {
                 sum.add(s, gf::multiply(coefficient, factor));
@@ -386,8 +412,8 @@ impl<'a> Solver<'a> {
         });
         self.open.remove(unknown);
         self.have[unknown] = true;
-        for &k in self.code.checks_of(unknown) {
-            self.unknown_count[usize::from(k)] -= 1;
+        for &k in &self.checks_of[unknown] {
+            self.unknown_count[k] -= 1;
         }
     }
 }

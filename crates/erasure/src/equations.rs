@@ -1,8 +1,10 @@
 //! A code, checked once: its equations, and the generator matrix that they expand to.
 
+use crate::decode::Unrecoverable;
 use crate::element::{Element, ElementSet};
 use crate::encode;
 use crate::gf;
+use crate::recovery::ColumnRecovery;
 use crate::schedule::Schedule;
 use std::sync::OnceLock;
 
@@ -147,7 +149,8 @@ pub struct Code {
     /// Per slot, the checks it is in.
     checks_of: Vec<Vec<u16>>,
     encode: OnceLock<Schedule>,
-    pub(crate) columns_recovery: Vec<OnceLock<crate::decode::Recovery>>,
+    /// Per column, once it was asked for.
+    pub(crate) columns_recovery: Vec<OnceLock<Result<ColumnRecovery, Unrecoverable>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

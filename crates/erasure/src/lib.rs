@@ -11,8 +11,10 @@
 //! encode.rs      data → parities, with shared sums; deltas → parities
 //! decode.rs      known elements → wanted elements: peeling, then elimination
 //! recovery.rs    one lost column from the fewest reads; degraded reads under three policies
+//! search.rs      the choice of equations behind both
 //! schedule.rs    what all of these return: steps `target (^)= Σ coefficient · slot`
 //! program.rs     a schedule made ready to run: steps that share sources fused into one pass
+//! verify.rs      a code put to the test with real bytes
 //! kernel/        bytes; the only `unsafe`
 //! ```
 //!
@@ -26,7 +28,10 @@ mod equations;
 pub mod gf;
 pub mod kernel;
 mod program;
+mod recovery;
 mod schedule;
+mod search;
+mod verify;
 
 pub use code::{NAMES, Order, by_columns, by_parameter, by_parameter_in};
 pub use decode::{Recovery, Unrecoverable};
@@ -34,4 +39,6 @@ pub use element::{Element, ElementSet};
 pub use encode::Update;
 pub use equations::{Code, CodeError, Equation};
 pub use program::Program;
+pub use recovery::{ColumnRecovery, ReadPolicy};
 pub use schedule::{Schedule, Step};
+pub use verify::{Verified, VerifyError, example, verify};
