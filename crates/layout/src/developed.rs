@@ -111,8 +111,8 @@ pub struct Developed {
     /// `positions[m * n + drive]` is the position.
     positions: Arc<[u16]>,
     base_count: u64,
-    /// Whether the bases came from a search and have to be stored.
-    searched: bool,
+    /// What has to be stored, for bases that came from a search.
+    stored: Option<Arc<[u8]>>,
     /// Slices that a base serves: n, or 1 where nothing moves.
     by_shifts: Divisor,
     by_bases: Divisor,
@@ -154,7 +154,7 @@ impl Developed {
     /// When a base is no permutation, there is none, xor is asked for where `drives` is no power of
     /// two, or a group is wider than `drives - spares`.
     #[must_use]
-    pub fn new(shape: Shape, development: Development, bases: &[u16], searched: bool) -> Self {
+    pub fn new(shape: Shape, development: Development, bases: &[u16]) -> Self {
         let n = usize::from(shape.drives);
         let used = shape.drives - shape.spares;
         assert!(
@@ -201,7 +201,7 @@ impl Developed {
             bases: bases.into(),
             positions: positions.into(),
             base_count,
-            searched,
+            stored: None,
             by_shifts: Divisor::new(match development {
                 Development::Still => 1,
                 _ => shape.drives.into(),
@@ -211,6 +211,13 @@ impl Developed {
             slice_rows: Divisor::new(rows.into()),
             starts: starts.collect(),
         }
+    }
+
+    /// The same layout, to be made again from `stored`.
+    #[must_use]
+    pub(crate) fn with_stored(mut self, stored: &[u8]) -> Self {
+        self.stored = Some(stored.into());
+        self
     }
 
     /// The shape that the layout was made for.
@@ -328,13 +335,53 @@ impl Layout for Developed {
         Some(declustered_unplace(self.width, self.parity, place))
     }
 
+    /// Without domains the row's spares in order, as dRAID uses them. With domains the spares take
+    /// turns from group to group, and one is passed over if its domain already holds as many of
+    /// the group's columns as may be lost, unless nothing else is left.
+    fn refuge(
+        &self,
+        group: u64,
+        column: u16,
+        out: &dyn Fn(Seat) -> bool,
+        used: &dyn Fn(Cell) -> bool,
+    ) -> Option<Cell> {
+        let row = self.cell(group, column).row;
+        let free = |index| {
+            let cell = Cell {
+                seat: self.spare(row, index),
+                row,
+            };
+            (!out(cell.seat) && !used(cell)).then_some(cell)
+        };
+        let Development::Grid { domains } = self.development else {
+            return (0..self.spares).find_map(free);
+        };
+        if self.spares == 0 {
+            return None;
+        }
+        let (_, within) = self.slice_groups.div_rem(group);
+        let first = small(within % u64::from(self.spares));
+        let turns = |turn| free((first + turn) % self.spares);
+        let holds = |cell: &Cell| {
+            let domain = cell.seat.0 % domains;
+            let others = (0..self.width).filter(|&other| {
+                other != column && self.cell(group, other).seat.0 % domains == domain
+            });
+            others.count() < usize::from(self.parity)
+        };
+        (0..self.spares)
+            .filter_map(turns)
+            .find(holds)
+            .or_else(|| (0..self.spares).find_map(turns))
+    }
+
+    /// A shift of all drives moves the pattern along itself.
+    fn is_symmetric(&self) -> bool {
+        self.development != Development::Still
+    }
+
     fn stored(&self) -> Option<Vec<u8>> {
-        self.searched.then(|| {
-            self.bases
-                .iter()
-                .flat_map(|drive| drive.to_le_bytes())
-                .collect()
-        })
+        self.stored.as_deref().map(<[u8]>::to_vec)
     }
 }
 

@@ -105,7 +105,7 @@ pub fn layout(shape: Shape) -> Option<Developed> {
         "a map differs from the published one"
     );
     let bases: Vec<u16> = map.into_iter().map(u16::from).collect();
-    Some(Developed::new(shape, Development::Modulo, &bases, false))
+    Some(Developed::new(shape, Development::Modulo, &bases))
 }
 
 /// xoroshiro128++ in the variant with rotations 17, 49, 28 and shift 21.

@@ -23,6 +23,7 @@
 //!
 //! Pure functions and stored tables; no I/O, no arithmetic of codes.
 
+pub mod balance;
 mod classic;
 pub mod design;
 pub mod developed;
@@ -36,6 +37,7 @@ pub mod random;
 mod rng;
 mod rotated;
 pub mod scheme;
+pub mod search;
 mod striping;
 mod traits;
 

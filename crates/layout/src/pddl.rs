@@ -44,7 +44,7 @@ pub fn exact(shape: Shape) -> Option<Developed> {
         }
     }
     base.push(0);
-    Some(Developed::new(shape, development, &base, false))
+    Some(Developed::new(shape, development, &base))
 }
 
 /// Whether every non-zero difference occurs equally often within the groups of every base

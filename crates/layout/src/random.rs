@@ -26,5 +26,5 @@ pub fn layout(shape: Shape) -> Developed {
         rng.shuffle(&mut row);
         bases.extend(row);
     }
-    Developed::new(shape, Development::Still, &bases, false)
+    Developed::new(shape, Development::Still, &bases)
 }

@@ -116,6 +116,12 @@ pub trait Layout: fmt::Debug + Send + Sync {
             .find(|&cell| !out(cell.seat) && !used(cell))
     }
 
+    /// Whether over a whole pattern all drives are alike: for any two there is a renaming of drives
+    /// that takes one to the other and the pattern to itself. Reports then look at one drive.
+    fn is_symmetric(&self) -> bool {
+        false
+    }
+
     /// What has to be kept with the pool to make this very layout again: searched bases, members
     /// of pool groups. `None` where the scheme and the number of drives say everything.
     fn stored(&self) -> Option<Vec<u8>> {

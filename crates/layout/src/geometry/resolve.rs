@@ -9,6 +9,7 @@ use crate::developed::Shape;
 use crate::mirror::{Far, Near, Offset};
 use crate::rotated::Rotated;
 use crate::scheme::{Family, Raid10Form, Scheme};
+use crate::search::{self, DomainsError};
 use crate::striping::Striping;
 use crate::{Layout, design, draid, pddl, random};
 
@@ -317,22 +318,47 @@ impl Ask<'_> {
     }
 
     fn pddl(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
-        if self.stored.is_some() {
-            return Err(GeometryError::Stored {
-                why: "exact bases are not stored".to_owned(),
-            });
+        if let Some(stored) = self.stored {
+            return self.stored_bases(shape, stored);
         }
-        if let Some(layout) = pddl::exact(shape) {
+        let domains = self.scheme.domains;
+        if domains.is_none()
+            && let Some(layout) = pddl::exact(shape)
+        {
             return Ok(Arc::new(layout));
         }
-        Err(GeometryError::Impossible {
-            field: Field::Drives,
-            why: format!(
-                "no exact base for {} drives, groups of {} and {} spares",
-                shape.drives, shape.width, shape.spares
-            ),
-            nearest: "13c:1s with 4 columns".to_owned(),
-        })
+        let layout = search::search(shape, domains).map_err(|error| self.domains(&error))?;
+        Ok(Arc::new(layout))
+    }
+
+    fn domains(&self, error: &DomainsError) -> GeometryError {
+        let domains = self.scheme.domains.unwrap_or(1);
+        let nearest = match error {
+            DomainsError::Uneven { drives, .. } => {
+                let divisor = (domains..=*drives).find(|&f| drives.is_multiple_of(f));
+                format!("{}f", divisor.unwrap_or(*drives))
+            }
+            DomainsError::NotFound { .. } => format!("{}f", domains.saturating_mul(2)),
+        };
+        GeometryError::Impossible {
+            field: Field::Domains,
+            why: error.to_string(),
+            nearest,
+        }
+    }
+
+    fn stored_bases(&self, shape: Shape, stored: &[u8]) -> Result<Arc<dyn Layout>, GeometryError> {
+        if let Some(domains) = self.scheme.domains
+            && !shape.drives.is_multiple_of(domains)
+        {
+            let drives = shape.drives;
+            return Err(self.domains(&DomainsError::Uneven { drives, domains }));
+        }
+        let layout = search::restore(shape, self.scheme.domains, stored);
+        let layout = layout.map_err(|error| GeometryError::Stored {
+            why: error.to_string(),
+        })?;
+        Ok(Arc::new(layout))
     }
 
     /// At most `parity` columns of a stripe of `width` can be in one of `f` domains.

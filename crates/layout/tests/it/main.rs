@@ -1,5 +1,6 @@
 //! The crate's tests from outside, one program.
 
+mod balance;
 mod classic;
 mod common;
 mod declustered;
