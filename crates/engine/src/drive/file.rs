@@ -7,16 +7,17 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use block::{BlockDevice, Completed, Limits, Memory, Request};
+use block::{BlockDevice, Completed, Limits, Memory, Request, RequestKind};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::handle::{Handle, Medium, lock_exclusive};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
-use super::uri::FileOptions;
+use super::uri::{Backend, FileOptions};
 use super::workers::Workers;
-use super::{DriveKind, Open, OpenDriveError};
+use super::{BackEnd, DriveKind, Open, OpenDriveError};
+use crate::ring::{self, Submission, Target};
 
 /// Threads of a drive that sleeps in its I/O: as deep as a disk reorders usefully for us, since
 /// deeper queues are io_uring's business.
@@ -26,12 +27,14 @@ const THREADS_COPYING: usize = 2;
 /// Requests that a thread takes at once where they never sleep.
 const BATCH_COPYING: usize = 8;
 
-/// A regular file or block device behind a few threads that `pread` and `pwrite`.
+/// A regular file or block device.
 pub(crate) struct FileDrive {
-    // Before `handle`: its threads use it, and fields are dropped in order.
+    /// Reads, writes and flushes go here if there is one; all else always goes to the workers.
+    target: Option<Arc<Target>>,
     workers: Workers,
     handle: Arc<Handle>,
     telemetry: Arc<Telemetry>,
+    back_end: BackEnd,
 }
 
 impl FileDrive {
@@ -53,16 +56,31 @@ impl FileDrive {
         let (fd, kind) = open_and_lock(path, open)?;
         let handle = Handle::new(fd, options.direct).map_err(fail("probing"))?;
         let handle = Arc::new(handle);
+        let back_end = match (options.backend, choose(options.backend, &handle)) {
+            (_, Ok(())) => BackEnd::Uring,
+            (Backend::Uring, Err(reason)) => {
+                return Err(OpenDriveError::NoUring {
+                    path: path.to_owned(),
+                    reason,
+                });
+            }
+            (Backend::Auto | Backend::Threads, Err(reason)) => BackEnd::Threads { reason },
+        };
+        let uring = back_end == BackEnd::Uring;
         let (threads, batch) = match handle.medium() {
+            // Only trims and writes of zeros.
+            _ if uring => (1, 1),
             Medium::MemoryFile => (THREADS_COPYING, BATCH_COPYING),
             Medium::File | Medium::Block => (THREADS_SLEEPING, 1),
         };
         let workers = Workers::start("drive-file", threads, batch, Arc::clone(&handle) as _)
             .map_err(fail("starting threads for"))?;
         let drive = Self {
+            target: uring.then(|| Target::new(Arc::clone(&handle))),
             workers,
             handle,
             telemetry: Arc::clone(telemetry),
+            back_end,
         };
         Ok((drive, kind))
     }
@@ -71,6 +89,27 @@ impl FileDrive {
     pub(crate) fn is_direct(&self) -> bool {
         self.handle.is_direct()
     }
+
+    /// Who does reads, writes and flushes.
+    pub(crate) fn back_end(&self) -> BackEnd {
+        self.back_end.clone()
+    }
+}
+
+/// Whether io_uring should do a file's reads and writes; if not, why not.
+fn choose(asked: Backend, handle: &Handle) -> Result<(), String> {
+    match (asked, handle.medium()) {
+        (Backend::Threads, _) => return Err("as asked for".to_owned()),
+        (Backend::Auto, Medium::MemoryFile) => {
+            return Err("a file in memory is only copied, and cheaper so".to_owned());
+        }
+        (Backend::Auto, _) if !handle.is_direct() => {
+            return Err("buffered I/O would wait in the kernel's own threads".to_owned());
+        }
+        (Backend::Auto | Backend::Uring, _) => {}
+    }
+    ring::support().as_ref().map_err(Clone::clone)?;
+    ring::start().map_err(|error| format!("the ring threads do not start: {error}"))
 }
 
 impl BlockDevice for FileDrive {
@@ -80,7 +119,20 @@ impl BlockDevice for FileDrive {
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
         let ticket = Ticket::new(&self.telemetry, &request, token, to);
-        self.workers.submit(request, memory, ticket);
+        match (&self.target, request.kind) {
+            (Some(target), RequestKind::Read | RequestKind::Write | RequestKind::Flush) => {
+                ring::submit(Submission::new(target, request, memory, ticket));
+            }
+            _ => self.workers.submit(request, memory, ticket),
+        }
+    }
+}
+
+impl Drop for FileDrive {
+    fn drop(&mut self) {
+        if let Some(target) = &self.target {
+            target.close();
+        }
     }
 }
 

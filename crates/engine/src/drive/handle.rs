@@ -29,7 +29,7 @@ const REQUEST_BYTES_MAX: u32 = 64 << 20;
 /// The unit of zeros written where the kernel cannot make them.
 const ZEROS_BYTES: usize = 1 << 20;
 /// How often a transfer that makes no progress is tried again, a millisecond apart.
-const AGAIN_MAX: u32 = 100;
+pub(crate) const AGAIN_MAX: u32 = 100;
 
 /// What holds the bytes, as far as it decides how to do I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,14 +153,19 @@ impl Handle {
             }
         });
         if fua && outcome.is_err() {
-            // The failure may have been the sync's, and then it has taken the report of lost
-            // pages that the next `fdatasync` would have made.
-            self.sync_failed.store(true, Relaxed);
+            self.durable_write_failed();
         }
         outcome
     }
 
-    fn takes(&self, memory: &Memory) -> bool {
+    /// A write that was to be durable failed. The failure may have been the sync's, and then it
+    /// has taken the report of lost pages that the next `fdatasync` would have made.
+    pub(crate) fn durable_write_failed(&self) {
+        self.sync_failed.store(true, Relaxed);
+    }
+
+    /// Whether the kernel can use `memory` as it is; if not it takes a bounce buffer.
+    pub(crate) fn takes(&self, memory: &Memory) -> bool {
         // No bytes have no address.
         memory.is_empty() || (memory.as_ptr() as usize).is_multiple_of(self.memory_align)
     }
@@ -208,18 +213,28 @@ impl Handle {
     }
 
     fn flush(&self) -> Outcome {
-        if !self.sync_failed.load(Relaxed) {
-            match rustix::fs::fdatasync(&self.fd) {
-                Ok(()) => return Ok(()),
-                Err(errno) => {
-                    self.sync_failed.store(true, Relaxed);
-                    if self.fault(errno, self.limits.size_bytes) == Fault::Gone {
-                        return Err(Fault::Gone);
-                    }
-                }
-            }
+        self.flushable()?;
+        self.flushed(rustix::fs::fdatasync(&self.fd))
+    }
+
+    /// Whether a flush still means anything: not after one has failed.
+    pub(crate) fn flushable(&self) -> Outcome {
+        if self.sync_failed.load(Relaxed) {
+            Err(Fault::Medium)
+        } else {
+            Ok(())
         }
-        Err(Fault::Medium)
+    }
+
+    /// What the result of an `fdatasync` means, now and for every later flush.
+    pub(crate) fn flushed(&self, result: Result<(), Errno>) -> Outcome {
+        result.map_err(|errno| {
+            self.sync_failed.store(true, Relaxed);
+            match self.fault(errno, self.limits.size_bytes) {
+                Fault::Gone => Fault::Gone,
+                _ => Fault::Medium,
+            }
+        })
     }
 
     /// Gives space back and leaves zeros. `FALLOC_FL_PUNCH_HOLE` does both for files, and for

@@ -4,8 +4,9 @@
 //! DriveUri ──open──► Drive { device: Arc<dyn BlockDevice>, … }
 //!
 //!   slow ┐                      timer (one thread)
-//!  faulty┴─► file, zram ──► handle (system calls) ◄── workers (threads of this drive)
-//!        └─► mem        ──► store                 ◄── worker
+//!  faulty┴─► file, zram ─┬─► handle (system calls) ◄── workers (threads of this drive)
+//!        │               └─► crate::ring (io_uring: reads, writes, flushes)
+//!        └─► mem        ───► store                 ◄── worker
 //! ```
 //!
 //! Every kind keeps the contract of [`BlockDevice`]: a request is completed exactly once, never
@@ -37,6 +38,10 @@ pub use file::create_sparse;
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
 pub use telemetry::{BUCKETS, Telemetry, TelemetrySnapshot, TrafficSnapshot};
 pub use uri::{Backend, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate};
+
+pub(crate) use handle::{AGAIN_MAX, Handle};
+pub(crate) use ticket::Ticket;
+pub(crate) use workers::check;
 
 use file::FileDrive;
 use mem::MemDrive;
@@ -83,6 +88,30 @@ impl fmt::Display for DriveKind {
     }
 }
 
+/// Who does a drive's reads, writes and flushes; for status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackEnd {
+    /// io_uring.
+    Uring,
+    /// Threads that block.
+    Threads {
+        /// Why not io_uring.
+        reason: String,
+    },
+    /// A thread that copies from and to this process's memory.
+    Memory,
+}
+
+impl fmt::Display for BackEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uring => f.write_str("io_uring"),
+            Self::Threads { reason } => write!(f, "threads ({reason})"),
+            Self::Memory => f.write_str("memory"),
+        }
+    }
+}
+
 /// An open drive.
 #[derive(Clone)]
 pub struct Drive {
@@ -96,6 +125,8 @@ pub struct Drive {
     pub kind: DriveKind,
     /// Whether its I/O bypasses the page cache.
     pub direct: bool,
+    /// Who does its I/O, under all wrappers.
+    pub back_end: BackEnd,
     /// What it has done since it was opened, as seen from outside.
     pub telemetry: Arc<Telemetry>,
     /// Controls the outermost `faulty:` of its name, if there is one.
@@ -155,6 +186,14 @@ pub enum OpenDriveError {
         /// The drive.
         path: PathBuf,
     },
+    /// io_uring was asked for by name.
+    #[error("{}: {reason}; name the drive without backend=uring", path.display())]
+    NoUring {
+        /// The drive.
+        path: PathBuf,
+        /// Why there is no io_uring.
+        reason: String,
+    },
     /// The operating system refused otherwise.
     #[error("{}: {doing} it failed: {source}", path.display())]
     Io {
@@ -190,6 +229,7 @@ pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
         size_bytes,
         kind: opened.kind,
         direct: opened.direct,
+        back_end: opened.back_end,
         telemetry: opened.telemetry,
         faults: opened.faults,
         uri,
@@ -201,6 +241,7 @@ struct Opened {
     device: Arc<dyn BlockDevice>,
     kind: DriveKind,
     direct: bool,
+    back_end: BackEnd,
     telemetry: Arc<Telemetry>,
     faults: Option<FaultHandle>,
 }
@@ -213,6 +254,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             let (drive, kind) = FileDrive::open(path, options, how, &telemetry)?;
             Ok(Opened {
                 direct: drive.is_direct(),
+                back_end: drive.back_end(),
                 device: Arc::new(drive),
                 kind,
                 telemetry,
@@ -224,6 +266,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             let (drive, _) = FileDrive::open(path, options, how, &telemetry)?;
             Ok(Opened {
                 direct: drive.is_direct(),
+                back_end: drive.back_end(),
                 device: Arc::new(drive),
                 kind: DriveKind::Zram,
                 telemetry,
@@ -236,6 +279,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             ),
             kind: DriveKind::Mem,
             direct: false,
+            back_end: BackEnd::Memory,
             telemetry,
             faults: None,
         }),
@@ -296,4 +340,4 @@ fn prepare_zram(path: &Path, how: &Open) -> Result<(), OpenDriveError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use block::{BlockDevice, Completed, Fault, Memory, Outcome, Request, RequestKind};
 
+use crate::ring;
+
 /// How long a device may take for one request. A device that needs longer counts as gone: the
 /// kernel's own command timeout is 30 s for disks, and assembly must not hang on a dead one.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -26,7 +28,7 @@ impl Completed for Waiter {
 pub fn run(device: &dyn BlockDevice, request: Request, memory: Memory) -> Outcome {
     let waiter = Arc::new(Waiter::default());
     let to: Arc<dyn Completed> = Arc::clone(&waiter) as _;
-    device.submit(request, memory, 0, &to);
+    ring::elsewhere(|| device.submit(request, memory, 0, &to));
     let guard = waiter
         .outcome
         .lock()

@@ -8,4 +8,4 @@
 mod contract;
 mod files;
 mod injected;
-mod support;
+pub(crate) mod support;

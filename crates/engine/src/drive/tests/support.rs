@@ -13,15 +13,15 @@ use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
 use crate::drive::{Drive, Open, open, sync};
 
 /// A directory that is removed with everything in it.
-pub(super) struct Place(PathBuf);
+pub(crate) struct Place(PathBuf);
 
 impl Place {
     /// In the system's directory for temporary files, which has room and is usually a disk.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::under(&std::env::temp_dir())
     }
 
-    pub(super) fn under(parent: &Path) -> Self {
+    pub(crate) fn under(parent: &Path) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("ravelin-drive-{}-{count}", std::process::id()));
@@ -29,7 +29,7 @@ impl Place {
         Self(path)
     }
 
-    pub(super) fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 }
@@ -41,7 +41,7 @@ impl Drop for Place {
 }
 
 /// Opens `uri`, making its file of `size` bytes if there is none.
-pub(super) fn open_sized(uri: &str, size: u64) -> Drive {
+pub(crate) fn open_sized(uri: &str, size: u64) -> Drive {
     let how = Open {
         create_size: Some(size),
         exclusive: true,
@@ -55,7 +55,7 @@ thread_local! {
 
 /// Counts the completions of each token, and refuses those that come from inside `submit`.
 #[derive(Default)]
-pub(super) struct Collector {
+pub(crate) struct Collector {
     outcomes: Mutex<HashMap<u64, Vec<Outcome>>>,
     more: Condvar,
 }
@@ -74,7 +74,7 @@ impl Completed for Collector {
 }
 
 impl Collector {
-    pub(super) fn submit(
+    pub(crate) fn submit(
         self: &Arc<Self>,
         device: &dyn BlockDevice,
         request: Request,
@@ -88,7 +88,7 @@ impl Collector {
     }
 
     /// Waits until `count` requests have been answered, and fails after half a minute.
-    pub(super) fn wait(&self, count: usize) {
+    pub(crate) fn wait(&self, count: usize) {
         let outcomes = self.outcomes.lock().unwrap();
         let answered =
             |outcomes: &HashMap<_, Vec<_>>| outcomes.values().map(Vec::len).sum::<usize>();
@@ -105,12 +105,12 @@ impl Collector {
         );
     }
 
-    pub(super) fn answered(&self) -> usize {
+    pub(crate) fn answered(&self) -> usize {
         self.outcomes.lock().unwrap().values().map(Vec::len).sum()
     }
 
     /// The outcome of each of the tokens 0..`count`, each of which was answered once.
-    pub(super) fn once_each(&self, count: u64) -> Vec<Outcome> {
+    pub(crate) fn once_each(&self, count: u64) -> Vec<Outcome> {
         let outcomes = self.outcomes.lock().unwrap();
         assert_eq!(outcomes.len() as u64, count);
         (0..count)
@@ -122,7 +122,7 @@ impl Collector {
     }
 }
 
-pub(super) fn request(kind: RequestKind, offset: u64, length: u64) -> Request {
+pub(crate) fn request(kind: RequestKind, offset: u64, length: u64) -> Request {
     Request {
         kind,
         offset,
@@ -132,10 +132,10 @@ pub(super) fn request(kind: RequestKind, offset: u64, length: u64) -> Request {
 }
 
 /// A small generator with a seed, so that a failure can be repeated (splitmix64).
-pub(super) struct Chance(pub(super) u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -143,7 +143,7 @@ impl Chance {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    pub(super) fn bytes(&mut self, length: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         let first = self.below(u64::MAX);
         (0..length as u64)
             .map(|index| (first.wrapping_mul(index | 1) >> 24) as u8)
@@ -152,7 +152,7 @@ impl Chance {
 }
 
 /// `steps` random requests, one after another, each read compared with a plain array of bytes.
-pub(super) fn against_the_model(device: &dyn BlockDevice, steps: u32, seed: u64) {
+pub(crate) fn against_the_model(device: &dyn BlockDevice, steps: u32, seed: u64) {
     let limits = device.limits();
     let align = u64::from(limits.block_bytes_min);
     let mut chance = Chance(seed);
@@ -209,7 +209,7 @@ pub(super) fn against_the_model(device: &dyn BlockDevice, steps: u32, seed: u64)
 }
 
 /// Waits until `condition` holds, and fails after ten seconds.
-pub(super) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(10), "{what}");
