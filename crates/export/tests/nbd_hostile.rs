@@ -234,7 +234,7 @@ fn a_flood_of_options_is_cut_off_and_never_piles_up_answers() {
             Ok(count) => sent += count,
             Err(_) => break,
         }
-        if sent % (100 * option.len()) == 0 {
+        if sent.is_multiple_of(100 * option.len()) {
             bystander.check();
         }
     }
@@ -518,7 +518,7 @@ fn writes_to_a_stuck_device_wait_in_the_socket_and_survive() {
         let payload = vec![3; 1 << 20];
         for index in 0..80_u64 {
             writer
-                .write_all(&request(Command::Write, index % 8 << 20, 1 << 20).encode())
+                .write_all(&request(Command::Write, (index % 8) << 20, 1 << 20).encode())
                 .unwrap();
             writer.write_all(&payload).unwrap();
         }
