@@ -388,6 +388,7 @@ fn shutdown_answers_what_is_in_flight_and_removes_the_socket() {
             })
             .unwrap();
     }
+    client.send().unwrap();
     support::eventually("all requests are with the device", || {
         device.waiting() == 16
     });
