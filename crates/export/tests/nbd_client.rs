@@ -327,7 +327,7 @@ fn copies_in_and_out_are_equal_whatever_the_depth_and_length() {
         let mut client = Client::connect(&fixture.uri(""), None).unwrap();
         let mut told = Vec::new();
         let copied = copy_in(&mut &bytes[..], &mut client, options, &mut |done| {
-            told.push(done)
+            told.push(done);
         });
         assert_eq!(copied.unwrap(), length as u64);
         assert!(told.is_sorted() && told.last() == Some(&(length as u64)));
@@ -388,6 +388,7 @@ fn shutdown_answers_what_is_in_flight_and_removes_the_socket() {
             })
             .unwrap();
     }
+    client.send().unwrap();
     support::eventually("all requests are with the device", || {
         device.waiting() == 16
     });

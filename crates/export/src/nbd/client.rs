@@ -17,6 +17,9 @@ use super::tls::{ClientTls, TlsError};
 use super::uri::{Place, Uri};
 use conversation::Conversation;
 
+/// Requests leave once so many bytes of them are queued.
+const SEND_BYTES: usize = 256 << 10;
+
 /// Why a client could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -230,7 +233,8 @@ impl Client {
         self.pending.len()
     }
 
-    /// Queues a request, sends what can be sent without waiting, and returns the request's cookie.
+    /// Queues a request and returns its cookie. It leaves with others when [`Client::wait`] has no
+    /// reply at hand, when a good deal has gathered, or with [`Client::send`].
     ///
     /// # Errors
     /// When the connection has failed.
@@ -238,14 +242,24 @@ impl Client {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
         let (header, pending, payload) = operation.split(cookie);
-        self.conversation.queue(header.encode().to_vec());
+        self.conversation.queue(&header.encode());
         if payload {
             // Kept for the caller, who gets it back with the reply.
-            self.conversation.queue(pending.buffer.clone());
+            self.conversation.queue(&pending.buffer);
         }
         self.pending.insert(cookie, pending);
-        self.conversation.send_some()?;
+        if self.conversation.queued_bytes() >= SEND_BYTES {
+            self.conversation.send_some()?;
+        }
         Ok(cookie)
+    }
+
+    /// Sends what is queued, as far as the socket takes it without waiting.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn send(&mut self) -> Result<(), ClientError> {
+        self.conversation.send_some()
     }
 
     /// Waits for the next reply, whichever request it answers. `None` if nothing is in flight.
@@ -362,7 +376,7 @@ impl Client {
             offset: 0,
             length: 0,
         };
-        self.conversation.queue(header.encode().to_vec());
+        self.conversation.queue(&header.encode());
         self.conversation.drain()
     }
 }

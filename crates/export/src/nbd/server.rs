@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Default for Options {
 /// A running NBD server. Dropping it shuts it down.
 pub struct Server {
     address: Listen,
-    mailboxes: Vec<Arc<Mailbox>>,
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     file: Option<SocketFile>,
 }
@@ -113,23 +113,27 @@ impl Server {
             handshake_timeout: options.handshake_timeout,
             shutdown_timeout: options.shutdown_timeout,
             connections: AtomicUsize::new(0),
-            mailboxes: mailboxes.clone(),
+            mailboxes,
         });
         // The server exists before its threads, so that a failure half-way stops those that run.
         let mut server = Self {
             address,
-            mailboxes,
+            shared,
             threads: Vec::new(),
             file,
         };
-        server.start(&shared, listener.socket)?;
+        server.start(listener.socket)?;
         Ok(server)
     }
 
-    fn start(&mut self, shared: &Arc<Shared>, listener: OwnedFd) -> io::Result<()> {
+    fn start(&mut self, listener: OwnedFd) -> io::Result<()> {
         let mut listener = Some(listener);
-        for (index, mailbox) in self.mailboxes.iter().enumerate() {
-            let worker = Worker::new(Arc::clone(shared), Arc::clone(mailbox), listener.take())?;
+        for (index, mailbox) in self.shared.mailboxes.iter().enumerate() {
+            let worker = Worker::new(
+                Arc::clone(&self.shared),
+                Arc::clone(mailbox),
+                listener.take(),
+            )?;
             let thread = std::thread::Builder::new()
                 .name(format!("nbd-{index}"))
                 .spawn(move || worker.run())?;
@@ -144,6 +148,12 @@ impl Server {
         &self.address
     }
 
+    /// Clients now, those included that have gone while the device still works for them.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
     /// Takes no more requests, answers those in flight, closes all connections, ends the threads
     /// and removes the socket's file.
     pub fn shutdown(self) {
@@ -155,7 +165,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // New clients shall not find the socket of a server that will not serve them.
         self.file = None;
-        for mailbox in &self.mailboxes {
+        for mailbox in &self.shared.mailboxes {
             mailbox.stop();
         }
         for thread in self.threads.drain(..) {

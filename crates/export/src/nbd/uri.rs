@@ -78,6 +78,10 @@ impl FromStr for Uri {
             if host.is_empty() {
                 return Err(error("no host is given"));
             }
+            let plain = |c: char| c.is_alphanumeric() || "-._:%".contains(c);
+            if !host.chars().all(plain) {
+                return Err(error("the host has characters that no host has"));
+            }
             Place::Tcp(host.to_owned(), port)
         };
         Ok(Self { place, name, tls })
@@ -197,6 +201,8 @@ mod tests {
             ),
             ("nbd://h:99999/x", "no valid port"),
             ("nbd:///x", "no host is given"),
+            ("nbd://[[]/", "the host has characters that no host has"),
+            ("nbd://user@h/", "the host has characters that no host has"),
             ("nbd://h/%zz", "a % is not followed by two hex digits"),
         ] {
             assert_eq!(text.parse::<Uri>().unwrap_err().reason, reason, "{text}");

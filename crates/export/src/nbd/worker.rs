@@ -292,6 +292,7 @@ impl Worker {
         tracing::debug!(reason = %broken, "connection ended");
         if let (Some(entry), Broken::HangUp(_)) = (self.connections.get_mut(key), broken) {
             // A last answer may say why; it is sent if the socket takes it at once.
+            entry.connection.finish();
             let _ = entry.connection.settle(key, &mut self.flights);
         }
         self.bury(key);

@@ -1,6 +1,6 @@
 //! The client's end of the wire: queues, waiting, and replies put together.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -31,8 +31,8 @@ struct Data {
 pub(super) struct Conversation {
     pub(super) transport: Transport,
     timeout: Option<Duration>,
-    output: VecDeque<Vec<u8>>,
-    /// Bytes of the first output that have left.
+    output: Vec<u8>,
+    /// Bytes of the output that have left.
     sent: usize,
     input: Box<[u8]>,
     start: usize,
@@ -50,7 +50,7 @@ impl Conversation {
         let mut conversation = Self {
             transport: Transport::plain(socket),
             timeout: None,
-            output: VecDeque::new(),
+            output: Vec::new(),
             sent: 0,
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             start: 0,
@@ -75,33 +75,31 @@ impl Conversation {
     }
 
     /// Puts bytes at the end of what is to be sent.
-    pub(super) fn queue(&mut self, bytes: Vec<u8>) {
-        if !bytes.is_empty() {
-            self.output.push_back(bytes);
-        }
+    pub(super) fn queue(&mut self, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+    }
+
+    /// Bytes that are to be sent.
+    pub(super) const fn queued_bytes(&self) -> usize {
+        self.output.len() - self.sent
     }
 
     /// Sends what the socket takes.
     pub(super) fn send_some(&mut self) -> Result<(), ClientError> {
-        while !self.output.is_empty() {
-            let mut skip = self.sent;
-            let slices: Vec<_> = self
-                .output
-                .iter()
-                .take(512)
-                .map(|bytes| IoSlice::new(&bytes[std::mem::take(&mut skip)..]))
-                .collect();
-            match self.transport.send(&slices) {
+        while self.queued_bytes() > 0 {
+            match self
+                .transport
+                .send(&[IoSlice::new(&self.output[self.sent..])])
+            {
                 Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
             }
-            while let Some(first) = self.output.front()
-                && self.sent >= first.len()
-            {
-                self.sent -= first.len();
-                self.output.pop_front();
-            }
+        }
+        // Moving what is left is cheap as long as more than that has left.
+        if self.sent > self.output.len() / 2 {
+            self.output.drain(..self.sent);
+            self.sent = 0;
         }
         if self.transport.wants_write() {
             self.transport.flush()?;
@@ -112,7 +110,7 @@ impl Conversation {
     /// Waits until the socket has something, or takes something if something is to be sent.
     fn wait_for_socket(&mut self) -> Result<(), ClientError> {
         let mut flags = PollFlags::IN;
-        if !self.output.is_empty() || self.transport.wants_write() {
+        if self.queued_bytes() > 0 || self.transport.wants_write() {
             flags |= PollFlags::OUT;
         }
         let timeout = self.timeout.map(|timeout| Timespec {

@@ -28,7 +28,7 @@ impl Conversation {
             return Err(protocol("the greeting"));
         }
         let flags = u32::from(flags & (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES));
-        self.queue(flags.to_be_bytes().to_vec());
+        self.queue(&flags.to_be_bytes());
         Ok(())
     }
 
@@ -36,7 +36,7 @@ impl Conversation {
     fn haggle(&mut self, code: u32, data: &[u8]) -> Result<Vec<(u32, Vec<u8>)>, ClientError> {
         let mut bytes = Vec::new();
         encode_option(&mut bytes, code, data);
-        self.queue(bytes);
+        self.queue(&bytes);
         let mut answers = Vec::new();
         loop {
             let header = self
