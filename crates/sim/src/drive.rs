@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use block::{BLOCK_BYTES, Fault, Instant};
 
-const BLOCK: usize = BLOCK_BYTES as usize;
+const BLOCK: usize = 4096;
+const _: () = assert!(BLOCK as u64 == BLOCK_BYTES);
 
 /// How long a drive takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,8 @@ const CELL_BYTES_MIN: u64 = 256 << 10;
 const CELL_BYTES_DEFAULT: u64 = 16 * MIB;
 /// A drive should hold at least so many cells, so that a rebuild can be spread.
 const CELLS_WANTED: u64 = 256;
+/// Fewer rows are no pool.
+const ROWS_MIN: u64 = 2;
 /// Drives below this have fewer lanes.
 const MANY_LANES_BYTES: u64 = 1 << 30;
 
@@ -73,6 +75,24 @@ impl DriveMap {
     /// # Errors
     /// [`DriveMapError::TooSmall`] with the arithmetic.
     pub fn new(size_bytes: u64, cell_bytes: Option<u64>) -> Result<Self, DriveMapError> {
+        let map = Self::divide(size_bytes, cell_bytes);
+        if map.rows >= ROWS_MIN {
+            return Ok(map);
+        }
+        // The next size that works: regions grow with the drive, so it is searched for.
+        let needed_bytes = (size_bytes / MIB + 1..)
+            .map(|mebibytes| mebibytes * MIB)
+            .find(|&size| Self::divide(size, cell_bytes).rows >= ROWS_MIN)
+            .expect("a large drive has rows");
+        Err(DriveMapError::TooSmall {
+            size_bytes,
+            overhead_bytes: map.data_offset + TAIL_BYTES,
+            cell_bytes: map.cell_bytes,
+            needed_bytes,
+        })
+    }
+
+    fn divide(size_bytes: u64, cell_bytes: Option<u64>) -> Self {
         let size = size_bytes / MIB * MIB;
         let cell_bytes = cell_bytes.unwrap_or_else(|| Self::default_cell_bytes(size));
         // As if all of the drive were cells: a little more than needed.
@@ -84,22 +104,9 @@ impl DriveMap {
         let journal_offset = LABELS_BYTES + cell_table_bytes;
         let metadata_offset = journal_offset + journal_bytes;
         let data_offset = metadata_offset + metadata_bytes;
-        let cells = size
-            .saturating_sub(data_offset + TAIL_BYTES)
-            .checked_div(cell_bytes)
-            .unwrap_or(0);
+        let cells = size.saturating_sub(data_offset + TAIL_BYTES) / cell_bytes;
         let band_rows = (cells / 128).max(1);
-        let rows = cells.saturating_sub(band_rows);
-        if rows < 2 {
-            let overhead_bytes = data_offset + TAIL_BYTES;
-            return Err(DriveMapError::TooSmall {
-                size_bytes,
-                overhead_bytes,
-                cell_bytes,
-                needed_bytes: (overhead_bytes + 3 * cell_bytes).next_multiple_of(MIB) + MIB,
-            });
-        }
-        Ok(Self {
+        Self {
             cell_table_offset: LABELS_BYTES,
             cell_table_bytes,
             journal_offset,
@@ -107,10 +114,10 @@ impl DriveMap {
             metadata_offset,
             metadata_bytes,
             data_offset,
-            rows,
+            rows: cells.saturating_sub(band_rows),
             cell_bytes,
             band_rows,
-        })
+        }
     }
 
     /// 16 MiB, less on drives that would hold too few of those.

@@ -178,8 +178,8 @@ fn plan_band(
         code,
         changed
             .iter()
-            .flat_map(|slot| code.parities_of(slot).iter().map(|&slot| slot.into()))
-            .filter(|&slot: &usize| writable.contains(slot)),
+            .flat_map(|slot| code.parities_of(slot).iter().copied())
+            .filter(|&slot| writable.contains(slot)),
     );
     check_durable(code, &data, readable, writable, changed, &parities)?;
     let writes_of_data = changed

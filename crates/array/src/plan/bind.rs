@@ -144,8 +144,8 @@ impl Binder {
 
 /// Cuts `lows..highs` ranges into bands: the ranges between neighbouring bounds that at least one
 /// of the ranges covers.
-pub(super) fn bands(ranges: impl Iterator<Item = (u64, u64)> + Clone) -> Vec<(u64, u64)> {
-    let mut bounds: Vec<u64> = ranges.clone().flat_map(|(low, high)| [low, high]).collect();
+pub(super) fn bands(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut bounds: Vec<u64> = ranges.iter().flat_map(|&(low, high)| [low, high]).collect();
     bounds.sort_unstable();
     bounds.dedup();
     bounds
@@ -153,8 +153,8 @@ pub(super) fn bands(ranges: impl Iterator<Item = (u64, u64)> + Clone) -> Vec<(u6
         .map(|pair| (pair[0], pair[1]))
         .filter(|&(low, high)| {
             ranges
-                .clone()
-                .any(|(range_low, range_high)| range_low <= low && high <= range_high)
+                .iter()
+                .any(|&(range_low, range_high)| range_low <= low && high <= range_high)
         })
         .collect()
 }

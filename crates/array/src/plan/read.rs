@@ -84,7 +84,7 @@ pub fn plan_read(
         })
         .filter(|(low, high)| low < high)
         .collect::<Vec<_>>();
-    for (low, high) in bands(ranges.iter().copied()) {
+    for (low, high) in bands(&ranges) {
         let mut reads = ElementSet::new(code.elements());
         let mut lost = ElementSet::new(code.elements());
         for piece in pieces {

@@ -67,7 +67,8 @@ pub fn plan_write(
         _ => 4,
     };
     let mut kind = Kind::PlainWrite;
-    for (low, high) in bands(sources.iter().map(range)) {
+    let ranges: Vec<_> = sources.iter().map(range).collect();
+    for (low, high) in bands(&ranges) {
         let mut changed = ElementSet::new(code.elements());
         for source in sources {
             let (source_low, source_high) = range(source);

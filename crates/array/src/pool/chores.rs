@@ -58,7 +58,7 @@ impl Pool {
             && let Some(group) = self.chores.waiting.pop_first()
         {
             self.chores.in_flight.insert(group);
-            self.to_lane(group, Command::Resync { group });
+            self.tell_lane(group, Command::Resync { group });
         }
     }
 

@@ -250,7 +250,7 @@ impl Pool {
         self.fills
             .in_flight
             .insert((group, column), InFlight { target, sources });
-        self.to_lane(
+        self.tell_lane(
             group,
             Command::Fill {
                 group,
@@ -305,7 +305,7 @@ impl Pool {
             self.fills.draining.insert(key, old);
         }
         self.fills.progress.cells_done += 1;
-        self.to_lane(
+        self.tell_lane(
             group,
             Command::Settle {
                 group,
@@ -331,7 +331,7 @@ impl Pool {
     pub(super) fn fill_unrecorded(&mut self, group: u64, column: u16) {
         if let Some(target) = self.fills.recording.remove(&(group, column)) {
             self.taken.remove(&target);
-            self.to_lane(group, Command::Abandon { group, column });
+            self.tell_lane(group, Command::Abandon { group, column });
         }
     }
 
@@ -431,7 +431,7 @@ impl Pool {
         self.fills.waiting.clear();
         let keys: Vec<(u64, u16)> = self.fills.in_flight.keys().copied().collect();
         for (group, column) in keys {
-            self.to_lane(group, Command::Abandon { group, column });
+            self.tell_lane(group, Command::Abandon { group, column });
         }
     }
 

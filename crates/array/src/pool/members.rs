@@ -49,7 +49,7 @@ impl Pool {
                 offset,
                 fault,
             });
-            self.to_all_lanes(&Command::SeatKept(seat));
+            self.tell_lanes(&Command::SeatKept(seat));
         }
     }
 

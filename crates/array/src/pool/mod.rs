@@ -466,12 +466,12 @@ impl Pool {
         self.actions.push_back(PoolAction::Done(ticket, outcome));
     }
 
-    fn to_lane(&mut self, group: u64, command: Command) {
+    fn tell_lane(&mut self, group: u64, command: Command) {
         let lane = self.geometry.lane_of(group);
         self.actions.push_back(PoolAction::Lane(lane, command));
     }
 
-    fn to_all_lanes(&mut self, command: &Command) {
+    fn tell_lanes(&mut self, command: &Command) {
         for lane in 0..self.geometry.lanes() {
             self.actions
                 .push_back(PoolAction::Lane(lane, command.clone()));
@@ -480,7 +480,7 @@ impl Pool {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Lanes(command) => self.to_all_lanes(&command),
+            Effect::Lanes(command) => self.tell_lanes(&command),
             Effect::Settle {
                 group,
                 column,
@@ -491,7 +491,7 @@ impl Pool {
                 group,
                 column,
                 cell,
-            } => self.to_lane(
+            } => self.tell_lane(
                 group,
                 Command::Settle {
                     group,

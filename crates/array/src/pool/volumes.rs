@@ -238,7 +238,7 @@ impl Pool {
             }
         }
         for group in commands {
-            self.to_lane(group, Command::Zero { group });
+            self.tell_lane(group, Command::Zero { group });
         }
     }
 
