@@ -136,7 +136,7 @@ fn run_unaligned(
 #[test]
 fn random_erasures_are_decoded_right_or_refused() {
     let long = std::env::var_os("RAVELIN_LONG").is_some();
-    let rounds = if long { 3000 } else { 120 };
+    let rounds = if long { 1000 } else { 40 };
     for name in NAMES {
         let mut numbers = Numbers::new(name.len() as u64 * 77);
         let (mut decoded, mut refused) = (0, 0);
