@@ -11,7 +11,10 @@
 //! cargo run --release -p ravelin-export --example nbd_bench -- [--rounds 7] [--millis 700]
 //! ```
 
-#![expect(unsafe_code, reason = "a device fills memory that its submitter still holds")]
+#![expect(
+    unsafe_code,
+    reason = "a device fills memory that its submitter still holds"
+)]
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -41,7 +44,8 @@ fn main() {
     }
     let value = |name: &str, default: u64| {
         let at = arguments.iter().position(|argument| argument == name);
-        at.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(default)
+        at.and_then(|at| arguments.get(at + 1)?.parse().ok())
+            .unwrap_or(default)
     };
     let rounds = value("--rounds", 7) as usize;
     let time = Duration::from_millis(value("--millis", 700));
@@ -85,7 +89,13 @@ fn back_end((jobs, arrived): &(Mutex<Vec<Job>>, Condvar)) {
             }
             std::mem::swap(&mut *waiting, &mut batch);
         }
-        for Job { request, memory, token, to } in batch.drain(..) {
+        for Job {
+            request,
+            memory,
+            token,
+            to,
+        } in batch.drain(..)
+        {
             let start = request.offset as usize;
             let stored = bytes.get_mut(start..start + request.length as usize);
             let outcome = match (request.kind, stored) {
@@ -129,7 +139,12 @@ impl BlockDevice for Ram {
         let mut waiting = jobs.lock().expect("no panics");
         let first = waiting.is_empty();
         let to = Arc::clone(to);
-        waiting.push(Job { request, memory, token, to });
+        waiting.push(Job {
+            request,
+            memory,
+            token,
+            to,
+        });
         drop(waiting);
         if first {
             arrived.notify_one();
@@ -150,7 +165,10 @@ impl Exports for One {
 }
 
 fn serve(socket: PathBuf) -> ! {
-    let options = Options { workers: 1, ..Options::default() };
+    let options = Options {
+        workers: 1,
+        ..Options::default()
+    };
     let exports = Arc::new(One(Arc::new(Ram::new())));
     let _server = Server::bind(&Listen::Unix(socket), exports, &options).expect("listening");
     loop {
@@ -164,6 +182,8 @@ struct Peer {
     name: &'static str,
     socket: PathBuf,
     process: Child,
+    /// Whether it ends threads, whose times are then only in the sum.
+    ends_threads: bool,
 }
 
 impl Drop for Peer {
@@ -177,7 +197,12 @@ impl Drop for Peer {
 impl Peer {
     fn start(name: &'static str, socket: PathBuf, command: &mut Command) -> Option<Self> {
         let process = command.stdin(Stdio::null()).spawn().ok()?;
-        let peer = Self { name, socket, process };
+        let peer = Self {
+            name,
+            socket,
+            process,
+            ends_threads: name != "ravelin",
+        };
         for _ in 0..500 {
             if peer.socket.exists() && Client::connect(&peer.uri(), None).is_ok() {
                 return Some(peer);
@@ -188,23 +213,39 @@ impl Peer {
     }
 
     fn uri(&self) -> Uri {
-        Uri { place: Place::Unix(self.socket.clone()), name: String::new(), tls: false }
+        Uri {
+            place: Place::Unix(self.socket.clone()),
+            name: String::new(),
+            tls: false,
+        }
     }
 
     /// CPU nanoseconds used so far: of the threads that stand for a back end, and of all others.
+    /// nbdkit ends its threads with each client, so that only the whole process's number counts
+    /// them; it has a resolution of 10 ms.
     fn cpu(&self) -> (u64, u64) {
-        let tasks = Path::new("/proc").join(self.process.id().to_string()).join("task");
+        let process = Path::new("/proc").join(self.process.id().to_string());
+        let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|n| n.parse().ok()).unwrap_or(0_u64);
+        let all = (ticks(13) + ticks(14)) * 10_000_000;
+        let tasks = Path::new("/proc")
+            .join(self.process.id().to_string())
+            .join("task");
         let (mut back, mut front) = (0, 0);
         for task in fs::read_dir(tasks).into_iter().flatten().flatten() {
             let read = |file| fs::read_to_string(task.path().join(file)).unwrap_or_default();
-            let used = read("schedstat").split_whitespace().next().and_then(|n| n.parse().ok());
+            let used = read("schedstat")
+                .split_whitespace()
+                .next()
+                .and_then(|n| n.parse().ok());
             if read("comm").trim() == "back-end" {
                 back += used.unwrap_or(0_u64);
             } else {
                 front += used.unwrap_or(0_u64);
             }
         }
-        (back, front)
+        (back, if self.ends_threads { all } else { front })
     }
 }
 
@@ -216,15 +257,56 @@ struct Load {
     write: bool,
 }
 
+/// Enough to tell the front end's cost per request from its cost per byte and per wake.
 const LOADS: [Load; 8] = [
-    Load { name: "4 KiB random read, depth 32", bytes: 4096, depth: 32, write: false },
-    Load { name: "4 KiB random write, depth 32", bytes: 4096, depth: 32, write: true },
-    Load { name: "4 KiB random read, depth 128", bytes: 4096, depth: 128, write: false },
-    Load { name: "4 KiB random write, depth 128", bytes: 4096, depth: 128, write: true },
-    Load { name: "1 MiB read, depth 4", bytes: 1 << 20, depth: 4, write: false },
-    Load { name: "1 MiB write, depth 4", bytes: 1 << 20, depth: 4, write: true },
-    Load { name: "4 KiB random read, depth 1", bytes: 4096, depth: 1, write: false },
-    Load { name: "4 KiB random write, depth 1", bytes: 4096, depth: 1, write: true },
+    Load {
+        name: "4 KiB random read, depth 32",
+        bytes: 4096,
+        depth: 32,
+        write: false,
+    },
+    Load {
+        name: "4 KiB random write, depth 32",
+        bytes: 4096,
+        depth: 32,
+        write: true,
+    },
+    Load {
+        name: "4 KiB random read, depth 128",
+        bytes: 4096,
+        depth: 128,
+        write: false,
+    },
+    Load {
+        name: "4 KiB random write, depth 128",
+        bytes: 4096,
+        depth: 128,
+        write: true,
+    },
+    Load {
+        name: "1 MiB read, depth 4",
+        bytes: 1 << 20,
+        depth: 4,
+        write: false,
+    },
+    Load {
+        name: "1 MiB write, depth 4",
+        bytes: 1 << 20,
+        depth: 4,
+        write: true,
+    },
+    Load {
+        name: "4 KiB random read, depth 1",
+        bytes: 4096,
+        depth: 1,
+        write: false,
+    },
+    Load {
+        name: "4 KiB random write, depth 1",
+        bytes: 4096,
+        depth: 1,
+        write: true,
+    },
 ];
 
 /// One measurement: CPU microseconds per request and the median round trip in microseconds.
@@ -236,17 +318,58 @@ struct Figures {
     round_trip: f64,
 }
 
+/// The same with fio as the client, which sends each request by itself. `None` without fio.
+fn measure_fio(peer: &Peer, load: Load, time: Duration) -> Option<Figures> {
+    let before = peer.cpu();
+    let output = Command::new("fio")
+        .args([
+            "--name=load",
+            "--ioengine=nbd",
+            "--output-format=json",
+            "--time_based",
+        ])
+        .arg(format!("--uri={}", peer.uri()))
+        .arg(format!(
+            "--rw={}",
+            if load.write { "randwrite" } else { "randread" }
+        ))
+        .arg(format!("--bs={}", load.bytes))
+        .arg(format!("--iodepth={}", load.depth))
+        .arg(format!("--runtime={}ms", time.as_millis()))
+        .arg(format!("--size={SIZE}"))
+        .output()
+        .ok()?;
+    let after = peer.cpu();
+    // The engine greets before the document.
+    let document = output.stdout.iter().position(|&byte| byte == b'{')?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout[document..]).ok()?;
+    let side = &report["jobs"][0][if load.write { "write" } else { "read" }];
+    let count = side["total_ios"].as_f64().filter(|count| *count > 0.0)?;
+    Some(Figures {
+        back: (after.0 - before.0) as f64 / 1000.0 / count,
+        front: (after.1 - before.1) as f64 / 1000.0 / count,
+        per_second: side["iops"].as_f64()?,
+        round_trip: side["clat_ns"]["percentile"]["50.000000"].as_f64()? / 1000.0,
+    })
+}
+
 fn measure(peer: &Peer, load: Load, time: Duration) -> Figures {
     let mut client = Client::connect(&peer.uri(), None).expect("a connection");
     let mut state = 0x1234_5678_u64;
     let mut next_offset = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 33) % (SIZE / load.bytes as u64) * load.bytes as u64
     };
     let mut operation = |buffer: Vec<u8>| {
         let offset = next_offset();
         if load.write {
-            Operation::Write { offset, buffer, fua: false }
+            Operation::Write {
+                offset,
+                buffer,
+                fua: false,
+            }
         } else {
             Operation::Read { offset, buffer }
         }
@@ -254,22 +377,38 @@ fn measure(peer: &Peer, load: Load, time: Duration) -> Figures {
     let mut sent_at: HashMap<u64, Instant> = HashMap::new();
     let mut trips = Vec::new();
     for _ in 0..load.depth {
-        client.submit(operation(vec![0x77; load.bytes])).expect("submitted");
+        client
+            .submit(operation(vec![0x77; load.bytes]))
+            .expect("submitted");
     }
     // Warm up before the clock starts.
     let warm = Instant::now() + time / 10;
     while Instant::now() < warm {
-        let reply = client.wait().expect("a reply").expect("in flight").ok().expect("success");
+        let reply = client
+            .wait()
+            .expect("a reply")
+            .expect("in flight")
+            .ok()
+            .expect("success");
         client.submit(operation(reply.buffer)).expect("submitted");
     }
     let (start, before) = (Instant::now(), peer.cpu());
     let mut count = 0_u64;
     while start.elapsed() < time {
         for _ in 0..if load.bytes > 4096 { 1 } else { 16 } {
-            let reply = client.wait().expect("a reply").expect("in flight").ok().expect("success");
+            let reply = client
+                .wait()
+                .expect("a reply")
+                .expect("in flight")
+                .ok()
+                .expect("success");
             count += 1;
             if load.depth == 1 {
-                trips.extend(sent_at.remove(&reply.cookie).map(|at| at.elapsed().as_nanos() as f64));
+                trips.extend(
+                    sent_at
+                        .remove(&reply.cookie)
+                        .map(|at| at.elapsed().as_nanos() as f64),
+                );
                 let at = Instant::now();
                 let cookie = client.submit(operation(reply.buffer)).expect("submitted");
                 sent_at.insert(cookie, at);
@@ -284,7 +423,11 @@ fn measure(peer: &Peer, load: Load, time: Duration) -> Figures {
         back: (after.0 - before.0) as f64 / 1000.0 / count as f64,
         front: (after.1 - before.1) as f64 / 1000.0 / count as f64,
         per_second: count as f64 / elapsed.as_secs_f64(),
-        round_trip: if trips.is_empty() { 0.0 } else { median(&mut trips) / 1000.0 },
+        round_trip: if trips.is_empty() {
+            0.0
+        } else {
+            median(&mut trips) / 1000.0
+        },
     }
 }
 
@@ -298,11 +441,17 @@ fn compare(rounds: usize, time: Duration) {
     fs::create_dir_all(&dir).expect("a directory");
     let ours = dir.join("ravelin.sock");
     let program = std::env::current_exe().expect("this program");
-    let ours = Peer::start("ravelin", ours.clone(), Command::new(program).arg("serve").arg(&ours));
+    let ours = Peer::start(
+        "ravelin",
+        ours.clone(),
+        Command::new(program).arg("serve").arg(&ours),
+    );
     let ours = ours.expect("our own server");
     let theirs = dir.join("nbdkit.sock");
     let mut command = Command::new("nbdkit");
-    command.args(["--foreground", "--exit-with-parent", "--unix"]).arg(&theirs);
+    command
+        .args(["--foreground", "--exit-with-parent", "--unix"])
+        .arg(&theirs);
     command.args(["memory", &format!("size={SIZE}")]);
     let theirs = Peer::start("nbdkit memory", theirs, &mut command);
     if theirs.is_none() {
@@ -312,7 +461,9 @@ fn compare(rounds: usize, time: Duration) {
         // Its memory is sparse and would be read as holes.
         let mut client = Client::connect(&peer.uri(), None).expect("a connection");
         for offset in (0..SIZE).step_by(8 << 20) {
-            client.write(offset, &vec![0x5a; 8 << 20], false).expect("filled");
+            client
+                .write(offset, &vec![0x5a; 8 << 20], false)
+                .expect("filled");
         }
         client.disconnect().expect("goodbye");
     }
@@ -321,15 +472,35 @@ fn compare(rounds: usize, time: Duration) {
         time.as_millis(),
         theirs.as_ref().map_or("none", |peer| peer.name)
     );
-    println!("| load | front end | back end | together | peer | ratio | 1/s ours, peer | p50 µs ours, peer |");
+    println!(
+        "| load | front end | back end | together | peer | ratio | 1/s ours, peer | p50 µs ours, peer |"
+    );
     println!("| --- | --: | --: | --: | --: | --: | --: | --: |");
-    for load in LOADS {
+    let fio = Command::new("fio")
+        .arg("--enghelp=nbd")
+        .output()
+        .is_ok_and(|o| o.status.success());
+    if !fio {
+        println!("skipped: fio with its nbd engine is not installed, so those lines are missing");
+    }
+    let by_fio = LOADS
+        .into_iter()
+        .filter(|load| fio && load.bytes == 4096)
+        .map(|load| (load, true));
+    for (load, by_fio) in LOADS.into_iter().map(|load| (load, false)).chain(by_fio) {
+        let run = |peer: &Peer| {
+            if by_fio {
+                measure_fio(peer, load, time).expect("fio runs")
+            } else {
+                measure(peer, load, time)
+            }
+        };
         let (mut own, mut peer, mut ratios) = (vec![], vec![], vec![]);
         for _ in 0..rounds {
-            let figures = measure(&ours, load, time);
+            let figures = run(&ours);
             own.push(figures);
             if let Some(theirs) = &theirs {
-                let other = measure(theirs, load, time);
+                let other = run(theirs);
                 ratios.push((figures.back + figures.front) / (other.back + other.front));
                 peer.push(other);
             }
@@ -338,8 +509,9 @@ fn compare(rounds: usize, time: Duration) {
             median(&mut list.iter().map(what).collect::<Vec<_>>())
         };
         println!(
-            "| {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.0}, {:.0} | {:.1}, {:.1} |",
+            "| {}{} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.0}, {:.0} | {:.1}, {:.1} |",
             load.name,
+            if by_fio { ", by fio" } else { "" },
             of(&own, |f| f.front),
             of(&own, |f| f.back),
             of(&own, |f| f.front + f.back),

@@ -31,6 +31,7 @@ mod handshake;
 mod listener;
 mod mailbox;
 mod output;
+mod patience;
 pub mod protocol;
 mod server;
 mod session;

@@ -22,6 +22,10 @@ use super::transport::Transport;
 /// One receive takes at most so much besides a payload. It must hold the longest option.
 const INPUT_BYTES: usize = 128 << 10;
 const _: () = assert!(INPUT_BYTES > OPTION_BYTES_MAX as usize + OPTION_HEADER_BYTES);
+/// From this length on a write's payload is worth keeping out of the input buffer, for it is copied
+/// from there: while such writes come, a receive takes little besides the payload at hand.
+const BULK_BYTES: usize = 64 << 10;
+const INPUT_BYTES_IN_BULK: usize = 4096;
 /// What a request counts at least against the limit: its entry, its reply and the like.
 const CHARGE_BYTES_MIN: usize = 4096;
 /// Answers to options that may wait before no further option is looked at.
@@ -71,6 +75,8 @@ pub(super) struct Connection {
     start: usize,
     end: usize,
     payload: Option<Payload>,
+    /// Whether the last request was a long write, so that the next one probably is, too.
+    bulk: bool,
     /// Bytes of a refused write's payload that are still to come.
     discard: usize,
     output: Output,
@@ -98,6 +104,7 @@ impl Connection {
             start: 0,
             end: 0,
             payload: None,
+            bulk: false,
             discard: 0,
             output,
             charged: 0,
@@ -161,6 +168,12 @@ impl Connection {
     /// Whether all room was filled, so that more may be there.
     fn receive_once(&mut self, key: Key, flights: &mut Flights) -> Result<bool, Broken> {
         self.make_room();
+        let input_end = if self.bulk {
+            self.end + INPUT_BYTES_IN_BULK
+        } else {
+            INPUT_BYTES
+        };
+        let input_end = input_end.min(INPUT_BYTES);
         let mut none = [0; 0];
         let rest = match &mut self.payload {
             Some(payload) => {
@@ -176,7 +189,7 @@ impl Connection {
         let rest_len = rest.len();
         let mut buffers = [
             IoSliceMut::new(rest),
-            IoSliceMut::new(&mut self.input[self.end..]),
+            IoSliceMut::new(&mut self.input[self.end..input_end]),
         ];
         let skip = usize::from(rest_len == 0);
         let room: usize = buffers.iter().map(|buffer| buffer.len()).sum();
@@ -389,6 +402,7 @@ impl Connection {
         } else {
             Memory::empty()
         };
+        self.bulk = request.kind == RequestKind::Write && len >= BULK_BYTES;
         if request.kind == RequestKind::Write {
             self.payload = Some(Payload {
                 request,

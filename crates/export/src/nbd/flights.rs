@@ -28,6 +28,7 @@ pub(super) struct Flights {
     table: Slab<Flight>,
     pub(super) buffers: Buffers,
     to: Arc<dyn Completed>,
+    launched: u32,
 }
 
 impl Flights {
@@ -36,7 +37,13 @@ impl Flights {
             table: Slab::new(),
             buffers: Buffers::new(),
             to,
+            launched: 0,
         }
+    }
+
+    /// Requests launched since the last call.
+    pub(super) const fn take_launched(&mut self) -> u32 {
+        std::mem::replace(&mut self.launched, 0)
     }
 
     /// Passes `request` to `device`, in pieces if it is longer than the device takes at once.
@@ -49,6 +56,7 @@ impl Flights {
         memory: Memory,
         (connection, cookie, charge): (Key, u64, usize),
     ) {
+        self.launched += 1;
         let transfers = matches!(request.kind, RequestKind::Read | RequestKind::Write);
         let pieces = if transfers {
             split(request.offset, request.length, limits)

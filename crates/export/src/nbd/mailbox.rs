@@ -56,6 +56,10 @@ impl Mailbox {
         std::mem::swap(&mut *lock(&self.outcomes), into);
     }
 
+    pub(super) fn has_outcomes(&self) -> bool {
+        !lock(&self.outcomes).is_empty()
+    }
+
     pub(super) fn take_sockets(&self) -> Vec<OwnedFd> {
         std::mem::take(&mut *lock(&self.sockets))
     }

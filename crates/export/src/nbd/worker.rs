@@ -20,6 +20,7 @@ use super::connection::{Broken, Connection, Terms};
 use super::flights::Flights;
 use super::handshake::{Handshake, HangUp, TlsPolicy};
 use super::mailbox::Mailbox;
+use super::patience::Patience;
 use super::server::Exports;
 use super::slab::{Key, Slab};
 
@@ -110,6 +111,7 @@ impl Worker {
     /// Works until told to stop and until what was in flight then has been answered.
     pub(super) fn run(mut self) {
         let mut events = Vec::with_capacity(128);
+        let mut patience = Patience::begin();
         loop {
             for socket in self.mailbox.take_sockets() {
                 self.welcome(socket);
@@ -123,7 +125,13 @@ impl Worker {
             {
                 return;
             }
-            let rest = self.dirty.is_empty() && self.mailbox.fall_asleep(self.stop_by.is_some());
+            let launched = self.flights.take_launched();
+            let mut rest = self.dirty.is_empty();
+            if rest && patience.wants_nap(Instant::now(), launched) {
+                patience.nap();
+                rest = !self.mailbox.has_outcomes();
+            }
+            let rest = rest && self.mailbox.fall_asleep(self.stop_by.is_some());
             let timeout = if rest {
                 self.next_deadline()
             } else {
