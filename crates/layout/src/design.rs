@@ -325,6 +325,10 @@ impl Layout for Declustered {
         self.by_table_rows.get() * u64::from(tables)
     }
 
+    fn step(&self) -> (u64, u64) {
+        (self.copy_rows, self.by_tuples.get())
+    }
+
     fn place(&self, _stripe: u64, index: u64, unit: u16) -> Place {
         declustered_place(self.shape.width, self.shape.parity, index, unit)
     }

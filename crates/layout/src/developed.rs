@@ -325,6 +325,10 @@ impl Layout for Developed {
         self.slice_rows.get() * self.by_shifts.get() * self.base_count
     }
 
+    fn step(&self) -> (u64, u64) {
+        (self.slice_rows.get(), self.slice_groups.get())
+    }
+
     /// Parity stands first in a group's columns, last in a code's units.
     #[inline]
     fn place(&self, _stripe: u64, index: u64, unit: u16) -> Place {
