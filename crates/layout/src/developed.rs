@@ -384,6 +384,10 @@ impl Layout for Developed {
         self.development != Development::Still
     }
 
+    fn permutations(&self) -> &[u16] {
+        &self.bases
+    }
+
     fn stored(&self) -> Option<Vec<u8>> {
         self.stored.as_deref().map(<[u8]>::to_vec)
     }

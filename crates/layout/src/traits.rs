@@ -134,6 +134,12 @@ pub trait Layout: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The base permutations of a layout that is developed from some, `drives()` entries each, one
+    /// after the other; empty for the others.
+    fn permutations(&self) -> &[u16] {
+        &[]
+    }
+
     /// What has to be kept with the pool to make this very layout again: searched bases, members
     /// of pool groups. `None` where the scheme and the number of drives say everything.
     fn stored(&self) -> Option<Vec<u8>> {

@@ -68,6 +68,11 @@ pub enum ReplaceError {
         /// As it would be.
         new: u16,
     },
+    /// Stripes would turn differently inside groups that are moved cell by cell.
+    #[error(
+        "the new map turns stripes differently inside a group, and cells move as they are; choose a map of the same family"
+    )]
+    Rotation,
     /// The new map needs more rows than are free.
     #[error(
         "{groups} groups take {needed} rows under the new map and there are {rows}; free some groups or add drives"
@@ -177,7 +182,8 @@ impl Versioned {
     /// Makes `map` the version that every band moves to, step by step.
     ///
     /// # Errors
-    /// When a replacement is under way, columns differ, or rows do not suffice.
+    /// When a replacement is under way, columns or the rotation inside groups differ, or rows do
+    /// not suffice.
     pub fn replace(&mut self, map: Arc<dyn Layout>) -> Result<(), ReplaceError> {
         if self.next_step().is_some() {
             return Err(ReplaceError::UnderWay);
@@ -185,6 +191,9 @@ impl Versioned {
         let (old, new) = (self.columns(), map.columns());
         if old != new {
             return Err(ReplaceError::Columns { old, new });
+        }
+        if !self.turns_alike(map.as_ref()) {
+            return Err(ReplaceError::Rotation);
         }
         self.maps.push(map);
         self.free_below = self.bands.first().is_some_and(|band| band.base_row > 0);
@@ -214,6 +223,18 @@ impl Versioned {
             trial.commit(&step);
         }
         Ok(())
+    }
+
+    /// Whether `map` places stripes inside a group as the maps so far do.
+    fn turns_alike(&self, map: &dyn Layout) -> bool {
+        let now = self.latest();
+        let slots = now.rotation_slots();
+        let stripes = now.stripes_per_group(slots);
+        map.rotation_slots() == slots
+            && map.stripes_per_group(slots) == stripes
+            && (0..stripes).all(|s| {
+                (0..self.columns()).all(|unit| map.place(s, s, unit) == now.place(s, s, unit))
+            })
     }
 
     /// The next band to move, `None` when all lie under the latest map.
