@@ -271,23 +271,32 @@ enum Descent {
 /// Straw2: the child whose straw is longest, the first of equals.
 fn draw(bucket: &Bucket, x: u32, r: u32) -> Option<Item> {
     const AT_ONCE: usize = 16;
-    let mut best: Option<(Item, i64)> = None;
+    let straws = &**STRAWS;
+    // (child, its straw, straw before division, weight)
+    let mut best: Option<(Item, i64, i64, u32)> = None;
     for children in bucket.items.chunks(AT_ONCE) {
-        // Hashes first: this loop has no branches and is vectorised.
-        let mut hashes = [0_u32; AT_ONCE];
-        for (hash, &(item, _)) in hashes.iter_mut().zip(children) {
-            *hash = hash3(x, item.cast_unsigned(), r) & 0xffff;
+        // Hashes first: a loop of fixed length without branches is vectorised.
+        let mut ids = [0_u32; AT_ONCE];
+        for (id, &(item, _)) in ids.iter_mut().zip(children) {
+            *id = item.cast_unsigned();
         }
+        let hashes = ids.map(|id| hash3(x, id, r) & 0xffff);
         for (&(item, weight), &hash) in children.iter().zip(&hashes) {
+            let numerator = straws[hash as usize];
+            // Of two children of one weight the one with the shorter numerator cannot win, so most
+            // divisions are spared.
+            if best.is_some_and(|(.., longest, same)| weight == same && numerator <= longest) {
+                continue;
+            }
             let straw = match weight {
                 0 => i64::MIN,
                 // Towards zero, as C divides.
-                _ => STRAWS[hash as usize] / i64::from(weight),
+                _ => numerator / i64::from(weight),
             };
-            if best.is_none_or(|(_, longest)| straw > longest) {
-                best = Some((item, straw));
+            if best.is_none_or(|(_, longest, ..)| straw > longest) {
+                best = Some((item, straw, numerator, weight));
             }
         }
     }
-    best.map(|(item, _)| item)
+    best.map(|(item, ..)| item)
 }
