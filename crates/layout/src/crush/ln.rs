@@ -134,6 +134,12 @@ mod tests {
     }
 
     #[test]
+    fn straws_fall_at_one_place_only() {
+        let falls: Vec<usize> = (0..65535).filter(|&u| STRAWS[u] > STRAWS[u + 1]).collect();
+        assert_eq!(falls, [65534]);
+    }
+
+    #[test]
     fn tables_are_those_of_ceph_to_the_last_bit() {
         let pairs = (0..129).flat_map(|k| [TABLES.rh[k], TABLES.lh[k]]);
         assert_eq!(

@@ -1,6 +1,6 @@
 //! From an input to devices, step by step as Ceph's `mapper.c` does it.
 
-use super::hash::{hash2, hash3};
+use super::hash::{LANES, hash2, hash3_lanes};
 use super::ln::STRAWS;
 use super::{Bucket, Item, Map, Mode, ONE, Rule, Step};
 
@@ -9,6 +9,9 @@ const TRIES: u32 = 51;
 
 /// Not chosen yet.
 const UNDEFINED: Item = 0x7fff_fffe;
+
+/// The only hash whose straw is longer than that of the next hash.
+const FALLS: u32 = 65_534;
 
 /// No device found.
 const NONE: Item = 0x7fff_ffff;
@@ -270,31 +273,31 @@ enum Descent {
 
 /// Straw2: the child whose straw is longest, the first of equals.
 fn draw(bucket: &Bucket, x: u32, r: u32) -> Option<Item> {
-    const AT_ONCE: usize = 16;
     let straws = &**STRAWS;
-    // (child, its straw, straw before division, weight)
-    let mut best: Option<(Item, i64, i64, u32)> = None;
-    for children in bucket.items.chunks(AT_ONCE) {
-        // Hashes first: a loop of fixed length without branches is vectorised.
-        let mut ids = [0_u32; AT_ONCE];
+    // (child, its straw, hash, weight)
+    let mut best: Option<(Item, i64, u32, u32)> = None;
+    for children in bucket.items.chunks(LANES) {
+        let mut ids = [0_u32; LANES];
         for (id, &(item, _)) in ids.iter_mut().zip(children) {
             *id = item.cast_unsigned();
         }
-        let hashes = ids.map(|id| hash3(x, id, r) & 0xffff);
+        let hashes = hash3_lanes(x, &ids, r);
         for (&(item, weight), &hash) in children.iter().zip(&hashes) {
-            let numerator = straws[hash as usize];
-            // Of two children of one weight the one with the shorter numerator cannot win, so most
-            // divisions are spared.
-            if best.is_some_and(|(.., longest, same)| weight == same && numerator <= longest) {
+            let hash = hash & 0xffff;
+            // Of two children of one weight the one with the smaller hash cannot win: the
+            // logarithm never falls, but from 65,534 to 65,535. So most of the work is spared.
+            let cannot_win =
+                |best: &(Item, i64, u32, u32)| weight == best.3 && hash <= best.2 && hash != FALLS;
+            if best.as_ref().is_some_and(cannot_win) {
                 continue;
             }
             let straw = match weight {
                 0 => i64::MIN,
                 // Towards zero, as C divides.
-                _ => numerator / i64::from(weight),
+                _ => straws[hash as usize] / i64::from(weight),
             };
             if best.is_none_or(|(_, longest, ..)| straw > longest) {
-                best = Some((item, straw, numerator, weight));
+                best = Some((item, straw, hash, weight));
             }
         }
     }
