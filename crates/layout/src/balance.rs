@@ -209,12 +209,7 @@ pub fn work(geometry: &Geometry, rows: u64, groups: u64, failed: &[Seat]) -> Wor
 /// Chunk slots that show a classic level's whole rotation; on declustered layouts all chunks of a
 /// cell fare alike.
 fn slots(geometry: &Geometry) -> u64 {
-    if geometry.scheme.family.is_declustered() {
-        1
-    } else {
-        2 * u64::from(geometry.layout.columns().min(geometry.drives))
-            * u64::from(geometry.code.columns)
-    }
+    geometry.layout.rotation_slots()
 }
 
 struct Counter<'a> {

@@ -21,6 +21,8 @@ use crate::{Cell, Layout, Place, Role};
 /// How stripes turn inside a group of `width` columns. The meaning of the arguments is that of
 /// [`Layout`].
 pub(crate) trait Rotation: fmt::Debug + Send + Sync {
+    /// Slots after which it repeats.
+    fn period(&self) -> u64;
     fn stripes(&self, slots: u64) -> u64;
     fn place(&self, stripe: u64, index: u64, unit: u16) -> Place;
     fn unplace(&self, first: u64, place: Place) -> Option<(u64, u16)>;
@@ -94,6 +96,10 @@ impl<R: Rotation> Layout for Islands<R> {
 
     fn pattern_rows(&self) -> u64 {
         1
+    }
+
+    fn rotation_slots(&self) -> u64 {
+        self.rotation.period()
     }
 
     fn stripes_per_group(&self, slots: u64) -> u64 {

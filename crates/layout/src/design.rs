@@ -145,8 +145,10 @@ impl Design {
 pub struct Declustered {
     shape: Shape,
     design: Design,
-    /// Row, within one copy of the design, of each (tuple, position).
-    heights: Vec<u32>,
+    /// (drive, row within one copy of the design) of each (tuple, position).
+    cells: Vec<(u16, u32)>,
+    /// Tuple position of each (copy mod k, column).
+    positions: Vec<u16>,
     /// (tuple, position) of each (drive, row within one copy).
     takers: Vec<(u32, u16)>,
     /// Rows that the tuples up to each one take.
@@ -188,9 +190,12 @@ pub fn layout(shape: Shape) -> Option<Declustered> {
         }
     }
     let tuples = design.tuples().len() as u64;
+    let width = shape.width;
+    let position = |copy| (0..width).map(move |column| position(shape, copy, column));
     Some(Declustered {
         shape,
-        heights,
+        cells: design.tuples.iter().copied().zip(heights).collect(),
+        positions: (0..width.into()).flat_map(position).collect(),
         takers,
         ends,
         copy_rows: rows.into(),
@@ -209,32 +214,9 @@ impl Declustered {
         &self.design
     }
 
-    /// Tuple position of the first parity in copy `copy` of the design: k − 1 − (copy mod k).
-    fn parity_position(&self, copy: u64) -> u16 {
-        self.shape.width - 1 - small(self.by_width.div_rem(copy).1)
-    }
-
-    /// Tuple position of a group's column. Parities stand next to each other from
-    /// `parity_position` on, going round; data takes the other positions in order.
-    fn position(&self, copy: u64, column: u16) -> u16 {
-        let Shape { width, parity, .. } = self.shape;
-        let first = self.parity_position(copy);
-        if column < parity {
-            return (first + column) % width;
-        }
-        let data = column - parity;
-        let wrapped = (first + parity).saturating_sub(width);
-        let position = data + wrapped;
-        if position >= first {
-            position + parity - wrapped
-        } else {
-            position
-        }
-    }
-
     fn column(&self, copy: u64, position: u16) -> u16 {
         let Shape { width, parity, .. } = self.shape;
-        let first = self.parity_position(copy);
+        let first = parity_position(self.shape, copy);
         let after = (position + width - first) % width;
         if after < parity {
             return after;
@@ -255,6 +237,29 @@ impl Declustered {
         } else {
             small(self.by_drives.div_rem(table).1)
         }
+    }
+}
+
+/// Tuple position of the first parity in copy `copy` of the design: k − 1 − (copy mod k).
+fn parity_position(shape: Shape, copy: u64) -> u16 {
+    shape.width - 1 - small(copy % u64::from(shape.width))
+}
+
+/// Tuple position of a group's column. Parities stand next to each other from `parity_position` on,
+/// going round; data takes the other positions in order.
+fn position(shape: Shape, copy: u64, column: u16) -> u16 {
+    let Shape { width, parity, .. } = shape;
+    let first = parity_position(shape, copy);
+    if column < parity {
+        return (first + column) % width;
+    }
+    let data = column - parity;
+    let wrapped = (first + parity).saturating_sub(width);
+    let position = data + wrapped;
+    if position >= first {
+        position + parity - wrapped
+    } else {
+        position
     }
 }
 
@@ -281,14 +286,15 @@ impl Layout for Declustered {
 
     fn cell(&self, group: u64, column: u16) -> Cell {
         let (copy, tuple) = self.by_tuples.div_rem(group);
+        let (table, turned) = self.by_width.div_rem(copy);
         let width = usize::from(self.shape.width);
-        let position = usize::from(self.position(copy, column));
-        let at = small(tuple) as usize * width + position;
-        let turn = self.turn(self.by_width.div_rem(copy).0);
-        let seat = Development::Modulo.moved(self.shape.drives, self.design.tuples[at], turn);
+        let position = self.positions[usize::from(small(turned)) * width + usize::from(column)];
+        let (drive, height) = self.cells[usize::from(small(tuple)) * width + usize::from(position)];
+        let turn = self.turn(table);
+        let seat = Development::Modulo.moved(self.shape.drives, drive, turn);
         Cell {
             seat: Seat(seat),
-            row: copy * self.copy_rows + u64::from(self.heights[at]),
+            row: copy * self.copy_rows + u64::from(height),
         }
     }
 
@@ -323,6 +329,10 @@ impl Layout for Declustered {
             self.shape.drives
         };
         self.by_table_rows.get() * u64::from(tables)
+    }
+
+    fn step(&self) -> (u64, u64) {
+        (self.copy_rows, self.by_tuples.get())
     }
 
     fn place(&self, _stripe: u64, index: u64, unit: u16) -> Place {

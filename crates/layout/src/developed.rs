@@ -111,6 +111,8 @@ pub struct Developed {
     /// `positions[m * n + drive]` is the position.
     positions: Arc<[u16]>,
     base_count: u64,
+    by_domains: Divisor,
+    by_places: Divisor,
     /// What has to be stored, for bases that came from a search.
     stored: Option<Arc<[u8]>>,
     /// Slices that a base serves: n, or 1 where nothing moves.
@@ -192,6 +194,10 @@ impl Developed {
             )
         });
         let base_count = (bases.len() / n) as u64;
+        let domains = match development {
+            Development::Grid { domains } => domains,
+            Development::Modulo | Development::Xor | Development::Still => 1,
+        };
         Self {
             drives: shape.drives,
             spares: shape.spares,
@@ -201,6 +207,8 @@ impl Developed {
             bases: bases.into(),
             positions: positions.into(),
             base_count,
+            by_domains: Divisor::new(domains.into()),
+            by_places: Divisor::new((shape.drives / domains).into()),
             stored: None,
             by_shifts: Divisor::new(match development {
                 Development::Still => 1,
@@ -254,6 +262,20 @@ impl Developed {
         )
     }
 
+    /// As [`Development::moved`], with reciprocals for the grid's divisions.
+    #[inline]
+    fn moved(&self, drive: u16, shift: u16) -> u16 {
+        if let Development::Grid { domains } = self.development {
+            let (place, domain) = self.by_domains.div_rem(drive.into());
+            let (places, turn) = self.by_domains.div_rem(shift.into());
+            let domain = self.by_domains.div_rem(domain + turn).1;
+            let place = self.by_places.div_rem(place + places).1;
+            small(domain + u64::from(domains) * place)
+        } else {
+            self.development.moved(self.drives, drive, shift)
+        }
+    }
+
     fn used(&self) -> u16 {
         self.drives - self.spares
     }
@@ -291,7 +313,7 @@ impl Layout for Developed {
         let (base, shift) = self.base(slice);
         let drive = self.bases[base + usize::from(position)];
         Cell {
-            seat: Seat(self.development.moved(self.drives, drive, shift)),
+            seat: Seat(self.moved(drive, shift)),
             row: slice * self.slice_rows.get() + u64::from(row),
         }
     }
@@ -318,11 +340,15 @@ impl Layout for Developed {
         let (slice, _) = self.slice_rows.div_rem(row);
         let (base, shift) = self.base(slice);
         let drive = self.bases[base + usize::from(self.drives - 1 - index)];
-        Seat(self.development.moved(self.drives, drive, shift))
+        Seat(self.moved(drive, shift))
     }
 
     fn pattern_rows(&self) -> u64 {
         self.slice_rows.get() * self.by_shifts.get() * self.base_count
+    }
+
+    fn step(&self) -> (u64, u64) {
+        (self.slice_rows.get(), self.slice_groups.get())
     }
 
     /// Parity stands first in a group's columns, last in a code's units.
@@ -378,6 +404,10 @@ impl Layout for Developed {
     /// A shift of all drives moves the pattern along itself.
     fn is_symmetric(&self) -> bool {
         self.development != Development::Still
+    }
+
+    fn permutations(&self) -> &[u16] {
+        &self.bases
     }
 
     fn stored(&self) -> Option<Vec<u8>> {

@@ -48,13 +48,13 @@ fn cells(geometry: &Geometry, rows: u64) -> Vec<Vec<String>> {
 
 fn chunks(geometry: &Geometry, rows: u64) -> Vec<Vec<String>> {
     let layout = geometry.layout.as_ref();
-    // One cell as high as the picture, and whole periods in it; a far layout's cells are single
+    // One cell as high as the picture, and whole rotations in it; a far layout's cells are single
     // chunks, since its copies lie in other cells.
     let far = layout.columns() > geometry.drives;
     let slots = if far {
         1
     } else {
-        rows * u64::from(geometry.code.columns)
+        rows.next_multiple_of(layout.rotation_slots())
     };
     let stripes = layout.stripes_per_group(slots);
     let name = |seat, row| {

@@ -45,6 +45,10 @@ impl Near {
 }
 
 impl Rotation for Near {
+    fn period(&self) -> u64 {
+        self.period.0
+    }
+
     fn stripes(&self, slots: u64) -> u64 {
         slots / self.period.0 * self.period.1
     }
@@ -81,6 +85,10 @@ impl Offset {
 }
 
 impl Rotation for Offset {
+    fn period(&self) -> u64 {
+        self.copies
+    }
+
     fn stripes(&self, slots: u64) -> u64 {
         slots / self.copies * self.width.get()
     }

@@ -98,6 +98,10 @@ impl Rotated {
 }
 
 impl Rotation for Rotated {
+    fn period(&self) -> u64 {
+        self.period.get()
+    }
+
     fn stripes(&self, slots: u64) -> u64 {
         slots
     }

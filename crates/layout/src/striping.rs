@@ -30,6 +30,10 @@ impl Striping {
 }
 
 impl Rotation for Striping {
+    fn period(&self) -> u64 {
+        1 + u64::from(self.zigzag)
+    }
+
     fn stripes(&self, slots: u64) -> u64 {
         slots * self.width.get()
     }

@@ -71,6 +71,18 @@ pub trait Layout: fmt::Debug + Send + Sync {
     /// Rows after which placement repeats, shifted by a whole number of groups.
     fn pattern_rows(&self) -> u64;
 
+    /// Rows and groups of the smallest stretch from which others differ in seats only: group g + k·groups
+    /// lies k·rows above group g. Map versions move whole steps.
+    fn step(&self) -> (u64, u64) {
+        let rows = self.pattern_rows();
+        (rows, self.groups(rows))
+    }
+
+    /// Slots after which the rotation inside a group repeats.
+    fn rotation_slots(&self) -> u64 {
+        1
+    }
+
     /// Stripes of a code that fit into a group whose cells have `slots` slots each.
     fn stripes_per_group(&self, slots: u64) -> u64 {
         slots
@@ -120,6 +132,12 @@ pub trait Layout: fmt::Debug + Send + Sync {
     /// that takes one to the other and the pattern to itself. Reports then look at one drive.
     fn is_symmetric(&self) -> bool {
         false
+    }
+
+    /// The base permutations of a layout that is developed from some, `drives()` entries each, one
+    /// after the other; empty for the others.
+    fn permutations(&self) -> &[u16] {
+        &[]
     }
 
     /// What has to be kept with the pool to make this very layout again: searched bases, members

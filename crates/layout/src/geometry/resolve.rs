@@ -7,6 +7,7 @@ use crate::classic::{Islands, Rotation};
 use crate::design::Design;
 use crate::developed::Shape;
 use crate::mirror::{Far, Near, Offset};
+use crate::pool::{Choice, Pool};
 use crate::rotated::Rotated;
 use crate::scheme::{Family, Raid10Form, Scheme};
 use crate::search::{self, DomainsError};
@@ -266,6 +267,7 @@ impl Ask<'_> {
             Family::Draid => self.draid(shape)?,
             Family::Random => Arc::new(random::layout(shape)),
             Family::Design => self.design(shape)?,
+            Family::Ddp | Family::Crush => self.pool(shape)?,
             _ => self.pddl(shape)?,
         };
         let geometry = self.answer(data, parity, self.code(), layout);
@@ -315,6 +317,40 @@ impl Ask<'_> {
                 None => format!("pddl{}", shape.parity),
             },
         })
+    }
+
+    fn pool(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
+        let choice = match (self.scheme.family, self.scheme.domains) {
+            (Family::Crush, None) => Choice::Crush,
+            (Family::Crush, Some(_)) => {
+                return Err(GeometryError::Impossible {
+                    field: Field::Domains,
+                    why: "a crush pool hashes over all drives alike".to_owned(),
+                    nearest: "ddp".to_owned(),
+                });
+            }
+            (_, Some(domains)) => Choice::Domains(domains),
+            (_, None) => Choice::PairBalanced,
+        };
+        if self.rows > u64::from(u32::MAX) {
+            return Err(GeometryError::Impossible {
+                field: Field::Rows,
+                why: format!(
+                    "{} pieces on a drive are more than 32 bits can count",
+                    self.rows
+                ),
+                nearest: "larger pieces".to_owned(),
+            });
+        }
+        let pool = match self.stored {
+            None => Pool::filled(shape, self.rows, choice),
+            Some(stored) => Pool::restore(shape, self.rows, choice, stored).map_err(|error| {
+                GeometryError::Stored {
+                    why: error.to_string(),
+                }
+            })?,
+        };
+        Ok(Arc::new(pool))
     }
 
     fn pddl(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {

@@ -5,16 +5,16 @@ use layout::balance::{Question, report};
 #[test]
 fn probe() {
     for s in [
-        "pddl1:4d:17c:2s",
-        "pddl1:4d:34c:4s",
-        "pddl3:8d:36c:3s",
-        "pddl2:8d:60c:3s",
-        "pddl2:8d:96c:8s:8f",
-        "pddl2:8d:96c:8s:12f",
+        "ddp:8d:60c:3s",
+        "crush2:8d:60c:3s",
+        "ddp:8d:11c:1s",
+        "ddp:8d:30c",
+        "ddp:8d:1p:34c",
+        "ddp:8d:96c:8s:8f",
     ] {
         for failures in 1..=2 {
             let t = std::time::Instant::now();
-            let g = geometry(s, 1);
+            let g = geometry(s, 1000);
             let dt = t.elapsed();
             let r = report(
                 &g,

@@ -3,6 +3,10 @@
 mod balance;
 mod classic;
 mod common;
+mod crush;
 mod declustered;
+mod equivalence;
 mod pddl;
+mod pool;
 mod schemes;
+mod versions;
