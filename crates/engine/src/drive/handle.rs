@@ -299,6 +299,15 @@ impl Handle {
     }
 }
 
+impl Drop for Handle {
+    /// Closing would unlock too, but only when the kernel has dropped its last reference, and an
+    /// io_uring worker or a forked child may hold one for a moment longer.
+    fn drop(&mut self) {
+        #[expect(clippy::cast_possible_truncation, reason = "libc's constant is 2")]
+        let _ = set_lock(self.fd.as_fd(), libc::F_UNLCK as libc::c_short);
+    }
+}
+
 impl AsFd for Handle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -392,11 +401,14 @@ fn queue_number(stat: &rustix::fs::Stat, name: &str) -> Option<u64> {
 /// the last copy of `fd`, however the daemon ends.
 pub(crate) fn lock_exclusive(fd: BorrowedFd<'_>) -> io::Result<()> {
     #[expect(clippy::cast_possible_truncation, reason = "libc's constant is 1")]
-    const WRITE_LOCK: libc::c_short = libc::F_WRLCK as libc::c_short;
+    set_lock(fd, libc::F_WRLCK as libc::c_short)
+}
+
+fn set_lock(fd: BorrowedFd<'_>, kind: libc::c_short) -> io::Result<()> {
     // SAFETY: `flock` is a plain C structure; all zeros is a value of it ("from 0 to the end").
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     // `SEEK_SET`, the start of the file, is 0 and stands there already.
-    lock.l_type = WRITE_LOCK;
+    lock.l_type = kind;
     // SAFETY: `fd` is open for the call, and `lock` is a valid `flock` that outlives it.
     let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     if result == 0 {

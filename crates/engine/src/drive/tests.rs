@@ -6,6 +6,7 @@
 )]
 
 mod contract;
+mod devices;
 mod files;
 mod injected;
 pub(crate) mod support;

@@ -106,6 +106,12 @@ impl Target {
             tracing::warn!(
                 "a drive was closed while a ring still holds it: its lane does not turn"
             );
+            return;
+        }
+        // The last user has counted itself out, but may be one instruction short of letting go of
+        // the file.
+        while Arc::strong_count(self) > 1 {
+            std::thread::yield_now();
         }
     }
 }
