@@ -13,7 +13,7 @@ use block::{Fault, Seat};
 use layout::Scheme;
 use uuid::Uuid;
 
-use crate::drive::{self, Drive, DriveSpec, DriveUri, FileOptions, Open, OpenDriveError, sync};
+use crate::drive::{self, Drive, DriveSpec, DriveUri, FaultHandle, FileOptions, Open, OpenDriveError, sync};
 use crate::run::{PoolHandle, RunOptions, StartError};
 
 /// The ticket of creating or opening.
@@ -121,6 +121,12 @@ impl Prepared {
     #[must_use]
     pub fn arithmetic(&self) -> String {
         self.pool.arithmetic()
+    }
+
+    /// The controls of those drives that fail on request, by seat.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Option<FaultHandle>> {
+        self.drives.iter().map(|drive| drive.faults.clone()).collect()
     }
 
     /// Bytes of user data that the pool will hold.

@@ -1,5 +1,6 @@
 //! The binary: arguments, wiring, printing.
 
+mod demo;
 mod verbs;
 
 use clap::{Parser, Subcommand};
@@ -20,17 +21,27 @@ enum Verb {
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
+    /// See it work: thirteen drives, a file system, a drive pulled, the rebuild.
+    Demo(demo::DemoCommand),
 }
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
-    let Verb::Layout(command) = arguments.verb;
-    match command.run(arguments.json) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(error) => {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "ravelin: {error}");
-            error.exit_code().into()
-        }
+    use std::io::Write;
+    match arguments.verb {
+        Verb::Layout(command) => match command.run(arguments.json) {
+            Ok(()) => std::process::ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "ravelin: {error}");
+                error.exit_code().into()
+            }
+        },
+        Verb::Demo(command) => match command.run(arguments.json) {
+            Ok(()) => std::process::ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "ravelin: {error}");
+                1.into()
+            }
+        },
     }
 }

@@ -303,6 +303,45 @@ fn a_pool_that_was_killed_opens_with_everything_that_was_acknowledged() {
     }
 }
 
+/// Trims and writes of zeros used to be planned only as whole stripes; a part of a stripe made of
+/// whole blocks reads nothing before it writes, which a read plan without pieces did not survive.
+#[test]
+fn zeroes_and_trims_of_any_range_read_back_as_zeros() {
+    for (scheme, drives, out) in [("raid6", 6, 2), ("pddl2:4d:13c:1s", 13, 2), ("raid10", 4, 1)] {
+        let (mut world, mut oracle) = filled_world(&options(scheme, drives), 12);
+        let size = 12 * world.pool().geometry().group_data_bytes();
+        for step in 0..=out {
+            for turn in 0..40 {
+                let mut length = world.rng().random_range(1..200_000).min(size);
+                let mut offset = world.rng().random_range(0..=size - length);
+                if turn % 2 == 0 {
+                    length = length.next_multiple_of(4096).min(size);
+                    offset = offset.min(size - length) / 4096 * 4096;
+                }
+                let kind = if turn % 3 == 0 {
+                    block::RequestKind::Trim
+                } else {
+                    block::RequestKind::WriteZeroes
+                };
+                let request = block::Request {
+                    kind,
+                    offset,
+                    length,
+                    fua: turn % 5 == 0,
+                };
+                world.request(VOLUME, request, &[]).unwrap();
+                oracle.wrote(offset, &vec![0; usize::try_from(length).unwrap()]);
+                scribble(&mut world, &mut oracle, size, 1);
+            }
+            check_all(&mut world, &oracle, size, &format!("{scheme}, {step} out"));
+            if step < out {
+                world.pull(Seat(step));
+            }
+        }
+        world.settle();
+    }
+}
+
 #[test]
 fn a_bad_block_is_read_around() {
     let (mut world, oracle) = filled_world(&options("raid5", 5), 8);

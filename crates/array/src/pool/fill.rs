@@ -52,7 +52,10 @@ pub(super) struct Fills {
     hopeless: BTreeSet<(u64, u16)>,
     busy: BTreeMap<Seat, u64>,
     progress: Progress,
+    /// Nothing new is filled, for the pool is being closed.
     stopped: bool,
+    /// Nothing new is filled, for an administrator said so.
+    paused: bool,
 }
 
 impl Fills {
@@ -171,7 +174,7 @@ impl Pool {
 
     /// Starts as many fills as the drives can take.
     pub(super) fn pump_fills(&mut self) {
-        if self.fills.stopped {
+        if self.fills.stopped || self.fills.paused {
             return;
         }
         while self.fills.in_flight.len() < FILLS_MAX
@@ -423,6 +426,18 @@ impl Pool {
                 Effect::Report(Report::SeatComplete { seat }),
             ]);
         }
+    }
+
+    /// Holds the rebuild (cells under way are finished) or lets it go on. A rebuild that is held
+    /// before its first cell counts as begun when it is let go.
+    pub fn pause_fills(&mut self, now: Instant, paused: bool) {
+        self.now = now;
+        let untouched = self.fills.progress.cells_done == 0 && self.fills.in_flight() == 0;
+        if self.fills.paused && !paused && untouched {
+            self.fills.progress.began = now;
+        }
+        self.fills.paused = paused;
+        self.advance();
     }
 
     /// Nothing new is filled, and what is under way is given up.

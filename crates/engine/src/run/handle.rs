@@ -177,6 +177,14 @@ impl PoolHandle {
         self.admin(Admin::AddSpare { drive })
     }
 
+    /// Holds the rebuild, or lets it go on.
+    ///
+    /// # Errors
+    /// [`PoolError::Closing`] when the pool has stopped.
+    pub fn pause_rebuild(&self, paused: bool) -> Result<(), PoolError> {
+        self.admin(Admin::PauseRebuild { paused })
+    }
+
     /// How the pool is.
     ///
     /// # Errors

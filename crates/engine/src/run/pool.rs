@@ -35,6 +35,7 @@ pub(crate) enum Admin {
     /// Into a seat; without a drive, the one that sits there already comes back.
     InsertDrive { seat: Seat, drive: Option<Drive> },
     AddSpare { drive: Drive },
+    PauseRebuild { paused: bool },
     Close,
 }
 
@@ -198,6 +199,11 @@ impl PoolThread {
                 self.seats.set(Seat(seat), Some(drive));
                 self.tell_seats();
                 self.pool.add_spare(now, facts, ticket)
+            }
+            Admin::PauseRebuild { paused } => {
+                self.pool.pause_fills(now, paused);
+                answer.send(Ok(())).unwrap_or_default();
+                return;
             }
             Admin::Close => {
                 self.pool.close(now, ticket);
