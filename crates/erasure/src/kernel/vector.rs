@@ -63,13 +63,13 @@ pub(super) fn fence() {
     }
 }
 
-/// Runs a job with blocks of `U` vectors.
+/// Runs a job with blocks of `U` vectors, of `U3` where three rows need the registers.
 ///
 /// # Safety
 ///
 /// As `Kernel::combine` says, and the CPU has the instructions of `V`.
 #[inline(always)]
-pub(super) unsafe fn combine<V: Vector, const U: usize>(job: &Job<'_>) {
+pub(super) unsafe fn combine<V: Vector, const U: usize, const U3: usize>(job: &Job<'_>) {
     // SAFETY: passed on.
     unsafe {
         match (job.rows(), job.ones) {
@@ -77,8 +77,8 @@ pub(super) unsafe fn combine<V: Vector, const U: usize>(job: &Job<'_>) {
             (1, false) => rows::<V, U, 1, false>(job),
             (2, true) => rows::<V, U, 2, true>(job),
             (2, false) => rows::<V, U, 2, false>(job),
-            (_, true) => rows::<V, U, 3, true>(job),
-            (_, false) => rows::<V, U, 3, false>(job),
+            (_, true) => rows::<V, U3, 3, true>(job),
+            (_, false) => rows::<V, U3, 3, false>(job),
         }
     }
 }
@@ -111,6 +111,11 @@ unsafe fn rows<V: Vector, const U: usize, const T: usize, const ONES: bool>(job:
 }
 
 /// `U` vectors from byte `at` on, or `count` bytes when `PARTIAL`.
+///
+/// The sources are taken from the last to the first. Strips of one allocation lie at a fixed
+/// distance from each other; going up, the CPU's stride prefetcher (seen on Zen 5) goes on beyond
+/// the last source and fetches lines that nobody asked for: P+Q 8+2 runs at 85 GB/s from L2 and
+/// 18 from DRAM, going down at 149 and 30.
 ///
 /// Pointers are stepped, not indexed, and arrays indexed by constants only: the sums have to stay
 /// in registers, and a check for overflow per source costs a fifth of the speed in L1.
@@ -150,13 +155,14 @@ unsafe fn block<
             }
         }
         let mut coefficients = [job.matrix.as_ptr(); T];
-        for t in 1..T {
-            coefficients[t] = coefficients[t - 1].add(n);
+        for t in 0..T {
+            coefficients[t] = coefficients[t].add((t + 1) * n);
         }
-        let mut source = job.sources.as_ptr();
-        let pairs_end = source.add(n & !1);
-        while source < pairs_end {
-            let (a, b) = (*source, *source.add(1));
+        let first = job.sources.as_ptr();
+        let mut source = first.add(n);
+        while source > first.add(1) {
+            source = source.sub(2);
+            let (a, b) = (*source.add(1), *source);
             let mut x = [V::zero(); U];
             let mut y = [V::zero(); U];
             for u in 0..U {
@@ -169,25 +175,24 @@ unsafe fn block<
                         sums[t][u] = sums[t][u].xor3(x[u], y[u]);
                     }
                 } else {
-                    let ma = V::multiplier(*coefficients[t]);
-                    let mb = V::multiplier(*coefficients[t].add(1));
-                    coefficients[t] = coefficients[t].add(2);
+                    coefficients[t] = coefficients[t].sub(2);
+                    let ma = V::multiplier(*coefficients[t].add(1));
+                    let mb = V::multiplier(*coefficients[t]);
                     for u in 0..U {
                         sums[t][u] = sums[t][u].xor3(x[u].multiply(ma), y[u].multiply(mb));
                     }
                 }
             }
-            source = source.add(2);
         }
         if n & 1 == 1 {
-            let a = *source;
+            let a = *first;
             for u in 0..U {
                 let x = load(a, u);
                 for t in 0..T {
                     let product = if ONES && t == 0 {
                         x
                     } else {
-                        x.multiply(V::multiplier(*coefficients[t]))
+                        x.multiply(V::multiplier(*job.matrix.as_ptr().add(t * n)))
                     };
                     sums[t][u] = sums[t][u].xor(product);
                 }

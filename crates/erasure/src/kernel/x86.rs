@@ -42,7 +42,7 @@ pub(super) fn available() -> Vec<&'static Kernel> {
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Nibble256, 2>(job) };
+    unsafe { vector::combine::<Nibble256, 2, 2>(job) };
 }
 
 /// # Safety
@@ -51,7 +51,7 @@ unsafe fn avx2(job: &Job<'_>) {
 #[target_feature(enable = "avx2,gfni")]
 unsafe fn avx2_gfni(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Affine256, 2>(job) };
+    unsafe { vector::combine::<Affine256, 4, 2>(job) };
 }
 
 /// # Safety
@@ -60,7 +60,7 @@ unsafe fn avx2_gfni(job: &Job<'_>) {
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn avx512_gfni(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Affine512, 4>(job) };
+    unsafe { vector::combine::<Affine512, 4, 4>(job) };
 }
 
 #[derive(Clone, Copy)]
