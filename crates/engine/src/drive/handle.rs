@@ -463,3 +463,63 @@ pub(crate) fn copy_out(memory: &Memory, target: &mut [u8]) {
     // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
     target.copy_from_slice(unsafe { memory.bytes() });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle() -> Handle {
+        let fd = rustix::fs::memfd_create("drive", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&fd, 1 << 16).unwrap();
+        Handle::new(fd, true).unwrap()
+    }
+
+    #[test]
+    fn after_one_failed_sync_no_flush_is_believed_again() {
+        // fsyncgate (2018): the kernel reports lost pages once, marks them clean, and the next
+        // fsync succeeds over data that is gone.
+        for durable_write in [false, true] {
+            let handle = handle();
+            assert_eq!(handle.flush(), Ok(()));
+            if durable_write {
+                handle.durable_write_failed();
+            } else {
+                assert_eq!(handle.flushed(Err(Errno::IO)), Err(Fault::Medium));
+            }
+            assert_eq!(handle.flush(), Err(Fault::Medium));
+            assert_eq!(handle.flushable(), Err(Fault::Medium));
+            let memory = Memory::zeroed(4096);
+            assert_eq!(handle.read(&memory, 0), Ok(()), "reads go on");
+        }
+    }
+
+    #[test]
+    fn short_transfers_go_on_and_interrupted_ones_are_tried_again() {
+        let handle = handle();
+        let mut steps = [Ok(3), Err(Errno::INTR), Err(Errno::AGAIN), Ok(1), Ok(6)].into_iter();
+        let mut seen = Vec::new();
+        let outcome = handle.transfer(10, 0, |done| {
+            seen.push(done);
+            steps.next().unwrap()
+        });
+        assert_eq!((outcome, seen), (Ok(()), vec![0, 3, 3, 3, 4]));
+        for (errno, fault) in [
+            (Errno::NOSPC, Fault::Full),
+            (Errno::NODEV, Fault::Gone),
+            (Errno::NXIO, Fault::Gone),
+            (Errno::IO, Fault::Medium),
+            (Errno::AGAIN, Fault::Medium),
+        ] {
+            assert_eq!(
+                handle.transfer(10, 0, |_| Err(errno)),
+                Err(fault),
+                "{errno}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_in_memory_are_told_from_others() {
+        assert_eq!(handle().medium(), Medium::MemoryFile);
+    }
+}
