@@ -177,6 +177,36 @@ fn every_ordered_pair_of_failures_on_pddl2_of_14_loses_nothing() {
     all_pairs(options("pddl2:4d:14c:2s", 14), 28);
 }
 
+/// Codes with several rows, mirrors, and three parities: the same life, with fewer pairs.
+#[test]
+fn other_codes_and_layouts_survive_pairs_of_failures_too() {
+    for (scheme, drives, groups) in [
+        ("raid6:dcode", 5, 6),
+        ("raid6:dcode", 7, 4),
+        ("raid6:xcode", 5, 6),
+        ("raid6:rdp", 6, 6),
+        ("raid6:evenodd", 7, 6),
+        ("raid6:hcode", 6, 6),
+        ("raid6:hdp", 6, 6),
+        ("raid6:liberation", 6, 4),
+        ("raid6:blaumroth", 6, 4),
+        ("raid6:cauchy", 6, 6),
+        ("pddl2:rdp:4d:13c:1s", 13, 26),
+        ("draid2:4d:14c:2s", 14, 14),
+        ("raid7", 7, 8),
+        ("raid1:3r", 3, 6),
+        ("raid10:far:3r", 6, 8),
+    ] {
+        let mut options = options(scheme, drives);
+        // Eleven rows of chunks for the widest code, and then some.
+        options.cell_bytes = 64 << 10;
+        let template = Template::new(options, groups);
+        for (first, second, wait) in [(0, 1, false), (2, 0, true), (drives - 1, 1, false)] {
+            fail_pair(&template, Seat(first), Seat(second), wait);
+        }
+    }
+}
+
 #[test]
 fn a_third_failure_is_reported_and_what_can_be_read_is_right() {
     let options = options("pddl2:4d:13c:1s", 13);

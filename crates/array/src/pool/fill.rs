@@ -19,8 +19,10 @@ use crate::format::CellEntry;
 
 /// Cells among which the next one is chosen. Past a few hundred nothing is gained.
 const LOOK_AHEAD: usize = 256;
-/// Fills that one drive takes part in at a time: enough to keep its queue from running dry.
-const FILLS_PER_DRIVE: u64 = 4;
+/// Fills that one drive takes part in at a time: enough to keep its queue from running dry. In the
+/// simulator the demo's rebuild (13 drives, 4+2) reaches 0.70, 0.78, 0.91 and 0.95 of the bound with
+/// 3, 4, 6 and 8.
+const FILLS_PER_DRIVE: u64 = 8;
 /// Fills in flight: each has a few megabytes per column in memory.
 const FILLS_MAX: usize = 48;
 
@@ -229,7 +231,13 @@ impl Pool {
             .collect();
         readable.sort_unstable_by_key(|&(busy, moved, other, _)| (moved, busy, other));
         let code = self.geometry.code();
-        let needed = usize::from(layout.columns().saturating_sub(code.tolerance())).max(1);
+        // A code of several rows recovers a column from fewer elements when it may read a little of
+        // every other column (hybrid recovery), so none is spared.
+        let needed = if code.rows() > 1 {
+            readable.len()
+        } else {
+            usize::from(layout.columns().saturating_sub(code.tolerance())).max(1)
+        };
         let spared = readable.split_off(needed.min(readable.len()));
         (
             readable.into_iter().map(|(.., seat)| seat).collect(),
