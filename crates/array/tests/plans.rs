@@ -16,7 +16,16 @@ fn geometry(scheme: &str, drives: u16) -> Geometry {
     let scheme: Scheme = scheme.parse().unwrap();
     let shape = layout::Geometry::new(&scheme, Some(drives), 64).unwrap();
     let code = erasure::by_columns(&shape.code.name, shape.code.columns).unwrap();
-    Geometry::new(Arc::new(code), shape.layout, CHUNK, 256 << 10, 64, 1 << 20, 4).unwrap()
+    Geometry::new(
+        Arc::new(code),
+        shape.layout,
+        CHUNK,
+        256 << 10,
+        64,
+        1 << 20,
+        4,
+    )
+    .unwrap()
 }
 
 /// The columns of a group with some of them absent.

@@ -267,7 +267,10 @@ fn a_waiting_spare_takes_the_seat_by_itself() {
     world.settle();
     let facts = world.pool().facts();
     assert_eq!(facts.seats[4].state, array::pool::SeatState::Current);
-    assert!(matches!(facts.seats[6].state, array::pool::SeatState::Out { .. }));
+    assert!(matches!(
+        facts.seats[6].state,
+        array::pool::SeatState::Out { .. }
+    ));
     world.pull(Seat(0));
     world.pull(Seat(1));
     check_all(&mut world, &oracle, size, "two more out");
@@ -337,7 +340,11 @@ fn a_pool_that_was_killed_opens_with_everything_that_was_acknowledged() {
 /// whole blocks reads nothing before it writes, which a read plan without pieces did not survive.
 #[test]
 fn zeroes_and_trims_of_any_range_read_back_as_zeros() {
-    for (scheme, drives, out) in [("raid6", 6, 2), ("pddl2:4d:13c:1s", 13, 2), ("raid10", 4, 1)] {
+    for (scheme, drives, out) in [
+        ("raid6", 6, 2),
+        ("pddl2:4d:13c:1s", 13, 2),
+        ("raid10", 4, 1),
+    ] {
         let (mut world, mut oracle) = filled_world(&options(scheme, drives), 12);
         let size = 12 * world.pool().geometry().group_data_bytes();
         for step in 0..=out {

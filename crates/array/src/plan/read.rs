@@ -79,7 +79,11 @@ pub fn plan_read(
             let ((low, high), (inner_low, inner_high)) = (piece.widened(), piece.inner());
             // A piece inside one block has no inner part, and its "inner" bounds cross.
             if inner_low < inner_high {
-                vec![(low, inner_low), (inner_low, inner_high), (inner_high, high)]
+                vec![
+                    (low, inner_low),
+                    (inner_low, inner_high),
+                    (inner_high, high),
+                ]
             } else {
                 vec![(low, high)]
             }

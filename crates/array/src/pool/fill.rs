@@ -116,10 +116,13 @@ impl Pool {
                 } else {
                     continue;
                 };
-                if !self.fills.is_under_way((group, column))
-                    && self.target(group, column).is_some()
+                if !self.fills.is_under_way((group, column)) && self.target(group, column).is_some()
                 {
-                    self.fills.waiting.entry(class).or_default().insert((group, column));
+                    self.fills
+                        .waiting
+                        .entry(class)
+                        .or_default()
+                        .insert((group, column));
                     waiting += 1;
                 }
             }
@@ -169,7 +172,9 @@ impl Pool {
                         // Never two columns of a group on one drive.
                         other != column
                             && (layout.cell(group, other).seat == cell.seat
-                                || self.source(group, other).is_some_and(|at| at.seat == cell.seat))
+                                || self
+                                    .source(group, other)
+                                    .is_some_and(|at| at.seat == cell.seat))
                     })
             })
     }
@@ -253,10 +258,20 @@ impl Pool {
         let cell_bytes = self.geometry.cell_bytes();
         for &seat in &sources {
             *self.fills.busy.entry(seat).or_default() += 1;
-            self.fills.progress.seats.entry(seat).or_default().read_bytes += cell_bytes;
+            self.fills
+                .progress
+                .seats
+                .entry(seat)
+                .or_default()
+                .read_bytes += cell_bytes;
         }
         *self.fills.busy.entry(target.seat).or_default() += 1;
-        self.fills.progress.seats.entry(target.seat).or_default().write_bytes += cell_bytes;
+        self.fills
+            .progress
+            .seats
+            .entry(target.seat)
+            .or_default()
+            .write_bytes += cell_bytes;
         self.taken.insert(target, (group, column));
         self.fills
             .in_flight
@@ -413,10 +428,7 @@ impl Pool {
                             || self.fills.draining.contains_key(&(group, column)))
                 })
             });
-            let clearing = self
-                .tables
-                .values()
-                .any(CellTable::is_writing);
+            let clearing = self.tables.values().any(CellTable::is_writing);
             if away || clearing {
                 continue;
             }
@@ -427,7 +439,8 @@ impl Pool {
                 home.seat != seat || cell != home
             });
             self.taken.retain(|cell, _| {
-                cell.seat != seat || !matches!(geometry.layout().role(*cell), layout::Role::Column { .. })
+                cell.seat != seat
+                    || !matches!(geometry.layout().role(*cell), layout::Role::Column { .. })
             });
             self.commit(vec![
                 Effect::Lanes(Command::SeatCurrent(seat)),
@@ -498,4 +511,3 @@ impl Pool {
         (self.fills.progress.began, self.fills.progress.ended)
     }
 }
-

@@ -28,14 +28,33 @@ pub(crate) type Answer = Sender<Result<(), PoolError>>;
 
 /// An administrator's command.
 pub(crate) enum Admin {
-    CreateVolume { name: String, size_bytes: u64 },
-    ResizeVolume { name: String, size_bytes: u64 },
-    DeleteVolume { name: String },
-    FailDrive { seat: Seat, why: OutReason, force: bool },
+    CreateVolume {
+        name: String,
+        size_bytes: u64,
+    },
+    ResizeVolume {
+        name: String,
+        size_bytes: u64,
+    },
+    DeleteVolume {
+        name: String,
+    },
+    FailDrive {
+        seat: Seat,
+        why: OutReason,
+        force: bool,
+    },
     /// Into a seat; without a drive, the one that sits there already comes back.
-    InsertDrive { seat: Seat, drive: Option<Drive> },
-    AddSpare { drive: Drive },
-    PauseRebuild { paused: bool },
+    InsertDrive {
+        seat: Seat,
+        drive: Option<Drive>,
+    },
+    AddSpare {
+        drive: Drive,
+    },
+    PauseRebuild {
+        paused: bool,
+    },
     Close,
 }
 

@@ -1,6 +1,6 @@
 //! What every layout must hold, checked cell by cell and chunk by chunk.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use block::Seat;
 use layout::{Cell, Geometry, Layout, Place, Role, Scheme};
@@ -23,7 +23,7 @@ pub(crate) fn cells_are_a_bijection(geometry: &Geometry, rows: u64) {
 pub(crate) fn bijection(name: &str, layout: &dyn Layout, rows: u64) {
     let drives = layout.drives();
     let far = layout.columns() > drives;
-    let mut seen = HashMap::new();
+    let mut seen = BTreeMap::new();
     for group in 0..layout.groups(rows) {
         let mut seats = Vec::new();
         for column in 0..layout.columns() {
@@ -81,7 +81,7 @@ pub(crate) fn chunks_are_a_bijection(geometry: &Geometry, groups: u64, slots: u6
     let stripes = layout.stripes_per_group(slots);
     for group in 0..groups {
         let first = group * stripes;
-        let mut seen = HashMap::new();
+        let mut seen = BTreeMap::new();
         for index in 0..stripes {
             let mut seats = Vec::new();
             for unit in 0..geometry.code.columns {

@@ -82,9 +82,9 @@ impl Bench {
             .map_err(|error| DemoError::new("creating the pool", error))?;
         pool.create_volume("data", image_bytes)
             .map_err(|error| DemoError::new("creating the volume", error))?;
-        let volume = pool.volume("data").ok_or_else(|| {
-            DemoError::new("opening the volume", "it is not there")
-        })?;
+        let volume = pool
+            .volume("data")
+            .ok_or_else(|| DemoError::new("opening the volume", "it is not there"))?;
         let socket = place.join("nbd.sock");
         let server = Server::bind(
             &Listen::Unix(socket.clone()),
@@ -158,8 +158,14 @@ impl Bench {
         }
         let mut hasher = Hasher(Sha256::new());
         let mut client = self.client()?;
-        copy_out(&mut client, bytes, &mut hasher, CopyOptions::default(), &mut |_| {})
-            .map_err(|error| DemoError::new("reading back", error))?;
+        copy_out(
+            &mut client,
+            bytes,
+            &mut hasher,
+            CopyOptions::default(),
+            &mut |_| {},
+        )
+        .map_err(|error| DemoError::new("reading back", error))?;
         Ok(hex(&hasher.0.finalize()) == image.sha256)
     }
 

@@ -134,7 +134,11 @@ fn mke2fs(tree: &Path, image: &Path) -> io::Result<bool> {
             .status();
         match status {
             Ok(status) if status.success() => return Ok(true),
-            Ok(_) => return Err(io::Error::other(format!("{name} did not make a file system"))),
+            Ok(_) => {
+                return Err(io::Error::other(format!(
+                    "{name} did not make a file system"
+                )));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -51,7 +51,7 @@ pub(crate) struct DemoError {
 }
 
 impl DemoError {
-    fn new(doing: &'static str, why: impl ToString) -> Self {
+    fn new(doing: &'static str, why: impl std::fmt::Display) -> Self {
         Self {
             doing,
             why: why.to_string(),
@@ -148,19 +148,18 @@ impl DemoCommand {
 
 /// One pool's part: write, pull, read, rebuild, read. Returns the rebuild's seconds and whether
 /// every byte was right at every step.
-fn act(
-    scheme: &str,
-    image: &Image,
-    place: &Path,
-    show: &Show,
-) -> Result<(f64, bool), DemoError> {
+fn act(scheme: &str, image: &Image, place: &Path, show: &Show) -> Result<(f64, bool), DemoError> {
     let bench = Bench::start(scheme, image.bytes, place)?;
     show.step(&format!(
         "pool `demo`: {scheme} on {DRIVES} files of {}, each throttled to {DRIVE_BYTES_PER_SECOND}B/s",
         ByteSize(bench.drive_bytes())
     ));
     let (seconds, by) = bench.write(&image.path)?;
-    show.timed(&format!("image written through NBD by {by}"), image.bytes, seconds);
+    show.timed(
+        &format!("image written through NBD by {by}"),
+        image.bytes,
+        seconds,
+    );
     let mut right = true;
     let mut verify = |when: &str, bytes: u64| -> Result<(), DemoError> {
         let began = Instant::now();

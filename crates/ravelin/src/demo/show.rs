@@ -123,10 +123,15 @@ impl Show {
 
     /// What each drive has moved, once it is over.
     fn rebuilt(&self, status: &engine::status::PoolStatus, seconds: f64) {
-        let moved = |seat: &engine::status::SeatStatus| seat.rebuild_read_bytes + seat.rebuild_write_bytes;
-        let scale = status.rebuild.map_or(1, |rebuild| rebuild.total_bytes.max(1));
+        let moved =
+            |seat: &engine::status::SeatStatus| seat.rebuild_read_bytes + seat.rebuild_write_bytes;
+        let scale = status
+            .rebuild
+            .map_or(1, |rebuild| rebuild.total_bytes.max(1));
         for seat in &status.seats {
-            let width = usize::try_from(moved(seat) * 40 / scale).unwrap_or(40).min(40);
+            let width = usize::try_from(moved(seat) * 40 / scale)
+                .unwrap_or(40)
+                .min(40);
             let bar = format!("{}{}", "█".repeat(width), "·".repeat(40 - width));
             let what = if seat.state == "out" {
                 "pulled".to_owned()
@@ -159,7 +164,10 @@ impl Show {
                 reason = "a bar of at most 40 characters"
             )]
             let width = (seconds / longest * 40.0).round() as usize;
-            self.step(&format!("{scheme:<18} {:<40} {seconds:.1} s", "█".repeat(width)));
+            self.step(&format!(
+                "{scheme:<18} {:<40} {seconds:.1} s",
+                "█".repeat(width)
+            ));
         }
         self.step(&format!(
             "{:.2} times as fast; {:.2} is the bound for {DRIVES} drives when {DATA} columns are read for each that is written",
