@@ -2,7 +2,12 @@
 
 mod verbs;
 
+use std::path::PathBuf;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
+
+use verbs::common::{Context, end};
 
 /// User-space software RAID.
 #[derive(Debug, Parser)]
@@ -11,26 +16,39 @@ struct Arguments {
     /// One JSON document on stdout.
     #[arg(long, global = true)]
     json: bool,
+    /// The daemon's socket.
+    #[arg(long, global = true, value_name = "PATH", env = "RAVELIN_SOCKET")]
+    socket: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run the daemon in the foreground.
+    Daemon(verbs::daemon::DaemonArguments),
+    /// Create, watch and put away pools.
+    #[command(subcommand)]
+    Pool(verbs::pool::PoolCommand),
+    /// Take drives of a pool out and bring them in.
+    #[command(subcommand)]
+    Drive(verbs::drive::DriveCommand),
+    /// Create volumes and serve them.
+    #[command(subcommand)]
+    Volume(verbs::volume::VolumeCommand),
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
 }
 
-fn main() -> std::process::ExitCode {
-    let arguments = Arguments::parse();
-    let Verb::Layout(command) = arguments.verb;
-    match command.run(arguments.json) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(error) => {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "ravelin: {error}");
-            error.exit_code().into()
-        }
+fn main() -> ExitCode {
+    let Arguments { json, socket, verb } = Arguments::parse();
+    let context = Context { json, socket };
+    match verb {
+        Verb::Daemon(arguments) => end(&context, arguments.run(&context)),
+        Verb::Pool(command) => end(&context, command.run(&context)),
+        Verb::Drive(command) => end(&context, command.run(&context)),
+        Verb::Volume(command) => end(&context, command.run(&context)),
+        Verb::Layout(command) => end(&context, command.run(json)),
     }
 }
