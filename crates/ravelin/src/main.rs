@@ -3,7 +3,12 @@
 mod demo;
 mod verbs;
 
+use std::path::PathBuf;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
+
+use verbs::common::{Context, end};
 
 /// User-space software RAID.
 #[derive(Debug, Parser)]
@@ -12,12 +17,26 @@ struct Arguments {
     /// One JSON document on stdout.
     #[arg(long, global = true)]
     json: bool,
+    /// The daemon's socket.
+    #[arg(long, global = true, value_name = "PATH", env = "RAVELIN_SOCKET")]
+    socket: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run the daemon in the foreground.
+    Daemon(verbs::daemon::DaemonArguments),
+    /// Create, watch and put away pools.
+    #[command(subcommand)]
+    Pool(verbs::pool::PoolCommand),
+    /// Take drives of a pool out and bring them in.
+    #[command(subcommand)]
+    Drive(verbs::drive::DriveCommand),
+    /// Create volumes and serve them.
+    #[command(subcommand)]
+    Volume(verbs::volume::VolumeCommand),
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
@@ -25,23 +44,15 @@ enum Verb {
     Demo(demo::DemoCommand),
 }
 
-fn main() -> std::process::ExitCode {
-    let arguments = Arguments::parse();
-    use std::io::Write;
-    match arguments.verb {
-        Verb::Layout(command) => match command.run(arguments.json) {
-            Ok(()) => std::process::ExitCode::SUCCESS,
-            Err(error) => {
-                let _ = writeln!(std::io::stderr(), "ravelin: {error}");
-                error.exit_code().into()
-            }
-        },
-        Verb::Demo(command) => match command.run(arguments.json) {
-            Ok(()) => std::process::ExitCode::SUCCESS,
-            Err(error) => {
-                let _ = writeln!(std::io::stderr(), "ravelin: {error}");
-                1.into()
-            }
-        },
+fn main() -> ExitCode {
+    let Arguments { json, socket, verb } = Arguments::parse();
+    let context = Context { json, socket };
+    match verb {
+        Verb::Daemon(arguments) => end(&context, arguments.run(&context)),
+        Verb::Pool(command) => end(&context, command.run(&context)),
+        Verb::Drive(command) => end(&context, command.run(&context)),
+        Verb::Volume(command) => end(&context, command.run(&context)),
+        Verb::Layout(command) => end(&context, command.run(json)),
+        Verb::Demo(command) => end(&context, command.run(json)),
     }
 }

@@ -50,6 +50,12 @@ pub(crate) struct DemoError {
     hint: &'static str,
 }
 
+impl crate::verbs::common::Exit for DemoError {
+    fn exit_code(&self) -> u8 {
+        1
+    }
+}
+
 impl DemoError {
     fn new(doing: &'static str, why: impl std::fmt::Display) -> Self {
         Self {

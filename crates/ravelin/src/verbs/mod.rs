@@ -1,3 +1,8 @@
 //! One file per verb.
 
+pub(crate) mod common;
+pub(crate) mod daemon;
+pub(crate) mod drive;
 pub(crate) mod layout;
+pub(crate) mod pool;
+pub(crate) mod volume;

@@ -1,0 +1,317 @@
+//! What goes over the wire, the same for server and client.
+//!
+//! Sizes are bytes. Requests refuse fields that they do not know, so that a misspelt option is an
+//! error and not a default.
+
+use std::path::PathBuf;
+
+use engine::status::{Health, LoggedEvent, PoolStatus};
+use serde::{Deserialize, Serialize};
+
+/// The longest request body, in bytes.
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What was not done.
+    pub what: String,
+    /// Why not.
+    pub why: String,
+    /// One thing to try; may be empty.
+    #[serde(rename = "try")]
+    pub hint: String,
+    /// The part of a text in the request that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Span>,
+}
+
+/// A part of a text, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// The whole text.
+    pub text: String,
+    /// First byte that is meant.
+    pub start: usize,
+    /// The byte after the last one.
+    pub end: usize,
+}
+
+/// The body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What went wrong.
+    pub error: Problem,
+}
+
+/// `GET health`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    /// The daemon's version.
+    pub ravelin: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// `POST pools`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreatePool {
+    /// Its name.
+    pub name: String,
+    /// Scheme string.
+    pub scheme: String,
+    /// Drives of the layout as URIs, in order of seats.
+    pub drives: Vec<String>,
+    /// Drives that wait as spares.
+    #[serde(default)]
+    pub spares: Vec<String>,
+    /// `-o chunk=`.
+    #[serde(default)]
+    pub chunk_bytes: Option<u64>,
+    /// `-o cell=`.
+    #[serde(default)]
+    pub cell_bytes: Option<u64>,
+    /// Take drives that hold something.
+    #[serde(default)]
+    pub force: bool,
+    /// Check everything and write nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to [`CreatePool`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedPool {
+    /// Its name.
+    pub name: String,
+    /// Its scheme.
+    pub scheme: String,
+    /// Whether it exists now; false after a dry run.
+    pub created: bool,
+    /// Capacity in words.
+    pub arithmetic: String,
+    /// Bytes of user data that it holds.
+    pub capacity_bytes: u64,
+    /// What is, or was, on its drives.
+    pub overwrites: Vec<Overwrite>,
+}
+
+/// Something that a new pool puts an end to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overwrite {
+    /// The drive.
+    pub drive: String,
+    /// What is on it, with its article.
+    pub holds: String,
+}
+
+/// `GET pools`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pools {
+    /// By name.
+    pub pools: Vec<PoolSummary>,
+}
+
+/// A line of `pool list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolSummary {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: String,
+    /// Its scheme.
+    pub scheme: String,
+    /// How it is.
+    pub health: Health,
+    /// Bytes of user data that it can hold.
+    pub capacity_bytes: u64,
+    /// Of those, not yet given to volumes.
+    pub free_bytes: u64,
+    /// Seats, waiting spares included.
+    pub drives: usize,
+    /// Volumes.
+    pub volumes: usize,
+}
+
+/// `POST pools/scan`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scan {
+    /// Directories, files and devices; all block devices if empty.
+    #[serde(default)]
+    pub places: Vec<PathBuf>,
+}
+
+/// Answer to [`Scan`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundPools {
+    /// Pools whose labels were found and that are not open here.
+    pub pools: Vec<FoundPool>,
+}
+
+/// A pool that could be imported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundPool {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: String,
+    /// Its scheme.
+    pub scheme: String,
+    /// Newest generation found.
+    pub generation: u64,
+    /// Drives that the newest label knows.
+    pub drives: usize,
+    /// Drives found.
+    pub paths: Vec<PathBuf>,
+}
+
+/// `POST pools/import`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Import {
+    /// Name or identity.
+    pub name: String,
+    /// Directories, files and devices; all block devices if empty.
+    #[serde(default)]
+    pub places: Vec<PathBuf>,
+    /// Open it although too much is missing.
+    #[serde(default)]
+    pub degraded: bool,
+}
+
+/// `GET pools/{name}/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The pool.
+    #[serde(flatten)]
+    pub pool: PoolStatus,
+    /// Where its volumes are served.
+    pub exports: Vec<Export>,
+}
+
+/// `GET pools/{name}/events`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// In order.
+    pub events: Vec<LoggedEvent>,
+}
+
+/// `GET pools/{name}/quiet`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quiet {
+    /// Whether nothing is being filled or computed anew.
+    pub quiet: bool,
+}
+
+/// `POST pools/{name}/drives/…`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveChange {
+    /// The seat's number or the drive's name; for `add` the new drive.
+    pub drive: String,
+    /// The new drive of a replacement.
+    #[serde(default)]
+    pub new: Option<String>,
+    /// Go on although data is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Answer to [`DriveChange`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedDrive {
+    /// Its seat.
+    pub seat: u16,
+    /// Its name.
+    pub path: String,
+    /// `current`, `filling`, `out` or `waiting`.
+    pub state: String,
+}
+
+/// `POST pools/{name}/volumes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateVolume {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// `PATCH pools/{name}/volumes/{volume}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeVolume {
+    /// Its new size.
+    pub size_bytes: u64,
+    /// Cut off what does not fit.
+    #[serde(default)]
+    pub shrink: bool,
+}
+
+/// `GET pools/{name}/volumes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volumes {
+    /// By name.
+    pub volumes: Vec<Volume>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Its pool.
+    pub pool: String,
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: String,
+    /// Bytes that clients see.
+    pub size_bytes: u64,
+    /// Where it is served.
+    pub exports: Vec<Export>,
+}
+
+/// `POST pools/{name}/volumes/{volume}/attach`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attach {
+    /// `unix:PATH` or `tcp:ADDRESS:PORT`.
+    pub nbd: String,
+}
+
+/// A volume served by NBD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// The pool.
+    pub pool: String,
+    /// The volume.
+    pub volume: String,
+    /// `unix:PATH` or `tcp:ADDRESS:PORT`, with the port that was taken.
+    pub address: String,
+    /// What an NBD client connects to.
+    pub uri: String,
+    /// Clients now.
+    pub clients: usize,
+}
+
+/// Answer to attaching and detaching.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exports {
+    /// What was begun or ended.
+    pub exports: Vec<Export>,
+}
+
+/// `DELETE pools/{name}` and `POST pools/{name}/export`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClosePool {
+    /// Cut off clients that are connected.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// An answer that only says that it was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {}

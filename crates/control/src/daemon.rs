@@ -1,0 +1,406 @@
+//! The daemon's state: pools by name, and where their volumes are served.
+//!
+//! All methods block; the routes call them from threads that may.
+
+mod drives;
+mod exports;
+mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use engine::assemble::{self, AssembleError, NewPool};
+use engine::drive::{self, DriveUri, Open};
+use engine::status::{LoggedEvent, PoolStatus};
+use engine::{PoolHandle, RunOptions};
+
+use crate::Failure;
+use crate::api::{CreatePool, CreatedPool, FoundPool, Import, Overwrite, PoolSummary, Status};
+pub use drives::Change;
+use exports::Exported;
+
+/// How long closing a pool waits for requests of this daemon that still look at it. They end by
+/// themselves; what takes longest is [`Daemon::quiet`].
+const LAST_LOOKS: Duration = Duration::from_secs(60);
+
+/// All pools that are open here. Ends well only by [`Daemon::close`].
+#[derive(Default)]
+pub struct Daemon {
+    /// `None` holds the name of a pool that is being opened or closed.
+    pools: Mutex<BTreeMap<String, Option<Arc<PoolHandle>>>>,
+    exports: Mutex<Vec<Exported>>,
+}
+
+/// A name that is reserved while its pool is opened or closed; it is free again when this is
+/// dropped, unless the pool has been put there.
+struct Reserved<'a> {
+    daemon: &'a Daemon,
+    name: &'a str,
+}
+
+impl Reserved<'_> {
+    fn fill(self, handle: PoolHandle) {
+        let mut pools = self.daemon.pools();
+        pools.insert(self.name.to_owned(), Some(Arc::new(handle)));
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let mut pools = self.daemon.pools();
+        if matches!(pools.get(self.name), Some(None)) {
+            pools.remove(self.name);
+        }
+    }
+}
+
+impl Daemon {
+    /// Without pools.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Option<Arc<PoolHandle>>>> {
+        self.pools.lock().expect("no holder of the lock panics")
+    }
+
+    fn handle(&self, name: &str, what: &str) -> Result<Arc<PoolHandle>, Failure> {
+        match self.pools().get(name) {
+            Some(Some(handle)) => Ok(Arc::clone(handle)),
+            Some(None) => Err(Failure::conflict(
+                what,
+                format!("the pool `{name}` is just being opened or closed"),
+                "wait a moment",
+            )),
+            None => Err(Failure::missing(
+                what,
+                format!("there is no pool `{name}` open here"),
+                "`ravelin pool list` shows the open ones, `ravelin pool import` opens one",
+            )),
+        }
+    }
+
+    fn reserve<'a>(&'a self, name: &'a str, what: &str) -> Result<Reserved<'a>, Failure> {
+        let mut pools = self.pools();
+        if pools.contains_key(name) {
+            return Err(Failure::conflict(
+                what,
+                format!("there is already a pool `{name}` open here"),
+                "choose another name, or export that pool first",
+            ));
+        }
+        pools.insert(name.to_owned(), None);
+        Ok(Reserved { daemon: self, name })
+    }
+
+    fn statuses(&self) -> Vec<PoolStatus> {
+        let handles: Vec<_> = self.pools().values().flatten().cloned().collect();
+        // A pool that has just stopped has no status.
+        handles
+            .iter()
+            .filter_map(|handle| handle.status().ok())
+            .collect()
+    }
+
+    /// A line for each pool.
+    #[must_use]
+    pub fn list(&self) -> Vec<PoolSummary> {
+        let line = |status: PoolStatus| PoolSummary {
+            name: status.name,
+            uuid: status.uuid,
+            scheme: status.scheme,
+            health: status.health,
+            capacity_bytes: status.capacity_bytes,
+            free_bytes: status.free_bytes,
+            drives: status.seats.len(),
+            volumes: status.volumes.len(),
+        };
+        self.statuses().into_iter().map(line).collect()
+    }
+
+    /// How a pool is.
+    pub fn status(&self, name: &str) -> Result<Status, Failure> {
+        let what = format!("the status of pool `{name}` cannot be told");
+        let handle = self.handle(name, &what)?;
+        let pool = handle
+            .status()
+            .map_err(|error| Failure::pool(&what, &error))?;
+        let exports = self.exports_of(name, None);
+        Ok(Status { pool, exports })
+    }
+
+    /// The lines of a pool's log after line number `after`.
+    pub fn events(&self, name: &str, after: u64) -> Result<Vec<LoggedEvent>, Failure> {
+        let mut events = self.status(name)?.pool.events;
+        events.retain(|event| event.number > after);
+        Ok(events)
+    }
+
+    /// Waits, for `timeout` at most, until nothing in the pool is filled or computed anew.
+    pub fn quiet(&self, name: &str, timeout: Duration) -> Result<bool, Failure> {
+        let handle = self.handle(name, &format!("pool `{name}` cannot be waited for"))?;
+        Ok(handle.wait_quiet(timeout))
+    }
+
+    /// Checks a pool's plan, and, unless that is all that is asked, makes the pool.
+    pub fn create(&self, request: &CreatePool) -> Result<CreatedPool, Failure> {
+        let name = &request.name;
+        let what = format!("pool `{name}` was not created");
+        let new = plan(request, &what)?;
+        let reserved = self.reserve(name, &what)?;
+        let prepare = || {
+            self.refuse_own(new.drives.iter().chain(&new.spares), &what)?;
+            let overwrites = if request.force {
+                occupied(&new)
+            } else {
+                Vec::new()
+            };
+            let prepared = assemble::prepare(&new)
+                .map_err(|error| Failure::assemble(&what, &error, &request.scheme))?;
+            Ok::<_, Failure>((overwrites, prepared))
+        };
+        let (overwrites, prepared) = prepare()?;
+        let created = CreatedPool {
+            name: name.clone(),
+            scheme: new.scheme.to_string(),
+            created: !request.dry_run,
+            arithmetic: prepared.arithmetic(),
+            capacity_bytes: prepared.capacity_bytes(),
+            overwrites,
+        };
+        if created.created {
+            let handle = assemble::create(prepared, RunOptions::default())
+                .map_err(|error| Failure::assemble(&what, &error, &request.scheme))?;
+            tracing::info!(pool = name, scheme = created.scheme, "created");
+            reserved.fill(handle);
+        }
+        Ok(created)
+    }
+
+    /// Refuses drives that belong to a pool that is open here: their locks would only say that
+    /// some daemon has them.
+    fn refuse_own<'a>(
+        &self,
+        mut uris: impl Iterator<Item = &'a DriveUri>,
+        what: &str,
+    ) -> Result<(), Failure> {
+        let statuses = self.statuses();
+        let owner = |path: &std::path::Path| {
+            statuses.iter().find_map(|pool| {
+                let seat = pool.seats.iter().find(|seat| {
+                    let uri: Result<DriveUri, _> = seat.path.parse();
+                    uri.is_ok_and(|uri| uri.spec.path() == Some(path))
+                })?;
+                Some((pool.name.clone(), seat.seat))
+            })
+        };
+        let own = uris.find_map(|uri| Some((uri, owner(uri.absolute().spec.path()?)?)));
+        match own {
+            None => Ok(()),
+            Some((uri, (pool, seat))) => Err(Failure::conflict(
+                what,
+                format!("{uri} is in use: it has seat {seat} of pool `{pool}`, which is open here"),
+                "name another drive",
+            )),
+        }
+    }
+
+    /// Pools whose labels are in these places and that are not open here.
+    #[must_use]
+    pub fn scan(&self, places: &[PathBuf]) -> Vec<FoundPool> {
+        let open: BTreeSet<String> = self.statuses().into_iter().map(|pool| pool.uuid).collect();
+        let found = assemble::scan(places).into_iter();
+        found
+            .map(|pool| FoundPool {
+                name: pool.name,
+                uuid: pool.uuid.to_string(),
+                scheme: pool.scheme,
+                generation: pool.generation,
+                drives: pool.drives,
+                paths: pool.paths,
+            })
+            .filter(|pool| !open.contains(&pool.uuid))
+            .collect()
+    }
+
+    /// Opens a pool that is somewhere in these places.
+    pub fn import(&self, request: &Import) -> Result<Status, Failure> {
+        let what = format!("pool `{}` was not imported", request.name);
+        let failed = |error: &AssembleError| Failure::assemble(&what, error, "");
+        if self.pools().contains_key(&request.name) {
+            return Err(Failure::conflict(
+                what,
+                "a pool of this name is already open here",
+                "`ravelin pool status` shows it; export it first to import another one",
+            ));
+        }
+        let found = assemble::scan(&request.places);
+        let chosen = assemble::choose(&found, &request.name, &request.places)
+            .map_err(|error| failed(&error))?;
+        let reserved = self.reserve(&chosen.name, &what)?;
+        let handle = assemble::import(chosen, request.degraded, RunOptions::default())
+            .map_err(|error| failed(&error))?;
+        tracing::info!(pool = chosen.name, drives = chosen.paths.len(), "imported");
+        reserved.fill(handle);
+        self.status(&chosen.name)
+    }
+
+    /// Closes a pool: its volumes are served no longer, its drives are free.
+    pub fn export(&self, name: &str, force: bool) -> Result<(), Failure> {
+        self.take_down(name, force, &format!("pool `{name}` was not exported"))
+            .map(|_| ())
+    }
+
+    /// Closes a pool and removes its labels: what it held is lost.
+    pub fn destroy(&self, name: &str, force: bool) -> Result<(), Failure> {
+        let what = format!("pool `{name}` was not destroyed");
+        let status = self.take_down(name, force, &what)?;
+        let what = format!("pool `{name}` was closed, but not all of its labels are gone");
+        let how = Open {
+            create_size: None,
+            exclusive: true,
+        };
+        let mut failed = None;
+        for seat in &status.seats {
+            let uri: DriveUri = match seat.path.parse() {
+                Ok(uri) => uri,
+                Err(error) => {
+                    failed = Some(Failure::request(&*what, error.to_string(), ""));
+                    continue;
+                }
+            };
+            // Memory is gone with the pool, and a drive that is missing cannot be written.
+            let Some(path) = uri.spec.path().filter(|path| path.exists()) else {
+                continue;
+            };
+            // The name may meanwhile mean a drive with another pool on it.
+            let ours = assemble::scan(&[path.to_owned()]);
+            if !ours.iter().any(|pool| pool.uuid.to_string() == status.uuid) {
+                continue;
+            }
+            let wiped = drive::open(&uri, how)
+                .map_err(AssembleError::from)
+                .and_then(|drive| assemble::wipe_label(&drive));
+            if let Err(error) = wiped {
+                failed = Some(Failure::assemble(&what, &error, ""));
+            }
+        }
+        tracing::info!(pool = name, "destroyed");
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Ends a pool's exports and closes it. What it last was is returned.
+    fn take_down(&self, name: &str, force: bool, what: &str) -> Result<PoolStatus, Failure> {
+        let handle = self.handle(name, what)?;
+        if !force {
+            self.refuse_clients(name, None, what)?;
+        }
+        // A pool that has stopped by itself has no status; it is put away all the same.
+        let status = handle.status().map_err(|error| Failure::pool(what, &error));
+        drop(handle);
+        let (reserved, handle) = {
+            let mut pools = self.pools();
+            match pools.get_mut(name).and_then(Option::take) {
+                Some(handle) => (Reserved { daemon: self, name }, handle),
+                None => {
+                    return Err(Failure::conflict(
+                        what,
+                        "someone else is closing it",
+                        "`ravelin pool list` shows when that is done",
+                    ));
+                }
+            }
+        };
+        self.end_exports(name, None);
+        let closed = close(handle, what);
+        drop(reserved);
+        tracing::info!(pool = name, "closed");
+        closed.and(status)
+    }
+
+    /// Ends all exports and closes all pools.
+    ///
+    /// # Errors
+    /// The failures, by pool; all pools are closed all the same.
+    pub fn close(&self) -> Result<(), Vec<Failure>> {
+        let names: Vec<String> = self.pools().keys().cloned().collect();
+        let failures: Vec<Failure> = names
+            .iter()
+            .filter_map(|name| {
+                let what = format!("pool `{name}` was not closed cleanly");
+                self.take_down(name, true, &what).err()
+            })
+            .collect();
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(failures)
+        }
+    }
+}
+
+/// Closes a pool when nobody else looks at it any more.
+fn close(mut handle: Arc<PoolHandle>, what: &str) -> Result<(), Failure> {
+    let deadline = Instant::now() + LAST_LOOKS;
+    let handle = loop {
+        handle = match Arc::try_unwrap(handle) {
+            Ok(alone) => break alone,
+            Err(shared) if Instant::now() < deadline => shared,
+            Err(_) => {
+                return Err(Failure::new(
+                    axum::http::StatusCode::INTERNAL_SERVER_ERROR,
+                    what,
+                    "a request to the daemon that uses it does not end",
+                    "stop the daemon",
+                ));
+            }
+        };
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    handle.close().map_err(|error| Failure::pool(what, &error))
+}
+
+/// A request to create, parsed.
+fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
+    let scheme = request
+        .scheme
+        .parse()
+        .map_err(|error: layout::SchemeError| {
+            let text = error.to_string();
+            let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
+            let mut failure = Failure::request(what, why, hint);
+            let span = error.span();
+            failure.problem.span = Some(crate::api::Span {
+                text: request.scheme.clone(),
+                start: span.start,
+                end: span.end,
+            });
+            failure
+        })?;
+    let parse = |texts: &[String]| {
+        let uris = texts.iter().map(|text| drives::parse(text, what));
+        uris.collect::<Result<Vec<DriveUri>, Failure>>()
+    };
+    Ok(NewPool {
+        name: request.name.clone(),
+        scheme,
+        chunk_bytes: request.chunk_bytes,
+        cell_bytes: request.cell_bytes,
+        drives: parse(&request.drives)?,
+        spares: parse(&request.spares)?,
+        force: request.force,
+    })
+}
+
+/// What is on the drives of a new pool. Drives that cannot be opened are left to `prepare`.
+fn occupied(new: &NewPool) -> Vec<Overwrite> {
+    let uris = new.drives.iter().chain(&new.spares);
+    uris.filter_map(|uri| match assemble::open_empty(uri, false) {
+        Err(AssembleError::Occupied { drive, what }) => Some(Overwrite { drive, holds: what }),
+        _ => None,
+    })
+    .collect()
+}

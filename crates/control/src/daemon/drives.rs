@@ -1,0 +1,262 @@
+//! Drives in and out of the daemon's pools.
+
+use array::pool::{OutReason, PoolError};
+use block::Seat;
+use engine::PoolHandle;
+use engine::assemble;
+use engine::drive::{Drive, DriveUri};
+use engine::status::SeatStatus;
+
+use super::Daemon;
+use crate::Failure;
+use crate::api::{ChangedDrive, DriveChange};
+
+/// What is done with a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is taken out for good.
+    Fail,
+    /// It is taken out for a while.
+    Offline,
+    /// It comes back.
+    Online,
+    /// Another one takes its seat.
+    Replace,
+    /// It waits for a seat.
+    Add,
+}
+
+impl Change {
+    /// The word in routes and commands.
+    #[must_use]
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::Offline => "offline",
+            Self::Online => "online",
+            Self::Replace => "replace",
+            Self::Add => "add",
+        }
+    }
+
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Fail => "failed",
+            Self::Offline => "taken offline",
+            Self::Online => "brought online",
+            Self::Replace => "replaced",
+            Self::Add => "added",
+        }
+    }
+}
+
+/// A drive's name, parsed.
+pub(super) fn parse(text: &str, what: &str) -> Result<DriveUri, Failure> {
+    text.parse()
+        .map_err(|error: engine::drive::ParseDriveUriError| {
+            let text = error.to_string();
+            let (why, hint) = text.rsplit_once(": ").unwrap_or((&text, ""));
+            Failure::request(what, why, hint)
+        })
+}
+
+/// A change under way: the pool, and what to say should it fail.
+struct At<'a> {
+    handle: &'a PoolHandle,
+    what: &'a str,
+}
+
+impl Daemon {
+    /// Changes a drive of a pool.
+    pub fn change_drive(
+        &self,
+        pool: &str,
+        change: Change,
+        request: &DriveChange,
+    ) -> Result<ChangedDrive, Failure> {
+        let what = format!(
+            "drive {} of pool `{pool}` was not {}",
+            request.drive,
+            change.done()
+        );
+        let handle = self.handle(pool, &what)?;
+        let at = At {
+            handle: &handle,
+            what: &what,
+        };
+        tracing::info!(pool, drive = request.drive, change = change.verb(), "asked");
+        match change {
+            Change::Fail => at.take_out(&request.drive, OutReason::Failed, request.force),
+            Change::Offline => at.take_out(&request.drive, OutReason::Offline, request.force),
+            Change::Online => at.bring_back(&request.drive),
+            Change::Add => {
+                let drive = self.new_drive(&request.drive, request.force, &what)?;
+                let name = drive.uri.to_string();
+                handle.add_spare(drive).map_err(|error| at.failed(&error))?;
+                at.changed(&at.seat(&name)?)
+            }
+            Change::Replace => {
+                let Some(new) = &request.new else {
+                    return Err(Failure::request(
+                        what,
+                        "the new drive is not named",
+                        "name it",
+                    ));
+                };
+                let old = at.seat(&request.drive)?;
+                let drive = self.new_drive(new, request.force, &what)?;
+                at.replace(&old, drive)
+            }
+        }
+    }
+
+    /// Opens a drive that takes a seat of a pool, and removes whatever label it has.
+    fn new_drive(&self, name: &str, force: bool, what: &str) -> Result<Drive, Failure> {
+        let uri = parse(name, what)?;
+        self.refuse_own(std::iter::once(&uri), what)?;
+        let failed = |error| Failure::assemble(what, &error, "");
+        let drive = assemble::open_empty(&uri, force).map_err(failed)?;
+        assemble::wipe_label(&drive).map_err(failed)?;
+        Ok(drive)
+    }
+}
+
+impl At<'_> {
+    fn failed(&self, error: &PoolError) -> Failure {
+        Failure::pool(self.what, error)
+    }
+
+    fn seats(&self) -> Result<Vec<SeatStatus>, Failure> {
+        let status = self.handle.status().map_err(|error| self.failed(&error))?;
+        Ok(status.seats)
+    }
+
+    /// A seat by its number, or by its drive's name or path.
+    fn seat(&self, name: &str) -> Result<SeatStatus, Failure> {
+        let seats = self.seats()?;
+        let last = seats.last().map_or(0, |seat| seat.seat);
+        let number: Option<u16> = name.parse().ok();
+        let uri: Option<DriveUri> = name.parse().ok().map(|uri: DriveUri| uri.absolute());
+        let path = uri.as_ref().and_then(|uri| uri.spec.path());
+        let names = |seat: &SeatStatus| {
+            let theirs: Option<DriveUri> = seat.path.parse().ok();
+            let theirs = theirs.as_ref().and_then(|uri| uri.spec.path());
+            seat.path == name || (path.is_some() && theirs == path)
+        };
+        let found = seats
+            .into_iter()
+            .find(|seat| number.map_or_else(|| names(seat), |number| seat.seat == number));
+        found.ok_or_else(|| {
+            Failure::missing(
+                self.what,
+                match number {
+                    Some(number) => {
+                        format!("the pool has no seat {number}: it has seats 0 to {last}")
+                    }
+                    None => format!("no seat of the pool has a drive {name}"),
+                },
+                "`ravelin pool status` shows seats and drives",
+            )
+        })
+    }
+
+    /// How the seat is now.
+    fn changed(&self, seat: &SeatStatus) -> Result<ChangedDrive, Failure> {
+        // Drives may change seats: a waiting spare takes the place of one that goes out.
+        let seats = self.seats()?;
+        let now = seats
+            .iter()
+            .find(|now| now.path == seat.path)
+            .unwrap_or(seat);
+        Ok(ChangedDrive {
+            seat: now.seat,
+            path: now.path.clone(),
+            state: now.state.clone(),
+        })
+    }
+
+    fn take_out(&self, name: &str, why: OutReason, force: bool) -> Result<ChangedDrive, Failure> {
+        let seat = self.seat(name)?;
+        self.handle
+            .fail_drive(Seat(seat.seat), why, force)
+            .map_err(|error| self.failed(&error))?;
+        self.changed(&seat)
+    }
+
+    fn bring_back(&self, name: &str) -> Result<ChangedDrive, Failure> {
+        let seat = self.seat(name)?;
+        match self.handle.insert_drive(Seat(seat.seat), None) {
+            Ok(()) => self.changed(&seat),
+            // It was not there when the pool was opened; perhaps it is now.
+            Err(PoolError::NoSeat { .. }) => {
+                let drive = self.returned(&seat)?;
+                self.handle
+                    .insert_drive(Seat(seat.seat), Some(drive))
+                    .map_err(|error| self.failed(&error))?;
+                self.changed(&seat)
+            }
+            Err(PoolError::Occupied { .. }) => Err(Failure::conflict(
+                self.what,
+                format!("seat {} has a working drive already", seat.seat),
+                "`ravelin pool status` shows which drives are out",
+            )),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Opens a seat's drive again, if it is still a drive of this pool.
+    fn returned(&self, seat: &SeatStatus) -> Result<Drive, Failure> {
+        let status = self.handle.status().map_err(|error| self.failed(&error))?;
+        let uri = parse(&seat.path, self.what)?;
+        let places: Vec<_> = uri
+            .spec
+            .path()
+            .map(std::borrow::ToOwned::to_owned)
+            .into_iter()
+            .collect();
+        let failed = |error| Failure::assemble(self.what, &error, "");
+        let drive = assemble::open_empty(&uri, true).map_err(failed)?;
+        let ours = !places.is_empty()
+            && assemble::scan(&places)
+                .iter()
+                .any(|pool| pool.uuid.to_string() == status.uuid);
+        if ours {
+            return Ok(drive);
+        }
+        Err(Failure::conflict(
+            self.what,
+            format!("{} no longer holds a label of this pool", seat.path),
+            format!("`ravelin drive replace {} {} NEW`", status.name, seat.seat),
+        ))
+    }
+
+    fn replace(&self, old: &SeatStatus, new: Drive) -> Result<ChangedDrive, Failure> {
+        let name = new.uri.to_string();
+        let mut took_out = false;
+        if old.state != "out" {
+            self.handle
+                .fail_drive(Seat(old.seat), OutReason::Offline, false)
+                .map_err(|error| self.failed(&error))?;
+            took_out = true;
+        }
+        // A waiting spare may have taken the seat at once; then the new drive waits in its stead.
+        let spare_came = self
+            .seats()?
+            .iter()
+            .any(|seat| seat.seat == old.seat && seat.state != "out");
+        let placed = if spare_came {
+            self.handle.add_spare(new)
+        } else {
+            self.handle.insert_drive(Seat(old.seat), Some(new))
+        };
+        if let Err(error) = placed {
+            if took_out && !spare_came {
+                // Back to how it was; what it says matters less than why the new one was refused.
+                self.handle.insert_drive(Seat(old.seat), None).ok();
+            }
+            return Err(self.failed(&error));
+        }
+        let seat = self.seat(&name)?;
+        self.changed(&seat)
+    }
+}

@@ -1,0 +1,216 @@
+//! Volumes served by NBD: one server per address, one volume per server.
+
+use std::io;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use block::BlockDevice;
+use export::nbd::{self, BindError, Listen, Options, ParseListenError, Place, Server, Uri};
+
+use super::Daemon;
+use crate::Failure;
+use crate::api::{Attach, Export};
+
+/// How long a client that has hung up may still count as one.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// A volume at an address.
+pub(super) struct Exported {
+    pool: String,
+    volume: String,
+    server: Server,
+}
+
+impl Exported {
+    fn is(&self, pool: &str, volume: Option<&str>) -> bool {
+        self.pool == pool && volume.is_none_or(|volume| self.volume == volume)
+    }
+
+    fn view(&self) -> Export {
+        let address = self.server.address();
+        let uri = Uri {
+            place: match address {
+                Listen::Unix(path) => Place::Unix(path.clone()),
+                Listen::Tcp(address) => Place::Tcp(address.ip().to_string(), address.port()),
+            },
+            name: format!("{}/{}", self.pool, self.volume),
+            tls: false,
+        };
+        Export {
+            pool: self.pool.clone(),
+            volume: self.volume.clone(),
+            address: address.to_string(),
+            uri: uri.to_string(),
+            clients: self.server.connections(),
+        }
+    }
+}
+
+/// What the NBD server is told of the volume. A client that gives no name means it too.
+struct One {
+    name: String,
+    volume: Arc<engine::Volume>,
+}
+
+impl nbd::Exports for One {
+    fn list(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
+        (name.is_empty() || name == self.name).then(|| Arc::clone(&self.volume) as _)
+    }
+}
+
+impl Daemon {
+    fn exports(&self) -> MutexGuard<'_, Vec<Exported>> {
+        self.exports.lock().expect("no holder of the lock panics")
+    }
+
+    /// Where a volume, or every volume of a pool, is served.
+    pub(super) fn exports_of(&self, pool: &str, volume: Option<&str>) -> Vec<Export> {
+        let exports = self.exports();
+        let of = exports.iter().filter(|exported| exported.is(pool, volume));
+        of.map(Exported::view).collect()
+    }
+
+    /// Refuses when clients are connected.
+    pub(super) fn refuse_clients(
+        &self,
+        pool: &str,
+        volume: Option<&str>,
+        what: &str,
+    ) -> Result<(), Failure> {
+        let deadline = Instant::now() + GOODBYE;
+        loop {
+            let exports = self.exports_of(pool, volume);
+            let Some(busy) = exports.iter().find(|export| export.clients > 0) else {
+                return Ok(());
+            };
+            if Instant::now() > deadline {
+                return Err(Failure::conflict(
+                    what,
+                    format!(
+                        "{} {} connected to volume `{}/{}` at {}",
+                        busy.clients,
+                        if busy.clients == 1 {
+                            "client is"
+                        } else {
+                            "clients are"
+                        },
+                        busy.pool,
+                        busy.volume,
+                        busy.address
+                    ),
+                    "disconnect them first, or give --force to cut them off",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Serves a volume.
+    pub fn attach(&self, pool: &str, name: &str, request: &Attach) -> Result<Export, Failure> {
+        let what = format!("volume `{pool}/{name}` was not attached");
+        let listen: Listen = request.nbd.parse().map_err(|error: ParseListenError| {
+            Failure::request(
+                &*what,
+                format!("`{}` is not an address to listen on", error.text),
+                "write unix:PATH or tcp:127.0.0.1:PORT",
+            )
+        })?;
+        let handle = self.handle(pool, &what)?;
+        let volume = handle.volume(name).ok_or_else(|| {
+            let name = name.to_owned();
+            Failure::pool(&what, &array::pool::PoolError::NoVolume { name })
+        })?;
+        let mut exports = self.exports();
+        if let Some(other) = exports
+            .iter()
+            .find(|other| *other.server.address() == listen)
+        {
+            return Err(Failure::conflict(
+                what,
+                format!(
+                    "`{}/{}` is already served at {listen}",
+                    other.pool, other.volume
+                ),
+                "choose another address, or detach that one first",
+            ));
+        }
+        let one = Arc::new(One {
+            name: format!("{pool}/{name}"),
+            volume,
+        });
+        let server = Server::bind(&listen, one, &Options::default())
+            .map_err(|error| bind_failure(&what, &error))?;
+        let exported = Exported {
+            pool: pool.to_owned(),
+            volume: name.to_owned(),
+            server,
+        };
+        let view = exported.view();
+        tracing::info!(
+            volume = format!("{pool}/{name}"),
+            address = view.address,
+            "attached"
+        );
+        exports.push(exported);
+        drop(exports);
+        // The pool may have begun to close meanwhile, and then did not see this export.
+        drop(handle);
+        if self.handle(pool, &what).is_err() {
+            self.end_exports(pool, Some(name));
+        }
+        Ok(view)
+    }
+
+    /// Serves a volume no longer, anywhere.
+    pub fn detach(&self, pool: &str, name: &str, force: bool) -> Result<Vec<Export>, Failure> {
+        let what = format!("volume `{pool}/{name}` was not detached");
+        self.handle(pool, &what)?;
+        if !force {
+            self.refuse_clients(pool, Some(name), &what)?;
+        }
+        let ended = self.end_exports(pool, Some(name));
+        if ended.is_empty() {
+            return Err(Failure::missing(
+                what,
+                "it is not attached",
+                "`ravelin volume list` shows what is attached where",
+            ));
+        }
+        Ok(ended)
+    }
+
+    /// Ends the servers of a volume, or of every volume of a pool.
+    pub(super) fn end_exports(&self, pool: &str, volume: Option<&str>) -> Vec<Export> {
+        let ended: Vec<Exported> = self
+            .exports()
+            .extract_if(.., |exported| exported.is(pool, volume))
+            .collect();
+        let views = ended.iter().map(Exported::view).collect();
+        for exported in ended {
+            tracing::info!(volume = format!("{pool}/{}", exported.volume), "detached");
+            exported.server.shutdown();
+        }
+        views
+    }
+}
+
+fn bind_failure(what: &str, error: &io::Error) -> Failure {
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<BindError>());
+    let status = match (inner, error.kind()) {
+        (Some(BindError::TooLong { .. }), _) => StatusCode::BAD_REQUEST,
+        (Some(BindError::Busy { .. } | BindError::NotASocket { .. }), _)
+        | (_, io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => StatusCode::CONFLICT,
+        (_, io::ErrorKind::NotFound) => StatusCode::NOT_FOUND,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let text = error.to_string();
+    let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
+    Failure::new(status, what, why, hint)
+}

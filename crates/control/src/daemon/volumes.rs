@@ -1,0 +1,85 @@
+//! Volumes of the daemon's pools.
+
+use super::Daemon;
+use crate::Failure;
+use crate::api::{CreateVolume, ResizeVolume, Volume};
+
+impl Daemon {
+    /// The volumes of a pool.
+    pub fn volumes(&self, pool: &str) -> Result<Vec<Volume>, Failure> {
+        let status = self.status(pool)?;
+        let volumes = status.pool.volumes.into_iter();
+        Ok(volumes
+            .map(|volume| Volume {
+                pool: pool.to_owned(),
+                exports: self.exports_of(pool, Some(&volume.name)),
+                name: volume.name,
+                uuid: volume.uuid,
+                size_bytes: volume.size_bytes,
+            })
+            .collect())
+    }
+
+    fn volume(&self, pool: &str, name: &str, what: &str) -> Result<Volume, Failure> {
+        let mut volumes = self.volumes(pool)?;
+        volumes.retain(|volume| volume.name == name);
+        volumes.pop().ok_or_else(|| {
+            let error = array::pool::PoolError::NoVolume {
+                name: name.to_owned(),
+            };
+            Failure::pool(what, &error)
+        })
+    }
+
+    /// Makes a volume of zeros.
+    pub fn create_volume(&self, pool: &str, request: &CreateVolume) -> Result<Volume, Failure> {
+        let name = &request.name;
+        let what = format!("volume `{pool}/{name}` was not created");
+        self.handle(pool, &what)?
+            .create_volume(name, request.size_bytes)
+            .map_err(|error| Failure::pool(&what, &error))?;
+        self.volume(pool, name, &what)
+    }
+
+    /// Gives a volume another size.
+    pub fn resize_volume(
+        &self,
+        pool: &str,
+        name: &str,
+        request: &ResizeVolume,
+    ) -> Result<Volume, Failure> {
+        let what = format!("volume `{pool}/{name}` was not resized");
+        let handle = self.handle(pool, &what)?;
+        let now = self.volume(pool, name, &what)?;
+        if request.size_bytes < now.size_bytes && !request.shrink {
+            return Err(Failure::conflict(
+                what,
+                format!(
+                    "it would shrink from {} to {} bytes, and what lies behind its new end would be lost",
+                    now.size_bytes, request.size_bytes
+                ),
+                "say that this is meant (`shrink`)",
+            ));
+        }
+        handle
+            .resize_volume(name, request.size_bytes)
+            .map_err(|error| Failure::pool(&what, &error))?;
+        self.volume(pool, name, &what)
+    }
+
+    /// Deletes a volume that is served nowhere.
+    pub fn delete_volume(&self, pool: &str, name: &str) -> Result<(), Failure> {
+        let what = format!("volume `{pool}/{name}` was not deleted");
+        let handle = self.handle(pool, &what)?;
+        if let [export, ..] = self.exports_of(pool, Some(name)).as_slice() {
+            return Err(Failure::conflict(
+                what,
+                format!("it is attached to {}", export.address),
+                format!("`ravelin volume detach {pool}/{name}`"),
+            ));
+        }
+        handle
+            .delete_volume(name)
+            .map_err(|error| Failure::pool(&what, &error))
+    }
+}

@@ -1,0 +1,267 @@
+//! Which path asks what of the daemon.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::routing::{get, patch, post};
+use axum::{Router, response::IntoResponse};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::{
+    Alive, Attach, BODY_BYTES_MAX, ClosePool, CreatePool, CreateVolume, Done, DriveChange, Events,
+    Exports, FoundPools, Import, Pools, Quiet, ResizeVolume, Scan, Volumes,
+};
+use crate::daemon::Change;
+use crate::{Daemon, Failure};
+
+/// The longest that [`quiet`] waits: connections must not outlive a stop of the daemon by much.
+const QUIET_SECONDS_MAX: u64 = 5;
+
+type Shared = State<Arc<Daemon>>;
+type Answer<T> = Result<Json<T>, Failure>;
+
+/// All routes, under `/v1`.
+pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
+    let pool = Router::new()
+        .route("/status", get(status))
+        .route("/export", post(export))
+        .route("/events", get(events))
+        .route("/quiet", get(quiet))
+        .route("/drives/{change}", post(change_drive))
+        .route("/volumes", get(volumes).post(create_volume))
+        .route(
+            "/volumes/{volume}",
+            patch(resize_volume).delete(delete_volume),
+        )
+        .route("/volumes/{volume}/attach", post(attach))
+        .route("/volumes/{volume}/detach", post(detach));
+    let v1 = Router::new()
+        .route("/health", get(health))
+        .route("/pools", get(pools).post(create_pool))
+        .route("/pools/scan", post(scan))
+        .route("/pools/import", post(import))
+        .route("/pools/{name}", get(status).delete(destroy))
+        .nest("/pools/{name}", pool);
+    Router::new()
+        .nest("/v1", v1)
+        .fallback(|| async {
+            Failure::missing(
+                "the request was not served",
+                "there is no such path",
+                "see /v1/health",
+            )
+        })
+        .method_not_allowed_fallback(|| async {
+            Failure::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "the request was not served",
+                "the path does not take this method",
+                "",
+            )
+        })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(daemon)
+}
+
+/// A JSON body whose faults are answered in our shape. An empty body is an empty object.
+struct Body<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let what = "the request's body was not taken";
+        let bytes =
+            Bytes::from_request(request, state)
+                .await
+                .map_err(|error: BytesRejection| {
+                    Failure::new(
+                        error.status(),
+                        what,
+                        error.body_text(),
+                        "at most 1 MiB is taken",
+                    )
+                })?;
+        let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(bytes).map(Body).map_err(|error| {
+            Failure::request(
+                what,
+                error.to_string(),
+                "compare it with the API's description",
+            )
+        })
+    }
+}
+
+/// Runs what blocks on a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Answer<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map(Json),
+        Err(error) => {
+            tracing::error!("a request's thread had panicked: {error}");
+            Err(Failure::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the request was not served",
+                "the daemon has a bug that it met",
+                "look into its log",
+            ))
+        }
+    }
+}
+
+async fn health() -> impl IntoResponse {
+    Json(Alive {
+        ravelin: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+    })
+}
+
+async fn pools(State(daemon): Shared) -> Answer<Pools> {
+    blocking(move || {
+        Ok(Pools {
+            pools: daemon.list(),
+        })
+    })
+    .await
+}
+
+async fn create_pool(
+    State(daemon): Shared,
+    Body(request): Body<CreatePool>,
+) -> Answer<crate::api::CreatedPool> {
+    blocking(move || daemon.create(&request)).await
+}
+
+async fn scan(State(daemon): Shared, Body(request): Body<Scan>) -> Answer<FoundPools> {
+    blocking(move || {
+        Ok(FoundPools {
+            pools: daemon.scan(&request.places),
+        })
+    })
+    .await
+}
+
+async fn import(State(daemon): Shared, Body(request): Body<Import>) -> Answer<crate::api::Status> {
+    blocking(move || daemon.import(&request)).await
+}
+
+async fn status(State(daemon): Shared, Path(name): Path<String>) -> Answer<crate::api::Status> {
+    blocking(move || daemon.status(&name)).await
+}
+
+async fn destroy(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    Body(request): Body<ClosePool>,
+) -> Answer<Done> {
+    blocking(move || daemon.destroy(&name, request.force).map(|()| Done {})).await
+}
+
+async fn export(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    Body(request): Body<ClosePool>,
+) -> Answer<Done> {
+    blocking(move || daemon.export(&name, request.force).map(|()| Done {})).await
+}
+
+#[derive(Deserialize)]
+struct After {
+    #[serde(default)]
+    after: u64,
+}
+
+async fn events(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    Query(After { after }): Query<After>,
+) -> Answer<Events> {
+    blocking(move || daemon.events(&name, after).map(|events| Events { events })).await
+}
+
+#[derive(Deserialize)]
+struct Seconds {
+    #[serde(default)]
+    seconds: u64,
+}
+
+async fn quiet(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    Query(Seconds { seconds }): Query<Seconds>,
+) -> Answer<Quiet> {
+    let timeout = Duration::from_secs(seconds.min(QUIET_SECONDS_MAX));
+    blocking(move || daemon.quiet(&name, timeout).map(|quiet| Quiet { quiet })).await
+}
+
+async fn change_drive(
+    State(daemon): Shared,
+    Path((name, verb)): Path<(String, String)>,
+    Body(request): Body<DriveChange>,
+) -> Answer<crate::api::ChangedDrive> {
+    use Change::{Add, Fail, Offline, Online, Replace};
+    let all = [Fail, Offline, Online, Replace, Add];
+    let Some(change) = all.into_iter().find(|change| change.verb() == verb) else {
+        return Err(Failure::missing(
+            "the request was not served",
+            format!("drives have no `{verb}`"),
+            "fail, offline, online, replace or add",
+        ));
+    };
+    blocking(move || daemon.change_drive(&name, change, &request)).await
+}
+
+async fn volumes(State(daemon): Shared, Path(name): Path<String>) -> Answer<Volumes> {
+    blocking(move || daemon.volumes(&name).map(|volumes| Volumes { volumes })).await
+}
+
+async fn create_volume(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    Body(request): Body<CreateVolume>,
+) -> Answer<crate::api::Volume> {
+    blocking(move || daemon.create_volume(&name, &request)).await
+}
+
+async fn resize_volume(
+    State(daemon): Shared,
+    Path((name, volume)): Path<(String, String)>,
+    Body(request): Body<ResizeVolume>,
+) -> Answer<crate::api::Volume> {
+    blocking(move || daemon.resize_volume(&name, &volume, &request)).await
+}
+
+async fn delete_volume(
+    State(daemon): Shared,
+    Path((name, volume)): Path<(String, String)>,
+) -> Answer<Done> {
+    blocking(move || daemon.delete_volume(&name, &volume).map(|()| Done {})).await
+}
+
+async fn attach(
+    State(daemon): Shared,
+    Path((name, volume)): Path<(String, String)>,
+    Body(request): Body<Attach>,
+) -> Answer<crate::api::Export> {
+    blocking(move || daemon.attach(&name, &volume, &request)).await
+}
+
+async fn detach(
+    State(daemon): Shared,
+    Path((name, volume)): Path<(String, String)>,
+    Body(request): Body<ClosePool>,
+) -> Answer<Exports> {
+    blocking(move || {
+        let ended = daemon.detach(&name, &volume, request.force);
+        ended.map(|exports| Exports { exports })
+    })
+    .await
+}

@@ -1,0 +1,188 @@
+//! Listening, serving, and stopping in good order.
+
+use std::future::IntoFuture;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{Daemon, Failure, routes};
+
+/// How long requests under way may go on after a stop was asked for.
+const LAST_REQUESTS: Duration = Duration::from_secs(10);
+
+/// Why there is no daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another daemon answers there.
+    #[error(
+        "the socket {} is in use: another daemon answers there; stop it, or choose another with --socket",
+        path.display()
+    )]
+    Busy {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something else is there.
+    #[error("{} exists and is not a socket; choose another path with --socket", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The operating system says no.
+    #[error("cannot listen at {}: {source}; check the path, or choose another with --socket", path.display())]
+    Listen {
+        /// The socket.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// No threads or signals.
+    #[error("the daemon cannot run: {0}")]
+    System(#[from] io::Error),
+    /// Pools did not close cleanly.
+    #[error(
+        "the daemon has stopped, but not everything closed cleanly: {}",
+        told(failures)
+    )]
+    Unclean {
+        /// What went wrong.
+        failures: Vec<Failure>,
+    },
+}
+
+fn told(failures: &[Failure]) -> String {
+    let one = |failure: &Failure| format!("{}: {}", failure.problem.what, failure.problem.why);
+    failures.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// A socket that is listened on. Its file goes when this is dropped, unless another daemon has put
+/// its own there.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Socket {
+    /// Listens at `path`, for this user only. Changes the process's umask for a moment, so it is
+    /// called before there are threads. The file of a daemon that was killed is replaced.
+    ///
+    /// # Errors
+    /// [`ServeError`] says who or what is in the way.
+    pub fn bind(path: &Path) -> Result<Self, ServeError> {
+        let failed = |source| ServeError::Listen {
+            path: path.to_owned(),
+            source,
+        };
+        // From the first moment for this user only: whoever could connect could wipe drives.
+        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let bound = UnixListener::bind(path);
+        let listener = match bound {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_stale(path).inspect_err(|_| {
+                    rustix::process::umask(mask);
+                })?;
+                UnixListener::bind(path)
+            }
+            bound => bound,
+        };
+        rustix::process::umask(mask);
+        let listener = listener.map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let found = std::fs::symlink_metadata(path).map_err(failed)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            device: found.dev(),
+            inode: found.ino(),
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode);
+        if ours && let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!("the socket's file stays: {error}");
+        }
+    }
+}
+
+fn remove_stale(path: &Path) -> Result<(), ServeError> {
+    let failed = |source| ServeError::Listen {
+        path: path.to_owned(),
+        source,
+    };
+    let found = std::fs::symlink_metadata(path).map_err(failed)?;
+    let path = path.to_owned();
+    if !found.file_type().is_socket() {
+        return Err(ServeError::NotASocket { path });
+    }
+    match UnixStream::connect(&path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(&path).map_err(failed)
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(error)),
+        // A full backlog is a daemon too, only a busy one.
+        _ => Err(ServeError::Busy { path }),
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then ends the exports, closes the pools and removes the socket.
+/// A second signal ends the process at once. `ready` is called when requests are answered.
+///
+/// # Errors
+/// When it cannot begin, or the end was not clean.
+pub fn run(socket: &Socket, ready: impl FnOnce()) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .thread_name("api")
+        .build()?;
+    let daemon = Arc::new(Daemon::new());
+    let ended = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let listener = tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?;
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let serving = axum::serve(listener, routes::router(Arc::clone(&daemon)))
+            .with_graceful_shutdown(async move {
+                // An error means that nobody can ask any more, which is the same.
+                stopped.await.ok();
+            });
+        let serving = tokio::spawn(serving.into_future());
+        ready();
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+        }
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::error!("a second signal: ending at once; pools are not closed cleanly");
+            std::process::exit(1);
+        });
+        stop.send(()).ok();
+        if tokio::time::timeout(LAST_REQUESTS, serving).await.is_err() {
+            tracing::warn!("requests are still under way; going on without them");
+        }
+        let closing = tokio::task::spawn_blocking(move || daemon.close());
+        match closing.await {
+            Ok(closed) => closed.map_err(|failures| ServeError::Unclean { failures }),
+            Err(error) => Err(io::Error::other(error).into()),
+        }
+    });
+    // Not for ever: a request that hangs must not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}

@@ -1,0 +1,366 @@
+//! What the verbs share: how they find the daemon, print, ask and fail.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use block::ByteSize;
+use control::api::Problem;
+use control::{Client, ClientError};
+use engine::drive::DriveUri;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::layout::LayoutError;
+
+/// What holds for every verb.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    /// One JSON document instead of text.
+    pub(crate) json: bool,
+    /// `--socket` or `$RAVELIN_SOCKET`.
+    pub(crate) socket: Option<PathBuf>,
+}
+
+impl Context {
+    /// Where the daemon listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        if let Some(socket) = &self.socket {
+            return socket.clone();
+        }
+        let user = rustix::process::geteuid();
+        if user.is_root() {
+            return PathBuf::from("/run/ravelin/ravelin.sock");
+        }
+        match std::env::var_os("XDG_RUNTIME_DIR") {
+            Some(directory) if !directory.is_empty() => {
+                PathBuf::from(directory).join("ravelin.sock")
+            }
+            _ => PathBuf::from(format!("/tmp/ravelin-{}.sock", user.as_raw())),
+        }
+    }
+
+    /// A client of the daemon.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.socket())
+    }
+
+    /// Prints a value as a JSON document, or what `text` writes.
+    pub(crate) fn print(
+        &self,
+        kind: &str,
+        value: &impl Serialize,
+        text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        if self.json {
+            let fields = serde_json::to_value(value).map_err(io::Error::from)?;
+            writeln!(out, "{}", document(kind, fields))?;
+        } else {
+            text(&mut out)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Asks for a pool's name before something is lost.
+    pub(crate) fn confirm(&self, pool: &str, lost: &[String], yes: bool) -> Result<(), Failure> {
+        if yes {
+            return Ok(());
+        }
+        let mut err = io::stderr().lock();
+        for line in lost {
+            writeln!(err, "{line}")?;
+        }
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Err(Failure::usage(
+                "nothing was changed",
+                "this loses data, and there is no terminal to ask on",
+                "give --yes if it is meant",
+            ));
+        }
+        write!(err, "Type the pool's name to go on: ")?;
+        err.flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        if answer.trim() == pool {
+            return Ok(());
+        }
+        Err(Failure::Refused {
+            problem: Box::new(Problem {
+                what: "nothing was changed".to_owned(),
+                why: format!("`{}` is not the pool's name", answer.trim()),
+                hint: format!("type `{pool}`, or give --yes"),
+                span: None,
+            }),
+            usage: false,
+        })
+    }
+}
+
+/// A JSON document of a kind.
+pub(crate) fn document(kind: &str, fields: Value) -> Value {
+    let mut document = json!({ "ravelin": env!("CARGO_PKG_VERSION"), "kind": kind });
+    if let (Value::Object(all), Value::Object(fields)) = (&mut document, fields) {
+        all.extend(fields);
+    }
+    document
+}
+
+/// Why a verb was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// What, why and what to try.
+    #[error("{}", told(problem))]
+    Refused {
+        /// Those.
+        problem: Box<Problem>,
+        /// Whether what the user wrote is wrong in itself.
+        usage: bool,
+    },
+    /// The daemon cannot be talked to.
+    #[error("{0}")]
+    Client(ClientError),
+    /// There is no daemon to be.
+    #[error("{0}")]
+    Serve(#[from] control::server::ServeError),
+    /// The terminal or pipe is gone.
+    #[error("cannot write: {0}; check where the output goes")]
+    Output(#[from] io::Error),
+}
+
+fn told(problem: &Problem) -> String {
+    let mut text = format!("{}: {}", problem.what, problem.why);
+    if let Some(span) = &problem.span {
+        let pointed = pointed(&span.text, &(span.start..span.end));
+        text = format!("{text}\n\n  {pointed}\n");
+    }
+    if !problem.hint.is_empty() {
+        text = format!("{text}\n  try: {}", problem.hint);
+    }
+    text
+}
+
+/// The text with a line of carets below the part that is meant.
+pub(crate) fn pointed(text: &str, span: &Range<usize>) -> String {
+    let before = text.get(..span.start).unwrap_or("").chars().count();
+    let width = text.get(span.clone()).unwrap_or("").chars().count().max(1);
+    format!("{text}\n  {}{}", " ".repeat(before), "^".repeat(width))
+}
+
+impl Failure {
+    /// What the user wrote is wrong.
+    pub(crate) fn usage(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::Refused {
+            problem: Box::new(Problem {
+                what: what.into(),
+                why: why.into(),
+                hint: hint.into(),
+                span: None,
+            }),
+            usage: true,
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            // 400 says that the request is wrong in itself, whatever the state of things.
+            ClientError::Refused { status, problem } => Self::Refused {
+                problem,
+                usage: status == 400,
+            },
+            error => Self::Client(error),
+        }
+    }
+}
+
+/// An error that knows the exit code.
+pub(crate) trait Exit: fmt::Display {
+    /// 1 for what failed, 2 for what was written wrongly.
+    fn exit_code(&self) -> u8;
+
+    /// What, why and what to try, for JSON.
+    fn problem(&self) -> Problem {
+        Problem {
+            what: "the command failed".to_owned(),
+            why: self.to_string(),
+            hint: String::new(),
+            span: None,
+        }
+    }
+}
+
+impl Exit for Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused { usage: true, .. } => 2,
+            Self::Refused { .. } | Self::Client(_) | Self::Serve(_) | Self::Output(_) => 1,
+        }
+    }
+
+    fn problem(&self) -> Problem {
+        let halves = |text: String, mark: &str, what: &str| {
+            let (why, hint) = text.rsplit_once(mark).unwrap_or((&text, ""));
+            Problem {
+                what: what.to_owned(),
+                why: why.to_owned(),
+                hint: hint.to_owned(),
+                span: None,
+            }
+        };
+        let failed = "the command failed";
+        match self {
+            Self::Refused { problem, .. } => (**problem).clone(),
+            Self::Client(error @ ClientError::NoDaemon { .. }) => {
+                halves(error.to_string(), ": ", failed)
+            }
+            Self::Client(error) => halves(error.to_string(), "; ", failed),
+            Self::Serve(error) => halves(error.to_string(), "; ", "the daemon did not start"),
+            Self::Output(error) => halves(error.to_string(), "; ", failed),
+        }
+    }
+}
+
+impl Exit for LayoutError {
+    fn exit_code(&self) -> u8 {
+        self.exit_code()
+    }
+}
+
+/// Prints how a verb ended, and turns it into an exit code.
+pub(crate) fn end<E: Exit>(context: &Context, outcome: Result<impl Into<Ended>, E>) -> ExitCode {
+    let error = match outcome {
+        Ok(ended) => return ended.into().0.into(),
+        Err(error) => error,
+    };
+    // Where nobody reads any more, nobody misses the message.
+    let _ = writeln!(io::stderr(), "ravelin: {error}");
+    if context.json {
+        let fields = json!({ "error": error.problem() });
+        let _ = writeln!(io::stdout(), "{}", document("error", fields));
+    }
+    error.exit_code().into()
+}
+
+/// The exit code of a verb that did what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended(pub(crate) u8);
+
+impl From<()> for Ended {
+    fn from((): ()) -> Self {
+        Self(0)
+    }
+}
+
+/// `POOL/VOLUME` on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeName {
+    pub(crate) pool: String,
+    pub(crate) volume: String,
+}
+
+impl std::str::FromStr for VolumeName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((pool, volume)) if !pool.is_empty() && !volume.is_empty() => Ok(Self {
+                pool: pool.to_owned(),
+                volume: volume.to_owned(),
+            }),
+            _ => Err("write POOL/VOLUME, such as tank/data".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.pool, self.volume)
+    }
+}
+
+/// A drive's name as the daemon understands it, which runs in another directory.
+pub(crate) fn absolute(drive: &str) -> String {
+    // What cannot be parsed goes as it is: the daemon says what is wrong with it.
+    drive
+        .parse::<DriveUri>()
+        .map_or_else(|_| drive.to_owned(), |uri| uri.absolute().to_string())
+}
+
+/// `a drive`, `3 drives`.
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+    match number {
+        1 => one.to_owned(),
+        _ => format!("{number} {many}"),
+    }
+}
+
+/// Bytes for people.
+pub(crate) fn size(bytes: u64) -> String {
+    // Exact sizes print exactly; others to three digits of the largest unit that fits.
+    let mut unit = "";
+    let mut divisor = 1_u64;
+    for next in ["K", "M", "G", "T", "P"] {
+        if bytes / divisor < 1024 {
+            break;
+        }
+        unit = next;
+        divisor *= 1024;
+    }
+    if bytes.is_multiple_of(divisor) {
+        return ByteSize(bytes).to_string();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "three digits for display")]
+    let value = bytes as f64 / divisor as f64;
+    format!("{value:.*}{unit}", if value < 10.0 { 2 } else { 1 })
+}
+
+/// Seconds for people: `8 s`, `3 min 20 s`, `2 h 5 min`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "durations for display"
+)]
+pub(crate) fn time(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_print_exactly_or_to_three_digits() {
+        for (bytes, text) in [
+            (0, "0"),
+            (4096, "4K"),
+            (1 << 30, "1G"),
+            ((3 << 30) + (1 << 29), "3.50G"),
+            ((1 << 30) - 1, "1024.0M"),
+            (100 << 20 | 1, "100.0M"),
+        ] {
+            assert_eq!(size(bytes), text, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_volume_needs_its_pool() {
+        for text in ["", "tank", "tank/", "/data"] {
+            assert!(text.parse::<VolumeName>().is_err(), "{text}");
+        }
+        let name: VolumeName = "tank/data".parse().unwrap();
+        assert_eq!((&*name.pool, &*name.volume), ("tank", "data"));
+    }
+}

@@ -1,0 +1,160 @@
+//! `ravelin pool create | list | status | destroy | import | export | events | iostat | wait`.
+
+mod create;
+mod events;
+mod import;
+mod iostat;
+mod status;
+mod wait;
+
+use clap::Subcommand;
+use comfy_table::{ContentArrangement, Table, presets};
+use control::Client;
+use control::api::{ClosePool, Done, Pools, Status};
+use control::client::path;
+use serde_json::json;
+
+use super::common::{Context, Ended, Failure, count, size};
+
+pub(crate) use create::CreateArguments;
+
+/// Create, watch and put away pools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Make a pool of drives.
+    Create(CreateArguments),
+    /// List the pools that are open.
+    List,
+    /// Tell how pools are.
+    Status {
+        /// One pool only.
+        name: Option<String>,
+        /// Exit with 0 if healthy, 1 degraded, 2 unusable, 4 cannot tell.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Put an end to a pool and what it holds.
+    Destroy {
+        /// The pool.
+        name: String,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+        /// Cut off clients that are connected.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Open a pool, or without a name show which could be opened.
+    Import(import::ImportArguments),
+    /// Close a pool, so that its drives can be taken elsewhere.
+    Export {
+        /// The pool.
+        name: String,
+        /// Cut off clients that are connected.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print a pool's log.
+    Events(events::EventsArguments),
+    /// Print what the drives do.
+    Iostat(iostat::IostatArguments),
+    /// Wait for long work to end.
+    Wait(wait::WaitArguments),
+}
+
+impl PoolCommand {
+    /// Asks the daemon and prints what came of it.
+    pub(crate) fn run(self, context: &Context) -> Result<Ended, Failure> {
+        let client = context.client();
+        match self {
+            Self::Create(arguments) => arguments.run(context, &client)?,
+            Self::List => list(context, &client)?,
+            Self::Status { name, check } => return status::run(context, &client, name, check),
+            Self::Destroy { name, yes, force } => destroy(context, &client, &name, yes, force)?,
+            Self::Import(arguments) => arguments.run(context, &client)?,
+            Self::Export { name, force } => {
+                let at = path(&["pools", &name, "export"]);
+                let Done {} = client.send("POST", &at, &ClosePool { force })?;
+                context.print("pool export", &json!({ "name": name }), |out| {
+                    writeln!(out, "pool `{name}` is closed; its drives are free")
+                })?;
+            }
+            Self::Events(arguments) => arguments.run(context, &client)?,
+            Self::Iostat(arguments) => arguments.run(context, &client)?,
+            Self::Wait(arguments) => arguments.run(context, &client)?,
+        }
+        Ok(Ended(0))
+    }
+}
+
+/// A pool's status.
+fn ask(client: &Client, name: &str) -> Result<Status, Failure> {
+    Ok(client.get(&path(&["pools", name, "status"]))?)
+}
+
+/// The pool that is named, or all of them.
+fn names(client: &Client, name: Option<String>) -> Result<Vec<String>, Failure> {
+    if let Some(name) = name {
+        return Ok(vec![name]);
+    }
+    let all: Pools = client.get("pools")?;
+    Ok(all.pools.into_iter().map(|pool| pool.name).collect())
+}
+
+/// A table without lines, as wide as the terminal.
+pub(crate) fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(head);
+    table
+}
+
+fn list(context: &Context, client: &Client) -> Result<(), Failure> {
+    let all: Pools = client.get("pools")?;
+    context.print("pool list", &all, |out| {
+        if all.pools.is_empty() {
+            return writeln!(out, "no pools are open");
+        }
+        let mut lines = table(&["NAME", "SCHEME", "SIZE", "FREE", "DRIVES", "VOLUMES", "HEALTH"]);
+        for pool in &all.pools {
+            lines.add_row(vec![
+                pool.name.clone(),
+                pool.scheme.clone(),
+                size(pool.capacity_bytes),
+                size(pool.free_bytes),
+                pool.drives.to_string(),
+                pool.volumes.to_string(),
+                status::word(pool.health).to_owned(),
+            ]);
+        }
+        writeln!(out, "{lines}")
+    })
+}
+
+fn destroy(
+    context: &Context,
+    client: &Client,
+    name: &str,
+    yes: bool,
+    force: bool,
+) -> Result<(), Failure> {
+    let status = ask(client, name)?;
+    let volumes = &status.pool.volumes;
+    let mut lost = vec![format!(
+        "This loses pool `{name}` ({} on {}) with {} for good{}",
+        status.pool.scheme,
+        count(status.pool.seats.len(), "a drive", "drives"),
+        count(volumes.len(), "its volume", "volumes"),
+        if volumes.is_empty() { "." } else { ":" }
+    )];
+    lost.extend(volumes.iter().map(|volume| {
+        format!("  {name}/{}  {}", volume.name, size(volume.size_bytes))
+    }));
+    context.confirm(name, &lost, yes)?;
+    let Done {} = client.send("DELETE", &path(&["pools", name]), &ClosePool { force })?;
+    context.print("pool destroy", &json!({ "name": name }), |out| {
+        writeln!(out, "pool `{name}` is destroyed")
+    })
+}

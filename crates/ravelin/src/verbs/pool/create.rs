@@ -1,0 +1,130 @@
+//! `ravelin pool create`.
+
+use std::collections::BTreeSet;
+
+use block::ByteSize;
+use clap::Args;
+use control::Client;
+use control::api::{CreatePool, CreatedPool};
+
+use crate::verbs::common::{Context, Failure, absolute, size};
+
+/// Make a pool of drives.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArguments {
+    /// Its name.
+    name: String,
+    /// Its scheme, such as raid6 or pddl2:8d:22c:2s.
+    scheme: String,
+    /// Drives, and behind the word `spare` those that wait. DRIVE@DOMAIN names an enclosure.
+    #[arg(required = true, value_name = "DRIVE")]
+    drives: Vec<String>,
+    /// Options: chunk=SIZE, cell=SIZE (or piece=SIZE), code=NAME.
+    #[arg(short = 'o', value_name = "KEY=VALUE")]
+    options: Vec<String>,
+    /// Show the plan with its capacity and write nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Do not ask before drives that hold something are overwritten.
+    #[arg(long)]
+    yes: bool,
+    /// Take drives that hold something.
+    #[arg(short = 'f', long)]
+    force: bool,
+}
+
+impl CreateArguments {
+    pub(super) fn run(self, context: &Context, client: &Client) -> Result<(), Failure> {
+        let (name, yes, dry_run) = (self.name.clone(), self.yes, self.dry_run);
+        let mut request = self.request()?;
+        if request.force && !dry_run {
+            request.dry_run = true;
+            let plan: CreatedPool = client.send("POST", "pools", &request)?;
+            if !plan.overwrites.is_empty() {
+                context.confirm(&name, &lost(&plan), yes)?;
+            }
+        }
+        request.dry_run = dry_run;
+        let made: CreatedPool = client.send("POST", "pools", &request)?;
+        context.print("pool create", &made, |out| {
+            let arithmetic = &made.arithmetic;
+            if made.created {
+                writeln!(out, "pool `{name}` is created: {arithmetic}")?;
+                return writeln!(
+                    out,
+                    "Its format (0) is not stable yet: a later version may not open it."
+                );
+            }
+            writeln!(out, "pool `{name}` as {}, nothing written:", made.scheme)?;
+            writeln!(out, "  {arithmetic}")?;
+            for line in lost(&made) {
+                writeln!(out, "{line}")?;
+            }
+            Ok(())
+        })
+    }
+
+    fn request(self) -> Result<CreatePool, Failure> {
+        let what = format!("pool `{}` was not created", self.name);
+        let mut request = CreatePool {
+            name: self.name,
+            scheme: self.scheme,
+            force: self.force,
+            ..CreatePool::default()
+        };
+        let mut parts = self.drives.split(|drive| drive == "spare");
+        let absolute = |drives: &[String]| drives.iter().map(|drive| absolute(drive)).collect();
+        request.drives = absolute(parts.next().unwrap_or_default());
+        request.spares = parts.flat_map(|drives| -> Vec<String> { absolute(drives) }).collect();
+        let mut said = BTreeSet::new();
+        for option in &self.options {
+            let (key, value) = option.split_once('=').ok_or_else(|| {
+                Failure::usage(&*what, format!("`-o {option}` has no value"), "write -o KEY=VALUE")
+            })?;
+            let key = if key == "piece" { "cell" } else { key };
+            if !said.insert(key.to_owned()) {
+                return Err(Failure::usage(
+                    what,
+                    format!("`-o {key}=` is given twice"),
+                    "leave one of them out",
+                ));
+            }
+            let bytes = || match value.parse::<ByteSize>() {
+                Ok(size) => Ok(Some(size.0)),
+                Err(error) => {
+                    let error = error.to_string();
+                    let (why, hint) = error.rsplit_once(": ").unwrap_or((&error, ""));
+                    Err(Failure::usage(&*what, format!("-o {key}: {why}"), hint))
+                }
+            };
+            match key {
+                "chunk" => request.chunk_bytes = bytes()?,
+                "cell" => request.cell_bytes = bytes()?,
+                // A code is a word of the scheme.
+                "code" => request.scheme = format!("{}:{value}", request.scheme),
+                _ => {
+                    return Err(Failure::usage(
+                        what,
+                        format!("there is no option `{key}`"),
+                        "chunk=, cell=, piece= or code=",
+                    ));
+                }
+            }
+        }
+        Ok(request)
+    }
+}
+
+fn lost(plan: &CreatedPool) -> Vec<String> {
+    if plan.overwrites.is_empty() {
+        return Vec::new();
+    }
+    let head = format!(
+        "Pool `{}` ({}) takes drives that hold something, and that is lost for good:",
+        plan.name,
+        size(plan.capacity_bytes)
+    );
+    let overwrites = plan.overwrites.iter();
+    let lines = overwrites.map(|over| format!("  {}  {}", over.drive, over.holds));
+    std::iter::once(head).chain(lines).collect()
+}

@@ -1,0 +1,62 @@
+//! `ravelin pool import`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use control::Client;
+use control::api::{FoundPools, Import, Scan, Status};
+
+use super::{status, table};
+use crate::verbs::common::{Context, Failure};
+
+/// Open a pool, or without a name show which could be opened.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArguments {
+    /// Name or identity of the pool.
+    name: Option<String>,
+    /// Where to look: directories, files or devices. All block devices if not given.
+    #[arg(short = 'd', long = "dir", value_name = "DIR")]
+    places: Vec<PathBuf>,
+    /// Open it although half of its drives or data are missing.
+    #[arg(long)]
+    degraded: bool,
+}
+
+impl ImportArguments {
+    pub(super) fn run(self, context: &Context, client: &Client) -> Result<(), Failure> {
+        let places = self.places.iter().map(std::path::absolute);
+        let places = places.collect::<Result<Vec<PathBuf>, _>>()?;
+        let Some(name) = self.name else {
+            return show(context, client, places);
+        };
+        let request = Import {
+            name,
+            places,
+            degraded: self.degraded,
+        };
+        let opened: Status = client.send("POST", "pools/import", &request)?;
+        context.print("pool import", &status::fields(&opened), |out| {
+            let pool = &opened.pool;
+            writeln!(out, "pool `{}` is open: {}", pool.name, status::word(pool.health))
+        })
+    }
+}
+
+fn show(context: &Context, client: &Client, places: Vec<PathBuf>) -> Result<(), Failure> {
+    let found: FoundPools = client.send("POST", "pools/scan", &Scan { places })?;
+    context.print("pool import", &found, |out| {
+        if found.pools.is_empty() {
+            return writeln!(out, "no pools to import here; name the directories of drives with --dir");
+        }
+        let mut lines = table(&["NAME", "SCHEME", "DRIVES", "IDENTITY"]);
+        for pool in &found.pools {
+            lines.add_row(vec![
+                pool.name.clone(),
+                pool.scheme.clone(),
+                format!("{} of {}", pool.paths.len(), pool.drives),
+                pool.uuid.clone(),
+            ]);
+        }
+        writeln!(out, "{lines}")
+    })
+}

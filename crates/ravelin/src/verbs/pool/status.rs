@@ -1,0 +1,281 @@
+//! `ravelin pool status`: what is, what is wrong, and what to do about it.
+
+use std::io::{self, IsTerminal, Write};
+
+use array::pool::OutReason;
+use control::Client;
+use control::api::Status;
+use engine::status::{Health, PoolStatus, RebuildStatus, SeatStatus};
+use serde_json::{Value, json};
+
+use super::{ask, events, names, table};
+use crate::verbs::common::{Context, Ended, Exit, Failure, count, size, time};
+
+/// Cells of the rebuild's bar.
+const BAR: usize = 24;
+
+/// Shows one pool or all. With `check` the exit code tells the worst health.
+pub(super) fn run(
+    context: &Context,
+    client: &Client,
+    name: Option<String>,
+    check: bool,
+) -> Result<Ended, Failure> {
+    let shown = match show(context, client, name) {
+        // Whatever keeps us from telling, it is not health.
+        Err(failure) if check => {
+            writeln!(io::stderr(), "ravelin: {failure}")?;
+            context.print("error", &json!({ "error": failure.problem() }), |_| Ok(()))?;
+            return Ok(Ended(4));
+        }
+        shown => shown?,
+    };
+    Ok(match shown.into_iter().max_by_key(|&health| code(health)) {
+        _ if !check => Ended(0),
+        Some(health) => Ended(code(health)),
+        // Where no pool is open, something that should be watched is not there.
+        None => Ended(4),
+    })
+}
+
+const fn code(health: Health) -> u8 {
+    match health {
+        Health::Healthy => 0,
+        Health::Degraded => 1,
+        Health::Unusable => 2,
+    }
+}
+
+/// Health as people read it.
+pub(super) const fn word(health: Health) -> &'static str {
+    match health {
+        Health::Healthy => "HEALTHY",
+        Health::Degraded => "DEGRADED",
+        Health::Unusable => "UNUSABLE",
+    }
+}
+
+fn show(context: &Context, client: &Client, name: Option<String>) -> Result<Vec<Health>, Failure> {
+    if let Some(name) = name {
+        let status = ask(client, &name)?;
+        context.print("pool status", &fields(&status), |out| write(out, &status))?;
+        return Ok(vec![status.pool.health]);
+    }
+    let mut all = Vec::new();
+    for name in names(client, None)? {
+        all.push(ask(client, &name)?);
+    }
+    let each: Vec<Value> = all.iter().map(fields).collect();
+    context.print("pool status", &json!({ "pools": each }), |out| {
+        if all.is_empty() {
+            writeln!(out, "no pools are open")?;
+        }
+        for (index, status) in all.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            write(out, status)?;
+        }
+        Ok(())
+    })?;
+    Ok(all.iter().map(|status| status.pool.health).collect())
+}
+
+/// A pool for JSON.
+pub(super) fn fields(status: &Status) -> Value {
+    let mut fields = serde_json::to_value(status).expect("a status has only plain fields");
+    let lines: Vec<Value> = status.pool.events.iter().map(events::fields).collect();
+    fields["events"] = json!(lines);
+    fields
+}
+
+fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
+    let pool = &status.pool;
+    let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let state = match (colour, pool.health) {
+        (false, health) => word(health).to_owned(),
+        (true, Health::Healthy) => format!("\x1b[32m{}\x1b[0m", word(pool.health)),
+        (true, Health::Degraded) => format!("\x1b[33m{}\x1b[0m", word(pool.health)),
+        (true, Health::Unusable) => format!("\x1b[31m{}\x1b[0m", word(pool.health)),
+    };
+    writeln!(out, "   pool: {}", pool.name)?;
+    writeln!(out, "  state: {state}")?;
+    if let Some((wrong, action)) = advice(pool) {
+        writeln!(out, " status: {wrong}")?;
+        writeln!(out, " action: {action}")?;
+    }
+    writeln!(
+        out,
+        " scheme: {}, {} of {} free, chunks of {}, cells of {}",
+        pool.scheme,
+        size(pool.free_bytes),
+        size(pool.capacity_bytes),
+        size(pool.chunk_bytes),
+        size(pool.cell_bytes)
+    )?;
+    if let Some(rebuild) = &pool.rebuild {
+        writeln!(out, "rebuild: {}", rebuild_line(rebuild))?;
+    }
+    if pool.resync_groups > 0 {
+        writeln!(
+            out,
+            " resync: the parity of {} is computed anew after a stop that was not clean",
+            count(usize::try_from(pool.resync_groups).unwrap_or(usize::MAX), "a group", "groups")
+        )?;
+    }
+    writeln!(out, "\n{}", drives(&pool.seats))?;
+    if !pool.volumes.is_empty() {
+        writeln!(out, "\n{}", volumes(status))?;
+    }
+    Ok(())
+}
+
+/// What is wrong, and what to do.
+fn advice(pool: &PoolStatus) -> Option<(String, String)> {
+    let name = &pool.name;
+    let rebuilding = pool.rebuild.as_ref().filter(|rebuild| rebuild.running);
+    let out: Vec<&SeatStatus> = pool.seats.iter().filter(|seat| seat.state == "out").collect();
+    let which = out
+        .iter()
+        .map(|seat| format!("seat {} ({})", seat.seat, why(seat.why)))
+        .collect::<Vec<_>>()
+        .join(", ");
+    if pool.health == Health::Unusable {
+        let lost = match out.is_empty() {
+            true => "some data cannot be read".to_owned(),
+            false => format!("some data cannot be read without the drives that are out: {which}"),
+        };
+        let action = format!(
+            "bring a drive back (`ravelin drive online {name} SEAT`); failing that, save what can be read"
+        );
+        return Some((lost, action));
+    }
+    if let Some(first) = out.first() {
+        let drives = if out.len() == 1 { "a drive is" } else { "drives are" };
+        let wrong = format!("{drives} out: {which}; all data can be read");
+        let replace = format!("`ravelin drive replace {name} {} NEW`", first.seat);
+        let action = match (rebuilding.is_some(), first.why) {
+            (true, _) => format!("let the rebuild end (`ravelin pool wait {name}`), then {replace}"),
+            (false, Some(OutReason::Offline | OutReason::Missing | OutReason::Stale)) => {
+                format!("bring it back (`ravelin drive online {name} {}`), or {replace}", first.seat)
+            }
+            (false, _) => format!("replace it: {replace}"),
+        };
+        return Some((wrong, action));
+    }
+    if pool.health == Health::Degraded {
+        let wrong = "redundancy is not complete; all data can be read".to_owned();
+        let action = match rebuilding {
+            Some(_) => format!("none needed: it is being rebuilt (`ravelin pool wait {name}`)"),
+            None => format!("add a drive (`ravelin drive add {name} DRIVE`)"),
+        };
+        return Some((wrong, action));
+    }
+    None
+}
+
+const fn why(why: Option<OutReason>) -> &'static str {
+    match why {
+        Some(OutReason::Faulted) => "returned errors",
+        Some(OutReason::Failed) => "failed by command",
+        Some(OutReason::Offline) => "taken offline",
+        Some(OutReason::Missing) => "missing",
+        Some(OutReason::Stale) => "missed writes",
+        None => "out",
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a bar and a rate for display"
+)]
+fn rebuild_line(rebuild: &RebuildStatus) -> String {
+    let rate = size(rebuild.bytes_per_second as u64);
+    let lost = match rebuild.cells_lost {
+        0 => String::new(),
+        lost => format!("; {lost} cells are lost"),
+    };
+    if !rebuild.running {
+        let done = size(rebuild.done_bytes);
+        return format!("{done} in {}, {rate}/s{lost}", time(rebuild.seconds));
+    }
+    let share = rebuild.done_bytes as f64 / rebuild.total_bytes.max(1) as f64;
+    let filled = ((share * BAR as f64) as usize).min(BAR);
+    let eta = rebuild.eta_seconds.map_or_else(
+        || "rate not known yet".to_owned(),
+        |left| format!("{rate}/s, {} to go", time(left)),
+    );
+    format!(
+        "[{}{}] {:.1} %, {} of {}, {eta}{lost}",
+        "#".repeat(filled),
+        ".".repeat(BAR - filled),
+        share * 100.0,
+        size(rebuild.done_bytes),
+        size(rebuild.total_bytes)
+    )
+}
+
+fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
+    let mut lines = table(&["SEAT", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "ERRORS", "REBUILD"]);
+    for seat in seats {
+        let state = match seat.why {
+            Some(_) => format!("out: {}", why(seat.why)),
+            None => seat.state.clone(),
+        };
+        let moved = seat.rebuild_read_bytes + seat.rebuild_write_bytes;
+        lines.add_row(vec![
+            seat.seat.to_string(),
+            seat.path.clone(),
+            state,
+            size(seat.size_bytes),
+            size(seat.traffic.read_bytes),
+            size(seat.traffic.write_bytes),
+            seat.traffic.errors.to_string(),
+            if moved == 0 { "-".to_owned() } else { size(moved) },
+        ]);
+    }
+    lines
+}
+
+fn volumes(status: &Status) -> comfy_table::Table {
+    let mut lines = table(&["VOLUME", "SIZE", "ATTACHED"]);
+    for volume in &status.pool.volumes {
+        let exports = status.exports.iter().filter(|export| export.volume == volume.name);
+        let addresses: Vec<&str> = exports.map(|export| &*export.address).collect();
+        lines.add_row(vec![
+            volume.name.clone(),
+            size(volume.size_bytes),
+            if addresses.is_empty() { "-".to_owned() } else { addresses.join(", ") },
+        ]);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rebuild_shows_how_far_how_fast_and_how_long() {
+        let mut rebuild = RebuildStatus {
+            running: true,
+            cells_done: 3,
+            cells_total: 8,
+            cells_lost: 0,
+            done_bytes: 3 << 20,
+            total_bytes: 8 << 20,
+            seconds: 3.0,
+            bytes_per_second: f64::from(1 << 20),
+            eta_seconds: Some(5.0),
+        };
+        assert_eq!(
+            rebuild_line(&rebuild),
+            "[#########...............] 37.5 %, 3M of 8M, 1M/s, 5 s to go"
+        );
+        rebuild.running = false;
+        rebuild.cells_lost = 5;
+        assert_eq!(rebuild_line(&rebuild), "3M in 3 s, 1M/s; 5 cells are lost");
+    }
+}

@@ -1,0 +1,223 @@
+//! `ravelin volume create | list | resize | delete | attach | detach`.
+
+use std::path::Path;
+
+use block::ByteSize;
+use clap::Subcommand;
+use control::Client;
+use control::api::{
+    Attach, ClosePool, CreateVolume, Done, Export, Exports, Pools, ResizeVolume, Volume, Volumes,
+};
+use control::client::path;
+use serde_json::json;
+
+use super::common::{Context, Failure, VolumeName, size};
+use super::pool::table;
+
+/// Create volumes and serve them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeCommand {
+    /// Create a volume; its bytes are zeros.
+    Create {
+        /// POOL/VOLUME.
+        volume: VolumeName,
+        /// Its size.
+        #[arg(long, value_name = "SIZE")]
+        size: ByteSize,
+    },
+    /// List volumes, and where they are attached.
+    List {
+        /// One pool only.
+        pool: Option<String>,
+    },
+    /// Give a volume another size.
+    Resize {
+        /// POOL/VOLUME.
+        volume: VolumeName,
+        /// Its new size.
+        #[arg(long, value_name = "SIZE")]
+        size: ByteSize,
+        /// Do not ask before a smaller size cuts data off.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Delete a volume and what it holds.
+    #[command(alias = "destroy")]
+    Delete {
+        /// POOL/VOLUME.
+        volume: VolumeName,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Serve a volume, for as long as the daemon runs.
+    Attach {
+        /// POOL/VOLUME.
+        volume: VolumeName,
+        /// By NBD: unix:PATH or tcp:127.0.0.1:PORT.
+        #[arg(long, value_name = "ADDRESS")]
+        nbd: String,
+    },
+    /// Serve a volume no longer.
+    Detach {
+        /// POOL/VOLUME.
+        volume: VolumeName,
+        /// Cut off clients that are connected.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+impl VolumeCommand {
+    /// Asks the daemon and prints what came of it.
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.client();
+        match self {
+            Self::Create { volume, size } => {
+                let request = CreateVolume {
+                    name: volume.volume.clone(),
+                    size_bytes: size.0,
+                };
+                let at = path(&["pools", &volume.pool, "volumes"]);
+                let made: Volume = client.send("POST", &at, &request)?;
+                print(context, "volume create", "created", &made)
+            }
+            Self::List { pool } => list(context, &client, pool),
+            Self::Resize { volume, size, yes } => resize(context, &client, &volume, size.0, yes),
+            Self::Delete { volume, yes } => {
+                let now = find(&client, &volume)?;
+                let lost = [will_be_lost(&now)];
+                context.confirm(&volume.pool, &lost, yes)?;
+                let Done {} = client.send("DELETE", &at(&volume, None), &json!({}))?;
+                print(context, "volume delete", "deleted", &now)
+            }
+            Self::Attach { volume, nbd } => {
+                let nbd = match nbd.strip_prefix("unix:") {
+                    // The daemon runs in another directory.
+                    Some(socket) if !socket.is_empty() => {
+                        let socket = std::path::absolute(Path::new(socket))?;
+                        format!("unix:{}", socket.display())
+                    }
+                    _ => nbd,
+                };
+                let request = Attach { nbd };
+                let export: Export = client.send("POST", &at(&volume, Some("attach")), &request)?;
+                context.print("volume attach", &export, |out| {
+                    writeln!(out, "volume `{volume}` is served at {}", export.uri)
+                })
+            }
+            Self::Detach { volume, force } => {
+                let request = ClosePool { force };
+                let ended: Exports = client.send("POST", &at(&volume, Some("detach")), &request)?;
+                let fields = json!({
+                    "pool": volume.pool, "volume": volume.volume, "exports": ended.exports,
+                });
+                context.print("volume detach", &fields, |out| {
+                    for export in &ended.exports {
+                        writeln!(out, "volume `{volume}` is no longer served at {}", export.address)?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+fn at(name: &VolumeName, verb: Option<&str>) -> String {
+    let mut parts = vec!["pools", &name.pool, "volumes", &name.volume];
+    parts.extend(verb);
+    path(&parts)
+}
+
+fn volumes(client: &Client, pool: &str) -> Result<Vec<Volume>, Failure> {
+    let found: Volumes = client.get(&path(&["pools", pool, "volumes"]))?;
+    Ok(found.volumes)
+}
+
+fn find(client: &Client, name: &VolumeName) -> Result<Volume, Failure> {
+    let mut volumes = volumes(client, &name.pool)?.into_iter();
+    let found = volumes.find(|volume| volume.name == name.volume);
+    found.ok_or_else(|| Failure::Refused {
+        problem: Box::new(control::api::Problem {
+            what: "nothing was changed".to_owned(),
+            why: format!("there is no volume `{name}`"),
+            hint: "`ravelin volume list` shows what there is".to_owned(),
+            span: None,
+        }),
+        usage: false,
+    })
+}
+
+fn will_be_lost(volume: &Volume) -> String {
+    format!(
+        "This loses volume `{}/{}` with its {} for good.",
+        volume.pool,
+        volume.name,
+        size(volume.size_bytes)
+    )
+}
+
+fn print(context: &Context, kind: &str, done: &str, volume: &Volume) -> Result<(), Failure> {
+    context.print(kind, volume, |out| {
+        writeln!(
+            out,
+            "volume `{}/{}` of {} {done}",
+            volume.pool,
+            volume.name,
+            size(volume.size_bytes)
+        )
+    })
+}
+
+fn list(context: &Context, client: &Client, pool: Option<String>) -> Result<(), Failure> {
+    let pools = match pool {
+        Some(pool) => vec![pool],
+        None => {
+            let all: Pools = client.get("pools")?;
+            all.pools.into_iter().map(|pool| pool.name).collect()
+        }
+    };
+    let mut all = Vec::new();
+    for pool in &pools {
+        all.extend(volumes(client, pool)?);
+    }
+    context.print("volume list", &json!({ "volumes": all }), |out| {
+        if all.is_empty() {
+            return writeln!(out, "no volumes");
+        }
+        let mut lines = table(&["VOLUME", "SIZE", "ATTACHED", "CLIENTS"]);
+        for volume in &all {
+            let addresses: Vec<&str> = volume.exports.iter().map(|export| &*export.address).collect();
+            let clients: usize = volume.exports.iter().map(|export| export.clients).sum();
+            lines.add_row(vec![
+                format!("{}/{}", volume.pool, volume.name),
+                size(volume.size_bytes),
+                if addresses.is_empty() { "-".to_owned() } else { addresses.join(", ") },
+                clients.to_string(),
+            ]);
+        }
+        writeln!(out, "{lines}")
+    })
+}
+
+fn resize(
+    context: &Context,
+    client: &Client,
+    name: &VolumeName,
+    size_bytes: u64,
+    yes: bool,
+) -> Result<(), Failure> {
+    let now = find(client, name)?;
+    let shrink = size_bytes < now.size_bytes;
+    if shrink {
+        let lost = format!(
+            "This loses whatever volume `{name}` holds between {} and {}.",
+            size(size_bytes),
+            size(now.size_bytes)
+        );
+        context.confirm(&name.pool, &[lost], yes)?;
+    }
+    let request = ResizeVolume { size_bytes, shrink };
+    let changed: Volume = client.send("PATCH", &at(name, None), &request)?;
+    print(context, "volume resize", "resized", &changed)
+}
