@@ -1,1 +1,32 @@
-//! (grows next)
+//! The logic of the array, without I/O.
+//!
+//! Two state machines, both driven from outside through `handle_*` (in) and `poll_*` (out):
+//!
+//! - [`Array`] is one *lane*: a share of the groups with its own stripe locks and plans. It serves
+//!   requests, degraded or not, and fills cells. A pool has a fixed number of lanes and they share
+//!   nothing on the data path.
+//! - [`pool::Pool`] owns what is pool-wide: labels, generation, membership, volumes, and the queue
+//!   of cells to rebuild, which it hands to the lanes one by one.
+//!
+//! Neither touches a disk, a clock, a thread or a random source; `engine` drives them on real
+//! drives in real time and `sim` on modelled drives in virtual time.
+//!
+//! Between them stands [`plan`]: what a request or a fill does to one stripe is decided there as a
+//! value (reads, computations, writes) that can be printed, counted and tested by itself.
+
+pub mod action;
+pub mod format;
+pub mod geometry;
+mod lane;
+pub mod plan;
+pub mod pool;
+pub mod record;
+pub mod router;
+pub mod view;
+
+pub use action::{
+    Action, BufferId, Command, Compute, ComputeId, ComputeStep, Event, Io, IoId, IoKind, Reply,
+    RequestId, ScratchId, Slice,
+};
+pub use geometry::{Geometry, GeometryError, GroupRequest};
+pub use lane::Array;

@@ -124,10 +124,12 @@ impl Memory {
     /// The first byte's address, for the kernel. Valid while a clone of this range lives.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.pages.as_ref().map_or(NonNull::dangling().as_ptr(), |pages| {
-            // SAFETY: `offset` lies inside the allocation: `zeroed` and `slice` keep it so.
-            unsafe { pages.start.as_ptr().add(self.offset) }
-        })
+        self.pages
+            .as_ref()
+            .map_or(NonNull::dangling().as_ptr(), |pages| {
+                // SAFETY: `offset` lies inside the allocation: `zeroed` and `slice` keep it so.
+                unsafe { pages.start.as_ptr().add(self.offset) }
+            })
     }
 
     /// The bytes, for reading.

@@ -36,7 +36,9 @@ pub struct ByteSize(pub u64);
 
 /// Why a size could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a size: write a number with an optional unit K, M, G, T or P (binary), such as 64K or 1.5G")]
+#[error(
+    "`{text}` is not a size: write a number with an optional unit K, M, G, T or P (binary), such as 64K or 1.5G"
+)]
 pub struct ParseByteSizeError {
     /// What was given.
     pub text: String,

@@ -1,1 +1,18 @@
-//! (grows next)
+//! Runs arrays on real devices, in real time: drives below, lanes and the pool above.
+//!
+//! ```text
+//!   Volume (BlockDevice) ── split by group ──► lane threads ── Io ──► drives
+//!                                               │    ▲  events / commands
+//!                                               ▼    │
+//!                                             pool thread ── labels, cell tables ──► drives
+//! ```
+//!
+//! The machines of `array` decide everything; here are only threads, queues, clocks and memory.
+
+pub mod assemble;
+pub mod drive;
+pub mod ring;
+mod run;
+pub mod status;
+
+pub use run::{PoolHandle, RunOptions, StartError, Volume};

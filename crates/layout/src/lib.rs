@@ -23,6 +23,29 @@
 //!
 //! Pure functions and stored tables; no I/O, no arithmetic of codes.
 
+pub mod balance;
+pub mod bloated;
+mod classic;
+pub mod crush;
+pub mod design;
+pub mod developed;
+mod divide;
+pub mod draid;
+pub mod equivalence;
+mod geometry;
+pub mod grid;
+mod mirror;
+pub mod pddl;
+pub mod pool;
+pub mod random;
+mod rng;
+mod rotated;
+pub mod scheme;
+pub mod search;
+mod striping;
 mod traits;
+pub mod versions;
 
+pub use geometry::{CodeSpec, Field, Geometry, GeometryError};
+pub use scheme::{Expansion, Family, Scheme, SchemeError};
 pub use traits::{Cell, Layout, Place, Role};

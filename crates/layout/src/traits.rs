@@ -71,6 +71,18 @@ pub trait Layout: fmt::Debug + Send + Sync {
     /// Rows after which placement repeats, shifted by a whole number of groups.
     fn pattern_rows(&self) -> u64;
 
+    /// Rows and groups of the smallest stretch from which others differ in seats only: group g + k·groups
+    /// lies k·rows above group g. Map versions move whole steps.
+    fn step(&self) -> (u64, u64) {
+        let rows = self.pattern_rows();
+        (rows, self.groups(rows))
+    }
+
+    /// Slots after which the rotation inside a group repeats.
+    fn rotation_slots(&self) -> u64 {
+        1
+    }
+
     /// Stripes of a code that fit into a group whose cells have `slots` slots each.
     fn stripes_per_group(&self, slots: u64) -> u64 {
         slots
@@ -84,5 +96,53 @@ pub trait Layout: fmt::Debug + Send + Sync {
             column: unit,
             slot: index,
         }
+    }
+
+    /// The inverse of `place`: (index in the group, unit) of what lies at `place`, `None` for a
+    /// place that no stripe takes. `first` is the number, over all groups, of the group's first
+    /// stripe.
+    fn unplace(&self, first: u64, place: Place) -> Option<(u64, u16)> {
+        let _ = first;
+        Some((place.slot, place.column))
+    }
+
+    /// The cell that takes over column `column` of `group` when its home is lost. `out` says which
+    /// seats cannot take it, `used` which spare cells hold something already. `None` when no spare
+    /// cell is left.
+    ///
+    /// Spares of the home's own row come first to last, so a spare that was itself lost is passed
+    /// over. Pools, which have no spare cells per row, choose a free piece.
+    fn refuge(
+        &self,
+        group: u64,
+        column: u16,
+        out: &dyn Fn(Seat) -> bool,
+        used: &dyn Fn(Cell) -> bool,
+    ) -> Option<Cell> {
+        let row = self.cell(group, column).row;
+        (0..self.spares())
+            .map(|index| Cell {
+                seat: self.spare(row, index),
+                row,
+            })
+            .find(|&cell| !out(cell.seat) && !used(cell))
+    }
+
+    /// Whether over a whole pattern all drives are alike: for any two there is a renaming of drives
+    /// that takes one to the other and the pattern to itself. Reports then look at one drive.
+    fn is_symmetric(&self) -> bool {
+        false
+    }
+
+    /// The base permutations of a layout that is developed from some, `drives()` entries each, one
+    /// after the other; empty for the others.
+    fn permutations(&self) -> &[u16] {
+        &[]
+    }
+
+    /// What has to be kept with the pool to make this very layout again: searched bases, members
+    /// of pool groups. `None` where the scheme and the number of drives say everything.
+    fn stored(&self) -> Option<Vec<u8>> {
+        None
     }
 }

@@ -1,1 +1,21 @@
-//! (grows next)
+//! Runs a pool in virtual time: the very machines that the engine runs, on modelled drives.
+//!
+//! - [`Drive`] is a drive as a state: its bytes (or none), its pace, whether it still answers.
+//! - [`World`] holds a pool, its lanes and its drives, and one queue of things that will happen.
+//!   It carries out what the machines ask for and tells them when it is done. One seed decides
+//!   every latency and so every order of completions; the same seed gives the same run.
+//! - [`Oracle`] knows from the client's side alone what every byte must be.
+//! - [`replay`] drives a single lane by a recording, to show that engine and simulator agree.
+//!
+//! No operating system: no files, clocks or threads.
+
+mod drive;
+mod oracle;
+mod replay;
+mod scratch;
+mod world;
+
+pub use drive::{Drive, Pace};
+pub use oracle::Oracle;
+pub use replay::{replay, replay_on_drives};
+pub use world::{World, WorldOptions};

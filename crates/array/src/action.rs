@@ -1,0 +1,262 @@
+//! What goes into a lane and what comes out of it.
+
+use std::fmt;
+
+use block::{Fault, Outcome, RequestKind, Seat};
+use layout::Cell;
+
+/// Names a request; chosen by the driver, unique among those in flight on a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Names a drive operation of this lane. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
+
+/// Names a computation of this lane. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComputeId(pub u64);
+
+/// Names scratch memory that the lane asked for. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScratchId(pub u64);
+
+/// A buffer by name. The lane never sees bytes: the engine lends aligned memory, a fault run
+/// carries small vectors, and a study runs without any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BufferId {
+    /// The memory that came with a request.
+    Request(RequestId),
+    /// Memory that the driver provides from `Action::Allocate` to `Action::Release`.
+    Scratch(ScratchId),
+}
+
+/// Part of a buffer, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slice {
+    /// Whose bytes.
+    pub buffer: BufferId,
+    /// First byte in the buffer.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+}
+
+impl Slice {
+    /// The part of this slice that begins at `offset` and has `length` bytes.
+    #[must_use]
+    pub fn part(self, offset: u64, length: u64) -> Self {
+        assert!(offset + length <= self.length, "part of a slice lies in it");
+        Self {
+            offset: self.offset + offset,
+            length,
+            ..self
+        }
+    }
+}
+
+/// What a drive is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoKind {
+    /// Fill the slice.
+    Read,
+    /// Write the slice.
+    Write,
+    /// Make the range read as zeros.
+    WriteZeroes,
+    /// Make all completed writes durable.
+    Flush,
+}
+
+/// One operation on one drive. The range is in bytes from the drive's start, block-aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// Comes back with the completion.
+    pub id: IoId,
+    /// Whose drive.
+    pub seat: Seat,
+    /// What to do.
+    pub kind: IoKind,
+    /// First byte on the drive.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// Where the bytes come from or go to; `None` for zeroes and flush.
+    pub slice: Option<Slice>,
+}
+
+/// `target (^)= Σ coefficient · source` over GF(2^8), byte by byte. Without terms: zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComputeStep {
+    /// Where the sum goes.
+    pub target: Slice,
+    /// Whether the target's old bytes are one of the summands.
+    pub accumulate: bool,
+    /// Sources, all of the target's length.
+    pub terms: Vec<(Slice, u8)>,
+}
+
+/// Steps to carry out in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compute {
+    /// Comes back with `handle_computed`.
+    pub id: ComputeId,
+    /// In this order.
+    pub steps: Vec<ComputeStep>,
+}
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Which request.
+    pub request: RequestId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// What the driver must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Provide `bytes` bytes under this name; their content does not matter.
+    Allocate(ScratchId, u64),
+    /// Start a drive operation and report its end through `handle_completion`.
+    Io(Io),
+    /// Compute and report through `handle_computed`.
+    Compute(Compute),
+    /// The memory is no longer used.
+    Release(ScratchId),
+    /// Answer the client.
+    Reply(Reply),
+}
+
+/// What the pool tells a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The seat's drive is out, and that is durable on enough labels: from now on nothing waits
+    /// for it, reads from it or writes to it. Its cells are absent.
+    SeatOut(Seat),
+    /// The seat's drive stays in use although an operation failed: there is no redundancy left to
+    /// do without it. What waited for the verdict ends in an error.
+    SeatKept(Seat),
+    /// A drive sits in the seat and answers, but none of its cells holds anything yet.
+    SeatIn(Seat),
+    /// Every cell of the seat is at home and current.
+    SeatCurrent(Seat),
+    /// Fill `target` with this column of the group, whole. `avoid` names columns whose drives
+    /// should be spared if the code can do without them.
+    Fill {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+        /// Where to.
+        target: Cell,
+        /// Columns not to read, if possible.
+        avoid: Vec<u16>,
+    },
+    /// The record that makes `cell` the column's home is durable; or, at opening, was.
+    Settle {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+        /// Where it is now.
+        cell: Cell,
+    },
+    /// Give up a fill: nothing is written to its target any more.
+    Abandon {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+    },
+    /// Make the whole group read as zeros, parity included.
+    Zero {
+        /// Which group.
+        group: u64,
+    },
+    /// Compute the group's parity anew from its data (after a stop that was not clean).
+    Resync {
+        /// Which group.
+        group: u64,
+    },
+}
+
+/// What a lane reports. The pool acts on it; logs and the console show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An operation failed on a seat that the lane believes to be well. Requests that need the
+    /// seat's verdict wait for `SeatOut`.
+    DriveFault {
+        /// Whose drive.
+        seat: Seat,
+        /// What was asked of it.
+        kind: IoKind,
+        /// First byte of the range.
+        offset: u64,
+        /// What it said.
+        fault: Fault,
+        /// Whether requests wait for `SeatOut` or `SeatKept` (writes and flushes do; a failed read is
+        /// reconstructed at once).
+        waiting: bool,
+    },
+    /// The target holds the column, and has been flushed.
+    Filled {
+        /// Which group.
+        group: u64,
+        /// Which column.
+        column: u16,
+        /// Where.
+        target: Cell,
+    },
+    /// The fill could not be done: the drive failed, or the data is lost.
+    FillFailed {
+        /// Which group.
+        group: u64,
+        /// Which column.
+        column: u16,
+        /// Where it should have gone.
+        target: Cell,
+        /// Why.
+        fault: Fault,
+    },
+    /// No operation that still knew the column's old place is in flight.
+    Settled {
+        /// Which group.
+        group: u64,
+        /// Which column.
+        column: u16,
+    },
+    /// The group reads as zeros.
+    Zeroed {
+        /// Which group.
+        group: u64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// The group's parity agrees with its data.
+    Resynced {
+        /// Which group.
+        group: u64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A stripe could not be read or written: more is lost than the code survives.
+    StripeLost {
+        /// Which group.
+        group: u64,
+        /// Which stripe of the group.
+        stripe: u64,
+        /// What was asked.
+        kind: RequestKind,
+    },
+}
+
+impl fmt::Display for BufferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request(id) => write!(f, "request {}", id.0),
+            Self::Scratch(id) => write!(f, "scratch {}", id.0),
+        }
+    }
+}

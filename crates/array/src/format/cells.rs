@@ -1,0 +1,177 @@
+//! The cell table: which cells of this drive hold a column that the layout does not put there by
+//! itself, that is spare cells in use and cells of a drive that is still being filled.
+//!
+//! The table lies on the drive whose cells it describes: should the drive die, its table is no
+//! longer needed. A page has two copies, written alternately; the newer whole one counts.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use uuid::Uuid;
+
+/// Bytes of a page.
+pub const CELL_PAGE_BYTES: u64 = 4096;
+/// Cells that a page describes.
+pub const ENTRIES_PER_PAGE: u64 = 252;
+const ENTRIES: usize = 252;
+const MAGIC: [u8; 4] = *b"RVCT";
+
+/// What a cell holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellEntry {
+    /// Which group's …
+    pub group: u64,
+    /// … which column it holds, whole.
+    pub column: u16,
+    /// Which of several entries for one column is the latest.
+    pub generation: u32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawEntry {
+    group: U64,
+    column: U16,
+    /// 1: holds the column. 0: nothing is said about the cell.
+    state: U16,
+    generation: U32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawPage {
+    magic: [u8; 4],
+    /// Over everything behind this field.
+    crc32c: U32,
+    sequence: U64,
+    /// The drive's identity: a page of another drive is no page.
+    drive: [u8; 16],
+    /// First cell that the page describes.
+    first_row: U64,
+    reserved: [u8; 24],
+    entries: [RawEntry; ENTRIES],
+}
+
+const _: () = assert!(size_of::<RawPage>() == 4096, "a page is a block");
+
+/// A page of the table in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellPage {
+    /// Which of a page's two copies is the newer one.
+    pub sequence: u64,
+    /// First cell that the page describes.
+    pub first_row: u64,
+    /// One entry per cell.
+    pub entries: Vec<Option<CellEntry>>,
+}
+
+impl CellPage {
+    /// A page that says nothing.
+    #[must_use]
+    pub fn empty(first_row: u64) -> Self {
+        Self {
+            sequence: 0,
+            first_row,
+            entries: vec![None; ENTRIES],
+        }
+    }
+
+    /// Bytes from the table's start to the copy that a page with this sequence goes to.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        (self.first_row / ENTRIES_PER_PAGE * 2 + self.sequence % 2) * CELL_PAGE_BYTES
+    }
+
+    /// The page as 4096 bytes.
+    #[must_use]
+    pub fn encode(&self, drive: Uuid) -> Vec<u8> {
+        let mut raw = RawPage::read_from_bytes(&[0; 4096]).expect("a page has 4096 bytes");
+        raw.magic = MAGIC;
+        raw.sequence = self.sequence.into();
+        raw.drive = drive.into_bytes();
+        raw.first_row = self.first_row.into();
+        for (raw, entry) in raw.entries.iter_mut().zip(&self.entries) {
+            if let Some(entry) = entry {
+                *raw = RawEntry {
+                    group: entry.group.into(),
+                    column: entry.column.into(),
+                    state: 1.into(),
+                    generation: entry.generation.into(),
+                };
+            }
+        }
+        raw.crc32c = page_crc(&raw).into();
+        raw.as_bytes().to_vec()
+    }
+
+    /// Reads a page; `None` unless it is whole and this drive's page for `first_row`. A page never
+    /// written, a torn one and another drive's all say the same: nothing.
+    #[must_use]
+    pub fn parse(bytes: &[u8], drive: Uuid, first_row: u64) -> Option<Self> {
+        let raw = RawPage::read_from_bytes(bytes).ok()?;
+        let whole = raw.magic == MAGIC
+            && raw.crc32c.get() == page_crc(&raw)
+            && raw.drive == drive.into_bytes()
+            && raw.first_row.get() == first_row;
+        whole.then(|| Self {
+            sequence: raw.sequence.get(),
+            first_row,
+            entries: raw
+                .entries
+                .iter()
+                .map(|raw| {
+                    (raw.state.get() == 1).then(|| CellEntry {
+                        group: raw.group.get(),
+                        column: raw.column.get(),
+                        generation: raw.generation.get(),
+                    })
+                })
+                .collect(),
+        })
+    }
+
+    /// The newer whole copy of a page, or an empty page.
+    #[must_use]
+    pub fn newest(copies: [&[u8]; 2], drive: Uuid, first_row: u64) -> Self {
+        copies
+            .into_iter()
+            .filter_map(|bytes| Self::parse(bytes, drive, first_row))
+            .max_by_key(|page| page.sequence)
+            .unwrap_or_else(|| Self::empty(first_row))
+    }
+}
+
+fn page_crc(raw: &RawPage) -> u32 {
+    crc32c::crc32c(&raw.as_bytes()[8..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_whole_copy_counts() {
+        let drive = Uuid::from_u128(7);
+        let mut old = CellPage::empty(252);
+        old.sequence = 4;
+        old.entries[3] = Some(CellEntry {
+            group: 99,
+            column: 5,
+            generation: 1,
+        });
+        let mut new = old.clone();
+        new.sequence = 5;
+        new.entries[3] = None;
+        let (old_bytes, mut new_bytes) = (old.encode(drive), new.encode(drive));
+        assert_ne!(old.offset(), new.offset(), "copies alternate");
+        assert_eq!(CellPage::newest([&old_bytes, &new_bytes], drive, 252), new);
+        new_bytes[4000] ^= 1;
+        assert_eq!(CellPage::newest([&old_bytes, &new_bytes], drive, 252), old);
+        assert_eq!(
+            CellPage::newest([&old_bytes, &new_bytes], Uuid::from_u128(8), 252),
+            CellPage::empty(252),
+            "another drive's page says nothing"
+        );
+        assert_eq!(CellPage::parse(&old_bytes[1..], drive, 252), None);
+    }
+}

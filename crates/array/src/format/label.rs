@@ -1,0 +1,192 @@
+//! The label: who a drive is, and the pool's facts.
+//!
+//! Two copies per drive, written alternately, so that a torn write leaves the older one. A copy is
+//! one page of fixed fields and a payload of JSON behind it: the facts are small, change rarely,
+//! and can be read with `strings` when everything else fails.
+
+use block::Seat;
+use uuid::Uuid;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::pool::PoolFacts;
+
+/// The first eight bytes of every label.
+pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
+/// The format that this code writes.
+pub const FORMAT: u32 = 0;
+/// Where the copies begin on a drive.
+pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
+/// Bytes of a copy, at most.
+pub const LABEL_SLOT_BYTES: usize = 508 << 10;
+/// The fixed fields take one page; the payload begins behind it.
+const HEADER_BYTES: usize = 4096;
+
+/// The fixed fields. Little-endian; the rest of the page is zero.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    format: U32,
+    /// Bits of what a reader must understand to open the pool at all.
+    features_incompatible: U64,
+    /// Bits of what a reader must understand to write to it.
+    features_read_only: U64,
+    pool: [u8; 16],
+    drive: [u8; 16],
+    seat: U16,
+    reserved: U16,
+    generation: U64,
+    payload_bytes: U32,
+    payload_crc32c: U32,
+    /// Over the fields before this one.
+    header_crc32c: U32,
+}
+
+const HEADER_FIELDS_BYTES: usize = size_of::<Header>();
+const _: () = assert!(
+    HEADER_FIELDS_BYTES == 84,
+    "docs/format.md gives the offsets"
+);
+
+/// A label, read or to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Identity of the drive.
+    pub drive: Uuid,
+    /// Its seat when this label was written.
+    pub seat: Seat,
+    /// Grows by one with every change of the pool's facts.
+    pub generation: u64,
+    /// What every drive of the pool knows.
+    pub facts: PoolFacts,
+}
+
+/// Why bytes are not a label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabelError {
+    /// No magic: this is something else, or empty.
+    #[error("there is no Ravelin label")]
+    Absent,
+    /// The magic is there and the rest does not fit it.
+    #[error("the label is damaged: {what}")]
+    Damaged {
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// A later or unknown format.
+    #[error(
+        "the label has format {format}, this program knows format {FORMAT} only: use a newer Ravelin"
+    )]
+    Format {
+        /// What the label says.
+        format: u32,
+    },
+    /// A feature that this program does not know.
+    #[error(
+        "the pool uses features {features:#x} that this program does not know: use a newer Ravelin"
+    )]
+    Features {
+        /// The unknown bits.
+        features: u64,
+    },
+}
+
+impl Label {
+    /// The label as bytes, a whole number of pages, to be written at one of [`LABEL_OFFSETS`].
+    ///
+    /// # Panics
+    /// When the facts exceed the slot; `pool create` and `volume create` keep them below.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let payload = serde_json::to_vec(&self.facts).expect("facts have string keys only");
+        assert!(
+            HEADER_BYTES + payload.len() <= LABEL_SLOT_BYTES,
+            "facts of {} bytes fit into a label",
+            payload.len()
+        );
+        let mut header = Header {
+            magic: LABEL_MAGIC,
+            format: FORMAT.into(),
+            features_incompatible: 0.into(),
+            features_read_only: 0.into(),
+            pool: self.facts.uuid.into_bytes(),
+            drive: self.drive.into_bytes(),
+            seat: self.seat.0.into(),
+            reserved: 0.into(),
+            generation: self.generation.into(),
+            payload_bytes: u32::try_from(payload.len())
+                .expect("below the slot's size")
+                .into(),
+            payload_crc32c: crc32c::crc32c(&payload).into(),
+            header_crc32c: 0.into(),
+        };
+        header.header_crc32c = header_crc(&header).into();
+        let mut bytes = vec![0; (HEADER_BYTES + payload.len()).next_multiple_of(HEADER_BYTES)];
+        bytes[..HEADER_FIELDS_BYTES].copy_from_slice(header.as_bytes());
+        bytes[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(&payload);
+        bytes
+    }
+
+    /// Reads a label from the bytes of a slot (longer is fine).
+    ///
+    /// # Errors
+    /// [`LabelError`]; never panics, whatever the bytes are.
+    pub fn parse(bytes: &[u8]) -> Result<Self, LabelError> {
+        let damaged = |what| LabelError::Damaged { what };
+        if bytes.get(..8) != Some(&LABEL_MAGIC) {
+            return Err(LabelError::Absent);
+        }
+        let (header, _) =
+            Header::read_from_prefix(bytes).map_err(|_| damaged("it is cut short"))?;
+        if header.header_crc32c.get() != header_crc(&header) {
+            return Err(damaged("its header's checksum does not match"));
+        }
+        let format = header.format.get();
+        if format != FORMAT {
+            return Err(LabelError::Format { format });
+        }
+        let features = header.features_incompatible.get() | header.features_read_only.get();
+        if features != 0 {
+            return Err(LabelError::Features { features });
+        }
+        let payload_bytes = header.payload_bytes.get() as usize;
+        let payload = HEADER_BYTES
+            .checked_add(payload_bytes)
+            .and_then(|end| bytes.get(HEADER_BYTES..end))
+            .ok_or(damaged("its payload is cut short"))?;
+        if header.payload_crc32c.get() != crc32c::crc32c(payload) {
+            return Err(damaged("its payload's checksum does not match"));
+        }
+        let facts: PoolFacts =
+            serde_json::from_slice(payload).map_err(|_| damaged("its payload does not parse"))?;
+        if facts.uuid.into_bytes() != header.pool {
+            return Err(damaged("header and payload name different pools"));
+        }
+        Ok(Self {
+            drive: Uuid::from_bytes(header.drive),
+            seat: Seat(header.seat.get()),
+            generation: header.generation.get(),
+            facts,
+        })
+    }
+}
+
+/// The newer of a drive's two copies that is whole, and the slot that holds it.
+///
+/// # Errors
+/// The error of the copy that came closest to being a label when neither is one.
+pub fn newest_label(slots: [&[u8]; 2]) -> Result<(usize, Label), LabelError> {
+    let [first, second] = slots.map(Label::parse);
+    match (first, second) {
+        (Ok(a), Ok(b)) if b.generation > a.generation => Ok((1, b)),
+        (Ok(a), _) => Ok((0, a)),
+        (Err(_), Ok(b)) => Ok((1, b)),
+        (Err(LabelError::Absent), Err(error)) => Err(error),
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+fn header_crc(header: &Header) -> u32 {
+    crc32c::crc32c(&header.as_bytes()[..HEADER_FIELDS_BYTES - 4])
+}

@@ -1,0 +1,185 @@
+//! The regions of a drive, from its size alone.
+
+use block::ByteSize;
+
+use super::cells::{CELL_PAGE_BYTES, ENTRIES_PER_PAGE};
+
+const MIB: u64 = 1 << 20;
+
+/// Two label copies and the untouched first page.
+const LABELS_BYTES: u64 = MIB;
+/// Kept free at the end of each drive.
+const TAIL_BYTES: u64 = 8 * MIB;
+/// The journal ring takes a 64th of a drive, at most this.
+const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+/// Cells are at least this large; smaller ones cost more in bookkeeping than they give in balance.
+const CELL_BYTES_MIN: u64 = 256 << 10;
+/// Cells of large drives.
+const CELL_BYTES_DEFAULT: u64 = 16 * MIB;
+/// A drive should hold at least so many cells, so that a rebuild can be spread.
+const CELLS_WANTED: u64 = 256;
+/// Fewer rows are no pool.
+const ROWS_MIN: u64 = 2;
+/// Drives below this have fewer lanes.
+const MANY_LANES_BYTES: u64 = 1 << 30;
+
+/// Where the regions of a drive are; the same on every drive of a pool, decided by the smallest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveMap {
+    /// First byte of the cell table.
+    pub cell_table_offset: u64,
+    /// Bytes of the cell table: two copies of each page.
+    pub cell_table_bytes: u64,
+    /// First byte of the journal ring.
+    pub journal_offset: u64,
+    /// Bytes of the journal ring.
+    pub journal_bytes: u64,
+    /// First byte of the metadata pages.
+    pub metadata_offset: u64,
+    /// Bytes of the metadata pages.
+    pub metadata_bytes: u64,
+    /// First byte of row 0.
+    pub data_offset: u64,
+    /// Cells in the data region.
+    pub rows: u64,
+    /// Bytes of a cell.
+    pub cell_bytes: u64,
+    /// Cells of the free band behind the data region.
+    pub band_rows: u64,
+}
+
+/// Why a drive cannot be divided.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DriveMapError {
+    /// Too small for the regions and two cells.
+    #[error(
+        "{} is too small: {} go to labels, journal, metadata and reserve, and at least two cells of {} and a spare one must fit; use drives of {} or more",
+        ByteSize(*size_bytes), ByteSize(*overhead_bytes), ByteSize(*cell_bytes), ByteSize(*needed_bytes)
+    )]
+    TooSmall {
+        /// The drive's size.
+        size_bytes: u64,
+        /// Bytes of all regions but the data.
+        overhead_bytes: u64,
+        /// Bytes of a cell.
+        cell_bytes: u64,
+        /// A size that would do.
+        needed_bytes: u64,
+    },
+}
+
+impl DriveMap {
+    /// Divides drives of which the smallest has `size_bytes` (rounded down to 1 MiB), with cells
+    /// of `cell_bytes` or, if `None`, of the default size for such drives.
+    ///
+    /// # Errors
+    /// [`DriveMapError::TooSmall`] with the arithmetic.
+    pub fn new(size_bytes: u64, cell_bytes: Option<u64>) -> Result<Self, DriveMapError> {
+        let map = Self::divide(size_bytes, cell_bytes);
+        if map.rows >= ROWS_MIN {
+            return Ok(map);
+        }
+        // The next size that works: regions grow with the drive, so it is searched for.
+        let needed_bytes = (size_bytes / MIB + 1..)
+            .map(|mebibytes| mebibytes * MIB)
+            .find(|&size| Self::divide(size, cell_bytes).rows >= ROWS_MIN)
+            .expect("a large drive has rows");
+        Err(DriveMapError::TooSmall {
+            size_bytes,
+            overhead_bytes: map.data_offset + TAIL_BYTES,
+            cell_bytes: map.cell_bytes,
+            needed_bytes,
+        })
+    }
+
+    fn divide(size_bytes: u64, cell_bytes: Option<u64>) -> Self {
+        let size = size_bytes / MIB * MIB;
+        let cell_bytes = cell_bytes.unwrap_or_else(|| Self::default_cell_bytes(size));
+        // As if all of the drive were cells: a little more than needed.
+        let pages = (size / cell_bytes).div_ceil(ENTRIES_PER_PAGE) * 2;
+        let cell_table_bytes = (pages * CELL_PAGE_BYTES).next_multiple_of(MIB);
+        let journal_bytes = (size / 64).min(JOURNAL_BYTES_MAX).next_multiple_of(MIB);
+        // Eight bytes for each 4 KiB block, twice, and an eighth of that for everything else.
+        let metadata_bytes = (size / 256 + size / 2048).next_multiple_of(MIB);
+        let journal_offset = LABELS_BYTES + cell_table_bytes;
+        let metadata_offset = journal_offset + journal_bytes;
+        let data_offset = metadata_offset + metadata_bytes;
+        let cells = size.saturating_sub(data_offset + TAIL_BYTES) / cell_bytes;
+        let band_rows = (cells / 128).max(1);
+        Self {
+            cell_table_offset: LABELS_BYTES,
+            cell_table_bytes,
+            journal_offset,
+            journal_bytes,
+            metadata_offset,
+            metadata_bytes,
+            data_offset,
+            rows: cells.saturating_sub(band_rows),
+            cell_bytes,
+            band_rows,
+        }
+    }
+
+    /// 16 MiB, less on drives that would hold too few of those.
+    fn default_cell_bytes(size_bytes: u64) -> u64 {
+        let wanted = (size_bytes / CELLS_WANTED).max(1);
+        // The power of two at or below.
+        let power = 1 << wanted.ilog2();
+        power.clamp(CELL_BYTES_MIN, CELL_BYTES_DEFAULT)
+    }
+
+    /// Lanes of a pool on drives of this size.
+    #[must_use]
+    pub const fn default_lanes(size_bytes: u64) -> u16 {
+        if size_bytes < MANY_LANES_BYTES { 4 } else { 16 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_follow_one_another_and_end_before_the_tail() {
+        for shift in 25..46 {
+            for extra in [0, MIB + 12345, 7 << 18] {
+                let size = (1_u64 << shift) + extra;
+                let map = DriveMap::new(size, None).unwrap();
+                assert_eq!(
+                    map.journal_offset,
+                    map.cell_table_offset + map.cell_table_bytes
+                );
+                assert_eq!(map.metadata_offset, map.journal_offset + map.journal_bytes);
+                assert_eq!(map.data_offset, map.metadata_offset + map.metadata_bytes);
+                let end = map.data_offset + (map.rows + map.band_rows) * map.cell_bytes;
+                assert!(end + TAIL_BYTES <= size, "{size}");
+                assert!(
+                    end + TAIL_BYTES + map.cell_bytes + MIB > size,
+                    "no cell is wasted"
+                );
+                let entries = map.cell_table_bytes / CELL_PAGE_BYTES / 2 * ENTRIES_PER_PAGE;
+                assert!(entries >= map.rows + map.band_rows);
+                // One block in 256 for checksums, twice eight bytes each.
+                assert!(map.metadata_bytes >= map.rows * map.cell_bytes / 4096 * 16);
+            }
+        }
+    }
+
+    #[test]
+    fn drives_of_four_gib_and_more_have_cells_of_16_mib() {
+        assert_eq!(DriveMap::new(4 << 30, None).unwrap().cell_bytes, 16 << 20);
+        assert_eq!(DriveMap::new(64 << 20, None).unwrap().cell_bytes, 256 << 10);
+        assert_eq!(DriveMap::new(256 << 20, None).unwrap().cell_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn a_drive_too_small_is_refused_with_a_size_that_works() {
+        for size in [0, 1, MIB, 11 * MIB] {
+            let Err(DriveMapError::TooSmall { needed_bytes, .. }) = DriveMap::new(size, None)
+            else {
+                panic!("{size} is too small");
+            };
+            assert!(DriveMap::new(needed_bytes, None).is_ok());
+        }
+    }
+}

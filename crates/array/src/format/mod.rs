@@ -1,0 +1,25 @@
+//! Format 0: what is where on a drive. `docs/format.md` has the same tables.
+//!
+//! ```text
+//!   0         4 KiB     never written after creation (boot sectors live here)
+//!   4 KiB     508 KiB   label, copy 0
+//!   512 KiB   512 KiB   label, copy 1
+//!   1 MiB     C         cell table: which foreign cells this drive holds
+//!   …         J         journal ring (reserved)
+//!   …         M         metadata pages: checksums, stripe states (reserved)
+//!   data      rows × cell
+//!   …         B         one free band for expansion (reserved)
+//!   end − 8 MiB         reserved
+//! ```
+//!
+//! Format 0 is unstable: it may change without a migration, and says so when a pool is created.
+
+mod cells;
+mod label;
+mod map;
+
+pub use cells::{CELL_PAGE_BYTES, CellEntry, CellPage, ENTRIES_PER_PAGE};
+pub use label::{
+    FORMAT, LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, newest_label,
+};
+pub use map::{DriveMap, DriveMapError};

@@ -1,0 +1,273 @@
+//! Where a sector lives: from an offset in a group's data to elements, and from elements to bytes
+//! on drives.
+//!
+//! ```text
+//!   a group's data      |  stripe 0          |  stripe 1          | ...
+//!   a stripe's data     |  element 0 | element 1 | ...      one chunk each, in the code's order
+//!   an element          (row, unit)  --layout.place-->  (column, slot)  --layout.cell-->  (seat, row)
+//!   on the drive        data_offset + row·cell_bytes + (slot·code_rows + element row)·chunk_bytes
+//! ```
+
+use std::sync::Arc;
+
+use block::{BLOCK_BYTES, Request, Seat};
+use erasure::{Code, Element};
+use layout::{Cell, Layout};
+
+/// The fixed shape of a pool: code × layout × sizes. Everything here has been checked once, in
+/// [`Geometry::new`].
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    code: Arc<Code>,
+    layout: Arc<dyn Layout>,
+    chunk_bytes: u64,
+    cell_bytes: u64,
+    rows: u64,
+    data_offset: u64,
+    lanes: u16,
+    stripes_per_group: u64,
+}
+
+/// Why code, layout and sizes do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// A chunk is not a power of two of at least one block.
+    #[error("chunk of {chunk_bytes} bytes: it must be a power of two of at least 4096; try 64K")]
+    Chunk {
+        /// What was asked.
+        chunk_bytes: u64,
+    },
+    /// A cell does not hold a power of two of chunks.
+    #[error(
+        "cell of {cell_bytes} bytes with chunks of {chunk_bytes}: it must be a power of two of chunks"
+    )]
+    Cell {
+        /// What was asked.
+        cell_bytes: u64,
+        /// The chunk size it must be a multiple of.
+        chunk_bytes: u64,
+    },
+    /// The code's rows need more chunks than a cell has.
+    #[error(
+        "a stripe of `{code}` takes {code_rows} chunks of a cell, which has only {chunks}: use smaller chunks (-o chunk=) or larger cells (-o cell=)"
+    )]
+    CellTooSmall {
+        /// Which code.
+        code: String,
+        /// Rows of its stripe.
+        code_rows: u16,
+        /// Chunks in a cell.
+        chunks: u64,
+    },
+    /// Not even one group fits onto the drives.
+    #[error(
+        "drives of {rows} cells hold no whole group of this layout: use larger drives or smaller cells (-o cell=)"
+    )]
+    NoGroup {
+        /// Cells per drive.
+        rows: u64,
+    },
+}
+
+/// A request in the address space of one group's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupRequest {
+    /// Which group.
+    pub group: u64,
+    /// The request; its offset is in bytes of the group's data.
+    pub request: Request,
+    /// Where the request's bytes begin in its buffer (a router cuts requests at group ends).
+    pub buffer_offset: u64,
+}
+
+/// The part of a request that lies in one element: `low..high` in bytes of the element, and where
+/// in the request's buffer its bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Slot of the element in the code (row × columns + column).
+    pub slot: usize,
+    /// First byte in the element.
+    pub low: u64,
+    /// One past the last byte in the element.
+    pub high: u64,
+    /// First byte in the request's buffer.
+    pub buffer_offset: u64,
+}
+
+impl Geometry {
+    /// Checks that code, layout and sizes go together.
+    ///
+    /// # Errors
+    /// [`GeometryError`] names what does not fit.
+    pub fn new(
+        code: Arc<Code>,
+        layout: Arc<dyn Layout>,
+        chunk_bytes: u64,
+        cell_bytes: u64,
+        rows: u64,
+        data_offset: u64,
+        lanes: u16,
+    ) -> Result<Self, GeometryError> {
+        if !chunk_bytes.is_power_of_two() || chunk_bytes < BLOCK_BYTES {
+            return Err(GeometryError::Chunk { chunk_bytes });
+        }
+        if !cell_bytes.is_power_of_two() || cell_bytes < chunk_bytes {
+            return Err(GeometryError::Cell {
+                cell_bytes,
+                chunk_bytes,
+            });
+        }
+        let chunks = cell_bytes / chunk_bytes;
+        let slots = chunks / u64::from(code.rows());
+        let stripes_per_group = layout.stripes_per_group(slots);
+        if stripes_per_group == 0 {
+            return Err(GeometryError::CellTooSmall {
+                code: code.name().to_owned(),
+                code_rows: code.rows(),
+                chunks,
+            });
+        }
+        if layout.groups(rows) == 0 {
+            return Err(GeometryError::NoGroup { rows });
+        }
+        assert!(lanes > 0, "a pool has at least one lane");
+        Ok(Self {
+            code,
+            layout,
+            chunk_bytes,
+            cell_bytes,
+            rows,
+            data_offset,
+            lanes,
+            stripes_per_group,
+        })
+    }
+
+    /// The code.
+    #[must_use]
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// The layout.
+    #[must_use]
+    pub fn layout(&self) -> &dyn Layout {
+        &*self.layout
+    }
+
+    /// Bytes of an element.
+    #[must_use]
+    pub const fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
+    /// Bytes of a cell.
+    #[must_use]
+    pub const fn cell_bytes(&self) -> u64 {
+        self.cell_bytes
+    }
+
+    /// Cells per drive.
+    #[must_use]
+    pub const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Lanes of the pool; part of its format.
+    #[must_use]
+    pub const fn lanes(&self) -> u16 {
+        self.lanes
+    }
+
+    /// Groups on all drives together.
+    #[must_use]
+    pub fn groups(&self) -> u64 {
+        self.layout.groups(self.rows)
+    }
+
+    /// Stripes in a group.
+    #[must_use]
+    pub const fn stripes_per_group(&self) -> u64 {
+        self.stripes_per_group
+    }
+
+    /// Bytes of user data in a stripe.
+    #[must_use]
+    pub fn stripe_data_bytes(&self) -> u64 {
+        self.code.data().len() as u64 * self.chunk_bytes
+    }
+
+    /// Bytes of user data in a group.
+    #[must_use]
+    pub fn group_data_bytes(&self) -> u64 {
+        self.stripes_per_group * self.stripe_data_bytes()
+    }
+
+    /// The lane that serves a group.
+    #[must_use]
+    pub fn lane_of(&self, group: u64) -> u16 {
+        u16::try_from(group % u64::from(self.lanes)).expect("a remainder of a u16")
+    }
+
+    /// Column of the group and chunk of that column's cell where an element lies.
+    #[must_use]
+    pub fn place(&self, group: u64, stripe: u64, slot: usize) -> (u16, u64) {
+        let element = self.element(slot);
+        let place = self.layout.place(
+            group * self.stripes_per_group + stripe,
+            stripe,
+            element.column,
+        );
+        let chunk = place.slot * u64::from(self.code.rows()) + u64::from(element.row);
+        (place.column, chunk)
+    }
+
+    /// Row and column of a slot of the code.
+    #[must_use]
+    pub fn element(&self, slot: usize) -> Element {
+        let columns = usize::from(self.code.columns());
+        let narrow = |value: usize| u16::try_from(value).expect("codes have fewer rows than 2^16");
+        Element {
+            row: narrow(slot / columns),
+            column: narrow(slot % columns),
+        }
+    }
+
+    /// First byte on the drive of chunk `chunk` of a cell.
+    #[must_use]
+    pub const fn drive_offset(&self, cell: Cell, chunk: u64) -> u64 {
+        self.data_offset + cell.row * self.cell_bytes + chunk * self.chunk_bytes
+    }
+
+    /// The seats that hold a group's columns at home, by column.
+    pub fn home_seats(&self, group: u64) -> impl Iterator<Item = Seat> + '_ {
+        (0..self.layout.columns()).map(move |column| self.layout.cell(group, column).seat)
+    }
+
+    /// The stripes that `request` touches, each with the segments of the request in it.
+    pub fn stripes(&self, request: &GroupRequest) -> Vec<(u64, Vec<Segment>)> {
+        let mut stripes: Vec<(u64, Vec<Segment>)> = Vec::new();
+        let end = request.request.offset + request.request.length;
+        let mut offset = request.request.offset;
+        while offset < end {
+            let stripe = offset / self.stripe_data_bytes();
+            let in_stripe = offset % self.stripe_data_bytes();
+            let element = in_stripe / self.chunk_bytes;
+            let low = in_stripe % self.chunk_bytes;
+            let high = self.chunk_bytes.min(low + (end - offset));
+            let index = usize::try_from(element).expect("an index into the code's data");
+            let segment = Segment {
+                slot: self.code.index(self.code.data()[index]),
+                low,
+                high,
+                buffer_offset: request.buffer_offset + (offset - request.request.offset),
+            };
+            match stripes.last_mut() {
+                Some((last, segments)) if *last == stripe => segments.push(segment),
+                _ => stripes.push((stripe, vec![segment])),
+            }
+            offset += high - low;
+        }
+        stripes
+    }
+}

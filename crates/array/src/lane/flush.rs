@@ -1,0 +1,165 @@
+//! Which drives hold completed writes that no flush has covered yet, and who waits for flushes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Fault, Seat};
+
+/// Who waits for a set of drives to be flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Waiter {
+    /// A request (a flush, or a write with FUA).
+    Request(u64),
+    /// A job that must be durable before it reports.
+    Job(u64),
+}
+
+#[derive(Debug)]
+struct Pending {
+    waiter: Waiter,
+    /// Flushes not yet completed.
+    outstanding: u64,
+    /// Drives whose flush failed, and what they said; the pool has yet to decide.
+    failed: BTreeMap<Seat, Fault>,
+    /// The pool decided to keep a drive whose flush failed.
+    fault: Option<Fault>,
+}
+
+/// Flush bookkeeping of one lane.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    /// Completed writes since the drive's last flush began.
+    dirty: BTreeSet<Seat>,
+    /// Flushes in flight by drive: what they cover is not durable yet either.
+    in_flight: BTreeMap<Seat, u64>,
+    pending: BTreeMap<u64, Pending>,
+    next: u64,
+}
+
+/// A waiter whose flushes have all ended.
+pub(super) type Finished = (Waiter, Result<(), Fault>);
+
+impl Flushes {
+    /// A write to the drive has completed.
+    pub(super) fn wrote(&mut self, seat: Seat) {
+        self.dirty.insert(seat);
+    }
+
+    /// Begins a flush of all drives that need one; returns its number and the drives. With no
+    /// drives there is nothing to wait for and nothing is kept.
+    pub(super) fn begin(&mut self, waiter: Waiter) -> (u64, Vec<Seat>) {
+        let seats: Vec<Seat> = self
+            .dirty
+            .iter()
+            .chain(self.in_flight.keys())
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        self.dirty.clear();
+        let number = self.next;
+        self.next += 1;
+        for &seat in &seats {
+            *self.in_flight.entry(seat).or_default() += 1;
+        }
+        if !seats.is_empty() {
+            self.pending.insert(
+                number,
+                Pending {
+                    waiter,
+                    outstanding: seats.len() as u64,
+                    failed: BTreeMap::new(),
+                    fault: None,
+                },
+            );
+        }
+        (number, seats)
+    }
+
+    /// A drive's flush has ended. A failed one makes its waiter wait for the pool's verdict.
+    pub(super) fn completed(
+        &mut self,
+        number: u64,
+        seat: Seat,
+        outcome: Result<(), Fault>,
+        out: bool,
+    ) -> Option<Finished> {
+        match self.in_flight.get_mut(&seat) {
+            Some(1) => {
+                self.in_flight.remove(&seat);
+            }
+            Some(count) => *count -= 1,
+            None => unreachable!("a flush that completes was in flight"),
+        }
+        let pending = self.pending.get_mut(&number).expect("it has a waiter");
+        pending.outstanding -= 1;
+        if let (Err(fault), false) = (outcome, out) {
+            pending.failed.insert(seat, fault);
+        }
+        self.finish(number)
+    }
+
+    /// The pool has decided about a drive: out (nothing there counts any more) or kept.
+    pub(super) fn decided(&mut self, seat: Seat, out: bool) -> Vec<Finished> {
+        if out {
+            self.dirty.remove(&seat);
+        }
+        let numbers: Vec<u64> = self.pending.keys().copied().collect();
+        let mut finished = Vec::new();
+        for number in numbers {
+            let pending = self.pending.get_mut(&number).expect("just listed");
+            if let (Some(fault), false) = (pending.failed.remove(&seat), out) {
+                pending.fault = Some(fault);
+            }
+            finished.extend(self.finish(number));
+        }
+        finished
+    }
+
+    fn finish(&mut self, number: u64) -> Option<Finished> {
+        let pending = &self.pending[&number];
+        if pending.outstanding > 0 || !pending.failed.is_empty() {
+            return None;
+        }
+        let pending = self.pending.remove(&number)?;
+        Some((pending.waiter, pending.fault.map_or(Ok(()), Err)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_flush_waits_for_the_first_ones_drives() {
+        let mut flushes = Flushes::default();
+        flushes.wrote(Seat(3));
+        let (first, seats) = flushes.begin(Waiter::Request(1));
+        assert_eq!(seats, [Seat(3)]);
+        let (second, seats) = flushes.begin(Waiter::Request(2));
+        assert_eq!(seats, [Seat(3)], "the first has not ended yet");
+        assert_eq!(
+            flushes.completed(first, Seat(3), Ok(()), false),
+            Some((Waiter::Request(1), Ok(())))
+        );
+        assert_eq!(
+            flushes.completed(second, Seat(3), Ok(()), false),
+            Some((Waiter::Request(2), Ok(())))
+        );
+        assert!(flushes.begin(Waiter::Request(3)).1.is_empty());
+    }
+
+    #[test]
+    fn a_failed_flush_waits_for_the_verdict() {
+        for (out, end) in [(true, Ok(())), (false, Err(Fault::Medium))] {
+            let mut flushes = Flushes::default();
+            flushes.wrote(Seat(0));
+            let (number, _) = flushes.begin(Waiter::Job(9));
+            assert_eq!(
+                flushes.completed(number, Seat(0), Err(Fault::Medium), false),
+                None
+            );
+            assert!(flushes.decided(Seat(1), true).is_empty());
+            assert_eq!(flushes.decided(Seat(0), out), [(Waiter::Job(9), end)]);
+        }
+    }
+}

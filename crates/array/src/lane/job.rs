@@ -1,0 +1,197 @@
+//! Jobs: what is done to a whole group, a few stripes at a time.
+
+use block::{Fault, Outcome, Seat};
+use layout::Cell;
+
+use super::Array;
+use super::flush::Waiter;
+use super::op::{Op, Owner, Task};
+use crate::action::Event;
+
+/// Bytes of one cell that a step moves. Large enough that a disk streams, small enough that a
+/// step's memory (as many times this as the stripe has columns) and the time it holds its stripes'
+/// locks stay bounded.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// Steps of a job in flight: one reads while the other writes.
+const STEPS_IN_FLIGHT: u64 = 2;
+
+/// Something to be done to every stripe of a group.
+#[derive(Debug)]
+pub(super) struct Job {
+    group: u64,
+    kind: Kind,
+    next_stripe: u64,
+    in_flight: u64,
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Fill {
+        column: u16,
+        target: Cell,
+        avoid: Vec<u16>,
+    },
+    Zero,
+    Resync,
+}
+
+impl Job {
+    fn new(group: u64, kind: Kind) -> Self {
+        Self {
+            group,
+            kind,
+            next_stripe: 0,
+            in_flight: 0,
+            fault: None,
+        }
+    }
+
+    pub(super) fn fill(group: u64, column: u16, target: Cell, avoid: Vec<u16>) -> Self {
+        Self::new(
+            group,
+            Kind::Fill {
+                column,
+                target,
+                avoid,
+            },
+        )
+    }
+
+    pub(super) fn zero(group: u64) -> Self {
+        Self::new(group, Kind::Zero)
+    }
+
+    pub(super) fn resync(group: u64) -> Self {
+        Self::new(group, Kind::Resync)
+    }
+
+    fn task(&self) -> Task {
+        match &self.kind {
+            Kind::Fill {
+                column,
+                target,
+                avoid,
+            } => Task::Fill {
+                column: *column,
+                target: *target,
+                avoid: avoid.clone(),
+            },
+            Kind::Zero => Task::Zero,
+            Kind::Resync => Task::Resync,
+        }
+    }
+}
+
+impl Array {
+    pub(super) fn begin_job(&mut self, job: Job) {
+        let id = self.fresh();
+        self.jobs.insert(id, job);
+        self.step_job(id);
+    }
+
+    /// Stripes that one step takes.
+    fn step_stripes(&self, job: &Job) -> u64 {
+        match job.kind {
+            Kind::Zero => self.geometry.stripes_per_group(),
+            Kind::Fill { .. } | Kind::Resync => {
+                let slot_bytes =
+                    self.geometry.chunk_bytes() * u64::from(self.geometry.code().rows());
+                (STEP_BYTES / slot_bytes).max(1)
+            }
+        }
+    }
+
+    /// Keeps the job's steps in flight; ends it when there are no more.
+    fn step_job(&mut self, id: u64) {
+        loop {
+            let job = &self.jobs[&id];
+            let total = self.geometry.stripes_per_group();
+            if job.fault.is_some() || job.next_stripe >= total {
+                break;
+            }
+            if job.in_flight >= STEPS_IN_FLIGHT {
+                return;
+            }
+            let first = job.next_stripe;
+            let next = total.min(first + self.step_stripes(job));
+            let op = Op::new(Owner::Job(id), job.group, first..next, job.task());
+            let job = self.jobs.get_mut(&id).expect("just seen");
+            job.next_stripe = next;
+            job.in_flight += 1;
+            self.start(op);
+        }
+        let job = &self.jobs[&id];
+        if job.in_flight > 0 {
+            return;
+        }
+        let fault = job.fault;
+        match fault {
+            Some(fault) => self.end_job(id, Err(fault)),
+            None if self.begin_flush(Waiter::Job(id)) => {}
+            None => self.end_job(id, Ok(())),
+        }
+    }
+
+    pub(super) fn job_op_ended(&mut self, id: u64, outcome: Outcome) {
+        let job = self
+            .jobs
+            .get_mut(&id)
+            .expect("a job outlives its operations");
+        job.in_flight -= 1;
+        if let (None, Err(fault)) = (job.fault, outcome) {
+            job.fault = Some(fault);
+        }
+        self.step_job(id);
+    }
+
+    /// The job is done and durable, or has failed with nothing of it in flight.
+    pub(super) fn end_job(&mut self, id: u64, outcome: Outcome) {
+        let job = self.jobs.remove(&id).expect("a job ends once");
+        let group = job.group;
+        let outcome = job.fault.map_or(outcome, Err);
+        match (job.kind, outcome) {
+            (Kind::Fill { column, target, .. }, Ok(())) => self.events.push_back(Event::Filled {
+                group,
+                column,
+                target,
+            }),
+            (Kind::Fill { column, target, .. }, Err(fault)) => {
+                self.view.abandon_fill(&self.geometry, group, column);
+                // Requests planned before this still write to the target: it must not be given
+                // to anyone else before they have ended.
+                self.report_after_drain(Event::FillFailed {
+                    group,
+                    column,
+                    target,
+                    fault,
+                });
+            }
+            (Kind::Zero, outcome) => self.events.push_back(Event::Zeroed { group, outcome }),
+            (Kind::Resync, outcome) => self.events.push_back(Event::Resynced { group, outcome }),
+        }
+    }
+
+    /// Fills onto a drive that is out come to nothing.
+    pub(super) fn jobs_lost_seat(&mut self, seat: Seat) {
+        for job in self.jobs.values_mut() {
+            if let Kind::Fill { target, .. } = &job.kind
+                && target.seat == seat
+            {
+                job.fault = job.fault.or(Some(Fault::Gone));
+            }
+        }
+    }
+
+    /// Stops a fill that is under way, for `Command::Abandon`; it ends with `FillFailed`.
+    pub(super) fn abandon_fill(&mut self, group: u64, column: u16) {
+        for job in self.jobs.values_mut() {
+            if job.group == group
+                && matches!(&job.kind, Kind::Fill { column: filled, .. } if *filled == column)
+            {
+                job.fault = job.fault.or(Some(Fault::Shutdown));
+            }
+        }
+    }
+}

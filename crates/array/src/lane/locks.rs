@@ -1,0 +1,95 @@
+//! Stripe locks: first come, first served, and taken all at once.
+//!
+//! Every holder queues on all of its stripes in one step, so queues agree on who came first and
+//! two holders cannot wait for each other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// Names who holds or waits.
+pub(super) type Holder = u64;
+
+/// The locks of one lane.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    /// Front holds, the others wait.
+    queues: BTreeMap<(u64, u64), VecDeque<Holder>>,
+    /// How many queues a waiting holder is not yet at the front of.
+    behind: BTreeMap<Holder, u64>,
+}
+
+impl Locks {
+    /// Queues `holder` on the stripes; true if it has them all now.
+    pub(super) fn acquire(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> bool {
+        let mut behind = 0;
+        for stripe in stripes {
+            let queue = self.queues.entry((group, stripe)).or_default();
+            debug_assert!(!queue.contains(&holder), "a holder queues once");
+            queue.push_back(holder);
+            behind += u64::from(queue.len() > 1);
+        }
+        if behind > 0 {
+            self.behind.insert(holder, behind);
+        }
+        behind == 0
+    }
+
+    /// Gives the stripes back; returns who has all of theirs now, in a fixed order.
+    pub(super) fn release(
+        &mut self,
+        holder: Holder,
+        group: u64,
+        stripes: Range<u64>,
+    ) -> Vec<Holder> {
+        let mut ready = Vec::new();
+        for stripe in stripes {
+            let key = (group, stripe);
+            let queue = self.queues.get_mut(&key).expect("a held lock has a queue");
+            let front = queue.pop_front();
+            assert_eq!(front, Some(holder), "only the holder releases");
+            match queue.front() {
+                None => {
+                    self.queues.remove(&key);
+                }
+                Some(next) => {
+                    let behind = self.behind.get_mut(next).expect("a waiter is behind");
+                    *behind -= 1;
+                    if *behind == 0 {
+                        self.behind.remove(next);
+                        ready.push(*next);
+                    }
+                }
+            }
+        }
+        ready
+    }
+
+    /// Whether nobody holds anything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queues.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_waits_for_every_stripe_and_nobody_overtakes_it() {
+        let mut locks = Locks::default();
+        assert!(locks.acquire(1, 0, 0..1));
+        assert!(locks.acquire(2, 0, 2..3));
+        assert!(!locks.acquire(3, 0, 0..4), "stripes 0 and 2 are held");
+        assert!(
+            !locks.acquire(4, 0, 3..4),
+            "3 is first in line for stripe 3"
+        );
+        assert!(locks.acquire(5, 1, 0..4), "another group");
+        assert!(locks.release(1, 0, 0..1).is_empty());
+        assert_eq!(locks.release(2, 0, 2..3), [3]);
+        assert_eq!(locks.release(3, 0, 0..4), [4]);
+        assert!(locks.release(4, 0, 3..4).is_empty());
+        assert!(locks.release(5, 1, 0..4).is_empty());
+        assert!(locks.is_idle());
+    }
+}

@@ -1,0 +1,377 @@
+//! One lane: requests in, drive operations out.
+
+mod flush;
+mod job;
+mod locks;
+mod op;
+mod request;
+mod step;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use block::{Fault, Instant, Outcome, Seat};
+
+use self::flush::{Finished, Flushes, Waiter};
+use self::job::Job;
+use self::locks::Locks;
+use self::op::{Op, Phase};
+use self::request::Pending;
+use crate::action::{Action, Command, ComputeId, Event, Io, IoId, IoKind};
+use crate::plan::{BandPlans, Transfer};
+use crate::view::View;
+use crate::{Geometry, GroupRequest, RequestId, ScratchId};
+
+/// What a drive operation in flight is for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    /// Transfer number `index` of the reads (or writes) of an operation's plan.
+    Transfer { op: u64, transfer: Transfer },
+    /// A drive's part of flush number `number`.
+    Flush { number: u64, seat: Seat },
+}
+
+/// The state machine of one lane: a share of the pool's groups.
+///
+/// The driver calls, in any order and one at a time:
+///
+/// 1. [`handle_request`](Self::handle_request), [`handle_completion`](Self::handle_completion),
+///    [`handle_computed`](Self::handle_computed), [`handle_command`](Self::handle_command) when
+///    something happens; then
+/// 2. [`poll_action`](Self::poll_action) until `None`, carrying out each action, and
+///    [`poll_event`](Self::poll_event) until `None`, passing each event to the pool and the log.
+///
+/// It performs no I/O, reads no clock, and is deterministic: the same calls give the same actions
+/// and events, byte for byte.
+///
+/// Each event is finished before the next one: handlers only mark what has changed, and
+/// `advance` then moves every operation that can move, so no handler finds another half done.
+#[derive(Debug)]
+pub struct Array {
+    geometry: Arc<Geometry>,
+    lane: u16,
+    view: View,
+    plans: BandPlans,
+    locks: Locks,
+    flushes: Flushes,
+    requests: BTreeMap<RequestId, Pending>,
+    jobs: BTreeMap<u64, Job>,
+    ops: BTreeMap<u64, Op>,
+    /// Operations that can be planned now.
+    runnable: VecDeque<u64>,
+    ios: BTreeMap<IoId, Purpose>,
+    computes: BTreeMap<ComputeId, u64>,
+    /// Counts changes after which an operation planned before may still touch a cell that one
+    /// planned later does not know of.
+    epoch: u64,
+    /// Operations in flight by the epoch in which they were planned.
+    in_epoch: BTreeMap<u64, u64>,
+    /// Events to be reported once no operation of their epoch or an earlier one is in flight.
+    after_epoch: VecDeque<(u64, Event)>,
+    actions: VecDeque<Action>,
+    events: VecDeque<Event>,
+    next_id: u64,
+}
+
+/// Why a command cannot be obeyed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// The group belongs to another lane or does not exist.
+    #[error("group {group} is not on lane {lane}")]
+    NotHere {
+        /// Which group.
+        group: u64,
+        /// This lane.
+        lane: u16,
+    },
+}
+
+impl Array {
+    /// A lane whose every column is current at home.
+    ///
+    /// # Panics
+    /// When `lane` is not below the geometry's number of lanes.
+    #[must_use]
+    pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
+        assert!(lane < geometry.lanes(), "lane {lane} exists");
+        Self {
+            geometry,
+            lane,
+            view: View::default(),
+            plans: BandPlans::default(),
+            locks: Locks::default(),
+            flushes: Flushes::default(),
+            requests: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            ops: BTreeMap::new(),
+            runnable: VecDeque::new(),
+            ios: BTreeMap::new(),
+            computes: BTreeMap::new(),
+            epoch: 0,
+            in_epoch: BTreeMap::new(),
+            after_epoch: VecDeque::new(),
+            actions: VecDeque::new(),
+            events: VecDeque::new(),
+            next_id: 0,
+        }
+    }
+
+    /// A client's request, cut to one group. Ends with a `Reply`, in any order.
+    pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
+        let _ = now; // Deadlines and latency policies will use it.
+        self.begin_request(id, request);
+        self.advance();
+    }
+
+    /// A drive operation has ended. Every `Action::Io` is answered exactly once, also when its
+    /// drive is gone.
+    ///
+    /// # Panics
+    /// When `id` is not in flight.
+    pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
+        let _ = now;
+        match self.ios.remove(&id).expect("the operation is in flight") {
+            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
+            Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
+        }
+        self.advance();
+    }
+
+    /// A computation has ended.
+    ///
+    /// # Panics
+    /// When `id` is not in flight.
+    pub fn handle_computed(&mut self, now: Instant, id: ComputeId) {
+        let _ = now;
+        let op = self
+            .computes
+            .remove(&id)
+            .expect("the computation is in flight");
+        self.computed(op);
+        self.advance();
+    }
+
+    /// The pool's word. Ends with an event where [`Command`] says so.
+    ///
+    /// # Errors
+    /// [`CommandError`] when the command is about a group of another lane; nothing has changed.
+    pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        let _ = now;
+        match command {
+            Command::SeatOut(seat) => {
+                self.view.seat_out(seat);
+                self.jobs_lost_seat(seat);
+                self.decide(seat, true);
+            }
+            Command::SeatKept(seat) => self.decide(seat, false),
+            Command::SeatIn(seat) => self.view.seat_in(seat),
+            Command::SeatCurrent(seat) => self.view.seat_current(&self.geometry, seat),
+            Command::Fill {
+                group,
+                column,
+                target,
+                avoid,
+            } => {
+                self.check_here(group)?;
+                self.view.begin_fill(&self.geometry, group, column, target);
+                self.begin_job(Job::fill(group, column, target, avoid));
+            }
+            Command::Settle {
+                group,
+                column,
+                cell,
+            } => {
+                self.check_here(group)?;
+                self.view.settle(group, column, cell);
+                self.report_after_drain(Event::Settled { group, column });
+            }
+            Command::Abandon { group, column } => {
+                self.check_here(group)?;
+                self.abandon_fill(group, column);
+            }
+            Command::Zero { group } => {
+                self.check_here(group)?;
+                self.begin_job(Job::zero(group));
+            }
+            Command::Resync { group } => {
+                self.check_here(group)?;
+                self.begin_job(Job::resync(group));
+            }
+        }
+        self.advance();
+        Ok(())
+    }
+
+    /// The clock has reached [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let _ = now;
+        self.advance();
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The next thing to report.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When to call `handle_timeout`. A lane has no timers yet: every drive operation is answered.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The pool's shape.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Whether nothing is in flight or waiting.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.ops.is_empty()
+            && self.requests.is_empty()
+            && self.jobs.is_empty()
+            && self.ios.is_empty()
+            && self.locks.is_idle()
+    }
+
+    fn check_here(&self, group: u64) -> Result<(), CommandError> {
+        if group < self.geometry.groups() && self.geometry.lane_of(group) == self.lane {
+            Ok(())
+        } else {
+            Err(CommandError::NotHere {
+                group,
+                lane: self.lane,
+            })
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn fresh_scratch(&mut self) -> ScratchId {
+        ScratchId(self.fresh())
+    }
+
+    /// Moves every operation that can move.
+    fn advance(&mut self) {
+        while let Some(op) = self.runnable.pop_front() {
+            self.plan(op);
+        }
+        self.report_drained();
+    }
+
+    /// Counts an operation as in flight under the present view.
+    fn enter_epoch(&mut self, id: u64) {
+        self.leave_epoch(id);
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        op.epoch = self.epoch;
+        *self.in_epoch.entry(self.epoch).or_default() += 1;
+    }
+
+    fn leave_epoch(&mut self, id: u64) {
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let epoch = std::mem::replace(&mut op.epoch, u64::MAX);
+        if let Some(count) = self.in_epoch.get_mut(&epoch) {
+            *count -= 1;
+            if *count == 0 {
+                self.in_epoch.remove(&epoch);
+            }
+        }
+    }
+
+    /// Reports `event` when no operation that was planned before now is in flight.
+    fn report_after_drain(&mut self, event: Event) {
+        self.after_epoch.push_back((self.epoch, event));
+        self.epoch += 1;
+    }
+
+    fn report_drained(&mut self) {
+        let oldest = self.in_epoch.keys().next().copied().unwrap_or(u64::MAX);
+        while let Some((epoch, _)) = self.after_epoch.front()
+            && *epoch < oldest
+        {
+            let (_, event) = self.after_epoch.pop_front().expect("just seen");
+            self.events.push_back(event);
+        }
+    }
+
+    fn push_io(&mut self, purpose: Purpose, io: impl FnOnce(IoId) -> Io) {
+        let id = IoId(self.fresh());
+        self.ios.insert(id, purpose);
+        self.actions.push_back(Action::Io(io(id)));
+    }
+
+    /// Flushes every drive that holds writes not yet flushed; false if there is none.
+    fn begin_flush(&mut self, waiter: Waiter) -> bool {
+        let (number, seats) = self.flushes.begin(waiter);
+        for &seat in &seats {
+            self.push_io(Purpose::Flush { number, seat }, |id| Io {
+                id,
+                seat,
+                kind: IoKind::Flush,
+                offset: 0,
+                length: 0,
+                slice: None,
+            });
+        }
+        !seats.is_empty()
+    }
+
+    fn flushed(&mut self, number: u64, seat: Seat, outcome: Outcome) {
+        let out = self.view.is_out(seat);
+        if let (Err(fault), false) = (outcome, out) {
+            self.report_fault(seat, IoKind::Flush, 0, fault, true);
+        }
+        let finished = self.flushes.completed(number, seat, outcome, out);
+        self.flush_finished(finished);
+    }
+
+    fn flush_finished(&mut self, finished: impl IntoIterator<Item = Finished>) {
+        for (waiter, outcome) in finished {
+            match waiter {
+                Waiter::Request(id) => self.reply(RequestId(id), outcome),
+                Waiter::Job(id) => self.end_job(id, outcome),
+            }
+        }
+    }
+
+    fn report_fault(&mut self, seat: Seat, kind: IoKind, offset: u64, fault: Fault, waiting: bool) {
+        self.events.push_back(Event::DriveFault {
+            seat,
+            kind,
+            offset,
+            fault,
+            waiting,
+        });
+    }
+
+    /// The pool has decided about a drive; whatever waited for that goes on.
+    fn decide(&mut self, seat: Seat, out: bool) {
+        let finished = self.flushes.decided(seat, out);
+        self.flush_finished(finished);
+        let judged: Vec<u64> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.failed_seats.contains_key(&seat))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in judged {
+            let op = self.ops.get_mut(&id).expect("just listed");
+            let fault = op.failed_seats.remove(&seat);
+            if !out {
+                op.fault = op.fault.or(fault);
+            }
+            if op.phase == Phase::Judging && op.failed_seats.is_empty() {
+                self.written(id);
+            }
+        }
+    }
+}

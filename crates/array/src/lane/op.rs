@@ -1,0 +1,212 @@
+//! One operation on one stripe (or a run of stripes) and what it is waiting for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use block::{BLOCK_BYTES, Fault, Seat};
+use layout::Cell;
+
+use crate::action::{ComputeStep, Slice};
+use crate::geometry::Segment;
+use crate::plan::{Piece, Plan, Source};
+use crate::{BufferId, RequestId, ScratchId};
+
+/// What an operation is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Request(RequestId),
+    Job(u64),
+}
+
+/// What an operation does.
+#[derive(Clone, Debug)]
+pub(super) enum Task {
+    Read(Vec<Piece>),
+    Write(Prepared),
+    Fill {
+        column: u16,
+        target: Cell,
+        avoid: Vec<u16>,
+    },
+    Zero,
+    Resync,
+}
+
+/// Where an operation stands. Transitions are in `step.rs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// In line for its stripes.
+    Locking,
+    /// Its reads are in flight.
+    Reading,
+    /// Its computation is in flight.
+    Computing,
+    /// Its writes are in flight.
+    Writing,
+    /// All writes have ended, some with a fault; the pool decides about these drives.
+    Judging,
+}
+
+#[derive(Debug)]
+pub(super) struct Op {
+    pub(super) owner: Owner,
+    pub(super) group: u64,
+    pub(super) stripes: Range<u64>,
+    pub(super) task: Task,
+    pub(super) phase: Phase,
+    pub(super) locked: bool,
+    pub(super) plan: Option<Plan>,
+    pub(super) scratch: Option<ScratchId>,
+    /// Drive operations in flight.
+    pub(super) in_flight: u64,
+    /// Columns of which a read has failed: planned around.
+    pub(super) unreadable: BTreeSet<u16>,
+    /// The worst that a read of it was told.
+    pub(super) read_fault: Option<Fault>,
+    /// Drives of which a write has failed, awaiting the verdict.
+    pub(super) failed_seats: BTreeMap<Seat, Fault>,
+    /// Set when the operation cannot succeed any more.
+    pub(super) fault: Option<Fault>,
+    /// The view's epoch when it was last planned; `u64::MAX` before.
+    pub(super) epoch: u64,
+}
+
+impl Op {
+    pub(super) fn new(owner: Owner, group: u64, stripes: Range<u64>, task: Task) -> Self {
+        Self {
+            owner,
+            group,
+            stripes,
+            task,
+            phase: Phase::Locking,
+            locked: false,
+            plan: None,
+            scratch: None,
+            in_flight: 0,
+            unreadable: BTreeSet::new(),
+            read_fault: None,
+            failed_seats: BTreeMap::new(),
+            fault: None,
+            epoch: u64::MAX,
+        }
+    }
+}
+
+/// A write whose bytes are (or will be) whole blocks.
+///
+/// Blocks that a request covers only in part, and all blocks of a write of zeros, are put together
+/// in staging memory: the old block is read there and the new bytes laid over it.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    /// Whole blocks to write.
+    pub(super) sources: Vec<Source>,
+    /// Old blocks to read into staging memory first.
+    pub(super) reads: Vec<Piece>,
+    /// New bytes to lay over them.
+    pub(super) overlay: Vec<ComputeStep>,
+    /// Staging memory, if any is needed, and its size.
+    pub(super) staging: Option<(ScratchId, u64)>,
+    /// Whether the driver has provided it.
+    pub(super) allocated: bool,
+    /// Whether the staging memory holds what it must.
+    pub(super) staged: bool,
+}
+
+impl Prepared {
+    /// A write of the request's bytes (`Some(request)`) or of zeros (`None`) to `segments`.
+    /// `staging` is a fresh name; it is used only if needed.
+    pub(super) fn new(
+        segments: &[Segment],
+        request: Option<RequestId>,
+        staging: ScratchId,
+    ) -> Self {
+        let mut prepared = Self {
+            sources: Vec::new(),
+            reads: Vec::new(),
+            overlay: Vec::new(),
+            staging: None,
+            allocated: false,
+            staged: true,
+        };
+        let mut bytes = 0;
+        for segment in segments {
+            let low = segment.low / BLOCK_BYTES * BLOCK_BYTES;
+            let high = segment.high.next_multiple_of(BLOCK_BYTES);
+            let new_bytes = |low: u64, high: u64| {
+                request.map(|id| Slice {
+                    buffer: BufferId::Request(id),
+                    offset: segment.buffer_offset + (low - segment.low),
+                    length: high - low,
+                })
+            };
+            let mut inner_low = segment.low.next_multiple_of(BLOCK_BYTES);
+            let mut inner_high = segment.high / BLOCK_BYTES * BLOCK_BYTES;
+            if inner_low >= inner_high || request.is_none() {
+                // No whole block of the request's own bytes: all goes through staging memory.
+                (inner_low, inner_high) = (high, high);
+            }
+            if inner_low < inner_high {
+                prepared
+                    .sources
+                    .extend(new_bytes(inner_low, inner_high).map(|slice| Source {
+                        slot: segment.slot,
+                        low: inner_low,
+                        slice,
+                    }));
+            }
+            for (low, high) in [(low, inner_low), (inner_high, high)] {
+                if low == high {
+                    continue;
+                }
+                let staged = Slice {
+                    buffer: BufferId::Scratch(staging),
+                    offset: bytes,
+                    length: high - low,
+                };
+                bytes += high - low;
+                prepared.stage(segment, low, staged, new_bytes);
+            }
+        }
+        if bytes > 0 {
+            prepared.staging = Some((staging, bytes));
+            prepared.staged = false;
+        }
+        prepared
+    }
+
+    /// Adds blocks from `low` on that are put together in `staged`.
+    fn stage(
+        &mut self,
+        segment: &Segment,
+        low: u64,
+        staged: Slice,
+        new_bytes: impl Fn(u64, u64) -> Option<Slice>,
+    ) {
+        let high = low + staged.length;
+        let (new_low, new_high) = (segment.low.max(low), segment.high.min(high));
+        self.sources.push(Source {
+            slot: segment.slot,
+            low,
+            slice: staged,
+        });
+        self.overlay.push(ComputeStep {
+            target: staged.part(new_low - low, new_high - new_low),
+            accumulate: false,
+            terms: new_bytes(new_low, new_high)
+                .map(|slice| (slice, 1))
+                .into_iter()
+                .collect(),
+        });
+        // The first and the last block are read if they keep some old bytes.
+        let first = (new_low > low).then_some(low);
+        let last = (new_high < high).then_some(high - BLOCK_BYTES);
+        let second = last.filter(|&last| first != Some(last));
+        for block in first.into_iter().chain(second) {
+            self.reads.push(Piece {
+                slot: segment.slot,
+                low: block,
+                slice: staged.part(block - low, BLOCK_BYTES),
+            });
+        }
+    }
+}

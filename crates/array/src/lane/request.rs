@@ -1,0 +1,180 @@
+//! Requests: cut into operations, answered when the last of them has ended.
+
+use block::{Fault, Outcome, RequestKind};
+
+use super::Array;
+use super::flush::Waiter;
+use super::op::{Op, Owner, Prepared, Task};
+use crate::action::{Action, BufferId, Reply, Slice};
+use crate::plan::Piece;
+use crate::{GroupRequest, RequestId};
+
+/// Stripes that one operation zeroes at most: it holds all their locks at once.
+const ZERO_STRIPES_MAX: u64 = 64;
+
+/// A request in flight.
+#[derive(Debug)]
+pub(super) struct Pending {
+    kind: RequestKind,
+    fua: bool,
+    /// Operations not yet ended.
+    ops: u64,
+    fault: Option<Fault>,
+}
+
+impl Array {
+    pub(super) fn begin_request(&mut self, id: RequestId, request: GroupRequest) {
+        let what = request.request;
+        let inside = what
+            .offset
+            .checked_add(what.length)
+            .is_some_and(|end| end <= self.geometry.group_data_bytes());
+        let here = self.check_here(request.group).is_ok();
+        let pending = Pending {
+            kind: what.kind,
+            fua: what.fua,
+            ops: 0,
+            fault: None,
+        };
+        let previous = self.requests.insert(id, pending);
+        assert!(previous.is_none(), "request {id:?} is already in flight");
+        if what.kind == RequestKind::Flush {
+            if !self.begin_flush(Waiter::Request(id.0)) {
+                self.reply(id, Ok(()));
+            }
+            return;
+        }
+        if !inside || !here {
+            self.reply(id, Err(Fault::Invalid));
+            return;
+        }
+        let ops = match what.kind {
+            RequestKind::Read => self.read_ops(id, &request),
+            RequestKind::Write => self.write_ops(id, &request, Some(id)),
+            RequestKind::Trim | RequestKind::WriteZeroes => self.zero_ops(id, &request),
+            RequestKind::Flush => unreachable!("handled above"),
+        };
+        if ops.is_empty() {
+            self.reply(id, Ok(()));
+            return;
+        }
+        self.requests.get_mut(&id).expect("just inserted").ops = ops.len() as u64;
+        for op in ops {
+            self.start(op);
+        }
+    }
+
+    fn read_ops(&self, id: RequestId, request: &GroupRequest) -> Vec<Op> {
+        let stripes = self.geometry.stripes(request).into_iter();
+        stripes
+            .map(|(stripe, segments)| {
+                let pieces = segments
+                    .iter()
+                    .map(|segment| Piece {
+                        slot: segment.slot,
+                        low: segment.low,
+                        slice: Slice {
+                            buffer: BufferId::Request(id),
+                            offset: segment.buffer_offset,
+                            length: segment.high - segment.low,
+                        },
+                    })
+                    .collect();
+                Op::new(
+                    Owner::Request(id),
+                    request.group,
+                    stripe..stripe + 1,
+                    Task::Read(pieces),
+                )
+            })
+            .collect()
+    }
+
+    /// Operations that write the request's bytes, or zeros where `bytes` is `None`.
+    fn write_ops(
+        &mut self,
+        id: RequestId,
+        request: &GroupRequest,
+        bytes: Option<RequestId>,
+    ) -> Vec<Op> {
+        let stripes = self.geometry.stripes(request).into_iter();
+        stripes
+            .map(|(stripe, segments)| {
+                let prepared = Prepared::new(&segments, bytes, self.fresh_scratch());
+                Op::new(
+                    Owner::Request(id),
+                    request.group,
+                    stripe..stripe + 1,
+                    Task::Write(prepared),
+                )
+            })
+            .collect()
+    }
+
+    /// Whole stripes are zeroed on the drives; what is left at both ends is written as zeros.
+    fn zero_ops(&mut self, id: RequestId, request: &GroupRequest) -> Vec<Op> {
+        let stripe_bytes = self.geometry.stripe_data_bytes();
+        let start = request.request.offset;
+        let end = start + request.request.length;
+        let first = start.div_ceil(stripe_bytes);
+        let last = end / stripe_bytes;
+        if first >= last {
+            return self.write_ops(id, request, None);
+        }
+        let mut ops = Vec::new();
+        for (low, high) in [(start, first * stripe_bytes), (last * stripe_bytes, end)] {
+            let mut part = *request;
+            part.request.offset = low;
+            part.request.length = high - low;
+            ops.extend(self.write_ops(id, &part, None));
+        }
+        let mut stripe = first;
+        while stripe < last {
+            let next = last.min(stripe + ZERO_STRIPES_MAX);
+            ops.push(Op::new(
+                Owner::Request(id),
+                request.group,
+                stripe..next,
+                Task::Zero,
+            ));
+            stripe = next;
+        }
+        ops
+    }
+
+    /// One of the request's operations has ended.
+    pub(super) fn request_op_ended(&mut self, id: RequestId, outcome: Outcome) {
+        let pending = self
+            .requests
+            .get_mut(&id)
+            .expect("a request lives until its last operation");
+        pending.ops -= 1;
+        if let (None, Err(fault)) = (pending.fault, outcome) {
+            pending.fault = Some(fault);
+        }
+        if pending.ops > 0 {
+            return;
+        }
+        let (fault, flush) = (pending.fault, pending.fua && pending.kind.mutates());
+        match fault {
+            Some(fault) => self.reply(id, Err(fault)),
+            None if flush && self.begin_flush(Waiter::Request(id.0)) => {}
+            None => self.reply(id, Ok(())),
+        }
+    }
+
+    pub(super) fn reply(&mut self, id: RequestId, outcome: Outcome) {
+        self.requests
+            .remove(&id)
+            .expect("only a pending request is answered");
+        self.actions.push_back(Action::Reply(Reply {
+            request: id,
+            outcome,
+        }));
+    }
+
+    /// What the client asked for, for reports.
+    pub(super) fn request_kind(&self, id: RequestId) -> RequestKind {
+        self.requests[&id].kind
+    }
+}

@@ -1,0 +1,344 @@
+//! The life of an operation: lock, plan, read, compute, write, end.
+//!
+//! ```text
+//!             ┌──────────── a read failed: plan around it ───────────┐
+//!             ▼                                                      │
+//!   Locking ─plan─► Reading ──────────► Computing ────► Writing ─► (end)
+//!             ▲        (nothing to read)    │              │
+//!             └── blocks staged ────────────┘              └─► Judging ─► (end)
+//! ```
+
+use block::{Fault, Outcome, RequestKind};
+use erasure::ElementSet;
+
+use super::op::{Op, Owner, Phase, Task};
+use super::{Array, Purpose};
+use crate::action::{Action, Compute, ComputeId, Event, Io, IoKind};
+use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
+
+impl Array {
+    /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
+    pub(super) fn start(&mut self, op: Op) {
+        let id = self.fresh();
+        let free = match &op.task {
+            Task::Read(pieces) => {
+                let stripe = op.stripes.start;
+                pieces.iter().all(|piece| {
+                    let (column, _) = self.geometry.place(op.group, stripe, piece.slot);
+                    self.view
+                        .column(&self.geometry, op.group, column)
+                        .readable()
+                })
+            }
+            Task::Write(_) | Task::Fill { .. } | Task::Zero | Task::Resync => false,
+        };
+        self.ops.insert(id, op);
+        if free {
+            self.runnable.push_back(id);
+        } else {
+            self.lock(id);
+        }
+    }
+
+    fn lock(&mut self, id: u64) {
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        op.phase = Phase::Locking;
+        op.locked = true;
+        if self.locks.acquire(id, op.group, op.stripes.clone()) {
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// Plans an operation and starts its reads.
+    pub(super) fn plan(&mut self, id: u64) {
+        self.enter_epoch(id);
+        self.release_scratch(id);
+        let scratch = self.fresh_scratch();
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let columns = self.view.columns(&self.geometry, op.group);
+        let stripe = Stripe {
+            geometry: &self.geometry,
+            group: op.group,
+            stripe: op.stripes.start,
+            columns: &columns,
+            unreadable: &op.unreadable,
+        };
+        let name = Scratch(scratch);
+        let plans = &mut self.plans;
+        let planned = match &op.task {
+            Task::Read(pieces) => plan::plan_read(plans, &stripe, pieces, name),
+            Task::Write(prepared) if !prepared.staged => {
+                plan::plan_read(plans, &stripe, &prepared.reads, name).map(|mut plan| {
+                    plan.steps.extend(prepared.overlay.iter().cloned());
+                    plan
+                })
+            }
+            Task::Write(prepared) => plan::plan_write(plans, &stripe, &prepared.sources, name),
+            Task::Fill {
+                column,
+                target,
+                avoid,
+            } => plan::plan_fill(
+                plans,
+                stripe,
+                op.stripes.clone(),
+                (*column, *target),
+                avoid,
+                name,
+            ),
+            Task::Zero => plan::plan_zero(plans, stripe, op.stripes.clone()),
+            Task::Resync => plan::plan_resync(plans, stripe, op.stripes.clone(), name),
+        };
+        match planned {
+            Ok(plan) => {
+                if plan.kind == Kind::DegradedRead && !op.locked {
+                    // The view changed between `start` and now.
+                    self.lock(id);
+                    return;
+                }
+                if let Task::Write(prepared) = &mut op.task
+                    && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)
+                {
+                    prepared.allocated = true;
+                    self.actions.push_back(Action::Allocate(staging, bytes));
+                }
+                if plan.scratch_bytes > 0 {
+                    op.scratch = Some(scratch);
+                    self.actions
+                        .push_back(Action::Allocate(scratch, plan.scratch_bytes));
+                }
+                self.read(id, plan);
+            }
+            Err(Lost) => self.lost(id),
+        }
+    }
+
+    /// An operation needs more than is left.
+    fn lost(&mut self, id: u64) {
+        let op = &self.ops[&id];
+        // Without missing columns it is only this range that cannot be read: a medium error.
+        let columns = self.view.columns(&self.geometry, op.group);
+        let whole = columns.iter().all(|column| column.source.is_some());
+        let fault = if whole && op.read_fault == Some(Fault::Medium) {
+            Fault::Medium
+        } else {
+            Fault::Lost
+        };
+        let kind = match op.owner {
+            Owner::Request(request) => self.request_kind(request),
+            Owner::Job(_) => RequestKind::Read,
+        };
+        self.events.push_back(Event::StripeLost {
+            group: op.group,
+            stripe: op.stripes.start,
+            kind,
+        });
+        self.end(id, Err(fault));
+    }
+
+    fn read(&mut self, id: u64, plan: Plan) {
+        let reads = plan.reads.clone();
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        op.plan = Some(plan);
+        op.phase = Phase::Reading;
+        op.in_flight = reads.len() as u64;
+        for transfer in &reads {
+            self.push_transfer(id, *transfer);
+        }
+        if reads.is_empty() {
+            self.compute(id);
+        }
+    }
+
+    fn push_transfer(&mut self, op: u64, transfer: Transfer) {
+        self.push_io(Purpose::Transfer { op, transfer }, |id| Io {
+            id,
+            seat: transfer.seat,
+            kind: transfer.kind,
+            offset: transfer.offset,
+            length: transfer.length,
+            slice: transfer.slice,
+        });
+    }
+
+    /// A transfer has ended.
+    pub(super) fn transferred(&mut self, id: u64, transfer: Transfer, outcome: Outcome) {
+        let out = self.view.is_out(transfer.seat);
+        if transfer.kind == IoKind::Read {
+            self.read_ended(id, transfer, outcome, out);
+        } else {
+            self.write_ended(id, transfer, outcome, out);
+        }
+    }
+
+    fn read_ended(&mut self, id: u64, transfer: Transfer, outcome: Outcome, out: bool) {
+        if let (Err(fault), false) = (outcome, out) {
+            self.report_fault(transfer.seat, IoKind::Read, transfer.offset, fault, false);
+        }
+        let op = self.ops.get_mut(&id).expect("its reads are in flight");
+        if let Err(fault) = outcome {
+            op.unreadable.insert(transfer.column);
+            if op.read_fault != Some(Fault::Gone) {
+                op.read_fault = Some(fault);
+            }
+        }
+        op.in_flight -= 1;
+        if op.in_flight > 0 {
+            return;
+        }
+        let planned_on = |column: &u16| {
+            let reads = op.plan.iter().flat_map(|plan| &plan.reads);
+            reads.into_iter().any(|read| read.column == *column)
+        };
+        if !op.unreadable.iter().any(planned_on) {
+            self.compute(id);
+        } else if op.locked {
+            self.runnable.push_back(id);
+        } else {
+            self.lock(id);
+        }
+    }
+
+    fn compute(&mut self, id: u64) {
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let steps = std::mem::take(&mut op.plan.as_mut().expect("it was planned").steps);
+        if steps.is_empty() {
+            self.computed(id);
+            return;
+        }
+        op.phase = Phase::Computing;
+        let compute = ComputeId(self.fresh());
+        self.computes.insert(compute, id);
+        self.actions
+            .push_back(Action::Compute(Compute { id: compute, steps }));
+    }
+
+    pub(super) fn computed(&mut self, id: u64) {
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        if let Task::Write(prepared) = &mut op.task
+            && !prepared.staged
+        {
+            prepared.staged = true;
+            self.runnable.push_back(id);
+            return;
+        }
+        let plan = op.plan.as_ref().expect("it was planned");
+        let writes: Vec<Transfer> = plan
+            .writes
+            .iter()
+            .filter(|write| !self.view.is_out(write.seat))
+            .copied()
+            .collect();
+        op.phase = Phase::Writing;
+        op.in_flight = writes.len() as u64;
+        for &transfer in &writes {
+            self.push_transfer(id, transfer);
+        }
+        if writes.is_empty() {
+            self.written(id);
+        }
+    }
+
+    fn write_ended(&mut self, id: u64, transfer: Transfer, outcome: Outcome, out: bool) {
+        let seat = transfer.seat;
+        match outcome {
+            Ok(()) => self.flushes.wrote(seat),
+            Err(_) if out => {}
+            Err(fault) => {
+                // A full drive is not a broken one: the request fails, the drive stays.
+                let waiting = fault != Fault::Full;
+                self.report_fault(seat, transfer.kind, transfer.offset, fault, waiting);
+                let op = self.ops.get_mut(&id).expect("its writes are in flight");
+                if waiting {
+                    op.failed_seats.insert(seat, fault);
+                } else {
+                    op.fault = Some(fault);
+                }
+            }
+        }
+        let op = self.ops.get_mut(&id).expect("its writes are in flight");
+        op.in_flight -= 1;
+        if op.in_flight == 0 {
+            self.written(id);
+        }
+    }
+
+    /// All writes have ended: well, or with drives to be judged.
+    pub(super) fn written(&mut self, id: u64) {
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        if !op.failed_seats.is_empty() {
+            op.phase = Phase::Judging;
+            return;
+        }
+        if let Some(fault) = op.fault {
+            let mend = matches!(op.task, Task::Write(_) | Task::Zero);
+            if mend {
+                // Some of the writes have happened and some not: parity must follow the data that
+                // is there now. The request has failed in any case.
+                op.task = Task::Resync;
+                self.runnable.push_back(id);
+            } else {
+                self.end(id, Err(fault));
+            }
+            return;
+        }
+        let outcome = if self.is_durable(id) {
+            Ok(())
+        } else {
+            Err(Fault::Lost)
+        };
+        self.end(id, outcome);
+    }
+
+    /// Whether what an operation wrote can be read back, drives that went out meanwhile left aside.
+    fn is_durable(&mut self, id: u64) -> bool {
+        let op = &self.ops[&id];
+        let plan = op.plan.as_ref().expect("it was planned");
+        if !plan.writes.iter().any(|write| self.view.is_out(write.seat)) {
+            return true;
+        }
+        let code = self.geometry.code();
+        let columns = self.view.columns(&self.geometry, op.group);
+        let mut there = ElementSet::new(code.elements());
+        for slot in 0..code.elements() {
+            let (column, _) = self.geometry.place(op.group, op.stripes.start, slot);
+            if columns[usize::from(column)].writable() {
+                there.insert(slot);
+            }
+        }
+        let mut data = ElementSet::new(code.elements());
+        for &element in code.data() {
+            data.insert(code.index(element));
+        }
+        self.plans.recover(code, &there, &data).is_ok()
+    }
+
+    /// Ends an operation: locks, memory and owner.
+    pub(super) fn end(&mut self, id: u64, outcome: Outcome) {
+        self.leave_epoch(id);
+        self.release_scratch(id);
+        let op = self.ops.remove(&id).expect("the operation exists");
+        debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
+        if let Task::Write(prepared) = &op.task
+            && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
+        {
+            self.actions.push_back(Action::Release(staging));
+        }
+        if op.locked {
+            let ready = self.locks.release(id, op.group, op.stripes.clone());
+            self.runnable.extend(ready);
+        }
+        let outcome = op.fault.map_or(outcome, Err);
+        match op.owner {
+            Owner::Request(request) => self.request_op_ended(request, outcome),
+            Owner::Job(job) => self.job_op_ended(job, outcome),
+        }
+    }
+
+    fn release_scratch(&mut self, id: u64) {
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        if let Some(scratch) = op.scratch.take() {
+            self.actions.push_back(Action::Release(scratch));
+        }
+    }
+}

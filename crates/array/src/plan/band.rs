@@ -1,0 +1,339 @@
+//! The choice between read-modify-write and reconstruct-write, on one band.
+//!
+//! Both are the same question: which old elements must be known to compute the new parities?
+//!
+//! - read-modify-write: the old values of what changes, and the old parities;
+//! - reconstruct-write: the data that does not change.
+//!
+//! An old element that cannot be read is first reconstructed from others. Whichever of the two
+//! then reads fewer elements is taken; on a tie reconstruct-write, which reads nothing that is
+//! about to be overwritten. With everything changed, reconstruct-write reads nothing: the full
+//! stripe is not a special case.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use erasure::{Code, ElementSet, Recovery};
+
+use super::{Kind, Lost};
+
+/// An element's bytes within a band, or a temporary sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operand {
+    /// The element as it is on the drives (read or reconstructed); updated in place for parity.
+    Old(usize),
+    /// The element as it will be.
+    New(usize),
+    /// A sum that several steps share.
+    Temporary(usize),
+}
+
+/// `target (^)= Σ coefficient · operand`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BandStep {
+    /// Where the sum goes.
+    pub target: Operand,
+    /// Whether the target's bytes are one of the summands.
+    pub accumulate: bool,
+    /// The summands.
+    pub terms: Vec<(Operand, u8)>,
+}
+
+/// What to do to one band of one stripe, with slots instead of addresses, so that the same plan
+/// serves every stripe in the same condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BandPlan {
+    /// Which of the write plans.
+    pub kind: Kind,
+    /// Slots to read into `Old`.
+    pub reads: Vec<usize>,
+    /// Computations in order.
+    pub steps: Vec<BandStep>,
+    /// Slots to write, and what.
+    pub writes: Vec<(usize, Operand)>,
+}
+
+/// Condition of a stripe and set of changing elements: what a band's plan depends on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    readable: ElementSet,
+    writable: ElementSet,
+    changed: ElementSet,
+}
+
+/// Plans already made, and recoveries. Elimination over a wide stripe costs microseconds to
+/// milliseconds; the same handful of conditions comes back for every request.
+#[derive(Debug, Default)]
+pub struct BandPlans {
+    writes: BTreeMap<Key, Result<Arc<BandPlan>, Lost>>,
+    recoveries: BTreeMap<(ElementSet, ElementSet), Result<Arc<Recovery>, Lost>>,
+}
+
+/// Kept plans per lane, of each sort. A guess: dozens are in use at any time; at this number the
+/// table is simply emptied.
+const PLANS_MAX: usize = 1024;
+
+impl BandPlans {
+    /// How to change the `changed` data elements of a stripe.
+    ///
+    /// # Errors
+    /// [`Lost`] when old elements that are needed cannot be reconstructed, or when the new ones
+    /// could not be read back.
+    pub fn write(
+        &mut self,
+        code: &Code,
+        readable: &ElementSet,
+        writable: &ElementSet,
+        changed: &ElementSet,
+    ) -> Result<Arc<BandPlan>, Lost> {
+        let key = Key {
+            readable: readable.clone(),
+            writable: writable.clone(),
+            changed: changed.clone(),
+        };
+        if let Some(plan) = self.writes.get(&key) {
+            return plan.clone();
+        }
+        let plan = plan_band(code, readable, writable, changed).map(Arc::new);
+        if self.writes.len() >= PLANS_MAX {
+            self.writes.clear();
+        }
+        self.writes.insert(key, plan.clone());
+        plan
+    }
+
+    /// How to get the `wanted` elements from readable ones.
+    ///
+    /// # Errors
+    /// [`Lost`] when they cannot be reconstructed.
+    pub fn recover(
+        &mut self,
+        code: &Code,
+        readable: &ElementSet,
+        wanted: &ElementSet,
+    ) -> Result<Arc<Recovery>, Lost> {
+        let key = (readable.clone(), wanted.clone());
+        if let Some(recovery) = self.recoveries.get(&key) {
+            return recovery.clone();
+        }
+        let recovery = match code.recover(readable, wanted) {
+            Ok(recovery) => Ok(Arc::new(recovery)),
+            Err(_) => Err(Lost),
+        };
+        if self.recoveries.len() >= PLANS_MAX {
+            self.recoveries.clear();
+        }
+        self.recoveries.insert(key, recovery.clone());
+        recovery
+    }
+}
+
+/// One way to get the new parities, not yet chosen.
+struct Candidate {
+    /// Old elements that its computation uses.
+    needed: ElementSet,
+    /// How to get those of them that cannot be read.
+    recovery: Option<Recovery>,
+    /// Everything that must be read.
+    reads: ElementSet,
+}
+
+impl Candidate {
+    fn new(code: &Code, readable: &ElementSet, needed: ElementSet) -> Option<Self> {
+        let missing: ElementSet =
+            collect(code, needed.iter().filter(|&slot| !readable.contains(slot)));
+        let mut reads = collect(code, needed.iter().filter(|&slot| readable.contains(slot)));
+        let recovery = if missing.is_empty() {
+            None
+        } else {
+            let recovery = code.recover(readable, &missing).ok()?;
+            for &slot in &recovery.reads {
+                reads.insert(slot);
+            }
+            Some(recovery)
+        };
+        Some(Self {
+            needed,
+            recovery,
+            reads,
+        })
+    }
+}
+
+fn collect(code: &Code, slots: impl Iterator<Item = usize>) -> ElementSet {
+    let mut set = ElementSet::new(code.elements());
+    for slot in slots {
+        set.insert(slot);
+    }
+    set
+}
+
+fn plan_band(
+    code: &Code,
+    readable: &ElementSet,
+    writable: &ElementSet,
+    changed: &ElementSet,
+) -> Result<BandPlan, Lost> {
+    let data = collect(code, code.data().iter().map(|&element| code.index(element)));
+    let parities = collect(
+        code,
+        changed
+            .iter()
+            .flat_map(|slot| code.parities_of(slot).iter().copied())
+            .filter(|&slot| writable.contains(slot)),
+    );
+    check_durable(code, &data, readable, writable, changed, &parities)?;
+    let writes_of_data = changed
+        .iter()
+        .filter(|&slot| writable.contains(slot))
+        .map(|slot| (slot, Operand::New(slot)));
+    if parities.is_empty() {
+        return Ok(BandPlan {
+            kind: Kind::PlainWrite,
+            reads: Vec::new(),
+            steps: Vec::new(),
+            writes: writes_of_data.collect(),
+        });
+    }
+
+    let encode = code
+        .recover(&data, &parities)
+        .expect("parity follows from all data");
+    let reconstruct = Candidate::new(
+        code,
+        readable,
+        collect(
+            code,
+            encode
+                .reads
+                .iter()
+                .copied()
+                .filter(|&slot| !changed.contains(slot)),
+        ),
+    );
+    let modify = Candidate::new(
+        code,
+        readable,
+        collect(code, changed.iter().chain(parities.iter())),
+    );
+    let take_modify = match (&modify, &reconstruct) {
+        (None, None) => return Err(Lost),
+        (Some(_), None) => true,
+        (None, Some(_)) => false,
+        (Some(modify), Some(reconstruct)) => modify.reads.len() < reconstruct.reads.len(),
+    };
+    let (kind, chosen) = if take_modify {
+        (Kind::ReadModifyWrite, modify)
+    } else {
+        (Kind::ReconstructWrite, reconstruct)
+    };
+    let chosen = chosen.ok_or(Lost)?;
+    let kind = match (&chosen.recovery, chosen.needed.is_empty()) {
+        (Some(_), _) => Kind::DegradedWrite,
+        (None, true) => Kind::FullStripe,
+        (None, false) => kind,
+    };
+
+    let mut steps = Vec::new();
+    let mut temporaries = 0;
+    if let Some(recovery) = &chosen.recovery {
+        steps.extend(translate(
+            code,
+            &recovery.schedule,
+            temporaries,
+            Operand::Old,
+        ));
+        temporaries += recovery.schedule.slots() - code.elements();
+    }
+    let mut writes: Vec<_> = writes_of_data.collect();
+    if take_modify {
+        for parity in parities.iter() {
+            let terms = changed
+                .iter()
+                .map(|slot| (slot, code.coefficient(parity, slot)))
+                .filter(|&(_, coefficient)| coefficient != 0)
+                .flat_map(|(slot, coefficient)| {
+                    [
+                        (Operand::Old(slot), coefficient),
+                        (Operand::New(slot), coefficient),
+                    ]
+                })
+                .collect();
+            steps.push(BandStep {
+                target: Operand::Old(parity),
+                accumulate: true,
+                terms,
+            });
+            writes.push((parity, Operand::Old(parity)));
+        }
+    } else {
+        let operand = |slot| {
+            if data.contains(slot) && !changed.contains(slot) {
+                Operand::Old(slot)
+            } else {
+                Operand::New(slot)
+            }
+        };
+        steps.extend(translate(code, &encode.schedule, temporaries, operand));
+        writes.extend(parities.iter().map(|slot| (slot, Operand::New(slot))));
+    }
+    Ok(BandPlan {
+        kind,
+        reads: chosen.reads.iter().collect(),
+        steps,
+        writes,
+    })
+}
+
+/// What a write leaves on the drives must be enough to read all of the band's data back.
+fn check_durable(
+    code: &Code,
+    data: &ElementSet,
+    readable: &ElementSet,
+    writable: &ElementSet,
+    changed: &ElementSet,
+    parities: &ElementSet,
+) -> Result<(), Lost> {
+    let written = changed
+        .iter()
+        .chain(parities.iter())
+        .filter(|&slot| writable.contains(slot));
+    let after = collect(code, readable.iter().chain(written));
+    if after.len() == code.elements() {
+        return Ok(());
+    }
+    match code.recover(&after, data) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Lost),
+    }
+}
+
+/// A schedule's steps with `element` naming the elements and temporaries counted from `first`.
+pub(super) fn translate(
+    code: &Code,
+    schedule: &erasure::Schedule,
+    first: usize,
+    element: impl Fn(usize) -> Operand,
+) -> Vec<BandStep> {
+    let operand = |slot: u16| {
+        let slot = usize::from(slot);
+        if slot < code.elements() {
+            element(slot)
+        } else {
+            Operand::Temporary(first + slot - code.elements())
+        }
+    };
+    schedule
+        .steps
+        .iter()
+        .map(|step| BandStep {
+            target: operand(step.target),
+            accumulate: step.accumulate,
+            terms: step
+                .terms
+                .iter()
+                .map(|&(slot, coefficient)| (operand(slot), coefficient))
+                .collect(),
+        })
+        .collect()
+}

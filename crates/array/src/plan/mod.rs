@@ -1,0 +1,265 @@
+//! What happens to one stripe, decided as a value before anything is done.
+//!
+//! A [`Plan`] is four lists in order: reads, computations, writes, and nothing else. Deciding
+//! (here) knows the code, the layout and who is missing; doing (the lane) knows none of it. So a
+//! plan can be printed, counted and tested by itself, and the cost of a code on a workload *is* the
+//! count of its plans.
+//!
+//! ```text
+//!   band     a range of bytes that is the same in every element of the stripe: parity at offset x
+//!            depends only on data at offset x, so a write that covers elements unevenly is cut
+//!            into bands, each of which touches a fixed set of elements
+//!
+//!            element 0  |......########|      band 2 (bytes 6..14 of elements 0, 1)
+//!            element 1  |##############|      band 1 (bytes 0..6 of elements 1, 2)
+//!            element 2  |######........|
+//! ```
+//!
+//! Commit point: a plan's writes are issued together when its computations are done; the request is
+//! acknowledged when all of them have completed. Until the journal exists, a crash between them
+//! can leave parity that does not match (the write hole); opening such a pool recomputes it.
+
+mod band;
+mod bind;
+mod fill;
+mod read;
+mod write;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use block::Seat;
+use erasure::ElementSet;
+
+pub use band::{BandPlan, BandPlans, BandStep, Operand};
+pub use fill::{plan_fill, plan_resync, plan_zero};
+pub use read::{Piece, plan_read};
+pub use write::{Source, plan_write};
+
+use crate::action::{ComputeStep, IoKind, Slice};
+use crate::view::Column;
+use crate::{BufferId, Geometry, ScratchId};
+
+/// Why a plan is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Every byte comes from where it is.
+    Read,
+    /// Some bytes are reconstructed.
+    DegradedRead,
+    /// All data of the stripe is new: no reads.
+    FullStripe,
+    /// Parity changes by what the data changes by: reads old data and old parity.
+    ReadModifyWrite,
+    /// Parity is computed anew: reads the data that does not change.
+    ReconstructWrite,
+    /// One of the two above, after reconstructing old elements that it needs.
+    DegradedWrite,
+    /// No parity to keep.
+    PlainWrite,
+    /// A cell gets its column's elements.
+    Fill,
+    /// Parity is computed from data.
+    Resync,
+    /// A range is zeroed, parity included.
+    Zero,
+}
+
+/// One transfer between a drive and a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Whose drive.
+    pub seat: Seat,
+    /// Column of the group that it belongs to.
+    pub column: u16,
+    /// Read, write or zeroes.
+    pub kind: IoKind,
+    /// First byte on the drive.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// The buffer's part; `None` for zeroes.
+    pub slice: Option<Slice>,
+}
+
+/// What to do to a stripe (or to a run of stripes that are filled together).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Why it looks like this.
+    pub kind: Kind,
+    /// Bytes of scratch memory that its slices refer to.
+    pub scratch_bytes: u64,
+    /// First these, together.
+    pub reads: Vec<Transfer>,
+    /// Then these, in order.
+    pub steps: Vec<ComputeStep>,
+    /// Then these, together.
+    pub writes: Vec<Transfer>,
+}
+
+/// More is lost than the code survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+/// What a planner must know about a stripe.
+#[derive(Clone, Copy, Debug)]
+pub struct Stripe<'a> {
+    /// Code, layout and sizes.
+    pub geometry: &'a Geometry,
+    /// Which group.
+    pub group: u64,
+    /// Which of its stripes.
+    pub stripe: u64,
+    /// Where the group's columns are.
+    pub columns: &'a [Column],
+    /// Columns that must not be read, though they could be: a read of them has just failed.
+    pub unreadable: &'a BTreeSet<u16>,
+}
+
+impl Stripe<'_> {
+    /// Where a slot lies: its column's whereabouts, and the chunk of the cell.
+    fn place(&self, slot: usize) -> (u16, Column, u64) {
+        let (column, chunk) = self.geometry.place(self.group, self.stripe, slot);
+        (column, self.columns[usize::from(column)], chunk)
+    }
+
+    fn readable(&self) -> ElementSet {
+        self.slots_where(|column, state| state.readable() && !self.unreadable.contains(&column))
+    }
+
+    fn writable(&self) -> ElementSet {
+        self.slots_where(|_, state| state.writable())
+    }
+
+    fn slots_where(&self, holds: impl Fn(u16, Column) -> bool) -> ElementSet {
+        let mut set = ElementSet::new(self.geometry.code().elements());
+        for slot in 0..self.geometry.code().elements() {
+            let (column, state, _) = self.place(slot);
+            if holds(column, state) {
+                set.insert(slot);
+            }
+        }
+        set
+    }
+}
+
+/// Names of the buffers that a plan's slices refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scratch(pub ScratchId);
+
+impl Scratch {
+    fn slice(self, offset: u64, length: u64) -> Slice {
+        Slice {
+            buffer: BufferId::Scratch(self.0),
+            offset,
+            length,
+        }
+    }
+}
+
+impl Plan {
+    /// Joins transfers that are adjacent on the drive and in memory.
+    fn merge_transfers(&mut self) {
+        merge(&mut self.reads);
+        merge(&mut self.writes);
+    }
+
+    /// Number of drive operations.
+    #[must_use]
+    pub fn io_count(&self) -> usize {
+        self.reads.len() + self.writes.len()
+    }
+}
+
+fn merge(transfers: &mut Vec<Transfer>) {
+    transfers.sort_by_key(|transfer| (transfer.seat, transfer.offset));
+    transfers.dedup_by(|next, last| {
+        let adjacent = last.seat == next.seat
+            && last.column == next.column
+            && last.kind == next.kind
+            && last.offset + last.length == next.offset;
+        let joined = match (last.slice, next.slice) {
+            (None, None) => None,
+            (Some(a), Some(b)) if a.buffer == b.buffer && a.offset + a.length == b.offset => {
+                Some(Slice {
+                    length: a.length + b.length,
+                    ..a
+                })
+            }
+            _ => return false,
+        };
+        if adjacent {
+            last.length += next.length;
+            last.slice = joined;
+        }
+        adjacent
+    });
+}
+
+impl fmt::Display for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.kind {
+            IoKind::Read => "read ",
+            IoKind::Write => "write",
+            IoKind::WriteZeroes => "zero ",
+            IoKind::Flush => "flush",
+        };
+        write!(
+            f,
+            "{verb} seat {:<3} {:#010x} +{:<7}",
+            self.seat.0, self.offset, self.length
+        )?;
+        match self.slice {
+            Some(slice) => write!(f, " {slice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.buffer {
+            BufferId::Request(_) => "request",
+            BufferId::Scratch(_) => "scratch",
+        };
+        write!(f, "{name}[{:#x} +{:#x}]", self.offset, self.length)
+    }
+}
+
+impl fmt::Display for ComputeStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.accumulate { "^=" } else { "=" };
+        write!(f, "compute {} {sign}", self.target)?;
+        if self.terms.is_empty() {
+            return write!(f, " 0");
+        }
+        for (index, (slice, coefficient)) in self.terms.iter().enumerate() {
+            let plus = if index == 0 { "" } else { " ^" };
+            match coefficient {
+                1 => write!(f, "{plus} {slice}")?,
+                _ => write!(f, "{plus} {coefficient}·{slice}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Plan {
+    /// One line per read, computation and write, in the order in which they happen.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?}", self.kind)?;
+        for transfer in &self.reads {
+            writeln!(f, "  {transfer}")?;
+        }
+        for step in &self.steps {
+            writeln!(f, "  {step}")?;
+        }
+        for transfer in &self.writes {
+            writeln!(f, "  {transfer}")?;
+        }
+        if !self.writes.is_empty() {
+            writeln!(f, "  commit when all writes have completed")?;
+        }
+        Ok(())
+    }
+}

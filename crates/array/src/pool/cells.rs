@@ -1,0 +1,133 @@
+//! The cell tables: which cell holds which column, durable on the drive that holds it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Outcome, Seat};
+use layout::Cell;
+
+use super::{Effect, OutReason, Pool, PoolAction, PoolIo};
+use crate::format::{CellEntry, CellPage, ENTRIES_PER_PAGE};
+
+/// One drive's table in memory.
+#[derive(Debug, Default)]
+pub(super) struct CellTable {
+    pages: BTreeMap<u64, CellPage>,
+    /// Pages being written.
+    writing: BTreeSet<u64>,
+    /// What happens when a page's present write has ended.
+    in_write: BTreeMap<u64, Vec<Effect>>,
+    /// What happens when its next write has ended.
+    waiting: BTreeMap<u64, Vec<Effect>>,
+}
+
+impl CellTable {
+    pub(super) fn new(pages: impl IntoIterator<Item = CellPage>) -> Self {
+        Self {
+            pages: pages
+                .into_iter()
+                .map(|page| (page.first_row, page))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a change of the table is not durable yet.
+    pub(super) fn is_writing(&self) -> bool {
+        !self.writing.is_empty()
+    }
+
+    /// Every cell that the table says something about.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, CellEntry)> + '_ {
+        self.pages.values().flat_map(|page| {
+            let rows = page.first_row..;
+            rows.zip(&page.entries)
+                .filter_map(|(row, entry)| entry.map(|entry| (row, entry)))
+        })
+    }
+}
+
+impl Pool {
+    /// Changes an entry of the cell's drive; then `effects` happen, once it is durable.
+    pub(super) fn write_entry(
+        &mut self,
+        cell: Cell,
+        entry: Option<CellEntry>,
+        effects: Vec<Effect>,
+    ) {
+        let first_row = cell.row / ENTRIES_PER_PAGE * ENTRIES_PER_PAGE;
+        let table = self.tables.entry(cell.seat).or_default();
+        let page = table
+            .pages
+            .entry(first_row)
+            .or_insert_with(|| CellPage::empty(first_row));
+        let index = usize::try_from(cell.row - first_row).expect("an index into a page");
+        page.entries[index] = entry;
+        table.waiting.entry(first_row).or_default().extend(effects);
+        if !table.writing.contains(&first_row) {
+            self.write_cell_page(cell.seat, first_row);
+        }
+    }
+
+    fn write_cell_page(&mut self, seat: Seat, first_row: u64) {
+        let drive = self.facts.seats[seat.index()].drive;
+        let table = self.tables.get_mut(&seat).expect("its page has changed");
+        let page = table.pages.get_mut(&first_row).expect("it has changed");
+        page.sequence += 1;
+        let (offset, bytes) = (page.offset(), page.encode(drive));
+        let effects = table.waiting.remove(&first_row).unwrap_or_default();
+        table.in_write.insert(first_row, effects);
+        table.writing.insert(first_row);
+        let id = self.fresh_io(PoolIo::CellPage { seat, first_row });
+        self.actions.push_back(PoolAction::WriteDurably {
+            id,
+            seat,
+            offset: self.facts.cell_table_offset + offset,
+            bytes,
+        });
+    }
+
+    pub(super) fn cell_page_written(&mut self, seat: Seat, first_row: u64, outcome: Outcome) {
+        let Some(table) = self.tables.get_mut(&seat) else {
+            // The drive went out meanwhile, and its table with it.
+            return;
+        };
+        if !table.writing.remove(&first_row) {
+            return;
+        }
+        let effects = table.in_write.remove(&first_row).unwrap_or_default();
+        if outcome.is_ok() {
+            if table.waiting.contains_key(&first_row) {
+                self.write_cell_page(seat, first_row);
+            }
+            for effect in effects {
+                self.carry_out(effect);
+            }
+        } else {
+            // Whatever was to be recorded there is not: the drive cannot hold cells.
+            self.drop_effects(effects);
+            self.take_out(seat, OutReason::Faulted, Vec::new());
+        }
+    }
+
+    /// The drive is out: its table does not count, and what waited for it does not happen.
+    pub(super) fn drop_table(&mut self, seat: Seat) {
+        let Some(table) = self.tables.remove(&seat) else {
+            return;
+        };
+        let effects = table
+            .in_write
+            .into_values()
+            .chain(table.waiting.into_values());
+        self.drop_effects(effects.flatten().collect());
+    }
+
+    fn drop_effects(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Settle { group, column, .. } => self.fill_unrecorded(group, column),
+                Effect::Cleared => {}
+                other => unreachable!("{other:?} does not wait for a cell table"),
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Computing parity anew after a stop that was not clean, group by group.
+
+use std::collections::BTreeSet;
+
+use block::Outcome;
+
+use super::{Pool, Report};
+use crate::action::Command;
+
+/// Groups at a time.
+const RESYNCING_MAX: usize = 8;
+
+/// Groups whose parity may disagree with their data.
+#[derive(Debug, Default)]
+pub(super) struct Chores {
+    waiting: BTreeSet<u64>,
+    in_flight: BTreeSet<u64>,
+}
+
+impl Chores {
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.in_flight.is_empty()
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    pub(super) fn resyncing(&self) -> bool {
+        !self.is_idle()
+    }
+}
+
+impl Pool {
+    /// Queues every group of every volume.
+    pub(super) fn begin_resync(&mut self) {
+        self.chores.waiting = self.facts.allocated_groups().collect();
+        if self.geometry.code().tolerance() == 0 {
+            self.chores.waiting.clear();
+        }
+        if !self.chores.waiting.is_empty() {
+            let groups = self.chores.waiting.len() as u64;
+            self.report(Report::ResyncBegins { groups });
+        }
+    }
+
+    /// Groups whose parity is not known to agree with their data.
+    #[must_use]
+    pub fn resync_left(&self) -> u64 {
+        (self.chores.waiting.len() + self.chores.in_flight.len()) as u64
+    }
+
+    pub(super) fn pump_chores(&mut self) {
+        if self.closing.is_some() {
+            return;
+        }
+        while self.chores.in_flight.len() < RESYNCING_MAX
+            && let Some(group) = self.chores.waiting.pop_first()
+        {
+            self.chores.in_flight.insert(group);
+            self.tell_lane(group, Command::Resync { group });
+        }
+    }
+
+    pub(super) fn resynced(&mut self, group: u64, outcome: Outcome) {
+        if !self.chores.in_flight.remove(&group) {
+            return;
+        }
+        if outcome.is_err() {
+            self.report(Report::ResyncFailed { group });
+        }
+        if self.chores.is_idle() {
+            self.report(Report::ResyncEnds);
+        }
+    }
+}

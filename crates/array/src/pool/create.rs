@@ -1,0 +1,301 @@
+//! A new pool: from a scheme, options and drives to facts and geometry.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use block::{ByteSize, Instant, Seat};
+use layout::Scheme;
+use uuid::Uuid;
+
+use super::cells::CellTable;
+use super::chores::Chores;
+use super::fill::Fills;
+use super::labels::Labels;
+use super::volumes::is_name;
+use super::{Drive, Effect, Pool, PoolFacts, SeatFacts, SeatState, Ticket};
+use crate::format::{DriveMap, DriveMapError};
+use crate::plan::BandPlans;
+use crate::{Geometry, GeometryError};
+
+/// Bytes of a chunk unless `-o chunk=` says otherwise. A guess between md's 512 KiB, which makes
+/// small writes cheap to place and full stripes rare, and the 4 KiB that the codes could live with.
+pub(super) const CHUNK_BYTES_DEFAULT: u64 = 64 << 10;
+
+/// What a pool is made from.
+#[derive(Clone, Debug)]
+pub struct Blueprint {
+    /// Its name.
+    pub name: String,
+    /// Its identity, random.
+    pub uuid: Uuid,
+    /// Its scheme.
+    pub scheme: Scheme,
+    /// `-o chunk=`.
+    pub chunk_bytes: Option<u64>,
+    /// `-o cell=` or `-o piece=`.
+    pub cell_bytes: Option<u64>,
+    /// Drives for the layout's seats, in order.
+    pub drives: Vec<NewDrive>,
+    /// Drives that wait as spares.
+    pub spares: Vec<NewDrive>,
+}
+
+/// A drive for a new pool.
+#[derive(Clone, Debug)]
+pub struct NewDrive {
+    /// Its identity, random.
+    pub uuid: Uuid,
+    /// Where it is.
+    pub path: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its enclosure or host.
+    pub domain: Option<String>,
+}
+
+/// Why a pool cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The name cannot be.
+    #[error("`{name}` is not a pool name: use letters, digits, `-`, `_` and `.`, at most 64")]
+    Name {
+        /// Which.
+        name: String,
+    },
+    /// No drives at all.
+    #[error("no drives were given")]
+    NoDrives,
+    /// A drive is too small.
+    #[error("{path}: {error}")]
+    Drive {
+        /// Which.
+        path: String,
+        /// Why.
+        error: DriveMapError,
+    },
+    /// The scheme does not come to a layout on these drives.
+    #[error("scheme `{scheme}`: {error}")]
+    Layout {
+        /// As given.
+        scheme: Box<Scheme>,
+        /// Why.
+        error: layout::GeometryError,
+    },
+    /// The code does not exist at this width.
+    #[error("scheme `{scheme}`: {error}")]
+    Code {
+        /// As given.
+        scheme: Box<Scheme>,
+        /// Why.
+        error: erasure::CodeError,
+    },
+    /// Sizes do not fit one another.
+    #[error("{0}")]
+    Geometry(#[from] GeometryError),
+    /// What was stored of the layout cannot be read.
+    #[error("the label's layout table is not hexadecimal")]
+    Table,
+}
+
+/// Puts code and layout together. `table` is what the layout stored when the pool was made.
+pub(super) fn geometry(
+    scheme: &Scheme,
+    drives: u16,
+    sizes: Sizes,
+    table: Option<&[u8]>,
+) -> Result<(Geometry, Option<Vec<u8>>), CreateError> {
+    let layout_error = |error| CreateError::Layout {
+        scheme: Box::new(scheme.clone()),
+        error,
+    };
+    let shape = match table {
+        Some(table) => layout::Geometry::restore(scheme, Some(drives), sizes.rows, table),
+        None => layout::Geometry::new(scheme, Some(drives), sizes.rows),
+    }
+    .map_err(layout_error)?;
+    let code = erasure::by_columns(&shape.code.name, shape.code.columns).map_err(|error| {
+        CreateError::Code {
+            scheme: Box::new(scheme.clone()),
+            error,
+        }
+    })?;
+    let stored = shape.stored();
+    let geometry = Geometry::new(
+        Arc::new(code),
+        Arc::clone(&shape.layout),
+        sizes.chunk_bytes,
+        sizes.cell_bytes,
+        sizes.rows,
+        sizes.data_offset,
+        sizes.lanes,
+    )?;
+    Ok((geometry, stored))
+}
+
+/// The sizes that a geometry needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) chunk_bytes: u64,
+    pub(super) cell_bytes: u64,
+    pub(super) rows: u64,
+    pub(super) data_offset: u64,
+    pub(super) lanes: u16,
+}
+
+/// Checks a blueprint and makes the pool. Its first generation is written to all drives before
+/// `ticket` is done; until then nothing on the drives has changed.
+///
+/// # Errors
+/// [`CreateError`] says which part of the blueprint does not work.
+pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError> {
+    if !is_name(&blueprint.name) {
+        return Err(CreateError::Name {
+            name: blueprint.name.clone(),
+        });
+    }
+    let drives = u16::try_from(blueprint.drives.len()).unwrap_or(u16::MAX);
+    let all = || blueprint.drives.iter().chain(&blueprint.spares);
+    let smallest = all()
+        .min_by_key(|drive| drive.size_bytes)
+        .ok_or(CreateError::NoDrives)?;
+    let map = DriveMap::new(smallest.size_bytes, blueprint.cell_bytes).map_err(|error| {
+        CreateError::Drive {
+            path: smallest.path.clone(),
+            error,
+        }
+    })?;
+    let chunk_bytes = blueprint
+        .chunk_bytes
+        .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes));
+    let sizes = Sizes {
+        chunk_bytes,
+        cell_bytes: map.cell_bytes,
+        rows: map.rows,
+        data_offset: map.data_offset,
+        lanes: DriveMap::default_lanes(smallest.size_bytes),
+    };
+    let (geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
+    let seat = |drive: &NewDrive, state| SeatFacts {
+        drive: drive.uuid,
+        path: drive.path.clone(),
+        size_bytes: drive.size_bytes,
+        domain: drive.domain.clone(),
+        state,
+    };
+    let facts = PoolFacts {
+        uuid: blueprint.uuid,
+        name: blueprint.name.clone(),
+        scheme: blueprint.scheme.to_string(),
+        chunk_bytes,
+        cell_bytes: map.cell_bytes,
+        rows: map.rows,
+        data_offset: map.data_offset,
+        cell_table_offset: map.cell_table_offset,
+        lanes: sizes.lanes,
+        clean: false,
+        seats: blueprint
+            .drives
+            .iter()
+            .map(|drive| seat(drive, SeatState::Current))
+            .chain(
+                blueprint
+                    .spares
+                    .iter()
+                    .map(|drive| seat(drive, SeatState::Waiting)),
+            )
+            .collect(),
+        volumes: Vec::new(),
+        layout_table: table.map(|table| to_hex(&table)),
+    };
+    let mut pool = Pool::assemble(geometry, facts, 0);
+    pool.commit(vec![Effect::Done(ticket, Ok(()))]);
+    Ok(pool)
+}
+
+impl Pool {
+    /// A pool with these facts and all drives that take part or wait, nothing under way.
+    pub(super) fn assemble(geometry: Geometry, facts: PoolFacts, generation: u64) -> Self {
+        let drives: BTreeMap<Seat, Drive> = facts
+            .seats()
+            .filter(|(_, facts)| !matches!(facts.state, SeatState::Out { .. }))
+            .map(|(seat, _)| (seat, Drive::default()))
+            .collect();
+        let tables = drives
+            .keys()
+            .map(|&seat| (seat, CellTable::default()))
+            .collect();
+        Self {
+            geometry: Arc::new(geometry),
+            facts,
+            generation,
+            drives,
+            labels: Labels::default(),
+            tables,
+            places: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            next_cell_generation: 1,
+            fills: Fills::default(),
+            chores: Chores::default(),
+            new_volumes: Vec::new(),
+            closing: None,
+            plans: BandPlans::default(),
+            ios: BTreeMap::new(),
+            next_io: 0,
+            actions: VecDeque::new(),
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Bytes of user data that the pool has room for in all.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.geometry.groups() * self.geometry.group_data_bytes()
+    }
+
+    /// Raw bytes of the drives that take part, for reports.
+    #[must_use]
+    pub fn raw_bytes(&self) -> u64 {
+        let seats: BTreeSet<Seat> = self.layout_seats().collect();
+        self.facts
+            .seats()
+            .filter(|(seat, _)| seats.contains(seat))
+            .map(|(_, facts)| facts.size_bytes)
+            .sum()
+    }
+
+    /// The capacity arithmetic in words, for `pool create -n`.
+    #[must_use]
+    pub fn arithmetic(&self) -> String {
+        let geometry = &self.geometry;
+        format!(
+            "{} drives × {} rows of {} hold {} groups; a group has {} columns and {} of user data: {} usable of {} raw",
+            geometry.layout().drives(),
+            geometry.rows(),
+            ByteSize(geometry.cell_bytes()),
+            geometry.groups(),
+            geometry.layout().columns(),
+            ByteSize(geometry.group_data_bytes()),
+            ByteSize(self.capacity_bytes()),
+            ByteSize(self.raw_bytes()),
+        )
+    }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string succeeds");
+        text
+    })
+}
+
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
+}

@@ -1,0 +1,127 @@
+//! What every drive of a pool knows: the payload of its label.
+
+use block::Seat;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The pool's facts. Changing one makes a new generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolFacts {
+    /// Identity of the pool.
+    pub uuid: Uuid,
+    /// Its name; `pool import` may meet two of the same name.
+    pub name: String,
+    /// Its scheme string, complete.
+    pub scheme: String,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Bytes of a cell.
+    pub cell_bytes: u64,
+    /// Cells per drive.
+    pub rows: u64,
+    /// Byte of row 0 on every drive.
+    pub data_offset: u64,
+    /// Byte of the cell table on every drive.
+    pub cell_table_offset: u64,
+    /// Lanes; part of the format, for a group's journal lies in its lane.
+    pub lanes: u16,
+    /// Whether the pool was closed with nothing in flight. Otherwise parity is computed anew.
+    pub clean: bool,
+    /// One entry per seat of the layout, then one per waiting spare drive.
+    pub seats: Vec<SeatFacts>,
+    /// The volumes.
+    pub volumes: Vec<VolumeFacts>,
+    /// A searched or generated table of the layout, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout_table: Option<String>,
+}
+
+/// Who sits in a seat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeatFacts {
+    /// Identity of the drive.
+    pub drive: Uuid,
+    /// Where it was found last; a hint for people, never trusted.
+    pub path: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Its enclosure or host, if one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Whether its cells count.
+    pub state: SeatState,
+}
+
+/// Whether a seat's cells count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeatState {
+    /// Every home cell is current.
+    Current,
+    /// The drive takes part, but only the cells that its cell table names are current.
+    Filling,
+    /// The drive has missed writes since this generation: nothing on it counts.
+    Out {
+        /// First generation that it has missed.
+        since: u64,
+        /// Why, for people.
+        why: OutReason,
+    },
+    /// A spare drive that waits for a seat.
+    Waiting,
+}
+
+/// Why a drive is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutReason {
+    /// It returned errors.
+    Faulted,
+    /// An administrator failed it.
+    Failed,
+    /// An administrator took it offline for a while.
+    Offline,
+    /// It was not there when the pool was opened.
+    Missing,
+    /// It was there with facts too old to be trusted.
+    Stale,
+}
+
+impl SeatState {
+    /// Whether the drive is written to.
+    #[must_use]
+    pub const fn takes_part(self) -> bool {
+        matches!(self, Self::Current | Self::Filling)
+    }
+}
+
+/// A volume: a run of bytes made of groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeFacts {
+    /// Its name within the pool.
+    pub name: String,
+    /// Identity.
+    pub uuid: Uuid,
+    /// Bytes that clients see.
+    pub size_bytes: u64,
+    /// Its groups in order: first and count.
+    pub extents: Vec<(u64, u64)>,
+}
+
+impl PoolFacts {
+    /// The seats and their facts.
+    pub fn seats(&self) -> impl Iterator<Item = (Seat, &SeatFacts)> {
+        self.seats
+            .iter()
+            .zip(0..)
+            .map(|(facts, seat)| (Seat(seat), facts))
+    }
+
+    /// All groups that belong to volumes, in volume order.
+    pub fn allocated_groups(&self) -> impl Iterator<Item = u64> + '_ {
+        self.volumes
+            .iter()
+            .flat_map(|volume| &volume.extents)
+            .flat_map(|&(first, count)| first..first + count)
+    }
+}

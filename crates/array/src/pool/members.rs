@@ -1,0 +1,246 @@
+//! Drives in and out.
+
+use block::{Fault, Seat};
+use uuid::Uuid;
+
+use super::cells::CellTable;
+use super::{
+    Drive, Effect, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
+};
+use crate::action::{Command, IoKind};
+
+/// Failed reads after which a drive is put out, if it can be spared. A guess in the range that
+/// other systems use; suspicion with hysteresis comes with the fault work.
+const READ_FAULTS_MAX: u64 = 16;
+
+impl Pool {
+    /// A lane could not do something on a drive.
+    pub(super) fn drive_fault(
+        &mut self,
+        seat: Seat,
+        kind: IoKind,
+        offset: u64,
+        fault: Fault,
+        waiting: bool,
+    ) {
+        if matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. }) {
+            // Already decided; the lane hears of it when the labels are written.
+            return;
+        }
+        if kind == IoKind::Read {
+            self.report(Report::ReadFault {
+                seat,
+                offset,
+                fault,
+            });
+            let drive = self.drives.entry(seat).or_default();
+            drive.read_faults += 1;
+            if fault != Fault::Gone && drive.read_faults < READ_FAULTS_MAX {
+                return;
+            }
+        }
+        // A drive that is gone will not answer again, whatever is lost with it.
+        if fault == Fault::Gone || self.group_that_needs(seat).is_none() {
+            self.take_out(seat, OutReason::Faulted, Vec::new());
+        } else if waiting {
+            self.report(Report::DriveKept {
+                seat,
+                kind,
+                offset,
+                fault,
+            });
+            self.tell_lanes(&Command::SeatKept(seat));
+        }
+    }
+
+    /// A group that could be read now, and could not without the seat's drive.
+    fn group_that_needs(&mut self, seat: Seat) -> Option<u64> {
+        let groups: Vec<u64> = self.facts.allocated_groups().collect();
+        groups.into_iter().find(|&group| {
+            let without = self.readable_columns(group, Some(seat));
+            let with = self.readable_columns(group, None);
+            with != without
+                && !self.is_recoverable(group, &without)
+                && self.is_recoverable(group, &with)
+        })
+    }
+
+    /// From the next generation on the seat's drive is out. The lanes hear of it, and `effects`
+    /// happen, when that is durable.
+    pub(super) fn take_out(&mut self, seat: Seat, why: OutReason, mut effects: Vec<Effect>) {
+        if !self.drives.contains_key(&seat) {
+            return;
+        }
+        self.drives.remove(&seat);
+        let since = self.generation + 1;
+        let was = self.facts.seats[seat.index()].state;
+        self.facts.seats[seat.index()].state = SeatState::Out { since, why };
+        self.drop_table(seat);
+        self.fills_lost_seat(seat);
+        let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
+        if was != SeatState::Waiting {
+            first.insert(0, Effect::Lanes(Command::SeatOut(seat)));
+        }
+        first.append(&mut effects);
+        // Not before the lanes know that the seat is out: they must not take what they find on
+        // another drive for what was there.
+        first.push(Effect::SeatSpare(seat));
+        first.push(Effect::Requeue);
+        self.commit(first);
+    }
+
+    /// Where the layout has no spare space left for a seat, a waiting spare drive takes it.
+    pub(super) fn seat_spare(&mut self, seat: Seat) {
+        if seat.0 >= self.geometry.layout().drives() || self.closing.is_some() {
+            return;
+        }
+        let spares = usize::from(self.geometry.layout().spares());
+        let out = self
+            .layout_seats()
+            .filter(|seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. }))
+            .count();
+        if out <= spares {
+            return;
+        }
+        let waiting = self
+            .facts
+            .seats()
+            .find(|(_, facts)| facts.state == SeatState::Waiting)
+            .map(|(seat, _)| seat);
+        if let Some(waiting) = waiting {
+            self.facts.seats.swap(seat.index(), waiting.index());
+            if let Some(drive) = self.drives.remove(&waiting) {
+                self.drives.insert(seat, drive);
+            }
+            self.actions.push_back(PoolAction::Swap(seat, waiting));
+            self.bring_in(seat, Vec::new());
+        }
+    }
+
+    /// The drive in the seat takes part from the next generation on; its cells are absent.
+    fn bring_in(&mut self, seat: Seat, mut effects: Vec<Effect>) {
+        self.facts.seats[seat.index()].state = SeatState::Filling;
+        self.drives.entry(seat).or_default();
+        // Pages of an earlier life of this drive do not speak: they carry its earlier identity.
+        self.tables.insert(seat, CellTable::default());
+        let drive = self.facts.seats[seat.index()].drive;
+        effects.insert(0, Effect::Lanes(Command::SeatIn(seat)));
+        effects.push(Effect::Report(Report::DriveIn { seat, drive }));
+        effects.push(Effect::Requeue);
+        self.commit(effects);
+    }
+
+    fn check_seat(&self, seat: Seat) -> Result<(), PoolError> {
+        if seat.index() < self.facts.seats.len() {
+            return Ok(());
+        }
+        Err(PoolError::NoSeat {
+            seat,
+            last: u16::try_from(self.facts.seats.len() - 1).expect("seats are 16 bits"),
+        })
+    }
+
+    /// Takes a drive out by command: `Failed` or `Offline`. Done when that is durable and the
+    /// lanes have been told.
+    ///
+    /// # Errors
+    /// When the seat does not exist, is already out, or data would be lost (unless `force`).
+    pub fn fail_drive(
+        &mut self,
+        now: block::Instant,
+        seat: Seat,
+        why: OutReason,
+        force: bool,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        self.check_seat(seat)?;
+        if !self.drives.contains_key(&seat) {
+            return Err(PoolError::AlreadyOut { seat });
+        }
+        if !force && let Some(group) = self.group_that_needs(seat) {
+            return Err(PoolError::WouldLose { seat, group });
+        }
+        self.take_out(seat, why, vec![Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// Puts a drive into a seat whose drive is out: a new one, or the old one back (whose cells
+    /// have missed writes and are filled anew). Either way its identity is fresh, so that nothing
+    /// it says of its earlier life counts. The driver has attached it to the seat.
+    ///
+    /// # Errors
+    /// When the seat does not exist or is in use, or the drive is too small.
+    pub fn insert_drive(
+        &mut self,
+        now: block::Instant,
+        seat: Seat,
+        facts: (Uuid, String, u64),
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        self.check_seat(seat)?;
+        if self.drives.contains_key(&seat) {
+            return Err(PoolError::Occupied { seat });
+        }
+        let (drive, path, size_bytes) = facts;
+        let needed_bytes = self.needed_bytes();
+        if size_bytes < needed_bytes {
+            return Err(PoolError::DriveTooSmall {
+                size_bytes,
+                needed_bytes,
+            });
+        }
+        let domain = self.facts.seats[seat.index()].domain.clone();
+        self.facts.seats[seat.index()] = SeatFacts {
+            drive,
+            path,
+            size_bytes,
+            domain,
+            state: SeatState::Filling,
+        };
+        self.bring_in(seat, vec![Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// Adds a drive that waits for a seat to become free.
+    ///
+    /// # Errors
+    /// When the drive is too small.
+    pub fn add_spare(
+        &mut self,
+        now: block::Instant,
+        facts: (Uuid, String, u64),
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        let (drive, path, size_bytes) = facts;
+        let needed_bytes = self.needed_bytes();
+        if size_bytes < needed_bytes {
+            return Err(PoolError::DriveTooSmall {
+                size_bytes,
+                needed_bytes,
+            });
+        }
+        let seat = Seat(u16::try_from(self.facts.seats.len()).expect("seats are 16 bits"));
+        self.facts.seats.push(SeatFacts {
+            drive,
+            path,
+            size_bytes,
+            domain: None,
+            state: SeatState::Waiting,
+        });
+        self.drives.insert(seat, Drive::default());
+        self.commit(vec![Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// Bytes that a drive must have to take a seat.
+    #[must_use]
+    pub fn needed_bytes(&self) -> u64 {
+        self.facts.data_offset + self.facts.rows * self.facts.cell_bytes
+    }
+}

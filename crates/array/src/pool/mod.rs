@@ -1,0 +1,577 @@
+//! What is pool-wide: labels, generation, membership, volumes, and the queue of cells to fill.
+//!
+//! [`Pool`] is a machine of the same kind as a lane: it is told what happens and says what to do,
+//! and does no I/O itself. What it decides reaches the lanes as [`Command`]s, and only after it is
+//! durable: a fact is first written to the labels, a cell's new place first to the cell table of
+//! the drive that holds it.
+//!
+//! ```text
+//!   lane: drive 3 fails a write ──► Pool: seat 3 is out since generation 8
+//!                                     │ labels on all other drives, flushed
+//!                                     ▼
+//!                                   lanes: SeatOut(3); what waited goes on
+//!                                     │ queue: columns of seat 3, least redundant groups first
+//!                                     ▼
+//!                                   lane: Fill … ──► Filled ──► cell table, flushed ──► Settle
+//! ```
+
+mod cells;
+mod chores;
+mod create;
+mod facts;
+mod fill;
+mod labels;
+mod members;
+mod open;
+mod progress;
+mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use block::{Instant, Outcome, Seat};
+use layout::Cell;
+use uuid::Uuid;
+
+use self::cells::CellTable;
+use self::chores::Chores;
+use self::fill::Fills;
+use self::labels::Labels;
+use self::volumes::NewVolume;
+use crate::Geometry;
+use crate::action::{Command, Event, IoId, IoKind};
+use crate::plan::BandPlans;
+
+pub use create::{Blueprint, CreateError, NewDrive, create};
+pub use facts::{OutReason, PoolFacts, SeatFacts, SeatState, VolumeFacts};
+pub use open::{FoundDrive, OpenError, Opening, open};
+pub use progress::{Progress, SeatTraffic};
+
+/// Names an administrator's command until it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What the pool asks of its driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolAction {
+    /// Write the bytes to the seat's drive, then flush it, then report through
+    /// `handle_completion`.
+    WriteDurably {
+        /// Comes back with the completion.
+        id: IoId,
+        /// Whose drive.
+        seat: Seat,
+        /// First byte on the drive.
+        offset: u64,
+        /// What to write; whole blocks.
+        bytes: Vec<u8>,
+    },
+    /// Give the lane this command (and its events back through `handle_event`).
+    Lane(u16, Command),
+    /// The drives of two seats change places, before anything that follows.
+    Swap(Seat, Seat),
+    /// The volumes have changed: routers take a new snapshot.
+    VolumesChanged,
+    /// An administrator's command has ended.
+    Done(Ticket, Result<(), PoolError>),
+    /// Something worth a line in the log.
+    Report(Report),
+}
+
+/// Why an administrator's command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// No such seat.
+    #[error("the pool has no seat {seat}: it has seats 0 to {last}")]
+    NoSeat {
+        /// What was asked.
+        seat: Seat,
+        /// The last one there is.
+        last: u16,
+    },
+    /// The seat's drive is already out.
+    #[error("the drive in seat {seat} is already out")]
+    AlreadyOut {
+        /// Which seat.
+        seat: Seat,
+    },
+    /// The seat is in use.
+    #[error("seat {seat} has a working drive: fail it first (`ravelin drive fail`)")]
+    Occupied {
+        /// Which seat.
+        seat: Seat,
+    },
+    /// Taking the drive out would lose data.
+    #[error(
+        "without the drive in seat {seat}, group {group} could not be read any more: wait for the rebuild, or bring another drive back first"
+    )]
+    WouldLose {
+        /// Which seat.
+        seat: Seat,
+        /// A group that would be lost.
+        group: u64,
+    },
+    /// A replacement is smaller than the pool needs.
+    #[error("the drive has {size_bytes} bytes, the pool needs {needed_bytes}: use a larger one")]
+    DriveTooSmall {
+        /// What it has.
+        size_bytes: u64,
+        /// What is needed.
+        needed_bytes: u64,
+    },
+    /// A name that is taken.
+    #[error("there is already a volume `{name}`: choose another name")]
+    VolumeExists {
+        /// Which name.
+        name: String,
+    },
+    /// A name that does not exist.
+    #[error("there is no volume `{name}` in this pool; `ravelin volume list` shows what there is")]
+    NoVolume {
+        /// Which name.
+        name: String,
+    },
+    /// A name that cannot be.
+    #[error("`{name}` is not a volume name: use letters, digits, `-`, `_` and `.`, at most 64")]
+    VolumeName {
+        /// Which name.
+        name: String,
+    },
+    /// Not enough free groups.
+    #[error(
+        "{wanted_bytes} bytes take {wanted} groups of {group_bytes} bytes; {free} of {total} are free ({free_bytes} bytes)"
+    )]
+    NoSpace {
+        /// What was asked.
+        wanted_bytes: u64,
+        /// In groups.
+        wanted: u64,
+        /// User data of a group.
+        group_bytes: u64,
+        /// Free groups.
+        free: u64,
+        /// All groups.
+        total: u64,
+        /// Free groups in bytes.
+        free_bytes: u64,
+    },
+    /// A volume of no size.
+    #[error("a volume needs a size: at least 4096 bytes")]
+    NoSize,
+    /// Drives failed while the command ran.
+    #[error("a drive operation failed while the command ran ({fault}): see `ravelin pool status`")]
+    Fault {
+        /// What the drive said.
+        fault: block::Fault,
+    },
+    /// The pool is being closed.
+    #[error("the pool is being exported")]
+    Closing,
+}
+
+/// A line for the log, the console and `pool events`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Report {
+    /// A drive went out.
+    #[error("seat {seat}: drive is out ({why:?}) since generation {since}")]
+    DriveOut {
+        /// Whose.
+        seat: Seat,
+        /// Why.
+        why: OutReason,
+        /// Since which generation.
+        since: u64,
+    },
+    /// A drive came in and is being filled.
+    #[error("seat {seat}: drive {drive} takes part from now on")]
+    DriveIn {
+        /// Whose.
+        seat: Seat,
+        /// Its identity.
+        drive: Uuid,
+    },
+    /// Every cell of a seat is current.
+    #[error("seat {seat}: complete")]
+    SeatComplete {
+        /// Whose.
+        seat: Seat,
+    },
+    /// A drive failed an operation, and stays because without it data would be lost.
+    #[error(
+        "seat {seat}: {kind:?} at byte {offset} failed ({fault}); the drive stays, for without it data would be lost"
+    )]
+    DriveKept {
+        /// Whose.
+        seat: Seat,
+        /// What was asked.
+        kind: IoKind,
+        /// Where.
+        offset: u64,
+        /// What it said.
+        fault: block::Fault,
+    },
+    /// A read failed and was reconstructed from others.
+    #[error(
+        "seat {seat}: read at byte {offset} failed ({fault}); reconstructed from other drives where possible"
+    )]
+    ReadFault {
+        /// Whose.
+        seat: Seat,
+        /// Where.
+        offset: u64,
+        /// What it said.
+        fault: block::Fault,
+    },
+    /// Cells are to be filled.
+    #[error("rebuild of {cells} cells begins")]
+    RebuildBegins {
+        /// How many.
+        cells: u64,
+    },
+    /// Nothing is left to fill.
+    #[error("rebuild ends: {cells} cells filled")]
+    RebuildEnds {
+        /// How many were filled.
+        cells: u64,
+    },
+    /// A cell could not be filled.
+    #[error("group {group} column {column} cannot be filled: {fault}")]
+    CellLost {
+        /// Which group.
+        group: u64,
+        /// Which column.
+        column: u16,
+        /// Why.
+        fault: block::Fault,
+    },
+    /// A stripe could not be served.
+    #[error("group {group} stripe {stripe}: more is lost than the code survives")]
+    StripeLost {
+        /// Which group.
+        group: u64,
+        /// Which stripe.
+        stripe: u64,
+    },
+    /// The pool was not closed cleanly; parity is computed anew.
+    #[error("the pool was not closed cleanly: computing parity of {groups} groups anew")]
+    ResyncBegins {
+        /// How many.
+        groups: u64,
+    },
+    /// Parity agrees with data again.
+    #[error("parity of all groups agrees with their data")]
+    ResyncEnds,
+    /// Parity could not be computed anew.
+    #[error(
+        "group {group}: parity cannot be checked while a drive is missing; blocks that were being written when the pool stopped may read back wrong"
+    )]
+    ResyncFailed {
+        /// Which group.
+        group: u64,
+    },
+}
+
+/// What the pool remembers of a drive that takes part.
+#[derive(Debug, Default)]
+struct Drive {
+    /// Copy of the label to be written next.
+    label_slot: usize,
+    /// Reads that failed since it was opened.
+    read_faults: u64,
+}
+
+/// After something is durable.
+#[derive(Debug)]
+enum Effect {
+    Lanes(Command),
+    /// The column is in this cell.
+    Settle {
+        group: u64,
+        column: u16,
+        cell: Cell,
+        generation: u32,
+    },
+    /// At opening: the column is in this cell, as the tables say.
+    Place {
+        group: u64,
+        column: u16,
+        cell: Cell,
+    },
+    /// An old cell's entry is gone.
+    Cleared,
+    /// A waiting spare drive takes the seat, if there is one and it must.
+    SeatSpare(Seat),
+    /// Membership has changed: look at all groups anew.
+    Requeue,
+    VolumesChanged,
+    Done(Ticket, Result<(), PoolError>),
+    Report(Report),
+}
+
+/// A write of the pool's own in flight.
+#[derive(Debug)]
+enum PoolIo {
+    Label { seat: Seat },
+    CellPage { seat: Seat, first_row: u64 },
+}
+
+/// The pool's state machine. The driver calls `handle_*` when something happens and then
+/// [`poll_action`](Self::poll_action) until `None`. It is deterministic.
+#[derive(Debug)]
+pub struct Pool {
+    geometry: Arc<Geometry>,
+    facts: PoolFacts,
+    generation: u64,
+    drives: BTreeMap<Seat, Drive>,
+    labels: Labels,
+    tables: BTreeMap<Seat, CellTable>,
+    /// Columns that are elsewhere than at a current home: where, and the entry's generation.
+    places: BTreeMap<(u64, u16), (Cell, u32)>,
+    /// Groups with a column in a cell of the table, by cell: which cells are taken.
+    taken: BTreeMap<Cell, (u64, u16)>,
+    next_cell_generation: u32,
+    fills: Fills,
+    chores: Chores,
+    new_volumes: Vec<NewVolume>,
+    closing: Option<Ticket>,
+    plans: BandPlans,
+    ios: BTreeMap<IoId, PoolIo>,
+    next_io: u64,
+    actions: VecDeque<PoolAction>,
+    now: Instant,
+}
+
+impl Pool {
+    /// The pool's facts as they are now (and soon on all labels).
+    #[must_use]
+    pub const fn facts(&self) -> &PoolFacts {
+        &self.facts
+    }
+
+    /// The generation of the facts.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The pool's shape.
+    #[must_use]
+    pub const fn geometry(&self) -> &Arc<Geometry> {
+        &self.geometry
+    }
+
+    /// A lane has something to report.
+    pub fn handle_event(&mut self, now: Instant, event: &Event) {
+        self.now = now;
+        match *event {
+            Event::DriveFault {
+                seat,
+                kind,
+                offset,
+                fault,
+                waiting,
+            } => self.drive_fault(seat, kind, offset, fault, waiting),
+            Event::Filled {
+                group,
+                column,
+                target,
+            } => self.filled(group, column, target),
+            Event::FillFailed {
+                group,
+                column,
+                target,
+                fault,
+            } => self.fill_failed(group, column, target, fault),
+            Event::Settled { group, column } => self.settled(group, column),
+            Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
+            Event::Resynced { group, outcome } => self.resynced(group, outcome),
+            Event::StripeLost { group, stripe, .. } => {
+                self.report(Report::StripeLost { group, stripe });
+            }
+        }
+        self.advance();
+    }
+
+    /// A `WriteDurably` has ended.
+    ///
+    /// # Panics
+    /// When `id` is not in flight.
+    pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
+        self.now = now;
+        match self.ios.remove(&id).expect("the write is in flight") {
+            PoolIo::Label { seat } => self.label_written(seat, outcome),
+            PoolIo::CellPage { seat, first_row } => {
+                self.cell_page_written(seat, first_row, outcome);
+            }
+        }
+        self.advance();
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<PoolAction> {
+        self.actions.pop_front()
+    }
+
+    /// Whether nothing is in flight or waiting to be done.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.ios.is_empty()
+            && self.labels.is_idle()
+            && self.fills.is_idle()
+            && self.chores.is_idle()
+            && self.new_volumes.is_empty()
+            && self.actions.is_empty()
+    }
+
+    /// Whether a fill is waiting or under way. Cells that cannot be filled do not count.
+    #[must_use]
+    pub fn is_filling(&self) -> bool {
+        !self.fills.is_idle()
+    }
+
+    /// Whether parity is being computed anew.
+    #[must_use]
+    pub fn is_resyncing(&self) -> bool {
+        self.chores.resyncing()
+    }
+
+    /// Closes the pool: what is being filled is given up, the facts say "clean". The driver has
+    /// stopped all clients' requests and flushed before.
+    pub fn close(&mut self, now: Instant, ticket: Ticket) {
+        self.now = now;
+        self.closing = Some(ticket);
+        self.stop_fills();
+        self.advance();
+    }
+
+    /// Moves everything that can move.
+    fn advance(&mut self) {
+        self.pump_fills();
+        self.pump_chores();
+        self.complete_seats();
+        self.finish_closing();
+    }
+
+    fn finish_closing(&mut self) {
+        let quiet = self.fills.in_flight() == 0
+            && self.ios.is_empty()
+            && self.labels.is_idle()
+            && self.chores.in_flight() == 0;
+        if quiet && let Some(ticket) = self.closing.take() {
+            // Parity that was still to be computed anew still is.
+            self.facts.clean = !self.chores.resyncing();
+            self.commit(vec![Effect::Done(ticket, Ok(()))]);
+        }
+    }
+
+    fn fresh_io(&mut self, io: PoolIo) -> IoId {
+        self.next_io += 1;
+        let id = IoId(self.next_io);
+        self.ios.insert(id, io);
+        id
+    }
+
+    fn report(&mut self, report: Report) {
+        self.actions.push_back(PoolAction::Report(report));
+    }
+
+    fn done(&mut self, ticket: Ticket, outcome: Result<(), PoolError>) {
+        self.actions.push_back(PoolAction::Done(ticket, outcome));
+    }
+
+    fn tell_lane(&mut self, group: u64, command: Command) {
+        let lane = self.geometry.lane_of(group);
+        self.actions.push_back(PoolAction::Lane(lane, command));
+    }
+
+    fn tell_lanes(&mut self, command: &Command) {
+        for lane in 0..self.geometry.lanes() {
+            self.actions
+                .push_back(PoolAction::Lane(lane, command.clone()));
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Lanes(command) => self.tell_lanes(&command),
+            Effect::Settle {
+                group,
+                column,
+                cell,
+                generation,
+            } => self.settle(group, column, cell, generation),
+            Effect::Place {
+                group,
+                column,
+                cell,
+            } => self.tell_lane(
+                group,
+                Command::Settle {
+                    group,
+                    column,
+                    cell,
+                },
+            ),
+            Effect::Cleared => {}
+            Effect::SeatSpare(seat) => self.seat_spare(seat),
+            Effect::Requeue => self.requeue_fills(),
+            Effect::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
+            Effect::Done(ticket, outcome) => self.done(ticket, outcome),
+            Effect::Report(report) => self.report(report),
+        }
+    }
+
+    /// Seats of the layout, without waiting spares.
+    fn layout_seats(&self) -> impl Iterator<Item = Seat> + use<> {
+        (0..self.geometry.layout().drives()).map(Seat)
+    }
+
+    /// Where a column can be read now, if anywhere.
+    fn source(&self, group: u64, column: u16) -> Option<Cell> {
+        if let Some(&(cell, _)) = self.places.get(&(group, column)) {
+            return Some(cell);
+        }
+        let home = self.geometry.layout().cell(group, column);
+        (self.facts.seats[home.seat.index()].state == SeatState::Current).then_some(home)
+    }
+
+    /// Columns of a group that can be read if `without` could not.
+    fn readable_columns(&self, group: u64, without: Option<Seat>) -> BTreeSet<u16> {
+        (0..self.geometry.layout().columns())
+            .filter(|&column| {
+                self.source(group, column)
+                    .is_some_and(|cell| Some(cell.seat) != without)
+            })
+            .collect()
+    }
+
+    /// Whether a group's data can be read from these columns. All stripes of a group are alike but
+    /// for rotation, under which the codes here are as strong in one column as in another; still,
+    /// every rotation is asked once, for `raid10` forms are not.
+    fn is_recoverable(&mut self, group: u64, readable: &BTreeSet<u16>) -> bool {
+        let geometry = Arc::clone(&self.geometry);
+        let code = geometry.code();
+        if readable.len() == usize::from(geometry.layout().columns()) {
+            return true;
+        }
+        let stripes = geometry
+            .stripes_per_group()
+            .min(u64::from(geometry.layout().columns()) * u64::from(code.columns()));
+        let data: erasure::ElementSet = {
+            let mut set = erasure::ElementSet::new(code.elements());
+            for &element in code.data() {
+                set.insert(code.index(element));
+            }
+            set
+        };
+        (0..stripes).all(|stripe| {
+            let mut known = erasure::ElementSet::new(code.elements());
+            for slot in 0..code.elements() {
+                if readable.contains(&geometry.place(group, stripe, slot).0) {
+                    known.insert(slot);
+                }
+            }
+            self.plans.recover(code, &known, &data).is_ok()
+        })
+    }
+}

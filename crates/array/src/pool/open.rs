@@ -1,0 +1,391 @@
+//! Opening a pool: whom to believe.
+//!
+//! - The newest label wins. Drives that it lists as out are not read.
+//! - A drive may lag by one generation (the stop fell between two label writes); one that lags
+//!   more has missed something and is out as stale.
+//! - More than half of the drives that the newest label counts on must be there, and all data must
+//!   be readable; else the pool opens only when told to (`--degraded`).
+//! - Two drives of which each says that the other is out, and each has gone on without the other,
+//!   are two halves that have lived apart: refused, whatever is asked.
+
+use std::collections::BTreeMap;
+
+use block::Seat;
+use layout::{Cell, Scheme};
+use uuid::Uuid;
+
+use super::cells::CellTable;
+use super::create::{CreateError, Sizes, from_hex, geometry};
+use super::{Effect, OutReason, Pool, PoolFacts, Report, SeatState, Ticket};
+use crate::action::Command;
+use crate::format::{CellPage, Label};
+
+/// A drive on which a label of the pool was found.
+#[derive(Clone, Debug)]
+pub struct FoundDrive {
+    /// Where it is.
+    pub path: String,
+    /// Its label, and which of the two copies it was.
+    pub label: Label,
+    /// Which copy that was; the next one goes to the other.
+    pub label_slot: usize,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// Why a pool is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is nothing to open.
+    #[error("no drive of the pool was found")]
+    NoDrives,
+    /// Two drives with one identity and the same generation: a copy.
+    #[error(
+        "{first} and {second} claim to be the same drive of the pool (seat {seat}): remove the copy"
+    )]
+    Duplicate {
+        /// Whose identity.
+        seat: Seat,
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Two halves that went on without each other.
+    #[error(
+        "{first} and {second} each went on without the other (generations {first_generation} and {second_generation}): decide which half to keep, and take the drives of the other half away"
+    )]
+    SplitBrain {
+        /// A drive of one half.
+        first: String,
+        /// Its generation.
+        first_generation: u64,
+        /// A drive of the other half.
+        second: String,
+        /// Its generation.
+        second_generation: u64,
+    },
+    /// Half of the drives or more are missing.
+    #[error(
+        "only {found} of {expected} drives are there (missing: {missing}); opening needs more than half, or --degraded if the others are really gone"
+    )]
+    TooFewDrives {
+        /// How many are there.
+        found: usize,
+        /// How many there should be.
+        expected: usize,
+        /// Seats and paths of the missing ones.
+        missing: String,
+    },
+    /// Data cannot be read from what is there.
+    #[error(
+        "without {missing} not all data can be read (group {group} is lost): bring a drive back, or open with --degraded to save the rest"
+    )]
+    DataLost {
+        /// Seats and paths of the missing ones.
+        missing: String,
+        /// A group that cannot be read.
+        group: u64,
+    },
+    /// The label's scheme cannot be built by this version.
+    #[error("the pool's label cannot be understood: {0}")]
+    Geometry(#[from] CreateError),
+    /// The scheme string in the label does not parse.
+    #[error("the pool's label has an unknown scheme: {0}")]
+    Scheme(#[from] layout::SchemeError),
+}
+
+/// What opening decided, before the cell tables have been read.
+#[derive(Debug)]
+pub struct Opening {
+    pool: Pool,
+    seated: BTreeMap<Seat, usize>,
+    unclean: bool,
+    degraded: bool,
+    missing: String,
+}
+
+/// Decides which of the found drives take part, and in which seat. `degraded` opens a pool of
+/// which too much is missing.
+///
+/// # Errors
+/// [`OpenError`]; nothing has been written.
+pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> {
+    let newest = found
+        .iter()
+        .max_by_key(|drive| drive.label.generation)
+        .ok_or(OpenError::NoDrives)?;
+    let generation = newest.label.generation;
+    check_halves(found)?;
+    let mut facts = newest.label.facts.clone();
+    let next = generation + 1;
+    let unclean = !facts.clean;
+    let expected = facts
+        .seats
+        .iter()
+        .filter(|seat| seat.state.takes_part())
+        .count();
+    let mut seated = BTreeMap::new();
+    let mut missing = Vec::new();
+    for index in 0..facts.seats.len() {
+        let seat = Seat(u16::try_from(index).expect("seats are 16 bits"));
+        let at = find_drive(found, facts.seats[index].drive, seat)?;
+        let entry = &mut facts.seats[index];
+        let lost = match at {
+            None => Some(OutReason::Missing),
+            Some(at) if found[at].label.generation + 1 < generation => Some(OutReason::Stale),
+            Some(at) => {
+                found[at].path.clone_into(&mut entry.path);
+                if !matches!(entry.state, SeatState::Out { .. }) {
+                    seated.insert(seat, at);
+                }
+                None
+            }
+        };
+        if let Some(why) = lost
+            && !matches!(entry.state, SeatState::Out { .. })
+        {
+            if entry.state.takes_part() {
+                missing.push(format!("seat {seat} ({})", entry.path));
+            }
+            entry.state = SeatState::Out { since: next, why };
+        }
+    }
+    let missing = missing.join(", ");
+    let there = expected - facts_missing(&facts, next);
+    if there * 2 <= expected && !degraded {
+        return Err(OpenError::TooFewDrives {
+            found: there,
+            expected,
+            missing,
+        });
+    }
+    let pool = build(facts, generation)?;
+    Ok(Opening {
+        pool,
+        seated,
+        unclean,
+        degraded,
+        missing,
+    })
+}
+
+fn facts_missing(facts: &PoolFacts, since_now: u64) -> usize {
+    facts
+        .seats
+        .iter()
+        .filter(|seat| matches!(seat.state, SeatState::Out { since, .. } if since == since_now))
+        .count()
+}
+
+/// The found drive with this identity; of two, the newer one.
+fn find_drive(found: &[FoundDrive], drive: Uuid, seat: Seat) -> Result<Option<usize>, OpenError> {
+    let mut best: Option<usize> = None;
+    for (index, candidate) in found.iter().enumerate() {
+        if candidate.label.drive != drive {
+            continue;
+        }
+        let Some(other) = best else {
+            best = Some(index);
+            continue;
+        };
+        let newer = candidate
+            .label
+            .generation
+            .cmp(&found[other].label.generation);
+        match newer {
+            std::cmp::Ordering::Greater => best = Some(index),
+            std::cmp::Ordering::Less => {}
+            std::cmp::Ordering::Equal => {
+                return Err(OpenError::Duplicate {
+                    seat,
+                    first: found[other].path.clone(),
+                    second: candidate.path.clone(),
+                });
+            }
+        }
+    }
+    Ok(best)
+}
+
+/// Refuses labels of two histories.
+fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
+    let out_since = |label: &Label, drive: Uuid| {
+        label.facts.seats.iter().find_map(|seat| match seat.state {
+            SeatState::Out { since, .. } if seat.drive == drive => Some(since),
+            _ => None,
+        })
+    };
+    for (index, a) in found.iter().enumerate() {
+        for b in &found[index + 1..] {
+            let (label_a, label_b) = (&a.label, &b.label);
+            // `a` counts `b` as out since a generation that `b` itself has seen, and the other way
+            // round: each has written generations of its own after the parting.
+            let apart = |one: &Label, other: &Label| {
+                out_since(one, other.drive).is_some_and(|since| other.generation >= since)
+            };
+            let same_generation_other_facts =
+                label_a.generation == label_b.generation && label_a.facts != label_b.facts;
+            if (apart(label_a, label_b) && apart(label_b, label_a)) || same_generation_other_facts {
+                return Err(OpenError::SplitBrain {
+                    first: a.path.clone(),
+                    first_generation: label_a.generation,
+                    second: b.path.clone(),
+                    second_generation: label_b.generation,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
+    let scheme: Scheme = facts.scheme.parse()?;
+    let table = match &facts.layout_table {
+        Some(text) => Some(from_hex(text).ok_or(CreateError::Table)?),
+        None => None,
+    };
+    let drives = scheme.drives.unwrap_or_else(|| {
+        let seats = facts
+            .seats
+            .iter()
+            .filter(|seat| seat.state != SeatState::Waiting)
+            .count();
+        u16::try_from(seats).expect("seats are 16 bits")
+    });
+    let sizes = Sizes {
+        chunk_bytes: facts.chunk_bytes,
+        cell_bytes: facts.cell_bytes,
+        rows: facts.rows,
+        data_offset: facts.data_offset,
+        lanes: facts.lanes.max(1),
+    };
+    let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
+    Ok(Pool::assemble(geometry, facts, generation))
+}
+
+impl Opening {
+    /// The drives that take part or wait: which of the found ones sits in which seat. The driver
+    /// reads their cell tables and passes them to [`Opening::finish`].
+    #[must_use]
+    pub const fn seated(&self) -> &BTreeMap<Seat, usize> {
+        &self.seated
+    }
+
+    /// The pool's facts as they will be.
+    #[must_use]
+    pub const fn facts(&self) -> &PoolFacts {
+        &self.pool.facts
+    }
+
+    /// Opens the pool. `tables` has the pages of each seated drive's cell table, and `slots` the
+    /// label copy that each drive had. When `ticket` is done, the new generation is durable and
+    /// the lanes know where everything is.
+    ///
+    /// # Errors
+    /// [`OpenError::DataLost`] when data cannot be read and `degraded` was not given.
+    pub fn finish(
+        self,
+        tables: BTreeMap<Seat, Vec<CellPage>>,
+        slots: &BTreeMap<Seat, usize>,
+        ticket: Ticket,
+    ) -> Result<Pool, OpenError> {
+        let Self {
+            mut pool,
+            unclean,
+            degraded,
+            missing,
+            ..
+        } = self;
+        for (&seat, &slot) in slots {
+            if let Some(drive) = pool.drives.get_mut(&seat) {
+                drive.label_slot = 1 - slot;
+            }
+        }
+        let stale = pool.load_tables(tables);
+        if !degraded {
+            let groups: Vec<u64> = pool.facts.allocated_groups().collect();
+            for group in groups {
+                let readable = pool.readable_columns(group, None);
+                if !pool.is_recoverable(group, &readable) {
+                    return Err(OpenError::DataLost { missing, group });
+                }
+            }
+        }
+        let mut effects = pool.opening_effects();
+        pool.facts.clean = false;
+        for cell in stale {
+            pool.write_entry(cell, None, Vec::new());
+        }
+        effects.push(Effect::VolumesChanged);
+        effects.push(Effect::Done(ticket, Ok(())));
+        effects.push(Effect::Requeue);
+        pool.commit(effects);
+        if unclean {
+            pool.begin_resync();
+        }
+        Ok(pool)
+    }
+}
+
+impl Pool {
+    /// Takes the newest entry of every column; returns the cells whose entries are superseded.
+    fn load_tables(&mut self, tables: BTreeMap<Seat, Vec<CellPage>>) -> Vec<Cell> {
+        let mut stale = Vec::new();
+        for (seat, pages) in tables {
+            let table = CellTable::new(pages);
+            for (row, entry) in table.entries() {
+                let cell = Cell { seat, row };
+                let key = (entry.group, entry.column);
+                let known = entry.group < self.geometry.groups()
+                    && entry.column < self.geometry.layout().columns();
+                self.next_cell_generation = self
+                    .next_cell_generation
+                    .max(entry.generation.saturating_add(1));
+                match self.places.get(&key).copied() {
+                    _ if !known => stale.push(cell),
+                    Some((other, generation)) if generation < entry.generation => {
+                        stale.push(other);
+                        self.places.insert(key, (cell, entry.generation));
+                    }
+                    Some(_) => stale.push(cell),
+                    None => {
+                        self.places.insert(key, (cell, entry.generation));
+                    }
+                }
+            }
+            self.tables.insert(seat, table);
+        }
+        self.taken = self
+            .places
+            .iter()
+            .map(|(&key, &(cell, _))| (cell, key))
+            .collect();
+        stale
+    }
+
+    /// What the lanes must know at opening.
+    fn opening_effects(&self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for seat in self.layout_seats() {
+            match self.facts.seats[seat.index()].state {
+                SeatState::Current | SeatState::Waiting => {}
+                SeatState::Filling => effects.push(Effect::Lanes(Command::SeatIn(seat))),
+                SeatState::Out { since, why } => {
+                    effects.push(Effect::Lanes(Command::SeatOut(seat)));
+                    if since == self.generation + 1 {
+                        effects.push(Effect::Report(Report::DriveOut { seat, why, since }));
+                    }
+                }
+            }
+        }
+        for (&(group, column), &(cell, _)) in &self.places {
+            effects.push(Effect::Place {
+                group,
+                column,
+                cell,
+            });
+        }
+        effects
+    }
+}

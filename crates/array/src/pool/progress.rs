@@ -1,0 +1,46 @@
+//! How far the work on cells has come.
+
+use std::collections::BTreeMap;
+
+use block::{Instant, Seat};
+
+/// Bytes that the present rebuild has moved on one drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SeatTraffic {
+    /// Read from it.
+    pub read_bytes: u64,
+    /// Written to it.
+    pub write_bytes: u64,
+}
+
+/// The rebuild under way, or the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// When it began.
+    pub began: Instant,
+    /// When it ended, if it has.
+    pub ended: Option<Instant>,
+    /// Cells that are filled.
+    pub cells_done: u64,
+    /// Cells in all; grows if another drive fails meanwhile.
+    pub cells_total: u64,
+    /// Cells that cannot be filled.
+    pub cells_lost: u64,
+    /// Bytes of a cell.
+    pub cell_bytes: u64,
+    /// Which drive moved how much.
+    pub seats: BTreeMap<Seat, SeatTraffic>,
+}
+
+impl Progress {
+    /// Share done, 0 to 1.
+    #[must_use]
+    pub fn fraction(&self) -> f64 {
+        if self.cells_total == 0 {
+            return 1.0;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a share for display")]
+        let fraction = self.cells_done as f64 / self.cells_total as f64;
+        fraction
+    }
+}

@@ -1,0 +1,280 @@
+//! Volumes: space by the group, zeroed before it is given out.
+
+use block::{BLOCK_BYTES, Fault, Outcome};
+use uuid::Uuid;
+
+use super::{Effect, Pool, PoolError, Ticket, VolumeFacts};
+use crate::action::Command;
+
+/// Groups that are zeroed at a time.
+const ZEROING_MAX: usize = 16;
+
+/// Space being zeroed for a volume that is created or grown.
+#[derive(Debug)]
+pub(super) struct NewVolume {
+    ticket: Ticket,
+    /// The volume as it will be.
+    volume: VolumeFacts,
+    /// Groups still to be zeroed.
+    waiting: Vec<u64>,
+    in_flight: usize,
+    fault: Option<Fault>,
+}
+
+impl NewVolume {
+    fn groups(&self) -> impl Iterator<Item = u64> + '_ {
+        self.volume
+            .extents
+            .iter()
+            .flat_map(|&(first, count)| first..first + count)
+    }
+}
+
+/// Whether a volume or pool may be called so.
+#[must_use]
+pub(super) fn is_name(name: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(good) && !name.starts_with(['.', '-'])
+}
+
+impl Pool {
+    /// Groups that no volume has, as runs: first and count.
+    fn free_runs(&self) -> Vec<(u64, u64)> {
+        let being_made = self.new_volumes.iter().flat_map(|new| &new.volume.extents);
+        let mut used: Vec<(u64, u64)> = self
+            .facts
+            .volumes
+            .iter()
+            .flat_map(|volume| &volume.extents)
+            .chain(being_made)
+            .copied()
+            .collect();
+        used.sort_unstable();
+        let mut free = Vec::new();
+        let mut next = 0;
+        for (first, count) in used.into_iter().chain([(self.geometry.groups(), 0)]) {
+            if first > next {
+                free.push((next, first - next));
+            }
+            next = next.max(first + count);
+        }
+        free
+    }
+
+    /// Bytes of user data that new volumes can have.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        let groups: u64 = self.free_runs().iter().map(|&(_, count)| count).sum();
+        groups * self.geometry.group_data_bytes()
+    }
+
+    /// First-fit runs of free groups for `bytes` more user data.
+    fn allocate(&self, bytes: u64) -> Result<Vec<(u64, u64)>, PoolError> {
+        let group_bytes = self.geometry.group_data_bytes();
+        let wanted = bytes.div_ceil(group_bytes);
+        let free = self.free_runs();
+        let free_groups: u64 = free.iter().map(|&(_, count)| count).sum();
+        if wanted > free_groups {
+            return Err(PoolError::NoSpace {
+                wanted_bytes: bytes,
+                wanted,
+                group_bytes,
+                free: free_groups,
+                total: self.geometry.groups(),
+                free_bytes: free_groups * group_bytes,
+            });
+        }
+        let mut extents = Vec::new();
+        let mut left = wanted;
+        for (first, count) in free {
+            let take = count.min(left);
+            if take > 0 {
+                extents.push((first, take));
+                left -= take;
+            }
+        }
+        Ok(extents)
+    }
+
+    fn volume_index(&self, name: &str) -> Result<usize, PoolError> {
+        self.facts
+            .volumes
+            .iter()
+            .position(|volume| volume.name == name)
+            .ok_or_else(|| PoolError::NoVolume {
+                name: name.to_owned(),
+            })
+    }
+
+    /// Creates a volume of `size_bytes`, rounded up to a block. Done when its space reads as zeros
+    /// and the labels know it.
+    ///
+    /// # Errors
+    /// When the name is taken or cannot be, or there is not enough space.
+    pub fn create_volume(
+        &mut self,
+        now: block::Instant,
+        name: &str,
+        uuid: Uuid,
+        size_bytes: u64,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        if self.closing.is_some() {
+            return Err(PoolError::Closing);
+        }
+        if !is_name(name) {
+            return Err(PoolError::VolumeName {
+                name: name.to_owned(),
+            });
+        }
+        let being_made = self.new_volumes.iter().any(|new| new.volume.name == name);
+        if being_made || self.volume_index(name).is_ok() {
+            return Err(PoolError::VolumeExists {
+                name: name.to_owned(),
+            });
+        }
+        if size_bytes == 0 {
+            return Err(PoolError::NoSize);
+        }
+        let extents = self.allocate(size_bytes)?;
+        let volume = VolumeFacts {
+            name: name.to_owned(),
+            uuid,
+            size_bytes: size_bytes.next_multiple_of(BLOCK_BYTES),
+            extents,
+        };
+        self.zero_for(volume, 0, ticket);
+        Ok(())
+    }
+
+    /// Gives a volume another size. Growing zeroes the new space first; shrinking needs `shrink`,
+    /// for what lies behind the new end is lost.
+    ///
+    /// # Errors
+    /// When there is no such volume, or not enough space.
+    pub fn resize_volume(
+        &mut self,
+        now: block::Instant,
+        name: &str,
+        size_bytes: u64,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        let index = self.volume_index(name)?;
+        if size_bytes == 0 {
+            return Err(PoolError::NoSize);
+        }
+        let mut volume = self.facts.volumes[index].clone();
+        let group_bytes = self.geometry.group_data_bytes();
+        let have: u64 = volume.extents.iter().map(|&(_, count)| count).sum();
+        let wanted = size_bytes.div_ceil(group_bytes);
+        volume.size_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
+        if wanted > have {
+            let more = self.allocate((wanted - have) * group_bytes)?;
+            volume.extents.extend(more);
+            self.zero_for(volume, have, ticket);
+            return Ok(());
+        }
+        let mut left = wanted;
+        volume.extents.retain_mut(|(_, count)| {
+            *count = (*count).min(left);
+            left -= *count;
+            *count > 0
+        });
+        self.facts.volumes[index] = volume;
+        self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// Deletes a volume. Its groups are free at once.
+    ///
+    /// # Errors
+    /// When there is no such volume.
+    pub fn delete_volume(
+        &mut self,
+        now: block::Instant,
+        name: &str,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        let index = self.volume_index(name)?;
+        self.facts.volumes.remove(index);
+        self.requeue_fills();
+        self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// Zeroes all groups of `volume` but the first `ready` ones.
+    fn zero_for(&mut self, volume: VolumeFacts, ready: u64, ticket: Ticket) {
+        let mut new = NewVolume {
+            ticket,
+            volume,
+            waiting: Vec::new(),
+            in_flight: 0,
+            fault: None,
+        };
+        let skip = usize::try_from(ready).expect("a number of groups");
+        new.waiting = new.groups().skip(skip).collect();
+        new.waiting.reverse();
+        self.new_volumes.push(new);
+        self.pump_zeroing();
+        self.advance();
+    }
+
+    fn pump_zeroing(&mut self) {
+        let mut commands = Vec::new();
+        for new in &mut self.new_volumes {
+            while new.in_flight < ZEROING_MAX
+                && new.fault.is_none()
+                && let Some(group) = new.waiting.pop()
+            {
+                new.in_flight += 1;
+                commands.push(group);
+            }
+        }
+        for group in commands {
+            self.tell_lane(group, Command::Zero { group });
+        }
+    }
+
+    /// A group reads as zeros.
+    pub(super) fn zeroed(&mut self, group: u64, outcome: Outcome) {
+        let Some(index) = self
+            .new_volumes
+            .iter()
+            .position(|new| new.groups().any(|other| other == group))
+        else {
+            return;
+        };
+        let new = &mut self.new_volumes[index];
+        new.in_flight -= 1;
+        if let Err(fault) = outcome {
+            new.fault = Some(fault);
+        }
+        if new.in_flight == 0 && (new.waiting.is_empty() || new.fault.is_some()) {
+            let new = self.new_volumes.remove(index);
+            self.finish_volume(new);
+        }
+        self.pump_zeroing();
+    }
+
+    fn finish_volume(&mut self, new: NewVolume) {
+        if let Some(fault) = new.fault {
+            self.done(new.ticket, Err(PoolError::Fault { fault }));
+            return;
+        }
+        match self.volume_index(&new.volume.name) {
+            Ok(index) => self.facts.volumes[index] = new.volume,
+            Err(_) => self.facts.volumes.push(new.volume),
+        }
+        // Groups given out while a drive is missing have a column to fill.
+        self.requeue_fills();
+        self.commit(vec![
+            Effect::VolumesChanged,
+            Effect::Done(new.ticket, Ok(())),
+        ]);
+    }
+}

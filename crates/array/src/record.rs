@@ -1,0 +1,64 @@
+//! What a lane was told and what it answered, as a value.
+//!
+//! A driver that keeps this can show later what its lane did and why; a lane is deterministic, so
+//! the same inputs give the same outputs, whoever drives it.
+
+use block::{Instant, Outcome};
+
+use crate::{Action, Array, Command, ComputeId, Event, GroupRequest, IoId, RequestId};
+
+/// What a lane was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// `handle_request`, with the bytes of a write.
+    Request(RequestId, GroupRequest, Vec<u8>),
+    /// `handle_completion`.
+    Completion(IoId, Outcome),
+    /// `handle_computed`.
+    Computed(ComputeId),
+    /// `handle_command`.
+    Command(Command),
+}
+
+/// What a lane answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// An action.
+    Action(Action),
+    /// An event.
+    Event(Event),
+}
+
+/// One step of a recording: an input, when it came, and everything that was polled after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub input: Input,
+    /// Actions, then events.
+    pub outputs: Vec<Output>,
+}
+
+/// Tells a lane one thing and takes everything that it answers.
+///
+/// # Panics
+/// When the lane refuses a command: the pool knows its lanes.
+pub fn feed(lane: &mut Array, at: Instant, input: &Input) -> Vec<Output> {
+    match input {
+        Input::Request(id, request, _) => lane.handle_request(at, *id, *request),
+        Input::Completion(id, outcome) => lane.handle_completion(at, *id, *outcome),
+        Input::Computed(id) => lane.handle_computed(at, *id),
+        Input::Command(command) => lane
+            .handle_command(at, command.clone())
+            .expect("the pool knows the lanes' groups"),
+    }
+    let mut outputs = Vec::new();
+    while let Some(action) = lane.poll_action() {
+        outputs.push(Output::Action(action));
+    }
+    while let Some(event) = lane.poll_event() {
+        outputs.push(Output::Event(event));
+    }
+    outputs
+}

@@ -1,0 +1,82 @@
+//! Labels on the disk: what is written is read, and nothing else is taken for a label.
+
+use array::format::{LABEL_MAGIC, Label, LabelError, newest_label};
+use array::pool::{PoolFacts, SeatFacts, SeatState, VolumeFacts};
+use block::Seat;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+fn label(generation: u64) -> Label {
+    Label {
+        drive: Uuid::from_u128(1),
+        seat: Seat(3),
+        generation,
+        facts: PoolFacts {
+            uuid: Uuid::from_u128(9),
+            name: "tank".to_owned(),
+            scheme: "raid6:6c".to_owned(),
+            chunk_bytes: 65536,
+            cell_bytes: 1 << 24,
+            rows: 1000,
+            data_offset: 1 << 27,
+            cell_table_offset: 1 << 20,
+            lanes: 16,
+            clean: true,
+            seats: vec![SeatFacts {
+                drive: Uuid::from_u128(1),
+                path: "/dev/sda".to_owned(),
+                size_bytes: 1 << 40,
+                domain: None,
+                state: SeatState::Current,
+            }],
+            volumes: vec![VolumeFacts {
+                name: "v".to_owned(),
+                uuid: Uuid::from_u128(2),
+                size_bytes: 4096,
+                extents: vec![(0, 1)],
+            }],
+            layout_table: None,
+        },
+    }
+}
+
+#[test]
+fn the_newer_whole_copy_wins() {
+    let (old, new) = (label(4).encode(), label(5).encode());
+    assert_eq!(newest_label([&old, &new]).unwrap(), (1, label(5)));
+    assert_eq!(newest_label([&new, &old]).unwrap(), (0, label(5)));
+    let mut torn = new.clone();
+    torn[4096 + 20] ^= 1;
+    assert_eq!(newest_label([&old, &torn]).unwrap(), (0, label(4)));
+    assert_eq!(newest_label([&old, &new[..4200]]).unwrap(), (0, label(4)));
+    assert_eq!(newest_label([&[], &[]]), Err(LabelError::Absent));
+}
+
+#[test]
+fn a_later_format_is_refused_by_name() {
+    let mut bytes = label(1).encode();
+    bytes[8] = 7;
+    let crc = crc32c::crc32c(&bytes[..80]);
+    bytes[80..84].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(Label::parse(&bytes), Err(LabelError::Format { format: 7 }));
+}
+
+proptest! {
+    #[test]
+    fn no_changed_byte_goes_unnoticed(at in 0_usize..5000, flip in 1_u8..) {
+        let mut bytes = label(77).encode();
+        let payload = u32::from_le_bytes(bytes[72..76].try_into().unwrap()) as usize;
+        bytes[at] ^= flip;
+        // The rest of the header's page and what follows the payload is not covered.
+        let covered = at < 84 || (4096..4096 + payload).contains(&at);
+        prop_assert_eq!(Label::parse(&bytes).is_err(), covered);
+    }
+
+    #[test]
+    fn no_bytes_make_the_parser_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..9000), magic: bool) {
+        if magic && bytes.len() >= 8 {
+            bytes[..8].copy_from_slice(&LABEL_MAGIC);
+        }
+        prop_assert!(Label::parse(&bytes).is_err());
+    }
+}

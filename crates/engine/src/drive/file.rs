@@ -1,0 +1,242 @@
+//! Drives that are regular files or block devices.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use block::{BlockDevice, Completed, Limits, Memory, Request, RequestKind};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::handle::{Handle, Medium, lock_exclusive};
+use super::telemetry::Telemetry;
+use super::ticket::Ticket;
+use super::uri::{Backend, FileOptions};
+use super::workers::Workers;
+use super::{BackEnd, DriveKind, Open, OpenDriveError};
+use crate::ring::{self, Submission, Target};
+
+/// Threads of a drive that sleeps in its I/O: as deep as a disk reorders usefully for us, since
+/// deeper queues are io_uring's business.
+const THREADS_SLEEPING: usize = 4;
+/// Threads of a file in memory or a zram device: its I/O is a copy or a compression, and as many
+/// at once as these machines have cores. A guess.
+const THREADS_COPYING: usize = 2;
+/// Requests that a thread takes at once where they never sleep.
+const BATCH_COPYING: usize = 8;
+
+/// A regular file or block device.
+pub(crate) struct FileDrive {
+    /// Reads, writes and flushes go here if there is one; all else always goes to the workers.
+    target: Option<Arc<Target>>,
+    workers: Workers,
+    handle: Arc<Handle>,
+    telemetry: Arc<Telemetry>,
+    back_end: BackEnd,
+}
+
+impl FileDrive {
+    /// Opens `path`. Returns the drive and whether it is a file or a device.
+    pub(crate) fn open(
+        path: &Path,
+        options: &FileOptions,
+        open: &Open,
+        telemetry: &Arc<Telemetry>,
+    ) -> Result<(Self, DriveKind), OpenDriveError> {
+        let fail = |doing: &'static str| {
+            let path = path.to_owned();
+            move |source: io::Error| OpenDriveError::Io {
+                path,
+                doing,
+                source,
+            }
+        };
+        let (fd, kind) = open_and_lock(path, open)?;
+        let handle = Handle::new(fd, options.direct).map_err(fail("probing"))?;
+        let handle = Arc::new(handle);
+        let back_end = match (options.backend, choose(options.backend, &handle)) {
+            (_, Ok(())) => BackEnd::Uring,
+            (Backend::Uring, Err(reason)) => {
+                return Err(OpenDriveError::NoUring {
+                    path: path.to_owned(),
+                    reason,
+                });
+            }
+            (Backend::Auto | Backend::Threads, Err(reason)) => BackEnd::Threads { reason },
+        };
+        let uring = back_end == BackEnd::Uring;
+        let (threads, batch) = match handle.medium() {
+            // Only trims and writes of zeros.
+            _ if uring => (1, 1),
+            Medium::MemoryFile | Medium::MemoryBlock => (THREADS_COPYING, BATCH_COPYING),
+            Medium::File | Medium::Block => (THREADS_SLEEPING, 1),
+        };
+        let workers = Workers::start("drive-file", threads, batch, Arc::clone(&handle) as _)
+            .map_err(fail("starting threads for"))?;
+        let drive = Self {
+            target: uring.then(|| Target::new(Arc::clone(&handle))),
+            workers,
+            handle,
+            telemetry: Arc::clone(telemetry),
+            back_end,
+        };
+        Ok((drive, kind))
+    }
+
+    /// Whether I/O bypasses the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.handle.is_direct()
+    }
+
+    /// Who does reads, writes and flushes.
+    pub(crate) fn back_end(&self) -> BackEnd {
+        self.back_end.clone()
+    }
+}
+
+/// Whether io_uring should do a file's reads and writes; if not, why not.
+fn choose(asked: Backend, handle: &Handle) -> Result<(), String> {
+    match (asked, handle.medium()) {
+        (Backend::Threads, _) => return Err("as asked for".to_owned()),
+        (Backend::Auto, Medium::MemoryFile | Medium::MemoryBlock) => {
+            return Err("what is in memory never waits, and costs less so".to_owned());
+        }
+        (Backend::Auto, _) if !handle.is_direct() => {
+            return Err("buffered I/O would wait in the kernel's own threads".to_owned());
+        }
+        (Backend::Auto | Backend::Uring, _) => {}
+    }
+    ring::support().as_ref().map_err(Clone::clone)?;
+    ring::start().map_err(|error| format!("the ring threads do not start: {error}"))
+}
+
+impl BlockDevice for FileDrive {
+    fn limits(&self) -> Limits {
+        self.handle.limits()
+    }
+
+    fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
+        let ticket = Ticket::new(&self.telemetry, &request, token, to);
+        match (&self.target, request.kind) {
+            (Some(target), RequestKind::Read | RequestKind::Write | RequestKind::Flush) => {
+                ring::submit(Submission::new(target, request, memory, ticket));
+            }
+            _ => self.workers.submit(request, memory, ticket),
+        }
+    }
+}
+
+impl Drop for FileDrive {
+    fn drop(&mut self) {
+        if let Some(target) = &self.target {
+            target.close();
+        }
+    }
+}
+
+/// Opens a file (making it if asked) or a block device, and takes its lock if `open.exclusive`.
+fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenDriveError> {
+    let fail = |doing: &'static str, source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => OpenDriveError::NotFound {
+            path: path.to_owned(),
+        },
+        io::ErrorKind::PermissionDenied => OpenDriveError::Denied {
+            path: path.to_owned(),
+        },
+        _ => OpenDriveError::Io {
+            path: path.to_owned(),
+            doing,
+            source,
+        },
+    };
+    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let kind = match (fs::metadata(path), open.create_size) {
+        (Ok(metadata), _) => {
+            let file_type = metadata.file_type();
+            if file_type.is_file() {
+                DriveKind::File
+            } else if file_type.is_block_device() {
+                DriveKind::Block
+            } else {
+                return Err(OpenDriveError::NotADrive {
+                    path: path.to_owned(),
+                });
+            }
+        }
+        (Err(error), Some(size_bytes)) if error.kind() == io::ErrorKind::NotFound => {
+            create_sparse(path, size_bytes).map_err(|error| fail("creating", error))?;
+            DriveKind::File
+        }
+        (Err(error), _) => return Err(fail("opening", error)),
+    };
+    if kind == DriveKind::Block && open.exclusive {
+        // Not with O_CREAT: the device's exclusive claim, which mounts and md hold too.
+        flags |= OFlags::EXCL;
+    }
+    let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::BUSY) => {
+            return Err(match holder_of(path, 0) {
+                Some(holder) => OpenDriveError::InUse {
+                    path: path.to_owned(),
+                    holder,
+                },
+                None => OpenDriveError::Busy {
+                    path: path.to_owned(),
+                },
+            });
+        }
+        Err(errno) => return Err(fail("opening", errno.into())),
+    };
+    if open.exclusive {
+        match lock_exclusive(fd.as_fd()) {
+            Ok(()) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                return Err(OpenDriveError::InUse {
+                    path: path.to_owned(),
+                    holder: holder_of(path, 1).unwrap_or_default(),
+                });
+            }
+            Err(error) => return Err(fail("locking", error)),
+        }
+    }
+    Ok((fd, kind))
+}
+
+/// Makes a file of `size_bytes` that occupies no space yet. The file must not exist.
+pub fn create_sparse(path: &Path, size_bytes: u64) -> io::Result<()> {
+    let file = fs::File::create_new(path)?;
+    file.set_len(size_bytes).inspect_err(|_| {
+        // Nothing was ever in it, and a drive of no bytes would only confuse.
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// Which process has `path` open, as far as /proc shows it to us: ` (pid 17, ravelin)`. The
+/// kernel does not tell who holds an open-file-description lock. `ours` of this process's own
+/// descriptors do not count.
+fn holder_of(path: &Path, ours: usize) -> Option<String> {
+    let target = fs::canonicalize(path).ok()?;
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else {
+            continue;
+        };
+        let own = if pid == std::process::id() { ours } else { 0 };
+        let open = descriptors
+            .flatten()
+            .filter(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|link| link == target))
+            .count();
+        if open > own {
+            let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            return Some(format!(" (pid {pid}, {})", command.trim()));
+        }
+    }
+    None
+}

@@ -1,0 +1,525 @@
+//! One open file or block device: the system calls, blocking, with the kernel's quirks smoothed.
+//!
+//! What is smoothed: short transfers go on, `EINTR` and a passing `EAGAIN` are tried again, memory
+//! that is not aligned for `O_DIRECT` goes through a bounce buffer. What is not: an error of
+//! `fdatasync` means that written data may be gone (the kernel marks the pages clean and the next
+//! call succeeds), so after the first one every later flush fails too.
+
+#![expect(
+    unsafe_code,
+    reason = "I/O memory as slices, and the OFD lock that rustix lacks"
+)]
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use block::{Fault, Limits, Memory, Outcome, PAGE_BYTES, Request, RequestKind};
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::workers::{Perform, check};
+
+/// The longest read or write: a whole cell in one request with room to spare.
+const REQUEST_BYTES_MAX: u32 = 64 << 20;
+/// The unit of zeros written where the kernel cannot make them.
+const ZEROS_BYTES: usize = 1 << 20;
+/// How often a transfer that makes no progress is tried again, a millisecond apart.
+pub(crate) const AGAIN_MAX: u32 = 100;
+
+/// What holds the bytes, as far as it decides how to do I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// A regular file on a file system that keeps files in memory (tmpfs, ramfs).
+    MemoryFile,
+    /// A block device that is memory and does its work in the thread that submits (zram, brd).
+    MemoryBlock,
+    /// A regular file on any other file system.
+    File,
+    /// A block device.
+    Block,
+}
+
+/// An open file or block device.
+pub(crate) struct Handle {
+    fd: OwnedFd,
+    medium: Medium,
+    limits: Limits,
+    /// What memory must be aligned to; 1 where I/O goes through the page cache.
+    memory_align: usize,
+    sync_failed: AtomicBool,
+    punches: AtomicBool,
+    zero_ranges: AtomicBool,
+}
+
+impl Handle {
+    /// Takes over `fd`, which is open for reading and writing and through the page cache; turns
+    /// `O_DIRECT` on if `direct` and the file takes it.
+    pub(crate) fn new(fd: OwnedFd, direct: bool) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(&fd)?;
+        let is_block = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device();
+        let medium = if is_block && device_is_memory(&stat) {
+            Medium::MemoryBlock
+        } else if is_block {
+            Medium::Block
+        } else if lives_in_memory(&fd)? {
+            Medium::MemoryFile
+        } else {
+            Medium::File
+        };
+        let mut preferred = PAGE_BYTES;
+        let mut trims = true;
+        let mut sector = 512;
+        if is_block {
+            sector = rustix::fs::ioctl_blksszget(&fd)?.max(sector);
+            preferred = preferred.max(rustix::fs::ioctl_blkpbszget(&fd)? as usize);
+            trims = queue_number(&stat, "discard_max_bytes").is_some_and(|bytes| bytes > 0);
+        }
+        // Direct I/O on a file in memory only adds alignment rules: there is no device to reach.
+        let wanted = direct && medium != Medium::MemoryFile;
+        let (block, memory_align) = match wanted.then(|| try_direct(&fd)).flatten() {
+            Some((block, memory_align)) => (block, memory_align),
+            None => (sector, 1),
+        };
+        let size = rustix::fs::seek(&fd, rustix::fs::SeekFrom::End(0))?;
+        let limits = Limits {
+            size_bytes: size - size % u64::from(block),
+            block_bytes_min: block,
+            block_bytes_preferred: u32::try_from(preferred).unwrap_or(block).max(block),
+            request_bytes_max: REQUEST_BYTES_MAX,
+            trims,
+        };
+        Ok(Self {
+            fd,
+            medium,
+            limits,
+            memory_align,
+            sync_failed: AtomicBool::new(false),
+            punches: AtomicBool::new(true),
+            zero_ranges: AtomicBool::new(true),
+        })
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    pub(crate) fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    fn is_block(&self) -> bool {
+        matches!(self.medium, Medium::Block | Medium::MemoryBlock)
+    }
+
+    /// Whether I/O bypasses the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.memory_align > 1
+    }
+
+    fn read(&self, memory: &Memory, offset: u64) -> Outcome {
+        if !self.takes(memory) {
+            let bounce = Memory::zeroed(memory.len());
+            self.read(&bounce, offset)?;
+            // SAFETY: `bounce` is this function's own; `memory` belongs to this read alone until
+            // it is completed (the rule of `block::Memory`).
+            unsafe { memory.bytes_mut().copy_from_slice(bounce.bytes()) };
+            return Ok(());
+        }
+        // SAFETY: the memory belongs to this read alone until it is completed.
+        let bytes = unsafe { memory.bytes_mut() };
+        let mut done = 0;
+        self.transfer(bytes.len(), offset, |start| {
+            let got = rustix::io::pread(&self.fd, &mut bytes[start..], offset + start as u64);
+            done = got.unwrap_or(0);
+            got
+        })
+    }
+
+    fn write(&self, memory: &Memory, offset: u64, fua: bool) -> Outcome {
+        // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
+        let bytes = unsafe { memory.bytes() };
+        if !self.takes(memory) {
+            return self.write(&Memory::from_bytes(bytes), offset, fua);
+        }
+        let flags = if fua {
+            ReadWriteFlags::DSYNC
+        } else {
+            ReadWriteFlags::empty()
+        };
+        let outcome = self.transfer(bytes.len(), offset, |start| {
+            let rest = &bytes[start..];
+            let at = offset + start as u64;
+            if fua {
+                rustix::io::pwritev2(&self.fd, &[IoSlice::new(rest)], at, flags)
+            } else {
+                rustix::io::pwrite(&self.fd, rest, at)
+            }
+        });
+        if fua && outcome.is_err() {
+            self.durable_write_failed();
+        }
+        outcome
+    }
+
+    /// A write that was to be durable failed. The failure may have been the sync's, and then it
+    /// has taken the report of lost pages that the next `fdatasync` would have made.
+    pub(crate) fn durable_write_failed(&self) {
+        self.sync_failed.store(true, Relaxed);
+    }
+
+    /// Whether the kernel can use `memory` as it is; if not it takes a bounce buffer.
+    pub(crate) fn takes(&self, memory: &Memory) -> bool {
+        // No bytes have no address.
+        memory.is_empty() || (memory.as_ptr() as usize).is_multiple_of(self.memory_align)
+    }
+
+    /// Repeats `step(done)` until `length` bytes are done. `step` returns how many more it did.
+    fn transfer(
+        &self,
+        length: usize,
+        offset: u64,
+        mut step: impl FnMut(usize) -> Result<usize, Errno>,
+    ) -> Outcome {
+        let mut done = 0;
+        let mut again = 0;
+        while done < length {
+            match step(done) {
+                // The end of the file or device, which was not there when the drive was opened.
+                Ok(0) => return Err(Fault::Gone),
+                Ok(count) => {
+                    done += count;
+                    again = 0;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if again < AGAIN_MAX => {
+                    again += 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(errno) => return Err(self.fault(errno, offset + length as u64)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What `errno` of an operation that reached up to byte `end` means.
+    pub(crate) fn fault(&self, errno: Errno, end: u64) -> Fault {
+        // A device that was pulled keeps its open files and has no bytes left; writes to it fail
+        // with ENOSPC and reads with EIO.
+        let shrunk = || {
+            let size = rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::End(0));
+            size.is_ok_and(|size| size < end)
+        };
+        if self.is_block() && shrunk() {
+            return Fault::Gone;
+        }
+        fault_of(errno)
+    }
+
+    fn flush(&self) -> Outcome {
+        self.flushable()?;
+        self.flushed(rustix::fs::fdatasync(&self.fd))
+    }
+
+    /// Whether a flush still means anything: not after one has failed.
+    pub(crate) fn flushable(&self) -> Outcome {
+        if self.sync_failed.load(Relaxed) {
+            Err(Fault::Medium)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What the result of an `fdatasync` means, now and for every later flush.
+    pub(crate) fn flushed(&self, result: Result<(), Errno>) -> Outcome {
+        result.map_err(|errno| {
+            self.sync_failed.store(true, Relaxed);
+            match self.fault(errno, self.limits.size_bytes) {
+                Fault::Gone => Fault::Gone,
+                _ => Fault::Medium,
+            }
+        })
+    }
+
+    /// Gives space back and leaves zeros. `FALLOC_FL_PUNCH_HOLE` does both for files, and for
+    /// devices that promise zeros after a discard; a bare `BLKDISCARD` promises nothing.
+    fn trim(&self, offset: u64, length: u64) -> Outcome {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match self.allocate(&self.punches, flags, offset, length)? {
+            true => Ok(()),
+            false => self.write_zeroes(offset, length),
+        }
+    }
+
+    /// On devices `FALLOC_FL_ZERO_RANGE` is `BLKZEROOUT`: an offload or the kernel writes zeros.
+    /// On files a hole comes first: a sparse drive stays sparse.
+    fn write_zeroes(&self, offset: u64, length: u64) -> Outcome {
+        if !self.is_block() {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            if self.allocate(&self.punches, flags, offset, length)? {
+                return Ok(());
+            }
+        }
+        let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+        if self.allocate(&self.zero_ranges, flags, offset, length)? {
+            return Ok(());
+        }
+        let zeros = zeros();
+        let end = offset + length;
+        let mut at = offset;
+        while at < end {
+            let piece = usize::try_from(end - at).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
+            self.write(&zeros.slice(0..piece), at, false)?;
+            at += piece as u64;
+        }
+        Ok(())
+    }
+
+    /// `fallocate`, if `works` says that the file can; false when it turns out that it cannot.
+    fn allocate(
+        &self,
+        works: &AtomicBool,
+        flags: FallocateFlags,
+        offset: u64,
+        length: u64,
+    ) -> Result<bool, Fault> {
+        if length == 0 {
+            return Ok(true);
+        }
+        if !works.load(Relaxed) {
+            return Ok(false);
+        }
+        loop {
+            match rustix::fs::fallocate(&self.fd, flags, offset, length) {
+                Ok(()) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                    works.store(false, Relaxed);
+                    return Ok(false);
+                }
+                Err(errno) => return Err(self.fault(errno, offset + length)),
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    /// Closing would unlock too, but only when the kernel has dropped its last reference, and an
+    /// io_uring worker or a forked child may hold one for a moment longer.
+    fn drop(&mut self) {
+        #[expect(clippy::cast_possible_truncation, reason = "libc's constant is 2")]
+        let _ = set_lock(self.fd.as_fd(), libc::F_UNLCK as libc::c_short);
+    }
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Perform for Handle {
+    fn perform(&self, request: &Request, memory: &Memory) -> Outcome {
+        check(&self.limits, request, memory)?;
+        match request.kind {
+            RequestKind::Read => self.read(memory, request.offset),
+            RequestKind::Write => self.write(memory, request.offset, request.fua),
+            RequestKind::Flush => self.flush(),
+            RequestKind::Trim | RequestKind::WriteZeroes => {
+                if request.kind == RequestKind::Trim {
+                    self.trim(request.offset, request.length)?;
+                } else {
+                    self.write_zeroes(request.offset, request.length)?;
+                }
+                if request.fua { self.flush() } else { Ok(()) }
+            }
+        }
+    }
+}
+
+/// What a system call's error means for the drive, as far as the number alone tells.
+pub(crate) fn fault_of(errno: Errno) -> Fault {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Fault::Full,
+        Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN => Fault::Gone,
+        _ => Fault::Medium,
+    }
+}
+
+/// Shared zeros for devices that cannot make their own.
+fn zeros() -> &'static Memory {
+    static ZEROS: OnceLock<Memory> = OnceLock::new();
+    ZEROS.get_or_init(|| Memory::zeroed(ZEROS_BYTES))
+}
+
+/// Whether the file's bytes live in the page cache and nowhere else.
+fn lives_in_memory(fd: &OwnedFd) -> io::Result<bool> {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    const RAMFS_MAGIC: i64 = 0x8584_58f6;
+    let magic = rustix::fs::fstatfs(fd)?.f_type;
+    Ok(magic == TMPFS_MAGIC || magic == RAMFS_MAGIC)
+}
+
+/// Turns `O_DIRECT` on and returns what offsets and memory must be aligned to, or leaves the file
+/// as it is and returns nothing when it does not take direct I/O in pages.
+fn try_direct(fd: &OwnedFd) -> Option<(u32, usize)> {
+    const PAGE: u32 = 4096;
+    const { assert!(PAGE as usize == PAGE_BYTES) };
+    let wanted = rustix::fs::StatxFlags::DIOALIGN;
+    let told = rustix::fs::statx(fd, c"", rustix::fs::AtFlags::EMPTY_PATH, wanted).ok();
+    let (mut block, mut memory) = (PAGE, PAGE_BYTES);
+    if let Some(told) = told.filter(|told| told.stx_mask & wanted.bits() != 0) {
+        if told.stx_dio_offset_align == 0 || told.stx_dio_offset_align > PAGE {
+            return None;
+        }
+        block = told.stx_dio_offset_align.max(512);
+        memory = (told.stx_dio_mem_align as usize).clamp(2, PAGE_BYTES);
+    }
+    let flags = rustix::fs::fcntl_getfl(fd).ok()?;
+    rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT).ok()?;
+    // Some file systems take the flag and refuse the I/O.
+    let mut probe = Memory::zeroed(PAGE_BYTES);
+    let works = probe
+        .unique_mut()
+        .is_some_and(|bytes| rustix::io::pread(fd, bytes, 0).is_ok());
+    if works {
+        return Some((block, memory));
+    }
+    let _ = rustix::fs::fcntl_setfl(fd, flags);
+    None
+}
+
+/// A block device's directory in sysfs.
+fn sysfs(stat: &rustix::fs::Stat) -> PathBuf {
+    let major = rustix::fs::major(stat.st_rdev);
+    let minor = rustix::fs::minor(stat.st_rdev);
+    Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
+}
+
+/// Whether a block device is one of those that keep their bytes in memory.
+fn device_is_memory(stat: &rustix::fs::Stat) -> bool {
+    let Ok(target) = fs::read_link(sysfs(stat)) else {
+        return false;
+    };
+    let name = target.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(b"zram") || name.starts_with(b"ram")
+}
+
+/// A number from a block device's `queue` directory in sysfs; partitions have their disk's.
+fn queue_number(stat: &rustix::fs::Stat, name: &str) -> Option<u64> {
+    let device = sysfs(stat);
+    ["queue", "../queue"].iter().find_map(|queue| {
+        let text = fs::read_to_string(device.join(queue).join(name)).ok()?;
+        text.trim().parse().ok()
+    })
+}
+
+/// Takes the exclusive open-file-description lock on all of the file. It belongs to `fd`, not to
+/// the process: a second open of the same drive meets it even in the same daemon, and it ends with
+/// the last copy of `fd`, however the daemon ends.
+pub(crate) fn lock_exclusive(fd: BorrowedFd<'_>) -> io::Result<()> {
+    #[expect(clippy::cast_possible_truncation, reason = "libc's constant is 1")]
+    set_lock(fd, libc::F_WRLCK as libc::c_short)
+}
+
+fn set_lock(fd: BorrowedFd<'_>, kind: libc::c_short) -> io::Result<()> {
+    // SAFETY: `flock` is a plain C structure; all zeros is a value of it ("from 0 to the end").
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    // `SEEK_SET`, the start of the file, is 0 and stands there already.
+    lock.l_type = kind;
+    // SAFETY: `fd` is open for the call, and `lock` is a valid `flock` that outlives it.
+    let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Puts `bytes` into the memory of a read, or zeros where there are none.
+///
+/// # Panics
+/// When `bytes` is neither empty nor as long as `memory`.
+pub(crate) fn copy_in(memory: &Memory, bytes: &[u8]) {
+    // SAFETY: the memory belongs to the read that is being performed, alone, until it is completed
+    // (the rule of `block::Memory`); `bytes` is the drive's own.
+    let target = unsafe { memory.bytes_mut() };
+    if bytes.is_empty() {
+        target.fill(0);
+    } else {
+        target.copy_from_slice(bytes);
+    }
+}
+
+/// Takes the bytes of a write.
+///
+/// # Panics
+/// When the lengths differ.
+pub(crate) fn copy_out(memory: &Memory, target: &mut [u8]) {
+    // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
+    target.copy_from_slice(unsafe { memory.bytes() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle() -> Handle {
+        let fd = rustix::fs::memfd_create("drive", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&fd, 1 << 16).unwrap();
+        Handle::new(fd, true).unwrap()
+    }
+
+    #[test]
+    fn after_one_failed_sync_no_flush_is_believed_again() {
+        // fsyncgate (2018): the kernel reports lost pages once, marks them clean, and the next
+        // fsync succeeds over data that is gone.
+        for durable_write in [false, true] {
+            let handle = handle();
+            assert_eq!(handle.flush(), Ok(()));
+            if durable_write {
+                handle.durable_write_failed();
+            } else {
+                assert_eq!(handle.flushed(Err(Errno::IO)), Err(Fault::Medium));
+            }
+            assert_eq!(handle.flush(), Err(Fault::Medium));
+            assert_eq!(handle.flushable(), Err(Fault::Medium));
+            let memory = Memory::zeroed(4096);
+            assert_eq!(handle.read(&memory, 0), Ok(()), "reads go on");
+        }
+    }
+
+    #[test]
+    fn short_transfers_go_on_and_interrupted_ones_are_tried_again() {
+        let handle = handle();
+        let mut steps = [Ok(3), Err(Errno::INTR), Err(Errno::AGAIN), Ok(1), Ok(6)].into_iter();
+        let mut seen = Vec::new();
+        let outcome = handle.transfer(10, 0, |done| {
+            seen.push(done);
+            steps.next().unwrap()
+        });
+        assert_eq!((outcome, seen), (Ok(()), vec![0, 3, 3, 3, 4]));
+        for (errno, fault) in [
+            (Errno::NOSPC, Fault::Full),
+            (Errno::NODEV, Fault::Gone),
+            (Errno::NXIO, Fault::Gone),
+            (Errno::IO, Fault::Medium),
+            (Errno::AGAIN, Fault::Medium),
+        ] {
+            assert_eq!(
+                handle.transfer(10, 0, |_| Err(errno)),
+                Err(fault),
+                "{errno}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_in_memory_are_told_from_others() {
+        assert_eq!(handle().medium(), Medium::MemoryFile);
+    }
+}

@@ -1,0 +1,216 @@
+//! `mem:1G`: a drive in this process's memory, gone with it. For tests, demonstrations and the
+//! measurement of everything above.
+//!
+//! ```text
+//! regions: [ 1 GiB: [ 64 KiB | – | 64 KiB | … ] ] [ – ] …      –: never written or trimmed, zeros
+//! ```
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use block::{BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind};
+
+use super::handle::{copy_in, copy_out};
+use super::telemetry::Telemetry;
+use super::ticket::Ticket;
+use super::workers::{Perform, Workers, check};
+
+/// The unit of allocation: what a trim must cover to free anything.
+const PIECE_BYTES: usize = 64 << 10;
+/// Pieces of one region, so that an empty drive of many TiB costs little.
+const REGION_PIECES: usize = 16 << 10;
+/// The longest read or write, like a file's.
+const REQUEST_BYTES_MAX: u32 = 64 << 20;
+/// Requests that the thread takes at once.
+const BATCH: usize = 32;
+
+type Piece = Option<Box<[u8]>>;
+
+/// Sparse bytes: what was never written reads as zeros. Ranges lie inside, by the caller's check.
+struct Store {
+    size_bytes: usize,
+    regions: Vec<Vec<Piece>>,
+}
+
+impl Store {
+    fn new(size_bytes: u64) -> io::Result<Self> {
+        let too_large = |_| io::ErrorKind::OutOfMemory;
+        let size_bytes = usize::try_from(size_bytes).map_err(too_large)?;
+        let regions = size_bytes.div_ceil(PIECE_BYTES * REGION_PIECES);
+        let mut table = Vec::new();
+        table
+            .try_reserve_exact(regions)
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        table.resize_with(regions, Vec::new);
+        Ok(Self {
+            size_bytes,
+            regions: table,
+        })
+    }
+
+    /// The piece with byte `at`; nothing if its whole region was never written.
+    fn piece(&mut self, at: usize) -> Option<&mut Piece> {
+        let index = at / PIECE_BYTES;
+        self.regions[index / REGION_PIECES].get_mut(index % REGION_PIECES)
+    }
+
+    /// The bytes of the same piece, made if need be.
+    fn piece_made(&mut self, at: usize) -> &mut [u8] {
+        let index = at / PIECE_BYTES;
+        let region = &mut self.regions[index / REGION_PIECES];
+        if region.is_empty() {
+            region.resize_with(REGION_PIECES, || None);
+        }
+        let zeros = || vec![0; PIECE_BYTES].into_boxed_slice();
+        region[index % REGION_PIECES].get_or_insert_with(zeros)
+    }
+
+    fn read(&mut self, memory: &Memory, offset: usize) {
+        for (start, at, length) in spans(offset, memory.len()) {
+            let part = memory.slice(start..start + length);
+            let within = at % PIECE_BYTES;
+            match self.piece(at).and_then(|piece| piece.as_deref()) {
+                Some(bytes) => copy_in(&part, &bytes[within..within + length]),
+                None => copy_in(&part, &[]),
+            }
+        }
+    }
+
+    fn write(&mut self, memory: &Memory, offset: usize) {
+        for (start, at, length) in spans(offset, memory.len()) {
+            let within = at % PIECE_BYTES;
+            let piece = self.piece_made(at);
+            let part = memory.slice(start..start + length);
+            copy_out(&part, &mut piece[within..within + length]);
+        }
+    }
+
+    fn clear(&mut self, offset: usize, length: usize) {
+        let end = offset + length;
+        let mut at = offset;
+        while at < end {
+            let region = at / PIECE_BYTES / REGION_PIECES;
+            if self.regions[region].is_empty() {
+                // Nothing was ever written in this region: on to the next one.
+                at = (region + 1) * REGION_PIECES * PIECE_BYTES;
+                continue;
+            }
+            let within = at % PIECE_BYTES;
+            let next = (at - within + PIECE_BYTES).min(end);
+            let to_the_end = within + (next - at) == PIECE_BYTES || next == self.size_bytes;
+            if let Some(piece) = self.piece(at) {
+                if within == 0 && to_the_end {
+                    *piece = None;
+                } else if let Some(bytes) = piece {
+                    bytes[within..within + (next - at)].fill(0);
+                }
+            }
+            at = next;
+        }
+    }
+}
+
+/// Cuts a range at piece ends: (start in the range, address, length).
+fn spans(offset: usize, length: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done;
+        let piece = (PIECE_BYTES - at % PIECE_BYTES).min(length - done);
+        let span = (done, at, piece);
+        done += piece;
+        (piece > 0).then_some(span)
+    })
+}
+
+struct Performer {
+    limits: Limits,
+    store: Mutex<Store>,
+}
+
+impl Perform for Performer {
+    fn perform(&self, request: &Request, memory: &Memory) -> Outcome {
+        check(&self.limits, request, memory)?;
+        // One thread performs, so nobody ever waits here.
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = |bytes: u64| usize::try_from(bytes).map_err(|_| Fault::Invalid);
+        match request.kind {
+            RequestKind::Read => store.read(memory, address(request.offset)?),
+            RequestKind::Write => store.write(memory, address(request.offset)?),
+            RequestKind::Flush => {}
+            RequestKind::Trim | RequestKind::WriteZeroes => {
+                store.clear(address(request.offset)?, address(request.length)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A drive in memory, allocated as it is written, freed as it is trimmed.
+pub(crate) struct MemDrive {
+    limits: Limits,
+    workers: Workers,
+    telemetry: Arc<Telemetry>,
+}
+
+impl MemDrive {
+    /// A drive of `size_bytes` zeros, rounded down to whole sectors.
+    pub(crate) fn new(size_bytes: u64, telemetry: &Arc<Telemetry>) -> io::Result<Self> {
+        let limits = Limits {
+            size_bytes: size_bytes & !511,
+            block_bytes_min: 512,
+            block_bytes_preferred: 4096,
+            request_bytes_max: REQUEST_BYTES_MAX,
+            trims: true,
+        };
+        let performer = Performer {
+            limits,
+            store: Mutex::new(Store::new(limits.size_bytes)?),
+        };
+        Ok(Self {
+            limits,
+            workers: Workers::start("drive-mem", 1, BATCH, Arc::new(performer))?,
+            telemetry: Arc::clone(telemetry),
+        })
+    }
+}
+
+impl BlockDevice for MemDrive {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
+        let ticket = Ticket::new(&self.telemetry, &request, token, to);
+        self.workers.submit(request, memory, ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trimming_frees_whole_pieces_and_zeroes_the_rest() {
+        let mut store = Store::new(1 << 30).unwrap();
+        let ones = Memory::from_bytes(&[1; 4 * PIECE_BYTES]);
+        store.write(&ones, 512);
+        let held = |store: &Store| store.regions[0].iter().flatten().count();
+        assert_eq!(held(&store), 5);
+        store.clear(1024, 3 * PIECE_BYTES);
+        assert_eq!(held(&store), 3, "pieces 1 and 2 are covered");
+        let read = Memory::from_bytes(&[7; 4 * PIECE_BYTES]);
+        store.read(&read, 512);
+        let mut bytes = read;
+        let zeros = 512..512 + 3 * PIECE_BYTES;
+        for (index, &byte) in bytes.unique().unwrap().iter().enumerate() {
+            assert_eq!(byte, u8::from(!zeros.contains(&index)), "{index}");
+        }
+    }
+
+    #[test]
+    fn an_empty_drive_of_a_pebibyte_costs_a_table_and_trims_at_once() {
+        let mut store = Store::new(1 << 50).unwrap();
+        store.clear(0, 1 << 50);
+        assert!(store.regions.iter().all(Vec::is_empty));
+    }
+}

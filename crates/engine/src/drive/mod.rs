@@ -1,0 +1,343 @@
+//! Drives: whatever holds bytes below an array, opened by name.
+//!
+//! ```text
+//! DriveUri ──open──► Drive { device: Arc<dyn BlockDevice>, … }
+//!
+//!   slow ┐                      timer (one thread)
+//!  faulty┴─► file, zram ─┬─► handle (system calls) ◄── workers (threads of this drive)
+//!        │               └─► crate::ring (io_uring: reads, writes, flushes)
+//!        └─► mem        ───► store                 ◄── worker
+//! ```
+//!
+//! Every kind keeps the contract of [`BlockDevice`]: a request is completed exactly once, never
+//! inside `submit`, and by then the drive holds no part of its memory. Dropping a drive answers
+//! what has not begun with [`block::Fault::Shutdown`], waits for what has, and ends its threads.
+
+mod faulty;
+mod file;
+mod handle;
+mod mem;
+mod signature;
+mod slow;
+pub mod sync;
+mod telemetry;
+mod ticket;
+mod timer;
+mod uri;
+mod workers;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use block::BlockDevice;
+
+pub use faulty::{Effect, FaultHandle, Trap};
+pub use file::create_sparse;
+pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
+pub use telemetry::{BUCKETS, Telemetry, TelemetrySnapshot, TrafficSnapshot};
+pub use uri::{Backend, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate};
+
+pub(crate) use handle::{AGAIN_MAX, Handle};
+pub(crate) use ticket::Ticket;
+pub(crate) use workers::check;
+
+use file::FileDrive;
+use mem::MemDrive;
+use slow::SlowDrive;
+
+/// How to open a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    /// Make the file, sparse and this long, if nothing has its name; also gives a zram device that
+    /// has none its size. What exists keeps its size.
+    pub create_size: Option<u64>,
+    /// Take the drive's lock, and of a block device the exclusive claim that mounts take too. Only
+    /// probing does without.
+    pub exclusive: bool,
+}
+
+/// What holds a drive's bytes, or stands before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DriveKind {
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+    /// A zram device.
+    Zram,
+    /// This process's memory.
+    Mem,
+    /// A throttle before another drive.
+    Slow,
+    /// A fault injector before another drive.
+    Faulty,
+}
+
+impl fmt::Display for DriveKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::File => "file",
+            Self::Block => "block",
+            Self::Zram => "zram",
+            Self::Mem => "mem",
+            Self::Slow => "slow",
+            Self::Faulty => "faulty",
+        })
+    }
+}
+
+/// Who does a drive's reads, writes and flushes; for status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackEnd {
+    /// io_uring.
+    Uring,
+    /// Threads that block.
+    Threads {
+        /// Why not io_uring.
+        reason: String,
+    },
+    /// A thread that copies from and to this process's memory.
+    Memory,
+}
+
+impl fmt::Display for BackEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uring => f.write_str("io_uring"),
+            Self::Threads { reason } => write!(f, "threads ({reason})"),
+            Self::Memory => f.write_str("memory"),
+        }
+    }
+}
+
+/// An open drive.
+#[derive(Clone)]
+pub struct Drive {
+    /// The drive itself.
+    pub device: Arc<dyn BlockDevice>,
+    /// Its canonical name, with absolute paths.
+    pub uri: DriveUri,
+    /// Its size when it was opened.
+    pub size_bytes: u64,
+    /// What it is, outermost first when it is wrapped.
+    pub kind: DriveKind,
+    /// Whether its I/O bypasses the page cache.
+    pub direct: bool,
+    /// Who does its I/O, under all wrappers.
+    pub back_end: BackEnd,
+    /// What it has done since it was opened, as seen from outside.
+    pub telemetry: Arc<Telemetry>,
+    /// Controls the outermost `faulty:` of its name, if there is one.
+    pub faults: Option<FaultHandle>,
+}
+
+impl fmt::Debug for Drive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Drive({}, {} bytes)", self.uri, self.size_bytes)
+    }
+}
+
+/// Why a drive could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenDriveError {
+    /// Nothing has this name.
+    #[error("{}: there is no such file or device; check the name, or give a size to make a file", path.display())]
+    NotFound {
+        /// The drive.
+        path: PathBuf,
+    },
+    /// The user may not read and write it.
+    #[error("{}: permission denied; reading and writing a drive takes its owner or root", path.display())]
+    Denied {
+        /// The drive.
+        path: PathBuf,
+    },
+    /// A directory, a terminal, a pipe.
+    #[error("{}: neither a regular file nor a block device; name one of those", path.display())]
+    NotADrive {
+        /// The drive.
+        path: PathBuf,
+    },
+    /// Another daemon, or this one, has it open.
+    #[error("{}: in use by another Ravelin daemon{holder}; export the pool there first", path.display())]
+    InUse {
+        /// The drive.
+        path: PathBuf,
+        /// ` (pid N, command)` where it could be found, else empty.
+        holder: String,
+    },
+    /// The kernel has claimed it.
+    #[error("{}: in use by the kernel, such as a mounted file system or swap; unmount it first", path.display())]
+    Busy {
+        /// The drive.
+        path: PathBuf,
+    },
+    /// `zram:` before something else.
+    #[error("{}: not a zram device; name it without `zram:`", path.display())]
+    NotZram {
+        /// The drive.
+        path: PathBuf,
+    },
+    /// Nothing to store in.
+    #[error("{}: has no bytes; give it a size first (files: truncate -s, zram: its disksize)", path.display())]
+    NoBytes {
+        /// The drive.
+        path: PathBuf,
+    },
+    /// io_uring was asked for by name.
+    #[error("{}: {reason}; name the drive without backend=uring", path.display())]
+    NoUring {
+        /// The drive.
+        path: PathBuf,
+        /// Why there is no io_uring.
+        reason: String,
+    },
+    /// The operating system refused otherwise.
+    #[error("{}: {doing} it failed: {source}", path.display())]
+    Io {
+        /// The drive.
+        path: PathBuf,
+        /// What was being done, such as "opening".
+        doing: &'static str,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// No memory or thread for a drive that is not a file.
+    #[error("the {kind} drive could not be started: {source}; make it smaller or free memory")]
+    Start {
+        /// Its kind.
+        kind: DriveKind,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+}
+
+/// Opens the drive that `uri` names.
+pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
+    let uri = uri.absolute();
+    let opened = open_spec(&uri.spec, &how)?;
+    let size_bytes = opened.device.limits().size_bytes;
+    if size_bytes == 0 {
+        return Err(OpenDriveError::NoBytes {
+            path: uri.spec.path().unwrap_or(Path::new("mem:")).to_owned(),
+        });
+    }
+    Ok(Drive {
+        device: opened.device,
+        size_bytes,
+        kind: opened.kind,
+        direct: opened.direct,
+        back_end: opened.back_end,
+        telemetry: opened.telemetry,
+        faults: opened.faults,
+        uri,
+    })
+}
+
+/// A [`Drive`] in the making: what each wrapper adds to.
+struct Opened {
+    device: Arc<dyn BlockDevice>,
+    kind: DriveKind,
+    direct: bool,
+    back_end: BackEnd,
+    telemetry: Arc<Telemetry>,
+    faults: Option<FaultHandle>,
+}
+
+fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
+    let telemetry = Arc::new(Telemetry::new());
+    let start = |kind| move |source| OpenDriveError::Start { kind, source };
+    match spec {
+        DriveSpec::File { path, options } => {
+            let (drive, kind) = FileDrive::open(path, options, how, &telemetry)?;
+            Ok(Opened {
+                direct: drive.is_direct(),
+                back_end: drive.back_end(),
+                device: Arc::new(drive),
+                kind,
+                telemetry,
+                faults: None,
+            })
+        }
+        DriveSpec::Zram { path, options } => {
+            prepare_zram(path, how)?;
+            let (drive, _) = FileDrive::open(path, options, how, &telemetry)?;
+            Ok(Opened {
+                direct: drive.is_direct(),
+                back_end: drive.back_end(),
+                device: Arc::new(drive),
+                kind: DriveKind::Zram,
+                telemetry,
+                faults: None,
+            })
+        }
+        DriveSpec::Mem { size_bytes } => Ok(Opened {
+            device: Arc::new(
+                MemDrive::new(*size_bytes, &telemetry).map_err(start(DriveKind::Mem))?,
+            ),
+            kind: DriveKind::Mem,
+            direct: false,
+            back_end: BackEnd::Memory,
+            telemetry,
+            faults: None,
+        }),
+        DriveSpec::Slow { inner, rate } => {
+            let inner = open_spec(inner, how)?;
+            let drive =
+                SlowDrive::new(inner.device, *rate, &telemetry).map_err(start(DriveKind::Slow))?;
+            Ok(Opened {
+                device: Arc::new(drive),
+                kind: DriveKind::Slow,
+                telemetry,
+                ..inner
+            })
+        }
+        DriveSpec::Faulty { inner, faults } => {
+            let inner = open_spec(inner, how)?;
+            let drive = faulty::FaultyDrive::new(inner.device, faults, &telemetry)
+                .map_err(start(DriveKind::Faulty))?;
+            Ok(Opened {
+                faults: Some(drive.handle()),
+                device: Arc::new(drive),
+                kind: DriveKind::Faulty,
+                telemetry,
+                ..inner
+            })
+        }
+    }
+}
+
+/// Checks that `path` is a zram device, and gives it a size if it has none and one is offered.
+fn prepare_zram(path: &Path, how: &Open) -> Result<(), OpenDriveError> {
+    let fail = |doing| {
+        move |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => OpenDriveError::NotFound {
+                path: path.to_owned(),
+            },
+            _ => OpenDriveError::Io {
+                path: path.to_owned(),
+                doing,
+                source,
+            },
+        }
+    };
+    let device = std::fs::canonicalize(path).map_err(fail("opening"))?;
+    let name = device.file_name().unwrap_or_default();
+    let disksize = Path::new("/sys/block").join(name).join("disksize");
+    let is_zram = name.as_encoded_bytes().starts_with(b"zram") && disksize.exists();
+    if !is_zram {
+        return Err(OpenDriveError::NotZram {
+            path: path.to_owned(),
+        });
+    }
+    let now = std::fs::read_to_string(&disksize).map_err(fail("reading the size of"))?;
+    if let (Some(size_bytes), "0") = (how.create_size, now.trim()) {
+        std::fs::write(&disksize, size_bytes.to_string()).map_err(fail("sizing"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,283 @@
+//! Real block devices: loop and zram, also when they are taken away under load.
+//!
+//! Linux does not let go of an open loop or zram device: `losetup -d` waits for the last user, and
+//! a zram reset is refused. What does take a device away under load is shrinking it to nothing
+//! (`losetup -c` after its file was cut), which is what a pulled disk looks like to its users; and
+//! a zram device that may use no memory fails its writes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use block::{Fault, Memory, Outcome, RequestKind};
+
+use super::support::{
+    Chance, Collector, Place, against_the_model, eventually, open_sized, request,
+};
+use crate::drive::{BackEnd, Drive, DriveKind, Open, OpenDriveError, open, sync};
+
+fn run(command: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(command)
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("{command}: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(format!(
+            "{command}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ))
+    }
+}
+
+/// A loop device over a file of `size` bytes, detached when dropped.
+struct Loop {
+    device: String,
+    file: String,
+    _place: Place,
+}
+
+impl Loop {
+    fn new(size: u64) -> Option<Self> {
+        let place = Place::new();
+        let file = place.file("backing");
+        fs::File::create(&file).unwrap().set_len(size).unwrap();
+        match run("losetup", &["-f", "--show", &file]) {
+            Ok(device) => Some(Self {
+                device,
+                file,
+                _place: place,
+            }),
+            Err(reason) => {
+                eprintln!("skipped: {reason}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = run("losetup", &["-d", &self.device]);
+    }
+}
+
+/// A zram device that did not exist before and does not afterwards.
+struct Zram(u32);
+
+impl Zram {
+    fn new() -> Option<Self> {
+        // Reading this file makes the device.
+        match fs::read_to_string("/sys/class/zram-control/hot_add") {
+            Ok(number) => Some(Self(number.trim().parse().unwrap())),
+            Err(error) => {
+                eprintln!("skipped: zram: {error}");
+                None
+            }
+        }
+    }
+
+    fn device(&self) -> String {
+        format!("/dev/zram{}", self.0)
+    }
+
+    fn set(&self, name: &str, value: &str) -> std::io::Result<()> {
+        fs::write(
+            Path::new(&format!("/sys/block/zram{}", self.0)).join(name),
+            value,
+        )
+    }
+
+    fn remove(&self) -> std::io::Result<()> {
+        fs::write("/sys/class/zram-control/hot_remove", self.0.to_string())
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = self.set("reset", "1");
+        let _ = self.remove();
+    }
+}
+
+/// Keeps 32 requests in flight while `disturb` runs and for as many requests after it; returns
+/// what came before the disturbance ended and what came last.
+fn under_load(drive: &Drive, disturb: impl FnOnce() + Send) -> (Vec<Outcome>, Vec<Outcome>) {
+    let disturbed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut chance = Chance(9);
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            while after.len() < 500 || before.is_empty() {
+                let was = disturbed.load(Ordering::SeqCst);
+                let collector = Arc::new(Collector::default());
+                for token in 0..32 {
+                    let kind = match chance.below(9) {
+                        0 => RequestKind::Flush,
+                        1..5 => RequestKind::Write,
+                        _ => RequestKind::Read,
+                    };
+                    let carried = if kind == RequestKind::Flush { 0 } else { 4096 };
+                    let block = chance.below(drive.size_bytes / 4096);
+                    let memory = Memory::from_bytes(&chance.bytes(carried));
+                    let request = request(kind, block * 4096, carried as u64);
+                    collector.submit(&*drive.device, request, memory, token);
+                }
+                // Fails after half a minute: that would be the hang.
+                collector.wait(32);
+                let outcomes = collector.once_each(32);
+                if was {
+                    after.extend(outcomes);
+                } else {
+                    before.extend(outcomes);
+                }
+            }
+            (before, after)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        disturb();
+        disturbed.store(true, Ordering::SeqCst);
+        load.join().unwrap()
+    })
+}
+
+#[test]
+fn a_loop_device_is_a_drive_and_others_cannot_take_it() {
+    let Some(device) = Loop::new(4 << 20) else {
+        return;
+    };
+    for backend in ["uring", "threads"] {
+        let uri = format!("{}?backend={backend}", device.device);
+        let drive = match open(
+            &uri.parse().unwrap(),
+            Open {
+                exclusive: true,
+                ..Open::default()
+            },
+        ) {
+            Err(OpenDriveError::NoUring { reason, .. }) => {
+                eprintln!("skipped: {reason}");
+                continue;
+            }
+            drive => drive.unwrap(),
+        };
+        assert_eq!((drive.kind, drive.size_bytes), (DriveKind::Block, 4 << 20));
+        assert_eq!(drive.back_end == BackEnd::Uring, backend == "uring");
+        against_the_model(&*drive.device, 300, 11);
+        let how = Open {
+            exclusive: true,
+            ..Open::default()
+        };
+        let error = open(&device.device.parse().unwrap(), how).unwrap_err();
+        assert!(matches!(error, OpenDriveError::InUse { .. }), "{error}");
+        let mounted = run("mkfs.ext4", &["-q", &device.device]);
+        assert!(mounted.is_err(), "the exclusive claim keeps mkfs away");
+    }
+}
+
+#[test]
+fn a_mounted_device_is_busy() {
+    let Some(device) = Loop::new(16 << 20) else {
+        return;
+    };
+    let place = Place::new();
+    let directory = place.file("mnt");
+    fs::create_dir(&directory).unwrap();
+    let mounted = run("mke2fs", &["-q", &device.device])
+        .and_then(|_| run("mount", &[&device.device, &directory]));
+    if let Err(reason) = mounted {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let how = Open {
+        exclusive: true,
+        ..Open::default()
+    };
+    let error = open(&device.device.parse().unwrap(), how);
+    run("umount", &[&directory]).unwrap();
+    assert!(
+        matches!(error, Err(OpenDriveError::Busy { .. })),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_loop_device_taken_away_under_load_is_gone_and_nothing_hangs() {
+    for backend in ["auto", "threads"] {
+        let Some(device) = Loop::new(16 << 20) else {
+            return;
+        };
+        let drive = open_sized(&format!("{}?backend={backend}", device.device), 0);
+        let (before, after) = under_load(&drive, || {
+            run("losetup", &["-d", &device.device]).unwrap();
+        });
+        let all = before.iter().chain(&after);
+        assert!(
+            all.copied().all(|outcome| outcome.is_ok()),
+            "detaching waits for us"
+        );
+
+        let (before, after) = under_load(&drive, || {
+            let file = fs::File::options().write(true).open(&device.file).unwrap();
+            let name = Path::new(&device.device).file_name().unwrap();
+            let size = Path::new("/sys/block").join(name).join("size");
+            // Writes on their way make the file longer again until they see the new size.
+            eventually("the loop device shrinks to nothing", || {
+                file.set_len(0).unwrap();
+                run("losetup", &["-c", &device.device]).unwrap();
+                fs::read_to_string(&size).unwrap().trim() == "0"
+            });
+        });
+        assert!(before.iter().any(Result::is_ok));
+        assert!(after.contains(&Err(Fault::Gone)));
+        let flush_or_gone =
+            |outcome: &Outcome| matches!(outcome, Ok(()) | Err(Fault::Gone | Fault::Medium));
+        assert!(after.iter().all(flush_or_gone), "{backend}: {after:?}");
+        for kind in [RequestKind::Read, RequestKind::Write] {
+            let outcome = sync::run(&*drive.device, request(kind, 0, 4096), Memory::zeroed(4096));
+            assert_eq!(outcome, Err(Fault::Gone), "{backend} {kind:?}");
+        }
+        drop(drive);
+        let left = run("losetup", &["-a"]).unwrap();
+        assert!(
+            !left.contains(&device.file),
+            "the loop device stayed behind: {left}"
+        );
+    }
+}
+
+#[test]
+fn a_zram_device_gets_a_size_refuses_removal_under_load_and_fails_when_full() {
+    let Some(zram) = Zram::new() else { return };
+    let uri = format!("zram:{}", zram.device());
+    let how = Open {
+        exclusive: true,
+        ..Open::default()
+    };
+    let error = open(&uri.parse().unwrap(), how).unwrap_err();
+    assert!(matches!(error, OpenDriveError::NoBytes { .. }), "{error}");
+    let drive = open_sized(&uri, 8 << 20);
+    assert_eq!((drive.kind, drive.size_bytes), (DriveKind::Zram, 8 << 20));
+    assert!(drive.direct);
+    against_the_model(&*drive.device, 200, 13);
+
+    let (before, after) = under_load(&drive, || {
+        assert!(zram.set("reset", "1").is_err(), "a reset in use is refused");
+        assert!(zram.remove().is_err(), "and so is removal");
+    });
+    assert!(before.iter().chain(&after).all(Result::is_ok));
+
+    // As good as pulling it: no page may be stored any more.
+    let (_, after) = under_load(&drive, || zram.set("mem_limit", "1").unwrap());
+    assert!(
+        after
+            .iter()
+            .any(|outcome| matches!(outcome, Err(Fault::Medium | Fault::Full)))
+    );
+    drop(drive);
+    zram.set("reset", "1")
+        .expect("nothing holds the device after the drive was dropped");
+}

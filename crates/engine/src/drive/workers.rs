@@ -1,0 +1,277 @@
+//! The thread-pool back end: a shared queue and a few threads that perform one request at a time.
+//!
+//! Used for everything that blocks (files and devices where io_uring is off or dearer, and their
+//! trims) and for the memory drive, whose contract forbids to complete inside `submit`.
+//!
+//! ```text
+//! submit ──► jobs: [write][flush][read]… ──► worker ──► perform ──► drop memory ──► ticket
+//!                           │
+//!                 flushes: [ticket, ticket]   a flush that finds one queued and not begun joins it
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use block::{Fault, Limits, Memory, Outcome, Request, RequestKind};
+
+use super::ticket::Ticket;
+
+/// What the workers do with a request.
+pub(crate) trait Perform: Send + Sync + 'static {
+    /// Carries out `request`, blocking. Flushes arrive here once for all that joined.
+    fn perform(&self, request: &Request, memory: &Memory) -> Outcome;
+}
+
+enum Job {
+    Io(Request, Memory, Ticket),
+    /// Serves every ticket in `State::flushes` at the moment it begins.
+    Flush,
+}
+
+struct State {
+    jobs: VecDeque<Job>,
+    /// Flushes that wait for the one queued `Job::Flush`; empty when none is queued.
+    flushes: Vec<Ticket>,
+    idle: usize,
+    closed: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    perform: Arc<dyn Perform>,
+    threads: usize,
+    batch_max: usize,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing in the critical sections can leave the state half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut batch = Vec::with_capacity(self.batch_max);
+        loop {
+            {
+                let mut state = self.lock();
+                while state.jobs.is_empty() {
+                    if state.closed {
+                        return;
+                    }
+                    state.idle += 1;
+                    state = self
+                        .wake
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state.idle -= 1;
+                }
+                // A fair share: a batch saves lock traffic, but must not starve idle workers.
+                let share = state.jobs.len().div_ceil(self.threads).min(self.batch_max);
+                batch.extend(state.jobs.drain(..share));
+            }
+            for job in batch.drain(..) {
+                self.perform(job);
+            }
+        }
+    }
+
+    fn perform(&self, job: Job) {
+        match job {
+            Job::Io(request, memory, ticket) => {
+                let outcome = self.perform.perform(&request, &memory);
+                drop(memory);
+                ticket.complete(outcome);
+            }
+            Job::Flush => {
+                let tickets = std::mem::take(&mut self.lock().flushes);
+                let request = Request {
+                    kind: RequestKind::Flush,
+                    offset: 0,
+                    length: 0,
+                    fua: false,
+                };
+                let outcome = self.perform.perform(&request, &Memory::empty());
+                for ticket in tickets {
+                    ticket.complete(outcome);
+                }
+            }
+        }
+    }
+}
+
+/// A queue with its threads. Dropping it answers what has not begun with [`Fault::Shutdown`], lets
+/// what has begun end, and joins the threads.
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts `threads` threads, each of which takes up to `batch_max` requests at once. More than
+    /// one only pays where performing a request never sleeps.
+    pub(crate) fn start(
+        name: &str,
+        threads: usize,
+        batch_max: usize,
+        perform: Arc<dyn Perform>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                jobs: VecDeque::new(),
+                flushes: Vec::new(),
+                idle: 0,
+                closed: false,
+            }),
+            wake: Condvar::new(),
+            perform,
+            threads,
+            batch_max,
+        });
+        let mut workers = Self {
+            shared,
+            threads: Vec::with_capacity(threads),
+        };
+        for _ in 0..threads {
+            let shared = Arc::clone(&workers.shared);
+            // The kernel shows the first 15 bytes of a thread's name.
+            let builder = thread::Builder::new().name(name.to_owned());
+            workers.threads.push(builder.spawn(move || shared.run())?);
+        }
+        Ok(workers)
+    }
+
+    /// Queues a request.
+    pub(crate) fn submit(&self, request: Request, memory: Memory, ticket: Ticket) {
+        let mut state = self.shared.lock();
+        if request.kind == RequestKind::Flush {
+            state.flushes.push(ticket);
+            if state.flushes.len() > 1 {
+                return;
+            }
+            state.jobs.push_back(Job::Flush);
+        } else {
+            state.jobs.push_back(Job::Io(request, memory, ticket));
+        }
+        let wake = state.idle > 0;
+        drop(state);
+        if wake {
+            self.shared.wake.notify_one();
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let (jobs, flushes) = {
+            let mut state = self.shared.lock();
+            state.closed = true;
+            (
+                std::mem::take(&mut state.jobs),
+                std::mem::take(&mut state.flushes),
+            )
+        };
+        self.shared.wake.notify_all();
+        for job in jobs {
+            if let Job::Io(_, memory, ticket) = job {
+                drop(memory);
+                ticket.complete(Err(Fault::Shutdown));
+            }
+        }
+        for ticket in flushes {
+            ticket.complete(Err(Fault::Shutdown));
+        }
+        join_others(&mut self.threads);
+    }
+}
+
+/// Joins threads, but never the calling one: the last owner of a drive may let go of it inside a
+/// completion, on a thread of that very drive, which then ends by itself.
+pub(crate) fn join_others(threads: &mut Vec<JoinHandle<()>>) {
+    for thread in threads.drain(..) {
+        if thread.thread().id() != thread::current().id() {
+            // A worker that panicked has answered its requests by dropping their tickets.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether `request` with `memory` respects `limits`; [`Fault::Invalid`] if not.
+pub(crate) fn check(limits: &Limits, request: &Request, memory: &Memory) -> Outcome {
+    let carries = matches!(request.kind, RequestKind::Read | RequestKind::Write);
+    if request.kind == RequestKind::Flush {
+        return Ok(());
+    }
+    let align = u64::from(limits.block_bytes_min) - 1;
+    let end = request.offset.checked_add(request.length);
+    let inside = end.is_some_and(|end| end <= limits.size_bytes);
+    let aligned = (request.offset | request.length) & align == 0;
+    let sized = !carries
+        || (memory.len() as u64 == request.length
+            && request.length <= u64::from(limits.request_bytes_max));
+    if inside && aligned && sized {
+        Ok(())
+    } else {
+        Err(Fault::Invalid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use block::Completed;
+
+    use super::*;
+    use crate::drive::telemetry::Telemetry;
+    use crate::drive::tests::support::{Collector, request};
+
+    /// Reads wait until they are let go; flushes are counted.
+    struct Gated {
+        reads: Mutex<mpsc::Receiver<()>>,
+        flushes: AtomicUsize,
+    }
+
+    impl Perform for Gated {
+        fn perform(&self, request: &Request, _memory: &Memory) -> Outcome {
+            if request.kind == RequestKind::Flush {
+                self.flushes.fetch_add(1, Ordering::SeqCst);
+            } else {
+                let _ = self.reads.lock().unwrap().recv();
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_flush_joins_one_that_has_not_begun() {
+        let (gate, reads) = mpsc::channel();
+        let gated = Arc::new(Gated {
+            reads: Mutex::new(reads),
+            flushes: AtomicUsize::new(0),
+        });
+        let workers = Workers::start("gated", 1, 1, Arc::clone(&gated) as _).unwrap();
+        let telemetry = Arc::new(Telemetry::new());
+        let collector = Arc::new(Collector::default());
+        let to: Arc<dyn Completed> = Arc::clone(&collector) as _;
+        let submit = |kind, token| {
+            let request = request(kind, 0, 0);
+            let ticket = Ticket::new(&telemetry, &request, token, &to);
+            workers.submit(request, Memory::empty(), ticket);
+        };
+        // The one thread is in the read, so no flush can have begun.
+        submit(RequestKind::Read, 0);
+        (1..6).for_each(|token| submit(RequestKind::Flush, token));
+        gate.send(()).unwrap();
+        collector.wait(6);
+        assert_eq!(gated.flushes.load(Ordering::SeqCst), 1);
+        // One that comes later is a flush of its own.
+        submit(RequestKind::Flush, 6);
+        collector.wait(7);
+        assert_eq!(gated.flushes.load(Ordering::SeqCst), 2);
+        assert!(collector.once_each(7).iter().all(Result::is_ok));
+    }
+}

@@ -1,0 +1,645 @@
+//! One ring: what it holds while the kernel works, and its turn.
+//!
+//! Soundness: the kernel reads and writes memory behind our back from the moment an entry is
+//! submitted until its completion is reaped. So each request in the kernel owns a clone of its
+//! memory and a use of its file in `slots`, which nothing but its completion takes out; dropping
+//! the ring waits for all of them; leaking the ring leaks them too.
+
+#![expect(unsafe_code, reason = "submission entries carry raw addresses")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use block::{Fault, Memory, Outcome, Request, RequestKind};
+use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+use rustix::event::EventfdFlags;
+use rustix::io::Errno;
+
+use super::probe::support;
+use super::target::{Submission, Use, announce, closed_count, retire};
+use crate::drive::{AGAIN_MAX, Ticket, check};
+
+/// The token of the waker's poll; slots are numbered from 0.
+const WAKER: u64 = u64::MAX;
+/// Files that one ring can have registered; those beyond are used by their descriptor.
+const FILES_MAX: usize = 1024;
+
+/// How often a ring that is dropped tries to learn that the kernel is done, 10 ms apart.
+const FAILURES_MAX: u32 = 1000;
+
+/// Ends a ring's waiting from any thread.
+pub struct Waker {
+    eventfd: OwnedFd,
+    /// Set by the ring before it looks for work one last time, so that nobody pays for a system
+    /// call to wake what is awake.
+    sleeping: AtomicBool,
+}
+
+impl Waker {
+    /// Ends the ring's waiting, if it waits. Cheap if it does not.
+    pub fn wake(&self) {
+        if self.sleeping.load(SeqCst) && self.sleeping.swap(false, SeqCst) {
+            // Only a full counter could refuse, and then the ring is awake already.
+            let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Who is to be told.
+enum Answer {
+    One(Ticket),
+    /// Flushes that one `fdatasync` serves.
+    Flushes(Vec<Ticket>),
+}
+
+impl Answer {
+    fn complete(self, outcome: Outcome) {
+        match self {
+            Self::One(ticket) => ticket.complete(outcome),
+            Self::Flushes(tickets) => {
+                for ticket in tickets {
+                    ticket.complete(outcome);
+                }
+            }
+        }
+    }
+}
+
+/// A request that the kernel has, or is about to get.
+struct InKernel {
+    target: Use,
+    attachment: usize,
+    request: Request,
+    /// What the kernel reads or writes.
+    memory: Memory,
+    /// Where a read's bytes go in the end, if the kernel could not take that memory.
+    bounced: Option<Memory>,
+    done: usize,
+    again: u32,
+    answer: Answer,
+}
+
+/// A target that this ring has met.
+struct Attachment {
+    target: Use,
+    registered: bool,
+    in_kernel: usize,
+    /// Flushes that came while one was in the kernel: the next one serves them all.
+    flushes: Vec<Ticket>,
+    flushing: bool,
+}
+
+/// One io_uring with everything that is in it. Used by one thread.
+pub(super) struct Ring {
+    uring: IoUring,
+    depth: usize,
+    slots: Vec<Option<InKernel>>,
+    free: Vec<usize>,
+    /// Slots whose entry must be handed over (again).
+    to_submit: VecDeque<usize>,
+    /// What came when all slots were taken.
+    waiting: VecDeque<Submission>,
+    attachments: Vec<Option<Attachment>>,
+    /// Target id → attachment.
+    attachment_of: Vec<Option<u32>>,
+    /// A flush found no free slot.
+    flush_starved: bool,
+    closed_seen: u64,
+    /// A closed target is still in the kernel.
+    detaching: bool,
+    registers_files: bool,
+    /// Registered memory, by address: start, end, index in the kernel's table.
+    registered: Vec<(usize, usize, u16)>,
+    registered_parts: Vec<Memory>,
+    waker: Arc<Waker>,
+    waker_armed: bool,
+    reaped: Vec<(u64, i32)>,
+}
+
+impl Ring {
+    /// A ring for `depth` requests in the kernel at once, owned by the calling thread.
+    pub(super) fn new(depth: u32) -> io::Result<Self> {
+        let level = support()
+            .as_ref()
+            .map_err(|reason| io::Error::other(reason.clone()))?;
+        let depth = depth.clamp(1, 4096).next_power_of_two();
+        // One entry more than requests, for the waker; the completion queue is twice as long, so
+        // it cannot overflow.
+        let uring = level.builder().build(depth + 1)?;
+        let files = u32::try_from(FILES_MAX).unwrap_or(0);
+        let registers_files = uring.submitter().register_files_sparse(files).is_ok();
+        let waker = Arc::new(Waker {
+            eventfd: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            sleeping: AtomicBool::new(false),
+        });
+        announce(&waker);
+        let depth = depth as usize;
+        Ok(Self {
+            uring,
+            depth,
+            slots: (0..depth).map(|_| None).collect(),
+            free: (0..depth).rev().collect(),
+            to_submit: VecDeque::with_capacity(depth),
+            waiting: VecDeque::new(),
+            attachments: Vec::new(),
+            attachment_of: Vec::new(),
+            flush_starved: false,
+            closed_seen: closed_count(),
+            detaching: false,
+            registers_files,
+            registered: Vec::new(),
+            registered_parts: Vec::new(),
+            waker,
+            waker_armed: false,
+            reaped: Vec::with_capacity(2 * depth),
+        })
+    }
+
+    pub(super) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    pub(super) fn register_memory(&mut self, parts: &[Memory]) -> io::Result<()> {
+        if !self.registered_parts.is_empty() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let vectors: Vec<libc::iovec> = parts
+            .iter()
+            .map(|part| libc::iovec {
+                iov_base: part.as_ptr().cast(),
+                iov_len: part.len(),
+            })
+            .collect();
+        // SAFETY: the memory stays allocated as long as the registration: `registered_parts` keeps
+        // a clone of each part and outlives `uring`'s use of it (fields are dropped in order).
+        unsafe { self.uring.submitter().register_buffers(&vectors)? };
+        self.registered_parts = parts.to_vec();
+        self.registered = parts
+            .iter()
+            .zip(0_u16..)
+            .map(|(part, index)| {
+                let start = part.as_ptr() as usize;
+                (start, start + part.len(), index)
+            })
+            .collect();
+        self.registered.sort_unstable();
+        Ok(())
+    }
+
+    /// Takes a submission; the next turn hands it over. May answer at once what cannot be done.
+    pub(super) fn push(&mut self, submission: Submission) {
+        if self.free.is_empty() || !self.waiting.is_empty() {
+            self.waiting.push_back(submission);
+        } else {
+            self.start(submission);
+        }
+    }
+
+    /// Gives a submission a slot. There must be a free one.
+    fn start(&mut self, submission: Submission) {
+        let Submission {
+            target,
+            request,
+            memory,
+            ticket,
+        } = submission;
+        let handle = target.handle();
+        let refused = if target.is_closed() {
+            Some(Err(Fault::Shutdown))
+        } else {
+            let checked = check(&handle.limits(), &request, &memory);
+            match checked.and_then(|()| match request.kind {
+                RequestKind::Flush => handle.flushable(),
+                _ => Ok(()),
+            }) {
+                Ok(()) if request.kind != RequestKind::Flush && request.length == 0 => Some(Ok(())),
+                Ok(()) => None,
+                Err(fault) => Some(Err(fault)),
+            }
+        };
+        if let Some(outcome) = refused {
+            drop(memory);
+            return ticket.complete(outcome);
+        }
+        let attachment = self.attach(&target);
+        if request.kind == RequestKind::Flush {
+            if let Some(attachment) = &mut self.attachments[attachment] {
+                attachment.flushes.push(ticket);
+            }
+            return self.start_flush(attachment);
+        }
+        let (memory, bounced) = if target.handle().takes(&memory) {
+            (memory, None)
+        } else if request.kind == RequestKind::Write {
+            // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
+            (Memory::from_bytes(unsafe { memory.bytes() }), None)
+        } else {
+            (Memory::zeroed(memory.len()), Some(memory))
+        };
+        self.occupy(InKernel {
+            target,
+            attachment,
+            request,
+            memory,
+            bounced,
+            done: 0,
+            again: 0,
+            answer: Answer::One(ticket),
+        });
+    }
+
+    /// Begins a flush for all that wait for one, unless one is in the kernel or no slot is free.
+    fn start_flush(&mut self, index: usize) {
+        let Some(attachment) = &mut self.attachments[index] else {
+            return;
+        };
+        if attachment.flushing || attachment.flushes.is_empty() {
+            return;
+        }
+        if self.free.is_empty() {
+            self.flush_starved = true;
+            return;
+        }
+        attachment.flushing = true;
+        let flush = InKernel {
+            target: attachment.target.another(),
+            attachment: index,
+            request: Request {
+                kind: RequestKind::Flush,
+                offset: 0,
+                length: 0,
+                fua: false,
+            },
+            memory: Memory::empty(),
+            bounced: None,
+            done: 0,
+            again: 0,
+            answer: Answer::Flushes(std::mem::take(&mut attachment.flushes)),
+        };
+        self.occupy(flush);
+    }
+
+    fn occupy(&mut self, request: InKernel) {
+        if let Some(attachment) = &mut self.attachments[request.attachment] {
+            attachment.in_kernel += 1;
+        }
+        let slot = self.free.pop().expect("the caller saw a free slot");
+        self.slots[slot] = Some(request);
+        self.to_submit.push_back(slot);
+    }
+
+    /// The attachment of `target`, made and registered if it is new.
+    fn attach(&mut self, target: &Use) -> usize {
+        let id = target.id();
+        if let Some(&Some(index)) = self.attachment_of.get(id) {
+            return index as usize;
+        }
+        let index = self
+            .attachments
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or_else(|| {
+                self.attachments.push(None);
+                self.attachments.len() - 1
+            });
+        let fd = target.handle().as_fd().as_raw_fd();
+        let registered = self.registers_files && index < FILES_MAX && self.register(index, fd);
+        self.attachments[index] = Some(Attachment {
+            target: target.another(),
+            registered,
+            in_kernel: 0,
+            flushes: Vec::new(),
+            flushing: false,
+        });
+        if self.attachment_of.len() <= id {
+            self.attachment_of.resize(id + 1, None);
+        }
+        self.attachment_of[id] = u32::try_from(index).ok();
+        index
+    }
+
+    fn register(&self, index: usize, fd: RawFd) -> bool {
+        let Ok(offset) = u32::try_from(index) else {
+            return false;
+        };
+        self.uring
+            .submitter()
+            .register_files_update(offset, &[fd])
+            .is_ok()
+    }
+
+    /// Lets go of targets that were closed and that nothing in the kernel uses.
+    fn detach_closed(&mut self) {
+        let count = closed_count();
+        if count == self.closed_seen && !self.detaching {
+            return;
+        }
+        self.closed_seen = count;
+        self.detaching = false;
+        for index in 0..self.attachments.len() {
+            let Some(attachment) = &mut self.attachments[index] else {
+                continue;
+            };
+            if !attachment.target.is_closed() {
+                continue;
+            }
+            for ticket in attachment.flushes.drain(..) {
+                ticket.complete(Err(Fault::Shutdown));
+            }
+            if attachment.in_kernel > 0 {
+                // Their completions end the waiting, and the next turn looks again.
+                self.detaching = true;
+                continue;
+            }
+            let (id, registered) = (attachment.target.id(), attachment.registered);
+            if registered {
+                self.register(index, -1);
+            }
+            self.attachment_of[id] = None;
+            self.attachments[index] = None;
+        }
+    }
+
+    /// See [`super::LocalRing::turn`].
+    pub(super) fn turn(
+        &mut self,
+        wait: Option<Duration>,
+        pending: impl FnOnce() -> bool,
+    ) -> io::Result<usize> {
+        self.detach_closed();
+        self.fill();
+        let may_wait = wait != Some(Duration::ZERO) && self.uring.completion().is_empty();
+        if may_wait {
+            self.waker.sleeping.store(true, SeqCst);
+            let wait = if pending() || closed_count() != self.closed_seen {
+                Some(Duration::ZERO)
+            } else {
+                self.arm_waker();
+                wait
+            };
+            let entered = self.enter(wait);
+            self.waker.sleeping.store(false, SeqCst);
+            entered?;
+        } else {
+            self.enter(Some(Duration::ZERO))?;
+        }
+        let answered = self.reap();
+        if std::mem::take(&mut self.flush_starved) {
+            for index in 0..self.attachments.len() {
+                self.start_flush(index);
+            }
+        }
+        while !self.free.is_empty() {
+            match self.waiting.pop_front() {
+                Some(submission) => self.start(submission),
+                None => break,
+            }
+        }
+        Ok(answered)
+    }
+
+    /// Puts entries into the submission queue as far as there is room.
+    fn fill(&mut self) {
+        while let Some(slot) = self.to_submit.pop_front() {
+            let Some(entry) = self.entry(slot) else {
+                continue;
+            };
+            // SAFETY: the slot keeps the entry's memory and file alive until it is reaped (the
+            // module's rule).
+            let pushed = unsafe { self.uring.submission().push(&entry) };
+            if pushed.is_err() {
+                self.to_submit.push_front(slot);
+                return;
+            }
+        }
+    }
+
+    /// The entry for the rest of a slot's request.
+    fn entry(&self, slot: usize) -> Option<squeue::Entry> {
+        let request = self.slots[slot].as_ref()?;
+        let attachment = self.attachments[request.attachment].as_ref()?;
+        let fixed = attachment
+            .registered
+            .then(|| u32::try_from(request.attachment).ok())
+            .flatten();
+        let fd = Fd(request.target.handle().as_fd().as_raw_fd());
+        // Both kinds of file are used in the same way, but have no common type.
+        macro_rules! on_file {
+            ($op:ident($($argument:expr),*) $(.$set:ident($value:expr))*) => {
+                match fixed {
+                    Some(index) => opcode::$op::new(Fixed(index), $($argument),*)$(.$set($value))*.build(),
+                    None => opcode::$op::new(fd, $($argument),*)$(.$set($value))*.build(),
+                }
+            };
+        }
+        let entry = match request.request.kind {
+            RequestKind::Read | RequestKind::Write => {
+                let rest = request.memory.len() - request.done;
+                let length = u32::try_from(rest).ok()?;
+                let at = request.request.offset + request.done as u64;
+                // Inside the memory, as `done` is less than its length.
+                let buffer = request.memory.as_ptr().wrapping_add(request.done);
+                let index = self.registered_index(buffer as usize, rest);
+                let write = request.request.kind == RequestKind::Write;
+                let durable = write && request.request.fua;
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                match (write, index) {
+                    (false, None) => on_file!(Read(buffer, length).offset(at)),
+                    (false, Some(index)) => on_file!(ReadFixed(buffer, length, index).offset(at)),
+                    (true, None) => on_file!(Write(buffer, length).offset(at).rw_flags(flags)),
+                    (true, Some(index)) => {
+                        on_file!(WriteFixed(buffer, length, index).offset(at).rw_flags(flags))
+                    }
+                }
+            }
+            RequestKind::Flush | RequestKind::Trim | RequestKind::WriteZeroes => {
+                on_file!(Fsync().flags(FsyncFlags::DATASYNC))
+            }
+        };
+        Some(entry.user_data(slot as u64))
+    }
+
+    /// The index of the registered part that holds all of the buffer.
+    fn registered_index(&self, start: usize, length: usize) -> Option<u16> {
+        let after = self
+            .registered
+            .partition_point(|&(part, _, _)| part <= start);
+        let &(_, end, index) = self.registered.get(after.checked_sub(1)?)?;
+        (start + length <= end).then_some(index)
+    }
+
+    fn arm_waker(&mut self) {
+        if self.waker_armed {
+            return;
+        }
+        let fd = Fd(self.waker.eventfd.as_raw_fd());
+        let events = u32::from(libc::POLLIN.cast_unsigned());
+        let entry = opcode::PollAdd::new(fd, events).build().user_data(WAKER);
+        // SAFETY: a poll touches no memory, and `waker` outlives the ring.
+        self.waker_armed = unsafe { self.uring.submission().push(&entry) }.is_ok();
+    }
+
+    /// Hands over what is in the submission queue, and waits as long as it is told to.
+    fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
+        let (idle, taskrun) = {
+            let submission = self.uring.submission();
+            (submission.is_empty(), submission.taskrun())
+        };
+        let submitter = self.uring.submitter();
+        let entered = match wait {
+            Some(Duration::ZERO) if idle && !taskrun => return Ok(()),
+            Some(Duration::ZERO) => submitter.submit_and_wait(0),
+            Some(wait) => {
+                let timeout = Timespec::from(wait);
+                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+            }
+            None => submitter.submit_and_wait(1),
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            // The time is up, a signal came, or the kernel wants completions reaped first.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => Ok(()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
+                std::thread::yield_now();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Answers what has ended; returns how many requests that were.
+    fn reap(&mut self) -> usize {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        reaped.extend(
+            self.uring
+                .completion()
+                .map(|entry| (entry.user_data(), entry.result())),
+        );
+        let mut answered = 0;
+        for (token, result) in reaped.drain(..) {
+            if token == WAKER {
+                self.waker_armed = false;
+                let mut count = [0; 8];
+                // Empty if the poll ended for another reason.
+                let _ = rustix::io::read(&self.waker.eventfd, &mut count);
+            } else if let Ok(slot) = usize::try_from(token) {
+                answered += usize::from(self.ended(slot, result));
+            }
+        }
+        self.reaped = reaped;
+        answered
+    }
+
+    /// The kernel is done with a slot's entry; returns whether that answered the request.
+    fn ended(&mut self, slot: usize, result: i32) -> bool {
+        let Some(request) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
+            return false;
+        };
+        let handle = request.target.handle();
+        let end = request.request.offset + request.request.length;
+        let flush = request.request.kind == RequestKind::Flush;
+        let outcome = match usize::try_from(result) {
+            Ok(_) if flush => handle.flushed(Ok(())),
+            // The end of the file or device, which was not there when the drive was opened.
+            Ok(0) => Err(Fault::Gone),
+            Ok(count) => {
+                request.done += count;
+                request.again = 0;
+                if request.done < request.memory.len() {
+                    self.to_submit.push_back(slot);
+                    return false;
+                }
+                Ok(())
+            }
+            Err(_) => {
+                let errno = Errno::from_raw_os_error(result.saturating_neg());
+                let passing = matches!(errno, Errno::INTR | Errno::AGAIN);
+                if passing && !flush && request.again < AGAIN_MAX {
+                    request.again += 1;
+                    self.to_submit.push_back(slot);
+                    return false;
+                }
+                if flush {
+                    handle.flushed(Err(errno))
+                } else {
+                    Err(handle.fault(errno, end))
+                }
+            }
+        };
+        let Some(request) = self.slots[slot].take() else {
+            return false;
+        };
+        self.free.push(slot);
+        let index = request.attachment;
+        if let Some(attachment) = &mut self.attachments[index] {
+            attachment.in_kernel -= 1;
+            attachment.flushing &= !flush;
+        }
+        let InKernel {
+            target,
+            request,
+            memory,
+            bounced,
+            answer,
+            ..
+        } = request;
+        if request.kind == RequestKind::Write && request.fua && outcome.is_err() {
+            target.handle().durable_write_failed();
+        }
+        if let Some(bounced) = bounced
+            && outcome.is_ok()
+        {
+            // SAFETY: the kernel is done with `memory`, which is this ring's own; `bounced` belongs
+            // to this read alone until it is answered (the rule of `block::Memory`).
+            unsafe { bounced.bytes_mut().copy_from_slice(memory.bytes()) };
+        }
+        drop(memory);
+        answer.complete(outcome);
+        drop(target);
+        if flush {
+            self.start_flush(index);
+        }
+        true
+    }
+}
+
+impl Drop for Ring {
+    /// Waits for the kernel: it may be writing into memory that the slots keep alive.
+    fn drop(&mut self) {
+        self.waiting.drain(..).for_each(Submission::refuse);
+        let mut failures = 0;
+        loop {
+            // What the kernel has not got, or has given back half done, ends here: tickets that
+            // are dropped answer that the drive is shutting down.
+            for slot in std::mem::take(&mut self.to_submit) {
+                self.slots[slot] = None;
+                self.free.push(slot);
+            }
+            for attachment in self.attachments.iter_mut().flatten() {
+                attachment.flushes.clear();
+            }
+            if self.free.len() == self.depth {
+                break;
+            }
+            if self.enter(None).is_err() {
+                failures += 1;
+                if failures == FAILURES_MAX {
+                    // The kernel can no longer say when it is done: never free what it may use.
+                    std::mem::forget(std::mem::take(&mut self.slots));
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            self.reap();
+        }
+        // Closing the ring would do it too, but some time later, and the files' locks with it.
+        let _ = self.uring.submitter().unregister_files();
+        self.attachments.clear();
+        retire();
+    }
+}

@@ -1,0 +1,152 @@
+//! The io_uring back end of files and block devices.
+//!
+//! ```text
+//!   lane thread with a LocalRing                     any other thread
+//!   submit ─► this thread's inbox (no lock)          submit ─► queue of a ring thread, eventfd
+//!   turn   ─► SQEs ─► one enter ─► CQEs ─► answers   ring thread: the same turn, for ever
+//! ```
+//!
+//! A ring belongs to one thread, which alone submits to it and reaps it (`SINGLE_ISSUER`,
+//! `DEFER_TASKRUN`): the kernel then takes no lock and interrupts nobody. One `turn` hands over
+//! everything that waits and takes everything that has ended in a single system call; that saves
+//! more than anything that can be registered.
+//!
+//! A lane thread installs a [`LocalRing`]; from then on drives that do their I/O by io_uring put
+//! what this thread submits into its own ring, behind the same `BlockDevice::submit`. All other
+//! threads are served by a few ring threads of the process, started with the first drive that
+//! needs them, asleep when there is nothing to do.
+//!
+//! `SQPOLL` and `IOPOLL` are not used: polling threads cost 10 to 100 times more where runnable
+//! threads outnumber cores, and polled I/O never ends on devices that only look pollable (zram).
+
+mod core;
+mod probe;
+mod target;
+mod threads;
+
+use std::cell::RefCell;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use block::Memory;
+
+pub use self::core::Waker;
+pub use probe::{Support, support};
+pub(crate) use target::{Submission, Target};
+pub(crate) use threads::start;
+
+use self::core::Ring;
+
+thread_local! {
+    /// What this thread has submitted since its ring's last turn; nothing if it has no ring.
+    static INBOX: RefCell<Option<Vec<Submission>>> = const { RefCell::new(None) };
+}
+
+/// Hands a submission to this thread's ring, or to a ring thread if it has none.
+pub(crate) fn submit(submission: Submission) {
+    let left = INBOX.with_borrow_mut(|inbox| match inbox {
+        Some(inbox) => {
+            inbox.push(submission);
+            None
+        }
+        None => Some(submission),
+    });
+    if let Some(submission) = left {
+        threads::submit(submission);
+    }
+}
+
+/// Runs `submit` so that what it submits goes to the ring threads even if this thread has a ring:
+/// for those who then wait, and do not turn.
+pub(crate) fn elsewhere(submit: impl FnOnce()) {
+    let inbox = INBOX.take();
+    submit();
+    INBOX.set(inbox);
+}
+
+/// This thread's own ring. It stays on the thread that made it.
+///
+/// Call [`turn`](Self::turn) after each round of submissions: nothing reaches the kernel before,
+/// and nothing is answered but inside it. Dropping the ring waits for what the kernel has, and
+/// answers the rest with [`block::Fault::Shutdown`].
+pub struct LocalRing {
+    ring: Ring,
+    spare: Vec<Submission>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl LocalRing {
+    /// Makes a ring for `depth` requests at once (more than that wait in memory) and puts it in
+    /// the way of everything that this thread submits. Fails where [`support`] does, and when the
+    /// thread has a ring already.
+    pub fn install(depth: u32) -> io::Result<Self> {
+        if INBOX.with_borrow(Option::is_some) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let ring = Ring::new(depth)?;
+        INBOX.set(Some(Vec::with_capacity(depth as usize)));
+        Ok(Self {
+            ring,
+            spare: Vec::with_capacity(depth as usize),
+            not_send: PhantomData,
+        })
+    }
+
+    /// Registers the memory that most requests will lie in, so that the kernel pins its pages once
+    /// and not for each request. Each part is at most 1 GiB; needs `CAP_IPC_LOCK` or a large
+    /// enough `RLIMIT_MEMLOCK`. Once per ring.
+    pub fn register_memory(&mut self, parts: &[Memory]) -> io::Result<()> {
+        self.ring.register_memory(parts)
+    }
+
+    /// What other threads use to end this ring's waiting.
+    #[must_use]
+    pub fn waker(&self) -> Arc<Waker> {
+        self.ring.waker()
+    }
+
+    /// Submits what was submitted on this thread, answers what has ended, and returns how many
+    /// requests were answered.
+    ///
+    /// When nothing had ended it waits for something: an answer, the waker, or the end of `wait`
+    /// (for ever if none is given, not at all if it is zero). It may return early with nothing, as
+    /// when a drive is closed somewhere. `pending` is asked after the waker
+    /// has been armed; if it returns true there is no waiting, so work that came in from other
+    /// threads just before is not slept over.
+    pub fn turn(
+        &mut self,
+        wait: Option<Duration>,
+        pending: impl FnOnce() -> bool,
+    ) -> io::Result<usize> {
+        self.take_inbox();
+        // Answers given meanwhile may have submitted more.
+        let submitted =
+            || INBOX.with_borrow(|inbox| inbox.as_ref().is_some_and(|all| !all.is_empty()));
+        self.ring.turn(wait, || pending() || submitted())
+    }
+
+    fn take_inbox(&mut self) {
+        INBOX.with_borrow_mut(|inbox| {
+            if let Some(inbox) = inbox {
+                std::mem::swap(inbox, &mut self.spare);
+            }
+        });
+        for submission in self.spare.drain(..) {
+            self.ring.push(submission);
+        }
+    }
+}
+
+impl Drop for LocalRing {
+    fn drop(&mut self) {
+        // From here on this thread's submissions go to the ring threads.
+        if let Some(inbox) = INBOX.take() {
+            inbox.into_iter().for_each(Submission::refuse);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

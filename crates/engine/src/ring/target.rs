@@ -1,0 +1,180 @@
+//! A file as rings see it: who still uses it, and when the last one has let go.
+//!
+//! A ring keeps a registered file open, with its lock and its claim on the device. So a drive that
+//! is dropped closes its target, wakes every ring, and waits until none uses it any more; each ring
+//! lets go once it has answered what it holds.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use block::{Fault, Memory, Request};
+
+use super::core::Waker;
+use crate::drive::{Handle, Ticket};
+
+/// How long a dropped drive waits for rings to let go of it. The process's own ring threads always
+/// do; a lane that does not turn must not hang whoever drops the drive.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Counts closed targets, so that a ring sees with one load that it has to look.
+static CLOSED: AtomicU64 = AtomicU64::new(0);
+
+/// The wakers of all rings of the process.
+static RINGS: Mutex<Vec<Weak<Waker>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static RUNS_A_RING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes a new ring known to those who close targets.
+pub(super) fn announce(waker: &Arc<Waker>) {
+    RUNS_A_RING.set(true);
+    let mut rings = RINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    rings.retain(|ring| ring.strong_count() > 0);
+    rings.push(Arc::downgrade(waker));
+}
+
+/// The calling thread's ring has ended.
+pub(super) fn retire() {
+    RUNS_A_RING.set(false);
+}
+
+/// How many targets have been closed so far.
+pub(super) fn closed_count() -> u64 {
+    CLOSED.load(SeqCst)
+}
+
+/// An open file or device that rings do I/O on.
+pub(crate) struct Target {
+    /// Unique in this process, counted from 0.
+    id: u32,
+    handle: Arc<Handle>,
+    uses: AtomicUsize,
+    closed: AtomicBool,
+    lock: Mutex<()>,
+    unused: Condvar,
+}
+
+impl Target {
+    pub(crate) fn new(handle: Arc<Handle>) -> Arc<Self> {
+        static IDS: AtomicU32 = AtomicU32::new(0);
+        Arc::new(Self {
+            id: IDS.fetch_add(1, SeqCst),
+            handle,
+            uses: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            unused: Condvar::new(),
+        })
+    }
+
+    pub(super) fn id(&self) -> usize {
+        self.id as usize
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    /// Refuses what has not begun, and waits for what has and for every ring to let go. Does not
+    /// wait on a thread that runs a ring, which could be the one to wait for: there the rings let
+    /// go soon afterwards.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.closed.store(true, SeqCst);
+        CLOSED.fetch_add(1, SeqCst);
+        for ring in RINGS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if let Some(waker) = ring.upgrade() {
+                waker.wake();
+            }
+        }
+        if RUNS_A_RING.get() {
+            return;
+        }
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_guard, waited) = self
+            .unused
+            .wait_timeout_while(guard, CLOSE_WAIT_MAX, |()| self.uses.load(SeqCst) > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            tracing::warn!(
+                "a drive was closed while a ring still holds it: its lane does not turn"
+            );
+            return;
+        }
+        // The last user has counted itself out, but may be one instruction short of letting go of
+        // the file.
+        while Arc::strong_count(self) > 1 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// One use of a target: a request, or a ring's registration.
+pub(crate) struct Use(Arc<Target>);
+
+impl Use {
+    pub(crate) fn new(target: &Arc<Target>) -> Self {
+        target.uses.fetch_add(1, SeqCst);
+        Self(Arc::clone(target))
+    }
+
+    pub(super) fn another(&self) -> Self {
+        Self::new(&self.0)
+    }
+}
+
+impl Deref for Use {
+    type Target = Target;
+
+    fn deref(&self) -> &Target {
+        &self.0
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        if self.0.uses.fetch_sub(1, SeqCst) == 1 && self.0.is_closed() {
+            // Under the lock, so that it cannot fall between the waiter's look and its sleep.
+            let _guard = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            self.0.unused.notify_all();
+        }
+    }
+}
+
+/// A read, write or flush on its way to a ring.
+pub(crate) struct Submission {
+    pub(super) target: Use,
+    pub(super) request: Request,
+    pub(super) memory: Memory,
+    pub(super) ticket: Ticket,
+}
+
+impl Submission {
+    pub(crate) fn new(
+        target: &Arc<Target>,
+        request: Request,
+        memory: Memory,
+        ticket: Ticket,
+    ) -> Self {
+        Self {
+            target: Use::new(target),
+            request,
+            memory,
+            ticket,
+        }
+    }
+
+    /// Answers that the drive is being shut down.
+    pub(super) fn refuse(self) {
+        drop(self.memory);
+        self.ticket.complete(Err(Fault::Shutdown));
+        drop(self.target);
+    }
+}

@@ -1,0 +1,98 @@
+//! Carries out a lane's computations on the engine's memory.
+
+#![expect(
+    unsafe_code,
+    reason = "operands are ranges of shared memory; see block::Memory's rule"
+)]
+
+use std::collections::HashMap;
+
+use array::{ComputeStep, Slice};
+use block::Memory;
+use erasure::kernel::{Kernel, Stores};
+use erasure::{Schedule, Step};
+
+/// Runs steps in order. `memory` gives the bytes of a slice.
+///
+/// Neighbouring steps on slices of one length are compiled together, so that those that share
+/// their sources (P and Q of a stripe) read them once.
+pub(crate) fn compute(kernel: &Kernel, steps: &[ComputeStep], memory: impl Fn(Slice) -> Memory) {
+    let mut rest = steps;
+    while let Some(first) = rest.first() {
+        let length = first.target.length;
+        let run = rest
+            .iter()
+            .take_while(|step| step.target.length == length && !step.terms.is_empty())
+            .count();
+        let (now, later) = rest.split_at(run.max(1));
+        rest = later;
+        if let [step] = now
+            && let ([] | [(_, 1)], false) = (step.terms.as_slice(), step.accumulate)
+        {
+            copy(step, &memory);
+            continue;
+        }
+        run_program(kernel, now, &memory);
+    }
+}
+
+/// Zeros or a plain copy: no arithmetic.
+fn copy(step: &ComputeStep, memory: &impl Fn(Slice) -> Memory) {
+    let target = memory(step.target);
+    // SAFETY: the plan gives each operation ranges that nothing else in flight touches, and
+    // source and target of one step are different ranges.
+    let bytes = unsafe { target.bytes_mut() };
+    match step.terms.first() {
+        None => bytes.fill(0),
+        Some(&(source, _)) => {
+            let source = memory(source);
+            // SAFETY: as above.
+            bytes.copy_from_slice(unsafe { source.bytes() });
+        }
+    }
+}
+
+fn run_program(kernel: &Kernel, steps: &[ComputeStep], memory: &impl Fn(Slice) -> Memory) {
+    // Each distinct slice is an operand. Slices of one plan are equal or disjoint.
+    let mut operands: Vec<Memory> = Vec::new();
+    let mut numbers: HashMap<Slice, u16> = HashMap::new();
+    let mut number = |slice: Slice| {
+        *numbers.entry(slice).or_insert_with(|| {
+            operands.push(memory(slice));
+            u16::try_from(operands.len() - 1).expect("a plan has few operands")
+        })
+    };
+    let steps: Vec<Step> = steps
+        .iter()
+        .map(|step| Step {
+            target: number(step.target),
+            accumulate: step.accumulate,
+            terms: step
+                .terms
+                .iter()
+                .map(|&(slice, coefficient)| (number(slice), coefficient))
+                .collect(),
+        })
+        .collect();
+    let program = Schedule::new(operands.len(), steps).program();
+    let inputs: Vec<&[u8]> = program
+        .inputs()
+        .iter()
+        // SAFETY: nothing in flight writes these ranges, and no output is the same range: a
+        // program lists a slot as output if any step writes it.
+        .map(|&slot| unsafe { operands[usize::from(slot)].bytes() })
+        .collect();
+    let mut outputs: Vec<&mut [u8]> = program
+        .outputs()
+        .iter()
+        // SAFETY: each slot is listed once, and different slots are disjoint ranges.
+        .map(|&slot| unsafe { operands[usize::from(slot)].bytes_mut() })
+        .collect();
+    program.run(kernel, &inputs, &mut outputs, Stores::Cached);
+}
+
+/// A copy of what a client asks to write, for a recording.
+pub(crate) fn bytes_of_write(memory: &Memory) -> Vec<u8> {
+    // SAFETY: nothing writes the bytes of a write request while it is in flight.
+    unsafe { memory.bytes() }.to_vec()
+}

@@ -1,0 +1,312 @@
+//! A running pool, seen from outside.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use array::Geometry;
+use array::pool::{OutReason, Pool, PoolError, Ticket};
+use array::record::Record;
+use block::Seat;
+
+use super::lane::{self, LaneMessage, LaneSender};
+use super::pool::{Admin, PoolMessage, PoolThread, Volumes};
+use super::volume::Volume;
+use super::{Clock, Seats};
+use crate::drive::Drive;
+use crate::status::PoolStatus;
+
+/// How to run a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// Threads for the lanes; at most as many as there are lanes.
+    pub threads: u16,
+    /// Keep everything that the lanes are told, for [`PoolHandle::take_records`]. Takes memory
+    /// without bound: for tests.
+    pub record: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            threads: u16::try_from(cores).unwrap_or(u16::MAX),
+            record: false,
+        }
+    }
+}
+
+/// A running pool. Dropping it stops the pool as a crash would: use [`PoolHandle::close`].
+pub struct PoolHandle {
+    geometry: Arc<Geometry>,
+    pool: Sender<PoolMessage>,
+    lanes: Arc<[LaneSender]>,
+    volumes: Arc<Volumes>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl PoolHandle {
+    /// Starts a pool that has been created or opened with `ticket`, and waits until that is done.
+    ///
+    /// # Errors
+    /// Why it was not done; or no thread could be started.
+    pub(crate) fn start(
+        pool: Pool,
+        drives: Vec<Option<Drive>>,
+        ticket: Ticket,
+        options: RunOptions,
+    ) -> Result<Self, StartError> {
+        let geometry = Arc::clone(pool.geometry());
+        let clock = Clock::start();
+        let seats = Seats::new(drives);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (lanes, mut threads) = lane::start(
+            &geometry,
+            options.threads,
+            &Arc::new(seats.clone()),
+            &sender,
+            clock,
+            options.record,
+        )?;
+        let lanes: Arc<[LaneSender]> = lanes.into();
+        let volumes = Arc::new(RwLock::new(BTreeMap::new()));
+        let (answer, opened) = std::sync::mpsc::channel();
+        let thread = PoolThread::new(
+            pool,
+            seats,
+            Arc::clone(&lanes),
+            Arc::clone(&volumes),
+            clock,
+            &sender,
+            (ticket, answer),
+        );
+        threads.push(
+            std::thread::Builder::new()
+                .name("pool".to_owned())
+                .spawn(move || thread.run(&receiver))?,
+        );
+        let handle = Self {
+            geometry,
+            pool: sender,
+            lanes,
+            volumes,
+            threads: Mutex::new(threads),
+        };
+        opened.recv().map_err(|_| StartError::Stopped)??;
+        Ok(handle)
+    }
+
+    /// The pool's shape.
+    #[must_use]
+    pub const fn geometry(&self) -> &Arc<Geometry> {
+        &self.geometry
+    }
+
+    /// A volume by name.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        let volumes = self.volumes.read().expect("no holder of the lock panics");
+        volumes.get(name).cloned()
+    }
+
+    /// The names of all volumes.
+    #[must_use]
+    pub fn volume_names(&self) -> Vec<String> {
+        let volumes = self.volumes.read().expect("no holder of the lock panics");
+        volumes.keys().cloned().collect()
+    }
+
+    fn admin(&self, command: Admin) -> Result<(), PoolError> {
+        let (answer, outcome) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::Admin(command, answer))
+            .map_err(|_| PoolError::Closing)?;
+        outcome.recv().unwrap_or(Err(PoolError::Closing))
+    }
+
+    /// Creates a volume; its bytes are zeros.
+    ///
+    /// # Errors
+    /// As [`Pool::create_volume`].
+    pub fn create_volume(&self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
+        let name = name.to_owned();
+        self.admin(Admin::CreateVolume { name, size_bytes })
+    }
+
+    /// Gives a volume another size.
+    ///
+    /// # Errors
+    /// As [`Pool::resize_volume`].
+    pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
+        let name = name.to_owned();
+        self.admin(Admin::ResizeVolume { name, size_bytes })
+    }
+
+    /// Deletes a volume.
+    ///
+    /// # Errors
+    /// As [`Pool::delete_volume`].
+    pub fn delete_volume(&self, name: &str) -> Result<(), PoolError> {
+        let name = name.to_owned();
+        self.admin(Admin::DeleteVolume { name })
+    }
+
+    /// Takes a drive out.
+    ///
+    /// # Errors
+    /// As [`Pool::fail_drive`].
+    pub fn fail_drive(&self, seat: Seat, why: OutReason, force: bool) -> Result<(), PoolError> {
+        self.admin(Admin::FailDrive { seat, why, force })
+    }
+
+    /// Puts a drive into a seat whose drive is out, or (`None`) brings that drive back.
+    ///
+    /// # Errors
+    /// As [`Pool::insert_drive`].
+    pub fn insert_drive(&self, seat: Seat, drive: Option<Drive>) -> Result<(), PoolError> {
+        self.admin(Admin::InsertDrive { seat, drive })
+    }
+
+    /// Adds a drive that waits for a seat.
+    ///
+    /// # Errors
+    /// As [`Pool::add_spare`].
+    pub fn add_spare(&self, drive: Drive) -> Result<(), PoolError> {
+        self.admin(Admin::AddSpare { drive })
+    }
+
+    /// Holds the rebuild, or lets it go on.
+    ///
+    /// # Errors
+    /// [`PoolError::Closing`] when the pool has stopped.
+    pub fn pause_rebuild(&self, paused: bool) -> Result<(), PoolError> {
+        self.admin(Admin::PauseRebuild { paused })
+    }
+
+    /// How the pool is.
+    ///
+    /// # Errors
+    /// [`PoolError::Closing`] when it has stopped.
+    pub fn status(&self) -> Result<PoolStatus, PoolError> {
+        let (to, status) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::Status(to))
+            .map_err(|_| PoolError::Closing)?;
+        status.recv().map_err(|_| PoolError::Closing)
+    }
+
+    /// Waits until nothing is being filled or computed anew; false if that took longer than
+    /// `timeout`.
+    #[must_use]
+    pub fn wait_quiet(&self, timeout: Duration) -> bool {
+        let (to, quiet) = std::sync::mpsc::channel();
+        self.pool.send(PoolMessage::WaitQuiet(to)).is_ok() && quiet.recv_timeout(timeout).is_ok()
+    }
+
+    /// What a lane has been told and has answered since the last call (see [`RunOptions::record`]).
+    #[must_use]
+    pub fn take_records(&self, lane: u16) -> Vec<Record> {
+        let (to, records) = std::sync::mpsc::channel();
+        let Some(sender) = self.lanes.get(usize::from(lane)) else {
+            return Vec::new();
+        };
+        sender.send(LaneMessage::Records { lane, to });
+        records.recv().unwrap_or_default()
+    }
+
+    /// Closes the pool: no new requests, those in flight end, everything is flushed, and the
+    /// labels say "clean".
+    ///
+    /// # Errors
+    /// When a drive fails meanwhile; the pool is stopped all the same.
+    pub fn close(self) -> Result<(), PoolError> {
+        let volumes: Vec<Arc<Volume>> = {
+            let volumes = self.volumes.read().expect("no holder of the lock panics");
+            volumes.values().cloned().collect()
+        };
+        for volume in &volumes {
+            volume.close();
+        }
+        while volumes.iter().any(|volume| volume.in_flight() > 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let outcome = self.flush().and_then(|()| self.admin(Admin::Close));
+        self.stop();
+        outcome
+    }
+
+    /// Flushes every lane.
+    fn flush(&self) -> Result<(), PoolError> {
+        use array::GroupRequest;
+        use block::{Memory, Outcome, Request, RequestKind};
+
+        struct Ended(Mutex<Sender<Outcome>>);
+        impl lane::PartEnded for Ended {
+            fn part_ended(&self, outcome: Outcome) -> Option<lane::Answer> {
+                let sender = self.0.lock().expect("no holder of the lock panics");
+                sender.send(outcome).unwrap_or_default();
+                None
+            }
+        }
+        let (to, ended) = std::sync::mpsc::channel();
+        let to: Arc<dyn lane::PartEnded> = Arc::new(Ended(Mutex::new(to)));
+        for lane in &*self.lanes {
+            let request = Request {
+                kind: RequestKind::Flush,
+                offset: 0,
+                length: 0,
+                fua: false,
+            };
+            lane.send(LaneMessage::Request {
+                lane: lane.lane(),
+                request: GroupRequest {
+                    group: 0,
+                    request,
+                    buffer_offset: 0,
+                },
+                memory: Memory::empty(),
+                to: Arc::clone(&to),
+            });
+        }
+        drop(to);
+        while let Ok(outcome) = ended.recv() {
+            outcome.map_err(|fault| PoolError::Fault { fault })?;
+        }
+        Ok(())
+    }
+
+    fn stop(&self) {
+        for lane in &*self.lanes {
+            lane.send(LaneMessage::Stop);
+        }
+        self.pool.send(PoolMessage::Stop).unwrap_or_default();
+        let mut threads = self.threads.lock().expect("no holder of the lock panics");
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the pool had panicked");
+            }
+        }
+    }
+}
+
+impl Drop for PoolHandle {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Why a pool does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No thread.
+    #[error("no thread could be started: {0}")]
+    Thread(#[from] std::io::Error),
+    /// Creating or opening it failed.
+    #[error("{0}")]
+    Pool(#[from] PoolError),
+    /// It stopped before it was open.
+    #[error("the pool stopped before it was open; see the log")]
+    Stopped,
+}

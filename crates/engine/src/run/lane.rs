@@ -1,0 +1,395 @@
+//! A thread that runs some of a pool's lanes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread::JoinHandle;
+
+use array::record::{Input, Output, Record};
+use array::{
+    Action, Array, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId,
+    ScratchId, Slice,
+};
+use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat, Submission};
+use erasure::kernel::{self, Kernel};
+
+use super::compute::compute;
+use super::pool::PoolMessage;
+use super::{Clock, Seats};
+
+/// Told when a lane has ended its part of a request.
+pub(crate) trait PartEnded: Send + Sync {
+    /// Called once per part, with no memory of the request held any more. When it was the last
+    /// part, the answer is returned: the lane hands out many at once.
+    fn part_ended(&self, outcome: Outcome) -> Option<Answer>;
+}
+
+/// The end of a client's request.
+pub(crate) struct Answer {
+    pub(crate) to: Arc<dyn Completed>,
+    pub(crate) token: u64,
+    pub(crate) outcome: Outcome,
+}
+
+/// Messages that a lane's thread takes before it hands out what they led to. A guess: enough to
+/// spare most wakes at depth, few enough to keep answers prompt.
+const TURN_MAX: usize = 64;
+
+/// What reaches a lane's thread.
+pub(crate) enum LaneMessage {
+    Request {
+        lane: u16,
+        request: GroupRequest,
+        memory: Memory,
+        to: Arc<dyn PartEnded>,
+    },
+    Completion {
+        lane: u16,
+        id: IoId,
+        outcome: Outcome,
+    },
+    Command {
+        lane: u16,
+        command: Command,
+    },
+    Seats(Arc<Seats>),
+    /// Several at once, in order.
+    Batch(Vec<LaneMessage>),
+    /// Hand over what has been recorded.
+    Records {
+        lane: u16,
+        to: Sender<Vec<Record>>,
+    },
+    Stop,
+}
+
+/// Where a lane's messages go.
+#[derive(Clone)]
+pub(crate) struct LaneSender {
+    lane: u16,
+    thread: u16,
+    sender: Sender<LaneMessage>,
+}
+
+impl LaneSender {
+    pub(crate) const fn lane(&self) -> u16 {
+        self.lane
+    }
+
+    /// Lanes of one thread share a queue: their messages can go together.
+    pub(crate) const fn thread(&self) -> u16 {
+        self.thread
+    }
+
+    /// Sends; a lane that has stopped drops the message, and with it whatever waits for an answer
+    /// is answered by its own drop.
+    pub(crate) fn send(&self, message: LaneMessage) {
+        if self.sender.send(message).is_err() {
+            tracing::debug!(lane = self.lane, "message to a stopped lane");
+        }
+    }
+}
+
+/// Passes a drive's completions to the lane that asked.
+struct Sink(LaneSender);
+
+impl Completed for Sink {
+    fn completed(&self, token: u64, outcome: Outcome) {
+        self.0.send(LaneMessage::Completion {
+            lane: self.0.lane,
+            id: IoId(token),
+            outcome,
+        });
+    }
+
+    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
+        let messages = outcomes
+            .iter()
+            .map(|&(token, outcome)| LaneMessage::Completion {
+                lane: self.0.lane,
+                id: IoId(token),
+                outcome,
+            });
+        self.0.send(LaneMessage::Batch(messages.collect()));
+    }
+}
+
+struct InFlight {
+    memory: Memory,
+    to: Arc<dyn PartEnded>,
+}
+
+/// One lane and the memory behind its buffer names.
+struct Lane {
+    array: Array,
+    sink: Arc<dyn Completed>,
+    scratch: HashMap<ScratchId, Memory>,
+    requests: HashMap<RequestId, InFlight>,
+    next_request: u64,
+    records: Option<Vec<Record>>,
+}
+
+/// A thread's lanes.
+struct LaneThread {
+    lanes: HashMap<u16, Lane>,
+    seats: Arc<Seats>,
+    pool: Sender<PoolMessage>,
+    clock: Clock,
+    kernel: &'static Kernel,
+    /// Drive operations asked for in this turn, by lane and seat.
+    outgoing: BTreeMap<(u16, Seat), Vec<Submission>>,
+    /// Requests that have ended in this turn.
+    answers: Vec<Answer>,
+    stopped: bool,
+}
+
+/// Starts `threads` threads for the geometry's lanes. `record` keeps everything that the lanes are
+/// told.
+pub(crate) fn start(
+    geometry: &Arc<Geometry>,
+    threads: u16,
+    seats: &Arc<Seats>,
+    pool: &Sender<PoolMessage>,
+    clock: Clock,
+    record: bool,
+) -> std::io::Result<(Vec<LaneSender>, Vec<JoinHandle<()>>)> {
+    let threads = threads.clamp(1, geometry.lanes());
+    let mut senders = Vec::new();
+    let mut handles = Vec::new();
+    let mut channels: Vec<(Sender<LaneMessage>, Receiver<LaneMessage>)> =
+        (0..threads).map(|_| std::sync::mpsc::channel()).collect();
+    for lane in 0..geometry.lanes() {
+        senders.push(LaneSender {
+            lane,
+            thread: lane % threads,
+            sender: channels[usize::from(lane % threads)].0.clone(),
+        });
+    }
+    for (index, (_, receiver)) in channels.drain(..).enumerate() {
+        let lanes = senders
+            .iter()
+            .filter(|sender| usize::from(sender.lane % threads) == index)
+            .map(|sender| {
+                let lane = Lane {
+                    array: Array::new(Arc::clone(geometry), sender.lane),
+                    sink: Arc::new(Sink(sender.clone())),
+                    scratch: HashMap::new(),
+                    requests: HashMap::new(),
+                    next_request: 0,
+                    records: record.then(Vec::new),
+                };
+                (sender.lane, lane)
+            })
+            .collect();
+        let thread = LaneThread {
+            lanes,
+            seats: Arc::clone(seats),
+            pool: pool.clone(),
+            clock,
+            kernel: kernel::best(),
+            outgoing: BTreeMap::new(),
+            answers: Vec::new(),
+            stopped: false,
+        };
+        let handle = std::thread::Builder::new()
+            .name(format!("lane-{index}"))
+            .spawn(move || thread.run(&receiver))?;
+        handles.push(handle);
+    }
+    Ok((senders, handles))
+}
+
+impl LaneThread {
+    fn run(mut self, receiver: &Receiver<LaneMessage>) {
+        while let Ok(message) = receiver.recv() {
+            self.take(message);
+            for message in receiver.try_iter().take(TURN_MAX) {
+                self.take(message);
+            }
+            self.hand_out();
+            if self.stopped {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, message: LaneMessage) {
+        match message {
+            LaneMessage::Request {
+                lane,
+                request,
+                memory,
+                to,
+            } => self.request(lane, request, memory, to),
+            LaneMessage::Completion { lane, id, outcome } => {
+                self.feed(lane, Input::Completion(id, outcome));
+            }
+            LaneMessage::Command { lane, command } => self.feed(lane, Input::Command(command)),
+            LaneMessage::Seats(seats) => {
+                // What was asked for before goes to the drives of before.
+                self.hand_out();
+                self.seats = seats;
+            }
+            LaneMessage::Batch(messages) => {
+                for message in messages {
+                    self.take(message);
+                }
+            }
+            LaneMessage::Records { lane, to } => {
+                let records = self.lane(lane).records.as_mut().map(std::mem::take);
+                // Whoever asked may have gone.
+                to.send(records.unwrap_or_default()).ok();
+            }
+            LaneMessage::Stop => self.stopped = true,
+        }
+    }
+
+    /// Submits and answers everything that this turn has led to: once per drive and client, for a
+    /// wake costs more than a small request.
+    fn hand_out(&mut self) {
+        for ((lane, seat), mut batch) in std::mem::take(&mut self.outgoing) {
+            let sink = Arc::clone(&self.lane(lane).sink);
+            match self.seats.device(seat) {
+                Some(device) => device.submit_all(&mut batch, &sink),
+                None => {
+                    for submission in batch {
+                        sink.completed(submission.token, Err(Fault::Gone));
+                    }
+                }
+            }
+        }
+        let answers = std::mem::take(&mut self.answers);
+        let mut rest = &answers[..];
+        while let Some(first) = rest.first() {
+            let same = |answer: &&Answer| Arc::ptr_eq(&answer.to, &first.to);
+            let run = rest.iter().take_while(same).count();
+            let outcomes: Vec<(u64, Outcome)> = rest[..run]
+                .iter()
+                .map(|answer| (answer.token, answer.outcome))
+                .collect();
+            first.to.completed_all(&outcomes);
+            rest = &rest[run..];
+        }
+    }
+
+    fn lane(&mut self, lane: u16) -> &mut Lane {
+        self.lanes
+            .get_mut(&lane)
+            .expect("messages go to the thread that runs the lane")
+    }
+
+    fn request(
+        &mut self,
+        lane: u16,
+        request: GroupRequest,
+        memory: Memory,
+        to: Arc<dyn PartEnded>,
+    ) {
+        let target = self.lane(lane);
+        target.next_request += 1;
+        let id = RequestId(target.next_request);
+        let bytes = match (&target.records, request.request.kind) {
+            (Some(_), RequestKind::Write) => super::compute::bytes_of_write(&memory),
+            _ => Vec::new(),
+        };
+        target.requests.insert(id, InFlight { memory, to });
+        self.feed(lane, Input::Request(id, request, bytes));
+    }
+
+    /// Tells a lane something and carries out what it answers, until it has nothing more to say.
+    fn feed(&mut self, lane: u16, input: Input) {
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            let now = self.clock.now();
+            let target = self.lane(lane);
+            let mut outputs = array::record::feed(&mut target.array, now, &input);
+            if let Some(records) = &mut target.records {
+                records.push(Record {
+                    at: now,
+                    input,
+                    outputs: outputs.clone(),
+                });
+            }
+            // A computation is carried out on the spot and its end told at once; there can be
+            // several, so they queue.
+            let mut computed = Vec::new();
+            for output in outputs.drain(..) {
+                match output {
+                    Output::Event(event) => {
+                        // The pool outlives its lanes but for a panic.
+                        self.pool.send(PoolMessage::Event(event)).ok();
+                    }
+                    Output::Action(Action::Compute(work)) => {
+                        let kernel = self.kernel;
+                        let target = self.lane(lane);
+                        compute(kernel, &work.steps, |slice| target.memory(slice));
+                        computed.push(Input::Computed(work.id));
+                    }
+                    Output::Action(action) => self.act(lane, &action),
+                }
+            }
+            let mut computed = computed.into_iter();
+            next = computed.next();
+            for more in computed {
+                self.feed(lane, more);
+            }
+        }
+    }
+
+    fn act(&mut self, lane: u16, action: &Action) {
+        match *action {
+            Action::Io(ref io) => self.submit(lane, io),
+            Action::Allocate(id, bytes) => {
+                let bytes = usize::try_from(bytes).expect("a plan fits into memory");
+                self.lane(lane).scratch.insert(id, Memory::zeroed(bytes));
+            }
+            Action::Release(id) => {
+                self.lane(lane).scratch.remove(&id);
+            }
+            Action::Reply(reply) => {
+                let ended = self.lane(lane).requests.remove(&reply.request);
+                let InFlight { memory, to } = ended.expect("a lane answers once");
+                drop(memory);
+                self.answers.extend(to.part_ended(reply.outcome));
+            }
+            Action::Compute(_) => unreachable!("carried out by `feed`"),
+        }
+    }
+
+    fn submit(&mut self, lane: u16, io: &Io) {
+        let kind = match io.kind {
+            IoKind::Read => RequestKind::Read,
+            IoKind::Write => RequestKind::Write,
+            IoKind::WriteZeroes => RequestKind::WriteZeroes,
+            IoKind::Flush => RequestKind::Flush,
+        };
+        let request = Request {
+            kind,
+            offset: io.offset,
+            length: io.length,
+            fua: false,
+        };
+        let memory = match io.slice {
+            Some(slice) => self.lane(lane).memory(slice),
+            None => Memory::empty(),
+        };
+        let batch = self.outgoing.entry((lane, io.seat)).or_default();
+        batch.push(Submission {
+            request,
+            memory,
+            token: io.id.0,
+        });
+    }
+}
+
+impl Lane {
+    fn memory(&self, slice: Slice) -> Memory {
+        let whole = match slice.buffer {
+            BufferId::Request(id) => &self.requests[&id].memory,
+            BufferId::Scratch(id) => &self.scratch[&id],
+        };
+        let low = usize::try_from(slice.offset).expect("inside a buffer");
+        let length = usize::try_from(slice.length).expect("inside a buffer");
+        whole.slice(low..low + length)
+    }
+}

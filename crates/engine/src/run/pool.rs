@@ -1,0 +1,357 @@
+//! The thread that runs a pool's machine.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, RwLock};
+use std::time::SystemTime;
+
+use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::router::VolumeMap;
+use array::{Event, IoId};
+use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat};
+use uuid::Uuid;
+
+use super::lane::{LaneMessage, LaneSender};
+use super::volume::Volume;
+use super::{Clock, Seats};
+use crate::drive::Drive;
+use crate::status::{LoggedEvent, PoolStatus};
+
+/// Reports kept for `pool events`.
+const EVENTS_MAX: usize = 1000;
+
+/// The pool's volumes by name, shared with everyone who opens them.
+pub(crate) type Volumes = RwLock<BTreeMap<String, Arc<Volume>>>;
+
+/// Where the answer to an administrator's command goes.
+pub(crate) type Answer = Sender<Result<(), PoolError>>;
+
+/// An administrator's command.
+pub(crate) enum Admin {
+    CreateVolume {
+        name: String,
+        size_bytes: u64,
+    },
+    ResizeVolume {
+        name: String,
+        size_bytes: u64,
+    },
+    DeleteVolume {
+        name: String,
+    },
+    FailDrive {
+        seat: Seat,
+        why: OutReason,
+        force: bool,
+    },
+    /// Into a seat; without a drive, the one that sits there already comes back.
+    InsertDrive {
+        seat: Seat,
+        drive: Option<Drive>,
+    },
+    AddSpare {
+        drive: Drive,
+    },
+    PauseRebuild {
+        paused: bool,
+    },
+    Close,
+}
+
+/// What reaches the pool's thread.
+pub(crate) enum PoolMessage {
+    Event(Event),
+    /// The write of a `WriteDurably` has ended.
+    Written(IoId, Outcome),
+    /// Its flush has ended.
+    Flushed(IoId, Outcome),
+    Admin(Admin, Answer),
+    Status(Sender<PoolStatus>),
+    /// Answer when nothing is being filled, resynced or recorded.
+    WaitQuiet(Sender<()>),
+    Stop,
+}
+
+/// Passes a drive's completions to the pool's thread.
+struct Sink {
+    pool: Sender<PoolMessage>,
+    flush: bool,
+}
+
+impl Completed for Sink {
+    fn completed(&self, token: u64, outcome: Outcome) {
+        let id = IoId(token);
+        let message = if self.flush {
+            PoolMessage::Flushed(id, outcome)
+        } else {
+            PoolMessage::Written(id, outcome)
+        };
+        // A pool that has stopped waits for nothing.
+        self.pool.send(message).ok();
+    }
+}
+
+pub(crate) struct PoolThread {
+    pool: Pool,
+    seats: Seats,
+    lanes: Arc<[LaneSender]>,
+    volumes: Arc<Volumes>,
+    clock: Clock,
+    write_sink: Arc<dyn Completed>,
+    flush_sink: Arc<dyn Completed>,
+    /// Seats of the writes in flight.
+    writes: BTreeMap<IoId, Option<Drive>>,
+    answers: BTreeMap<Ticket, Answer>,
+    next_ticket: u64,
+    events: VecDeque<LoggedEvent>,
+    next_event: u64,
+    waiting: Vec<Sender<()>>,
+}
+
+impl PoolThread {
+    /// `opened` answers the ticket with which the pool was created or opened.
+    pub(crate) fn new(
+        pool: Pool,
+        seats: Seats,
+        lanes: Arc<[LaneSender]>,
+        volumes: Arc<Volumes>,
+        clock: Clock,
+        sender: &Sender<PoolMessage>,
+        opened: (Ticket, Answer),
+    ) -> Self {
+        let sink = |flush| -> Arc<dyn Completed> {
+            Arc::new(Sink {
+                pool: sender.clone(),
+                flush,
+            })
+        };
+        Self {
+            pool,
+            seats,
+            lanes,
+            volumes,
+            clock,
+            write_sink: sink(false),
+            flush_sink: sink(true),
+            writes: BTreeMap::new(),
+            next_ticket: opened.0.0 + 1,
+            answers: BTreeMap::from([opened]),
+            events: VecDeque::new(),
+            next_event: 0,
+            waiting: Vec::new(),
+        }
+    }
+
+    pub(crate) fn run(mut self, receiver: &Receiver<PoolMessage>) {
+        self.poll();
+        while let Ok(message) = receiver.recv() {
+            match message {
+                PoolMessage::Event(event) => self.pool.handle_event(self.clock.now(), &event),
+                PoolMessage::Written(id, outcome) => self.written(id, outcome),
+                PoolMessage::Flushed(id, outcome) => {
+                    self.writes.remove(&id);
+                    self.pool.handle_completion(self.clock.now(), id, outcome);
+                }
+                PoolMessage::Admin(command, answer) => self.admin(command, answer),
+                // Whoever asked may have gone.
+                PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
+                PoolMessage::WaitQuiet(to) => self.waiting.push(to),
+                PoolMessage::Stop => return,
+            }
+            self.poll();
+            if !self.waiting.is_empty() && self.is_quiet() {
+                for waiting in self.waiting.drain(..) {
+                    waiting.send(()).unwrap_or_default();
+                }
+            }
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.pool.is_idle()
+    }
+
+    fn status(&self) -> PoolStatus {
+        PoolStatus::new(&self.pool, &self.seats, self.clock.now(), &self.events)
+    }
+
+    /// The bytes are written; now flush them.
+    fn written(&mut self, id: IoId, outcome: Outcome) {
+        let device = match self.writes.get(&id) {
+            Some(Some(drive)) => Arc::clone(&drive.device),
+            _ => return,
+        };
+        if outcome.is_err() {
+            self.writes.remove(&id);
+            self.pool.handle_completion(self.clock.now(), id, outcome);
+            return;
+        }
+        let flush = Request {
+            kind: RequestKind::Flush,
+            offset: 0,
+            length: 0,
+            fua: false,
+        };
+        device.submit(flush, Memory::empty(), id.0, &self.flush_sink);
+    }
+
+    fn admin(&mut self, command: Admin, answer: Answer) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        let now = self.clock.now();
+        let started = match command {
+            Admin::CreateVolume { name, size_bytes } => {
+                self.pool
+                    .create_volume(now, &name, Uuid::new_v4(), size_bytes, ticket)
+            }
+            Admin::ResizeVolume { name, size_bytes } => {
+                self.pool.resize_volume(now, &name, size_bytes, ticket)
+            }
+            Admin::DeleteVolume { name } => self.pool.delete_volume(now, &name, ticket),
+            Admin::FailDrive { seat, why, force } => {
+                self.pool.fail_drive(now, seat, why, force, ticket)
+            }
+            Admin::InsertDrive { seat, drive } => self.insert(seat, drive, ticket),
+            Admin::AddSpare { drive } => {
+                let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
+                let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
+                self.seats.set(Seat(seat), Some(drive));
+                self.tell_seats();
+                self.pool.add_spare(now, facts, ticket)
+            }
+            Admin::PauseRebuild { paused } => {
+                self.pool.pause_fills(now, paused);
+                answer.send(Ok(())).unwrap_or_default();
+                return;
+            }
+            Admin::Close => {
+                self.pool.close(now, ticket);
+                Ok(())
+            }
+        };
+        match started {
+            Ok(()) => {
+                self.answers.insert(ticket, answer);
+            }
+            Err(error) => answer.send(Err(error)).unwrap_or_default(),
+        }
+    }
+
+    fn insert(
+        &mut self,
+        seat: Seat,
+        drive: Option<Drive>,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        let Some(drive) = drive.or_else(|| self.seats.drive(seat).cloned()) else {
+            let last = self.pool.facts().seats.len().saturating_sub(1);
+            return Err(PoolError::NoSeat {
+                seat,
+                last: u16::try_from(last).unwrap_or(u16::MAX),
+            });
+        };
+        let old = self.seats.drive(seat).cloned();
+        let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
+        // The lanes have heard that the seat is out, so nothing is sent to the new drive before
+        // the pool says that it is in.
+        self.seats.set(seat, Some(drive));
+        self.tell_seats();
+        let started = self
+            .pool
+            .insert_drive(self.clock.now(), seat, facts, ticket);
+        if started.is_err() {
+            self.seats.set(seat, old);
+            self.tell_seats();
+        }
+        started
+    }
+
+    fn tell_seats(&self) {
+        let seats = Arc::new(self.seats.clone());
+        for lane in &*self.lanes {
+            lane.send(LaneMessage::Seats(Arc::clone(&seats)));
+        }
+    }
+
+    fn poll(&mut self) {
+        while let Some(action) = self.pool.poll_action() {
+            match action {
+                PoolAction::WriteDurably {
+                    id,
+                    seat,
+                    offset,
+                    bytes,
+                } => self.write(id, seat, offset, &bytes),
+                PoolAction::Lane(lane, command) => {
+                    self.lanes[usize::from(lane)].send(LaneMessage::Command { lane, command });
+                }
+                PoolAction::Swap(a, b) => {
+                    self.seats.swap(a, b);
+                    self.tell_seats();
+                }
+                PoolAction::VolumesChanged => self.change_volumes(),
+                PoolAction::Done(ticket, outcome) => {
+                    if let Some(answer) = self.answers.remove(&ticket) {
+                        answer.send(outcome).unwrap_or_default();
+                    }
+                }
+                PoolAction::Report(report) => self.log(&report),
+            }
+        }
+    }
+
+    fn write(&mut self, id: IoId, seat: Seat, offset: u64, bytes: &[u8]) {
+        let drive = self.seats.drive(seat).cloned();
+        self.writes.insert(id, drive.clone());
+        match drive {
+            Some(drive) => {
+                let request = Request {
+                    kind: RequestKind::Write,
+                    offset,
+                    length: bytes.len() as u64,
+                    fua: false,
+                };
+                let memory = Memory::from_bytes(bytes);
+                drive.device.submit(request, memory, id.0, &self.write_sink);
+            }
+            None => self.flush_sink.completed(id.0, Err(Fault::Gone)),
+        }
+    }
+
+    fn change_volumes(&self) {
+        let geometry = self.pool.geometry();
+        let preferred = u32::try_from(geometry.chunk_bytes()).unwrap_or(u32::MAX);
+        let mut volumes = self.volumes.write().expect("no holder of the lock panics");
+        let facts = &self.pool.facts().volumes;
+        volumes.retain(|name, volume| {
+            let stays = facts.iter().any(|facts| facts.name == *name);
+            if !stays {
+                volume.close();
+            }
+            stays
+        });
+        for facts in facts {
+            let map = VolumeMap::new(geometry, facts);
+            if let Some(volume) = volumes.get(&facts.name) {
+                volume.remap(map);
+            } else {
+                let lanes = Arc::clone(&self.lanes);
+                let volume = Volume::new(facts.name.clone(), map, lanes, preferred);
+                volumes.insert(facts.name.clone(), Arc::new(volume));
+            }
+        }
+    }
+
+    fn log(&mut self, report: &Report) {
+        tracing::info!(pool = %self.pool.facts().name, "{report}");
+        self.next_event += 1;
+        self.events.push_back(LoggedEvent {
+            number: self.next_event,
+            at: SystemTime::now(),
+            text: report.to_string(),
+        });
+        if self.events.len() > EVENTS_MAX {
+            self.events.pop_front();
+        }
+    }
+}

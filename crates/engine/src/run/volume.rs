@@ -1,0 +1,260 @@
+//! A volume as a block device: requests are cut at group ends and go to their lanes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+
+use array::GroupRequest;
+use array::router::{Part, VolumeMap};
+use block::{
+    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
+};
+
+use super::lane::{Answer, LaneMessage, LaneSender, PartEnded};
+
+/// The longest read or write that a volume takes: what NBD clients send at most.
+const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// A volume of a running pool.
+pub struct Volume {
+    name: String,
+    map: RwLock<Arc<VolumeMap>>,
+    lanes: Arc<[LaneSender]>,
+    closed: AtomicBool,
+    in_flight: Arc<AtomicU64>,
+    preferred_bytes: u32,
+}
+
+impl Volume {
+    pub(crate) fn new(
+        name: String,
+        map: VolumeMap,
+        lanes: Arc<[LaneSender]>,
+        preferred_bytes: u32,
+    ) -> Self {
+        Self {
+            name,
+            map: RwLock::new(Arc::new(map)),
+            lanes,
+            closed: AtomicBool::new(false),
+            in_flight: Arc::new(AtomicU64::new(0)),
+            preferred_bytes,
+        }
+    }
+
+    /// Its name within the pool.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// From now on every request ends with [`Fault::Shutdown`].
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// The volume has another size or other groups.
+    pub(crate) fn remap(&self, map: VolumeMap) {
+        *self.map.write().expect("no holder of the lock panics") = Arc::new(map);
+    }
+
+    fn map(&self) -> Arc<VolumeMap> {
+        Arc::clone(&self.map.read().expect("no holder of the lock panics"))
+    }
+
+    /// The parts of a request; a request that cannot be served is one part that a lane refuses,
+    /// so that it is answered from another thread like every other.
+    fn parts(&self, request: &Request) -> Vec<Part> {
+        let everywhere = |group: u64| {
+            let lane = self.lanes.iter().map(LaneSender::lane);
+            lane.map(move |lane| Part {
+                lane,
+                request: GroupRequest {
+                    group,
+                    request: *request,
+                    buffer_offset: 0,
+                },
+            })
+        };
+        let map = self.map();
+        match request.kind {
+            RequestKind::Flush => everywhere(0).collect(),
+            _ if !map.contains(request) => everywhere(u64::MAX).take(1).collect(),
+            // Nothing to do, but to be answered.
+            _ if request.length == 0 => everywhere(u64::MAX)
+                .take(1)
+                .map(|mut part| {
+                    part.request.request.kind = RequestKind::Flush;
+                    part
+                })
+                .collect(),
+            _ => map.split(request),
+        }
+    }
+}
+
+/// Outcomes as a byte, so that parts can join without a lock. The first fault stays.
+fn code(outcome: Outcome) -> u8 {
+    match outcome {
+        Ok(()) => 0,
+        Err(Fault::Medium) => 1,
+        Err(Fault::Gone) => 2,
+        Err(Fault::Full) => 3,
+        Err(Fault::Invalid) => 4,
+        Err(Fault::Shutdown) => 5,
+        Err(Fault::Lost) => 6,
+    }
+}
+
+fn outcome(code: u8) -> Outcome {
+    match code {
+        0 => Ok(()),
+        1 => Err(Fault::Medium),
+        2 => Err(Fault::Gone),
+        3 => Err(Fault::Full),
+        4 => Err(Fault::Invalid),
+        5 => Err(Fault::Shutdown),
+        _ => Err(Fault::Lost),
+    }
+}
+
+/// A request whose parts are under way. Should a part be dropped unanswered (its lane has stopped),
+/// the request ends with [`Fault::Shutdown`].
+struct Join {
+    parts: AtomicUsize,
+    outcome: AtomicU8,
+    token: u64,
+    to: Arc<dyn Completed>,
+    in_flight: Arc<AtomicU64>,
+}
+
+impl Join {
+    fn answer(&self) -> Answer {
+        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        Answer {
+            to: Arc::clone(&self.to),
+            token: self.token,
+            outcome: outcome(self.outcome.load(Ordering::Acquire)),
+        }
+    }
+}
+
+impl PartEnded for Join {
+    fn part_ended(&self, outcome: Outcome) -> Option<Answer> {
+        if outcome.is_err() {
+            let first = self.outcome.compare_exchange(
+                0,
+                code(outcome),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            // Another part's fault was first.
+            first.ok();
+        }
+        (self.parts.fetch_sub(1, Ordering::AcqRel) == 1).then(|| self.answer())
+    }
+}
+
+impl Drop for Join {
+    fn drop(&mut self) {
+        if self.parts.load(Ordering::Acquire) > 0 {
+            self.outcome
+                .store(code(Err(Fault::Shutdown)), Ordering::Release);
+            let Answer { to, token, outcome } = self.answer();
+            to.completed(token, outcome);
+        }
+    }
+}
+
+impl BlockDevice for Volume {
+    fn limits(&self) -> Limits {
+        Limits {
+            size_bytes: self.map().size_bytes(),
+            block_bytes_min: 1,
+            block_bytes_preferred: self.preferred_bytes.max(4096),
+            request_bytes_max: REQUEST_BYTES_MAX,
+            trims: true,
+        }
+    }
+
+    fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
+        let mut batch = vec![Submission {
+            request,
+            memory,
+            token,
+        }];
+        self.submit_all(&mut batch, to);
+    }
+
+    fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
+        let mut messages: BTreeMap<u16, Vec<LaneMessage>> = BTreeMap::new();
+        for submission in batch.drain(..) {
+            self.begin(submission, to, &mut |lane: &LaneSender, message| {
+                messages.entry(lane.thread()).or_default().push(message);
+            });
+        }
+        for (thread, mut messages) in messages {
+            let mut lanes = self.lanes.iter();
+            let lane = lanes.find(|lane| lane.thread() == thread);
+            let message = match messages.len() {
+                1 => messages.remove(0),
+                _ => LaneMessage::Batch(messages),
+            };
+            lane.expect("messages come from lanes").send(message);
+        }
+    }
+}
+
+impl Volume {
+    /// Cuts a request into messages to lanes.
+    fn begin(
+        &self,
+        submission: Submission,
+        to: &Arc<dyn Completed>,
+        send: &mut dyn FnMut(&LaneSender, LaneMessage),
+    ) {
+        let Submission {
+            mut request,
+            memory,
+            token,
+        } = submission;
+        if self.closed.load(Ordering::SeqCst) {
+            // A request outside of everything: refused by the lane, from its thread.
+            request.offset = u64::MAX;
+        }
+        let parts = self.parts(&request);
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        let join: Arc<dyn PartEnded> = Arc::new(Join {
+            parts: AtomicUsize::new(parts.len()),
+            outcome: AtomicU8::new(0),
+            token,
+            to: Arc::clone(to),
+            in_flight: Arc::clone(&self.in_flight),
+        });
+        let mut memory = Some(memory);
+        let mut parts = parts.into_iter().peekable();
+        while let Some(part) = parts.next() {
+            // The last part takes the memory along: by the time the request is completed, none of
+            // it may be left here.
+            let memory = match parts.peek() {
+                Some(_) => memory.clone(),
+                None => memory.take(),
+            };
+            send(
+                &self.lanes[usize::from(part.lane)],
+                LaneMessage::Request {
+                    lane: part.lane,
+                    request: part.request,
+                    memory: memory.unwrap_or_default(),
+                    to: Arc::clone(&join),
+                },
+            );
+        }
+    }
+}

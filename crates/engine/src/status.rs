@@ -1,0 +1,267 @@
+//! How a pool is, as a value that travels.
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+use array::pool::{OutReason, Pool, SeatState};
+use block::{Instant, Seat};
+use serde::{Deserialize, Serialize};
+
+use crate::run::Seats;
+
+/// A line of the pool's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedEvent {
+    /// Counts from 1 since the pool was opened.
+    pub number: u64,
+    /// When, by the wall clock.
+    pub at: SystemTime,
+    /// What.
+    pub text: String,
+}
+
+/// Health of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// All redundancy is there.
+    Healthy,
+    /// Everything can be read, with less redundancy than there should be.
+    Degraded,
+    /// Something is lost.
+    Unusable,
+}
+
+/// How a pool is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uuid: String,
+    /// Scheme string.
+    pub scheme: String,
+    /// Generation of its facts.
+    pub generation: u64,
+    /// Health.
+    pub health: Health,
+    /// Bytes of user data that it can hold.
+    pub capacity_bytes: u64,
+    /// Of those, not yet given to volumes.
+    pub free_bytes: u64,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Bytes of a cell.
+    pub cell_bytes: u64,
+    /// Seats in order, waiting spares last.
+    pub seats: Vec<SeatStatus>,
+    /// Volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// The rebuild under way or the last one since the pool was opened.
+    pub rebuild: Option<RebuildStatus>,
+    /// Groups whose parity is still to be computed anew after a stop that was not clean.
+    pub resync_groups: u64,
+    /// The log's last lines.
+    pub events: Vec<LoggedEvent>,
+}
+
+/// A seat and its drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeatStatus {
+    /// Number.
+    pub seat: u16,
+    /// The drive's name.
+    pub path: String,
+    /// The drive's identity.
+    pub drive: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its enclosure or host.
+    pub domain: Option<String>,
+    /// `current`, `filling`, `out`, `waiting`.
+    pub state: String,
+    /// Why it is out.
+    pub why: Option<OutReason>,
+    /// Operations, bytes and errors since it was opened.
+    pub traffic: DriveTraffic,
+    /// Bytes that the rebuild has moved on it.
+    pub rebuild_read_bytes: u64,
+    /// Bytes that the rebuild has moved on it.
+    pub rebuild_write_bytes: u64,
+}
+
+/// What a drive has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveTraffic {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uuid: String,
+    /// Bytes that clients see.
+    pub size_bytes: u64,
+}
+
+/// A rebuild.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RebuildStatus {
+    /// Whether it is under way.
+    pub running: bool,
+    /// Cells filled.
+    pub cells_done: u64,
+    /// Cells to fill in all.
+    pub cells_total: u64,
+    /// Cells that cannot be filled.
+    pub cells_lost: u64,
+    /// Bytes filled.
+    pub done_bytes: u64,
+    /// Bytes to fill in all.
+    pub total_bytes: u64,
+    /// Time since it began, or that it took.
+    pub seconds: f64,
+    /// Bytes filled per second so far.
+    pub bytes_per_second: f64,
+    /// Time left at this rate.
+    pub eta_seconds: Option<f64>,
+}
+
+impl PoolStatus {
+    pub(crate) fn new(
+        pool: &Pool,
+        seats: &Seats,
+        now: Instant,
+        events: &VecDeque<LoggedEvent>,
+    ) -> Self {
+        let facts = pool.facts();
+        Self {
+            name: facts.name.clone(),
+            uuid: facts.uuid.to_string(),
+            scheme: facts.scheme.clone(),
+            generation: pool.generation(),
+            health: health(pool),
+            capacity_bytes: pool.capacity_bytes(),
+            free_bytes: pool.free_bytes(),
+            chunk_bytes: facts.chunk_bytes,
+            cell_bytes: facts.cell_bytes,
+            seats: facts
+                .seats()
+                .map(|(seat, _)| seat_status(pool, seats, seat))
+                .collect(),
+            volumes: facts
+                .volumes
+                .iter()
+                .map(|volume| VolumeStatus {
+                    name: volume.name.clone(),
+                    uuid: volume.uuid.to_string(),
+                    size_bytes: volume.size_bytes,
+                })
+                .collect(),
+            rebuild: rebuild(pool, now),
+            resync_groups: pool.resync_left(),
+            events: events.iter().cloned().collect(),
+        }
+    }
+}
+
+fn health(pool: &Pool) -> Health {
+    if pool.lost_groups() > 0 {
+        Health::Unusable
+    } else if pool.absent_columns() > 0
+        || pool
+            .facts()
+            .seats
+            .iter()
+            .any(|seat| matches!(seat.state, SeatState::Out { .. } | SeatState::Filling))
+    {
+        Health::Degraded
+    } else {
+        Health::Healthy
+    }
+}
+
+fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
+    let facts = &pool.facts().seats[seat.index()];
+    let (state, why) = match facts.state {
+        SeatState::Current => ("current", None),
+        SeatState::Filling => ("filling", None),
+        SeatState::Waiting => ("waiting", None),
+        SeatState::Out { why, .. } => ("out", Some(why)),
+    };
+    let moved = pool
+        .progress()
+        .seats
+        .get(&seat)
+        .copied()
+        .unwrap_or_default();
+    let traffic = seats
+        .drive(seat)
+        .map_or_else(DriveTraffic::default, |drive| {
+            let seen = drive.telemetry.snapshot();
+            DriveTraffic {
+                reads: seen.reads.requests,
+                read_bytes: seen.reads.bytes,
+                writes: seen.writes.requests,
+                write_bytes: seen.writes.bytes,
+                errors: seen.errors(),
+            }
+        });
+    SeatStatus {
+        seat: seat.0,
+        path: facts.path.clone(),
+        drive: facts.drive.to_string(),
+        size_bytes: facts.size_bytes,
+        domain: facts.domain.clone(),
+        state: state.to_owned(),
+        why,
+        traffic,
+        rebuild_read_bytes: moved.read_bytes,
+        rebuild_write_bytes: moved.write_bytes,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates for display")]
+fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
+    let progress = pool.progress();
+    if progress.cells_total == 0 {
+        return None;
+    }
+    let seconds = progress
+        .ended
+        .unwrap_or(now)
+        .since(progress.began)
+        .as_secs_f64();
+    let done_bytes = progress.cells_done * progress.cell_bytes;
+    let total_bytes = progress.cells_total * progress.cell_bytes;
+    let bytes_per_second = if seconds > 0.0 {
+        done_bytes as f64 / seconds
+    } else {
+        0.0
+    };
+    let left = total_bytes.saturating_sub(done_bytes) as f64;
+    Some(RebuildStatus {
+        running: progress.ended.is_none(),
+        cells_done: progress.cells_done,
+        cells_total: progress.cells_total,
+        cells_lost: progress.cells_lost,
+        done_bytes,
+        total_bytes,
+        seconds,
+        bytes_per_second,
+        eta_seconds: (progress.ended.is_none() && bytes_per_second > 0.0)
+            .then(|| left / bytes_per_second),
+    })
+}

@@ -1,0 +1,88 @@
+//! Buffers that requests use again and again.
+//!
+//! A fresh buffer is zeroed, which for large ones costs as much as a copy. Buffers come in powers
+//! of two; a device gets a slice of the right length and this side keeps the whole, so that after
+//! the completion, when the device holds no clone, the whole is unique again.
+
+use block::{Memory, PAGE_BYTES};
+
+use super::protocol::REQUEST_BYTES_MAX;
+
+/// Classes of 4 KiB, 8 KiB, … 32 MiB.
+const CLASSES: usize = (REQUEST_BYTES_MAX as usize / PAGE_BYTES).ilog2() as usize + 1;
+/// Kept per worker when nothing is in flight. Sixteen requests of 1 MiB, what `nbdcopy` has in
+/// flight on four connections, fit with room to spare.
+const KEPT_BYTES_MAX: usize = 24 << 20;
+
+pub(super) struct Buffers {
+    free: [Vec<Memory>; CLASSES],
+    kept_bytes: usize,
+}
+
+/// The class whose buffers have at least `len` bytes.
+fn class_of(len: usize) -> usize {
+    len.div_ceil(PAGE_BYTES).next_power_of_two().ilog2() as usize
+}
+
+impl Buffers {
+    pub(super) fn new() -> Self {
+        Self {
+            free: std::array::from_fn(|_| Vec::new()),
+            kept_bytes: 0,
+        }
+    }
+
+    /// A buffer of at least `len` bytes, 1 ≤ `len` ≤ 32 MiB. Its bytes are whatever they are.
+    pub(super) fn take(&mut self, len: usize) -> Memory {
+        let class = class_of(len);
+        if let Some(memory) = self.free[class].pop() {
+            self.kept_bytes -= memory.len();
+            return memory;
+        }
+        Memory::zeroed(PAGE_BYTES << class)
+    }
+
+    /// Takes a buffer back, unless someone still holds a part of it or enough are kept.
+    pub(super) fn give(&mut self, mut memory: Memory) {
+        let len = memory.len();
+        if len == 0 || self.kept_bytes + len > KEPT_BYTES_MAX || memory.unique().is_none() {
+            return;
+        }
+        self.kept_bytes += len;
+        self.free[class_of(len)].push(memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_unless_it_is_shared() {
+        let mut buffers = Buffers::new();
+        let memory = buffers.take(5000);
+        assert_eq!(memory.len(), 8192);
+        let address = memory.as_ptr();
+        let part = memory.slice(0..10);
+        buffers.give(memory);
+        assert_eq!(buffers.kept_bytes, 0, "a slice is alive");
+        drop(part);
+        let memory = buffers.take(8192);
+        let again = memory.as_ptr();
+        buffers.give(memory);
+        assert_eq!(buffers.kept_bytes, 8192);
+        assert_eq!(buffers.take(4097).as_ptr(), again);
+        let _ = address;
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut buffers = Buffers::new();
+        let many: Vec<_> = (0..8).map(|_| buffers.take(8 << 20)).collect();
+        for memory in many {
+            buffers.give(memory);
+        }
+        assert!(buffers.kept_bytes <= KEPT_BYTES_MAX);
+        assert_eq!(buffers.take(REQUEST_BYTES_MAX as usize).len(), 32 << 20);
+    }
+}

@@ -1,0 +1,188 @@
+//! Requests that a device is working on.
+
+use std::sync::Arc;
+
+use block::{
+    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
+};
+
+use super::buffers::Buffers;
+use super::slab::{Key, Slab};
+
+/// One client request between submission and reply.
+pub(super) struct Flight {
+    /// Whose it is. The connection may be gone by the time the device answers.
+    pub(super) connection: Key,
+    /// The client's name for it.
+    pub(super) cookie: u64,
+    pub(super) request: Request,
+    /// The whole buffer; the device has slices of it.
+    pub(super) memory: Memory,
+    /// The first fault of any piece.
+    pub(super) fault: Option<Fault>,
+    /// What the request counts against its connection's limit, in bytes.
+    pub(super) charge: usize,
+    pieces_left: u32,
+}
+
+/// All flights of one worker, and its buffers.
+pub(super) struct Flights {
+    table: Slab<Flight>,
+    pub(super) buffers: Buffers,
+    to: Arc<dyn Completed>,
+    /// Launched, not yet passed to the device.
+    batch: Vec<Submission>,
+    launched: u32,
+}
+
+impl Flights {
+    pub(super) fn new(to: Arc<dyn Completed>) -> Self {
+        Self {
+            table: Slab::new(),
+            buffers: Buffers::new(),
+            to,
+            batch: Vec::new(),
+            launched: 0,
+        }
+    }
+
+    /// Requests launched since the last call.
+    pub(super) const fn take_launched(&mut self) -> u32 {
+        std::mem::replace(&mut self.launched, 0)
+    }
+
+    /// Prepares `request`, in pieces if it is longer than the device takes at once; it starts with
+    /// the next [`Flights::submit`]. `memory` is a buffer of at least the request's length for reads
+    /// and writes, else empty.
+    pub(super) fn launch(
+        &mut self,
+        limits: &Limits,
+        request: Request,
+        memory: Memory,
+        (connection, cookie, charge): (Key, u64, usize),
+    ) {
+        self.launched += 1;
+        let transfers = matches!(request.kind, RequestKind::Read | RequestKind::Write);
+        let pieces = if transfers {
+            split(request.offset, request.length, limits)
+        } else {
+            vec![]
+        };
+        let whole = memory.clone();
+        let key = self.table.insert(Flight {
+            connection,
+            cookie,
+            request,
+            memory,
+            fault: None,
+            charge,
+            pieces_left: u32::try_from(pieces.len()).unwrap_or(0).max(1),
+        });
+        let token = key.to_u64();
+        if pieces.is_empty() {
+            let memory = if transfers {
+                slice(&whole, 0, request.length)
+            } else {
+                Memory::empty()
+            };
+            self.batch.push(Submission {
+                request,
+                memory,
+                token,
+            });
+            return;
+        }
+        for (offset, length) in pieces {
+            let piece = Request {
+                offset,
+                length,
+                ..request
+            };
+            let memory = slice(&whole, offset - request.offset, length);
+            self.batch.push(Submission {
+                request: piece,
+                memory,
+                token,
+            });
+        }
+    }
+
+    /// Passes what has been launched to `device`, for which all of it must be.
+    pub(super) fn submit(&mut self, device: &dyn BlockDevice) {
+        if !self.batch.is_empty() {
+            device.submit_all(&mut self.batch, &self.to);
+        }
+    }
+
+    /// Takes in an outcome. The flight, if that was its last piece.
+    pub(super) fn land(&mut self, token: u64, outcome: Outcome) -> Option<Flight> {
+        let key = Key::from_u64(token);
+        let flight = self.table.get_mut(key)?;
+        if let Err(fault) = outcome {
+            flight.fault.get_or_insert(fault);
+        }
+        flight.pieces_left -= 1;
+        if flight.pieces_left > 0 {
+            return None;
+        }
+        self.table.remove(key)
+    }
+}
+
+/// The sub-range of `length` bytes at `start`; both lie inside, so that they fit a `usize`.
+fn slice(memory: &Memory, start: u64, length: u64) -> Memory {
+    let start = usize::try_from(start).unwrap_or(usize::MAX);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    memory.slice(start..start.saturating_add(length))
+}
+
+/// Cuts a range into (offset, length) pieces that the device takes, at preferred boundaries where
+/// there is one. Empty when no cut is needed.
+fn split(offset: u64, length: u64, limits: &Limits) -> Vec<(u64, u64)> {
+    let min = u64::from(limits.block_bytes_min.max(1));
+    let longest = (u64::from(limits.request_bytes_max) & !(min - 1)).max(min);
+    if length <= longest {
+        return vec![];
+    }
+    let preferred = u64::from(limits.block_bytes_preferred).max(min);
+    let end = offset + length;
+    let mut pieces = Vec::new();
+    let mut at = offset;
+    while at < end {
+        let mut next = end.min(at + longest);
+        let boundary = next & !(preferred - 1);
+        if next < end && boundary > at {
+            next = boundary;
+        }
+        pieces.push((at, next - at));
+        at = next;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_the_range_and_meet_at_preferred_boundaries() {
+        let limits = Limits {
+            size_bytes: 1 << 30,
+            block_bytes_min: 512,
+            block_bytes_preferred: 4096,
+            request_bytes_max: 10_000,
+            trims: false,
+        };
+        assert!(split(512, 9_728, &limits).is_empty());
+        let pieces = split(512, 30_208, &limits);
+        assert_eq!(pieces.first(), Some(&(512, 7_680)));
+        let mut at = 512;
+        for &(offset, length) in &pieces {
+            assert_eq!(offset, at);
+            assert!(length > 0 && length <= 10_000);
+            at += length;
+            assert!(at % 4096 == 0 || at == 512 + 30_208);
+        }
+        assert_eq!(at, 512 + 30_208);
+    }
+}

@@ -1,0 +1,109 @@
+//! Where other threads leave things for a worker: ended requests, new sockets, the order to stop.
+
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use block::{Completed, Outcome};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io;
+
+/// One worker's mailbox. The worker sets `asleep` before it waits; the first one to put something
+/// in takes the flag and rings, so that a burst of completions costs one wake.
+pub(super) struct Mailbox {
+    outcomes: Mutex<Vec<(u64, Outcome)>>,
+    sockets: Mutex<Vec<OwnedFd>>,
+    stop: AtomicBool,
+    asleep: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Mailbox {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            outcomes: Mutex::default(),
+            sockets: Mutex::default(),
+            stop: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// The eventfd. Watch it edge-triggered, then it need never be read.
+    pub(super) const fn bell(&self) -> &OwnedFd {
+        &self.bell
+    }
+
+    /// Hands over a connected socket.
+    pub(super) fn put_socket(&self, socket: OwnedFd) {
+        lock(&self.sockets).push(socket);
+        self.ring_if_asleep();
+    }
+
+    /// Tells the worker to finish and end.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.ring_if_asleep();
+    }
+
+    pub(super) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Moves the outcomes that have gathered into `into`, which is empty.
+    pub(super) fn take_outcomes(&self, into: &mut Vec<(u64, Outcome)>) {
+        std::mem::swap(&mut *lock(&self.outcomes), into);
+    }
+
+    pub(super) fn has_outcomes(&self) -> bool {
+        !lock(&self.outcomes).is_empty()
+    }
+
+    pub(super) fn take_sockets(&self) -> Vec<OwnedFd> {
+        std::mem::take(&mut *lock(&self.sockets))
+    }
+
+    /// Announces that the worker is about to wait. `false` if something is there already.
+    pub(super) fn fall_asleep(&self, was_stopping: bool) -> bool {
+        // The order matters: flag first, then look. Whoever puts something in after the look sees
+        // the flag.
+        self.asleep.store(true, Ordering::SeqCst);
+        let empty = lock(&self.outcomes).is_empty()
+            && lock(&self.sockets).is_empty()
+            && self.stopping() == was_stopping;
+        if !empty {
+            self.wake();
+        }
+        empty
+    }
+
+    /// The worker is awake and will look before it waits again.
+    pub(super) fn wake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    fn ring_if_asleep(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            // The counter cannot overflow, and there is nobody to tell if this fails.
+            let _ = io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Completed for Mailbox {
+    fn completed(&self, token: u64, outcome: Outcome) {
+        lock(&self.outcomes).push((token, outcome));
+        self.ring_if_asleep();
+    }
+
+    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
+        lock(&self.outcomes).extend_from_slice(outcomes);
+        self.ring_if_asleep();
+    }
+}
+
+/// A list is in order whatever its last user did.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

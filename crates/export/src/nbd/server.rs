@@ -1,0 +1,177 @@
+//! The server: options, threads, beginning and end.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use block::BlockDevice;
+
+use super::connection::Terms;
+use super::handshake::TlsPolicy;
+use super::listener::{Listen, Listener, SocketFile};
+use super::mailbox::Mailbox;
+use super::protocol::REQUEST_BYTES_MAX;
+use super::tls::ServerTls;
+use super::worker::{Shared, Worker};
+
+/// What a server serves. Asked anew for every client, so that volumes may come and go.
+pub trait Exports: Send + Sync {
+    /// Names of all exports, such as `tank/data`.
+    fn list(&self) -> Vec<String>;
+
+    /// The export `name`, if there is one. A client that gives no name means the only export.
+    fn open(&self, name: &str) -> Option<Arc<dyn BlockDevice>>;
+}
+
+/// How a server serves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads; connections are dealt to them in turn.
+    pub workers: usize,
+    /// Clients at once; more are turned away.
+    pub connections_max: usize,
+    /// Bytes that one client may have in flight; its further requests wait in its socket. Not
+    /// below 32 MiB, the longest request.
+    pub in_flight_bytes_max: usize,
+    /// How long a client may take to choose an export.
+    pub handshake_timeout: Duration,
+    /// How long [`Server::shutdown`] waits for what is in flight.
+    pub shutdown_timeout: Duration,
+    /// Whether whatever changes an export is refused.
+    pub read_only: bool,
+    /// Permission bits of a Unix socket's file.
+    pub socket_mode: u32,
+    /// Certificate and whether it must be used; `None` for no TLS.
+    pub tls: Option<ServerTls>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            // One core's worth of socket copies feeds several cores of parity, and every worker is
+            // a thread that competes with the lanes.
+            workers: cores.div_ceil(2).min(4),
+            connections_max: 128,
+            in_flight_bytes_max: REQUEST_BYTES_MAX as usize,
+            handshake_timeout: Duration::from_secs(20),
+            shutdown_timeout: Duration::from_secs(5),
+            read_only: false,
+            socket_mode: 0o600,
+            tls: None,
+        }
+    }
+}
+
+/// A running NBD server. Dropping it shuts it down.
+pub struct Server {
+    address: Listen,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    file: Option<SocketFile>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Listens on `listen` and serves `exports` from threads of its own.
+    ///
+    /// # Errors
+    /// When the address cannot be had ([`super::BindError`] inside says why, and names a socket
+    /// that is in use), or the system refuses threads or descriptors.
+    pub fn bind(listen: &Listen, exports: Arc<dyn Exports>, options: &Options) -> io::Result<Self> {
+        let mut listener = Listener::bind(listen, options.socket_mode)?;
+        let address = listener.address.clone();
+        let file = listener.take_file();
+        let mailboxes = (0..options.workers.max(1))
+            .map(|_| Mailbox::new().map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let policy = match &options.tls {
+            None => TlsPolicy::Off,
+            Some(tls) if tls.forced() => TlsPolicy::Forced,
+            Some(_) => TlsPolicy::Optional,
+        };
+        let shared = Arc::new(Shared {
+            exports,
+            terms: Terms {
+                tls: options.tls.as_ref().map(ServerTls::config),
+                in_flight_bytes_max: options.in_flight_bytes_max.max(REQUEST_BYTES_MAX as usize),
+            },
+            tls: policy,
+            read_only: options.read_only,
+            connections_max: options.connections_max,
+            handshake_timeout: options.handshake_timeout,
+            shutdown_timeout: options.shutdown_timeout,
+            connections: AtomicUsize::new(0),
+            mailboxes,
+        });
+        // The server exists before its threads, so that a failure half-way stops those that run.
+        let mut server = Self {
+            address,
+            shared,
+            threads: Vec::new(),
+            file,
+        };
+        server.start(listener.socket)?;
+        Ok(server)
+    }
+
+    fn start(&mut self, listener: OwnedFd) -> io::Result<()> {
+        let mut listener = Some(listener);
+        for (index, mailbox) in self.shared.mailboxes.iter().enumerate() {
+            let worker = Worker::new(
+                Arc::clone(&self.shared),
+                Arc::clone(mailbox),
+                listener.take(),
+            )?;
+            let thread = std::thread::Builder::new()
+                .name(format!("nbd-{index}"))
+                .spawn(move || worker.run())?;
+            self.threads.push(thread);
+        }
+        Ok(())
+    }
+
+    /// Where it listens; with the port that was taken if port 0 was asked for.
+    #[must_use]
+    pub const fn address(&self) -> &Listen {
+        &self.address
+    }
+
+    /// Clients now, those included that have gone while the device still works for them.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Takes no more requests, answers those in flight, closes all connections, ends the threads
+    /// and removes the socket's file.
+    pub fn shutdown(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // New clients shall not find the socket of a server that will not serve them.
+        self.file = None;
+        for mailbox in &self.shared.mailboxes {
+            mailbox.stop();
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("an NBD worker had panicked");
+            }
+        }
+    }
+}

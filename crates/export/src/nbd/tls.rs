@@ -1,0 +1,139 @@
+//! TLS: a server's certificate and a client's trust.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read or holds nothing of its kind.
+    #[error("{} holds no usable {what}: {reason}; give a PEM file", path.display())]
+    File {
+        /// Certificate or key.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the reader says.
+        reason: String,
+    },
+    /// Certificate and key do not fit, or are of a kind that is not supported.
+    #[error("certificate and key cannot be used together: {source}; make a new pair")]
+    Pair {
+        /// What the library says.
+        source: rustls::Error,
+    },
+}
+
+impl From<TlsError> for io::Error {
+    fn from(error: TlsError) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
+/// A server's certificate, and whether clients must use it.
+#[derive(Clone)]
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    forced: bool,
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls")
+            .field("forced", &self.forced)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ServerTls {
+    /// Reads a certificate chain and its private key from PEM files. With `forced`, a client that
+    /// does not begin TLS gets nothing.
+    ///
+    /// # Errors
+    /// When a file cannot be used, or the two do not fit.
+    pub fn from_files(certificates: &Path, key: &Path, forced: bool) -> Result<Self, TlsError> {
+        let chain = read_certificates(certificates)?;
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File {
+            what: "private key",
+            path: key.into(),
+            reason: error.to_string(),
+        })?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(|source| TlsError::Pair { source })?;
+        Ok(Self {
+            config: Arc::new(config),
+            forced,
+        })
+    }
+
+    pub(super) const fn forced(&self) -> bool {
+        self.forced
+    }
+
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+}
+
+/// Whom a client trusts.
+#[derive(Clone)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientTls")
+    }
+}
+
+impl ClientTls {
+    /// Trusts the authorities (or self-signed certificates) in a PEM file, and nobody else.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub fn from_file(authorities: &Path) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in read_certificates(authorities)? {
+            roots
+                .add(certificate)
+                .map_err(|source| TlsError::Pair { source })?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|source| TlsError::Pair { source })?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self {
+            config: Arc::new(config),
+        })
+    }
+
+    pub(super) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let error = |reason: String| TlsError::File {
+        what: "certificate",
+        path: path.into(),
+        reason,
+    };
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|failure| error(failure.to_string()))?;
+    if certificates.is_empty() {
+        return Err(error("no certificate in it".to_owned()));
+    }
+    Ok(certificates)
+}

@@ -1,0 +1,163 @@
+//! A non-blocking socket, with or without TLS on it.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, send, sendmsg,
+};
+
+/// Plain text and records that TLS may hold back before it takes no more.
+const TLS_BUFFER_BYTES: usize = 256 << 10;
+
+/// The socket. All calls return `WouldBlock` instead of waiting.
+pub(super) struct Transport {
+    socket: OwnedFd,
+    tls: Option<Box<rustls::Connection>>,
+}
+
+impl Transport {
+    pub(super) const fn plain(socket: OwnedFd) -> Self {
+        Self { socket, tls: None }
+    }
+
+    /// From here on everything goes through `tls`.
+    pub(super) fn begin_tls(&mut self, mut tls: rustls::Connection) {
+        tls.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+        self.tls = Some(Box::new(tls));
+    }
+
+    pub(super) const fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Receives into `buffers`, in order. 0 means that the peer sends no more.
+    pub(super) fn receive(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            // No room for ancillary data: descriptors that a peer passes are closed by the kernel.
+            let mut none = RecvAncillaryBuffer::default();
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            return Ok(recvmsg(&self.socket, buffers, &mut none, flags)?.bytes);
+        };
+        loop {
+            match read_plain(tls, buffers) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A peer that closes the socket without a closing record is gone all the same.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+            if tls.read_tls(&mut Socket(&self.socket))? == 0 {
+                return Ok(0);
+            }
+            let processed = tls.process_new_packets();
+            // The handshake's answers, or the alert that says what was wrong.
+            let written = write_tls(tls, &self.socket);
+            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            written?;
+        }
+    }
+
+    /// Sends from `buffers`, in order; how many bytes were taken.
+    pub(super) fn send(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            let mut none = SendAncillaryBuffer::default();
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            return Ok(sendmsg(&self.socket, buffers, &mut none, flags)?);
+        };
+        let mut count = 0;
+        for buffer in buffers {
+            let mut rest: &[u8] = buffer;
+            while !rest.is_empty() {
+                let taken = tls.writer().write(rest)?;
+                rest = &rest[taken..];
+                count += taken;
+                if !rest.is_empty() && !write_tls(tls, &self.socket)? {
+                    return match count {
+                        0 => Err(io::ErrorKind::WouldBlock.into()),
+                        _ => Ok(count),
+                    };
+                }
+            }
+        }
+        write_tls(tls, &self.socket)?;
+        Ok(count)
+    }
+
+    /// Sends what TLS has held back. Whether all of it is out.
+    pub(super) fn flush(&mut self) -> io::Result<bool> {
+        match &mut self.tls {
+            Some(tls) => write_tls(tls, &self.socket),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether TLS holds records back that want to be sent.
+    pub(super) fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    pub(super) const fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Says goodbye, where there is a way to say it.
+    pub(super) fn close_notify(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            let _ = write_tls(tls, &self.socket);
+        }
+    }
+}
+
+/// Takes decrypted bytes that are there already.
+fn read_plain(tls: &mut rustls::Connection, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let mut count = 0;
+    for buffer in buffers {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match tls.reader().read(&mut buffer[filled..]) {
+                Ok(read) if read > 0 => filled += read,
+                // The end and errors are told when there is nothing before them.
+                _ if count + filled > 0 => return Ok(count + filled),
+                other => return other,
+            }
+        }
+        count += filled;
+    }
+    Ok(count)
+}
+
+/// Sends records until none is left, `true`, or the socket takes no more, `false`.
+fn write_tls(tls: &mut rustls::Connection, socket: &OwnedFd) -> io::Result<bool> {
+    while tls.wants_write() {
+        match tls.write_tls(&mut Socket(socket)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// The socket as what TLS reads and writes.
+struct Socket<'a>(&'a OwnedFd);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(self.0, buffer, RecvFlags::DONTWAIT)?.0)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(
+            self.0,
+            bytes,
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        )?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,406 @@
+//! A thread that owns connections: it waits in epoll, reads, submits, gathers and answers.
+//!
+//! One turn of the loop takes new sockets, lands the outcomes that have gathered, settles every
+//! connection that has something to send, and only then waits. So everything that has become ready
+//! in the meantime leaves in one send per connection.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use block::{Completed, Outcome};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+
+use super::connection::{Broken, Connection, Terms};
+use super::flights::Flights;
+use super::handshake::{Handshake, HangUp, TlsPolicy};
+use super::mailbox::Mailbox;
+use super::patience::Patience;
+use super::server::Exports;
+use super::slab::{Key, Slab};
+
+/// epoll's names for what is no connection. Keys of connections are smaller.
+const BELL: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX - 1;
+/// After running out of descriptors or memory, new clients wait so long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Asked of the kernel for each socket, so that a batch of replies leaves in one send. The kernel
+/// grants what its limits allow.
+const SOCKET_BUFFER_BYTES: usize = 1 << 20;
+
+/// What all workers of a server share.
+pub(super) struct Shared {
+    pub(super) exports: Arc<dyn Exports>,
+    pub(super) terms: Terms,
+    pub(super) tls: TlsPolicy,
+    pub(super) read_only: bool,
+    pub(super) connections_max: usize,
+    pub(super) handshake_timeout: Duration,
+    pub(super) shutdown_timeout: Duration,
+    /// Clients, those included that have gone while the device works for them.
+    pub(super) connections: AtomicUsize,
+    pub(super) mailboxes: Vec<Arc<Mailbox>>,
+}
+
+struct Entry {
+    connection: Connection,
+    /// What epoll watches for; `None` when it does not know the socket.
+    watched: Option<epoll::EventFlags>,
+    /// Already on the list of those to settle.
+    dirty: bool,
+}
+
+/// One worker.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    epoll: OwnedFd,
+    listener: Option<OwnedFd>,
+    accept_again: Option<Instant>,
+    /// The worker that gets the next client.
+    next: usize,
+    connections: Slab<Entry>,
+    flights: Flights,
+    dirty: Vec<Key>,
+    outcomes: Vec<(u64, Outcome)>,
+    /// Handshakes in the order in which they run out of time.
+    handshakes: VecDeque<(Instant, Key)>,
+    /// When to give up, once told to stop.
+    stop_by: Option<Instant>,
+}
+
+impl Worker {
+    /// A worker with the mailbox `mailbox`; the one with the listener accepts for all.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        mailbox: Arc<Mailbox>,
+        listener: Option<OwnedFd>,
+    ) -> rustix::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(
+            &epoll,
+            mailbox.bell(),
+            epoll::EventData::new_u64(BELL),
+            bell,
+        )?;
+        let to: Arc<dyn Completed> = Arc::clone(&mailbox) as _;
+        let worker = Self {
+            shared,
+            mailbox,
+            epoll,
+            listener,
+            accept_again: None,
+            next: 0,
+            connections: Slab::new(),
+            flights: Flights::new(to),
+            dirty: Vec::new(),
+            outcomes: Vec::new(),
+            handshakes: VecDeque::new(),
+            stop_by: None,
+        };
+        worker.watch_listener()?;
+        Ok(worker)
+    }
+
+    /// Works until told to stop and until what was in flight then has been answered.
+    pub(super) fn run(mut self) {
+        let mut events = Vec::with_capacity(128);
+        let mut patience = Patience::begin();
+        loop {
+            for socket in self.mailbox.take_sockets() {
+                self.welcome(socket);
+            }
+            self.land_outcomes();
+            self.settle();
+            self.look_at_the_clock();
+            if self
+                .stop_by
+                .is_some_and(|by| self.connections.len() == 0 || by <= Instant::now())
+            {
+                return;
+            }
+            let launched = self.flights.take_launched();
+            let mut rest = self.dirty.is_empty();
+            if rest && patience.wants_nap(Instant::now(), launched) {
+                patience.nap();
+                rest = !self.mailbox.has_outcomes();
+            }
+            let rest = rest && self.mailbox.fall_asleep(self.stop_by.is_some());
+            let timeout = if rest {
+                self.next_deadline()
+            } else {
+                Some(Duration::ZERO)
+            };
+            let timeout = timeout.map(|timeout| Timespec {
+                tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: timeout.subsec_nanos().into(),
+            });
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    tracing::error!(%error, "epoll failed; this worker ends");
+                    return;
+                }
+            }
+            self.mailbox.wake();
+            for event in &events {
+                let (flags, data) = (event.flags, event.data.u64());
+                match data {
+                    BELL => {}
+                    LISTENER => self.accept(),
+                    key => self.handle_event(Key::from_u64(key), flags),
+                }
+            }
+        }
+    }
+
+    fn watch_listener(&self) -> rustix::io::Result<()> {
+        let Some(listener) = &self.listener else {
+            return Ok(());
+        };
+        let data = epoll::EventData::new_u64(LISTENER);
+        epoll::add(&self.epoll, listener, data, epoll::EventFlags::IN)
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        loop {
+            match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => {
+                    let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
+                    if before >= self.shared.connections_max {
+                        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+                        tracing::warn!(
+                            connections_max = self.shared.connections_max,
+                            "a client was turned away: too many connections"
+                        );
+                        continue;
+                    }
+                    self.next = (self.next + 1) % self.shared.mailboxes.len();
+                    self.shared.mailboxes[self.next].put_socket(socket);
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => {
+                    // Out of descriptors or memory. Waiting beats spinning.
+                    tracing::warn!(%error, "cannot accept a client; trying again shortly");
+                    let _ = epoll::delete(&self.epoll, listener);
+                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Begins with a new client.
+    fn welcome(&mut self, socket: OwnedFd) {
+        // Failures only cost speed; a Unix socket knows no TCP options.
+        let _ = sockopt::set_tcp_nodelay(&socket, true);
+        let _ = sockopt::set_socket_keepalive(&socket, true);
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+        let shared = &self.shared;
+        let handshake = Handshake::new(Arc::clone(&shared.exports), shared.tls, shared.read_only);
+        let mut connection = Connection::new(socket, handshake, shared.terms.clone());
+        if self.stop_by.is_some() {
+            connection.finish();
+        }
+        let key = self.connections.insert(Entry {
+            connection,
+            watched: None,
+            dirty: false,
+        });
+        self.handshakes
+            .push_back((Instant::now() + shared.handshake_timeout, key));
+        self.mark(key);
+    }
+
+    fn handle_event(&mut self, key: Key, flags: epoll::EventFlags) {
+        let Some(entry) = self.connections.get_mut(key) else {
+            return;
+        };
+        let gone = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+        let connection = &mut entry.connection;
+        let readable = flags.contains(epoll::EventFlags::IN) || (gone && connection.wants_read());
+        if readable && let Err(broken) = connection.receive(key, &mut self.flights) {
+            return self.end(key, &broken);
+        }
+        // Both directions are closed: nobody will read replies, and epoll would go on telling.
+        if gone && !connection.wants_read() {
+            return self.bury(key);
+        }
+        self.mark(key);
+    }
+
+    /// Puts a connection on the list of those to settle.
+    fn mark(&mut self, key: Key) {
+        if let Some(entry) = self.connections.get_mut(key)
+            && !std::mem::replace(&mut entry.dirty, true)
+        {
+            self.dirty.push(key);
+        }
+    }
+
+    fn land_outcomes(&mut self) {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        self.mailbox.take_outcomes(&mut outcomes);
+        for (token, outcome) in outcomes.drain(..) {
+            let Some(flight) = self.flights.land(token, outcome) else {
+                continue;
+            };
+            let key = flight.connection;
+            if let Some(entry) = self.connections.get_mut(key) {
+                entry.connection.land(flight, &mut self.flights);
+                self.mark(key);
+            }
+        }
+        self.outcomes = outcomes;
+    }
+
+    /// Sends, and drops connections that are done.
+    fn settle(&mut self) {
+        for key in std::mem::take(&mut self.dirty) {
+            let Some(entry) = self.connections.get_mut(key) else {
+                continue;
+            };
+            entry.dirty = false;
+            let again = match entry.connection.settle(key, &mut self.flights) {
+                Ok(again) => again,
+                Err(broken) => {
+                    self.end(key, &broken);
+                    continue;
+                }
+            };
+            if entry.connection.is_finished() {
+                entry.connection.transport.close_notify();
+                self.remove(key);
+                continue;
+            }
+            if let Err(error) = entry.watch(&self.epoll, key) {
+                self.end(key, &Broken::Io(error.into()));
+                continue;
+            }
+            if again {
+                self.mark(key);
+            }
+        }
+    }
+
+    /// Ends a connection that broke the protocol or whose socket failed.
+    fn end(&mut self, key: Key, broken: &Broken) {
+        tracing::debug!(reason = %broken, "connection ended");
+        if let (Some(entry), Broken::HangUp(_)) = (self.connections.get_mut(key), broken) {
+            // A last answer may say why; it is sent if the socket takes it at once.
+            entry.connection.finish();
+            let _ = entry.connection.settle(key, &mut self.flights);
+        }
+        self.bury(key);
+    }
+
+    /// The client is gone. The entry stays until the device has answered, so that a client cannot
+    /// have more memory by coming again and again.
+    fn bury(&mut self, key: Key) {
+        let Some(entry) = self.connections.get_mut(key) else {
+            return;
+        };
+        if entry.watched.take().is_some() {
+            let _ = epoll::delete(&self.epoll, entry.connection.transport.socket());
+        }
+        entry.connection.transport.close_notify();
+        let _ = rustix::net::shutdown(
+            entry.connection.transport.socket(),
+            rustix::net::Shutdown::Both,
+        );
+        entry.connection.die(&mut self.flights);
+        if entry.connection.is_finished() {
+            self.remove(key);
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        if self.connections.remove(key).is_some() {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Handshakes that took too long, the pause of the listener, the order to stop.
+    fn look_at_the_clock(&mut self) {
+        if self.handshakes.is_empty() && self.accept_again.is_none() && !self.mailbox.stopping() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some(&(by, key)) = self.handshakes.front() {
+            let waiting = self.connections.get_mut(key).is_some_and(|entry| {
+                entry.connection.in_handshake() && !entry.connection.is_dead()
+            });
+            if waiting && now < by {
+                break;
+            }
+            self.handshakes.pop_front();
+            if waiting {
+                self.end(key, &Broken::HangUp(HangUp::Slow));
+            }
+        }
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = None;
+            if let Err(error) = self.watch_listener() {
+                tracing::warn!(%error, "cannot listen again yet");
+                self.accept_again = Some(now + ACCEPT_PAUSE);
+            }
+        }
+        if self.mailbox.stopping() && self.stop_by.is_none() {
+            self.stop_by = Some(now + self.shared.shutdown_timeout);
+            self.accept_again = None;
+            self.listener = None;
+            for key in self.connections.keys() {
+                if let Some(entry) = self.connections.get_mut(key) {
+                    entry.connection.finish();
+                }
+                self.mark(key);
+            }
+            self.settle();
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let handshake = self.handshakes.front().map(|&(by, _)| by);
+        let earliest = [handshake, self.accept_again, self.stop_by]
+            .into_iter()
+            .flatten()
+            .min()?;
+        // Rounded up, so that the clock has struck when we look.
+        Some(earliest.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
+    }
+}
+
+impl Entry {
+    /// Tells epoll what to watch for, if that has changed.
+    fn watch(&mut self, epoll: &OwnedFd, key: Key) -> rustix::io::Result<()> {
+        if self.connection.is_dead() {
+            return Ok(());
+        }
+        let mut wanted = epoll::EventFlags::empty();
+        wanted.set(epoll::EventFlags::IN, self.connection.wants_read());
+        wanted.set(epoll::EventFlags::OUT, self.connection.wants_write());
+        if self.watched == Some(wanted) {
+            return Ok(());
+        }
+        let socket = self.connection.transport.socket();
+        let data = epoll::EventData::new_u64(key.to_u64());
+        match self.watched {
+            Some(_) => epoll::modify(epoll, socket, data, wanted)?,
+            None => epoll::add(epoll, socket, data, wanted)?,
+        }
+        self.watched = Some(wanted);
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Which layouts timings cannot tell apart.
+//!
+//! A black-box observer sees which chunks wait for each other: those on one drive. It does not see
+//! drives' names, nor which of two parities is P. So two layouts are the same to it if some renaming
+//! of drives makes, for every chunk of the volume,
+//!
+//! - by *reads*: the drives that hold the chunk the same set,
+//! - with *writes*: those, and the drives that hold its stripe's parity.
+//!
+//! A layout is known, up to renaming, by what each drive holds: the set of (chunk, role) over one
+//! period. Two layouts are equivalent exactly if their drives' sets are the same, in any order. No
+//! search over renamings is needed.
+//!
+//! ```text
+//!   raid5:p0   P D0 D1 D2        drive: { } { 0 } { 1 } { 2 }   the same as of pn, shifted
+//!   raid5:pn   D0 D1 D2 P
+//! ```
+//!
+//! Shear (USENIX ATC 2004) can answer only with such a class; `raid5:ls`, whose data runs like
+//! RAID-0's, is told from it by writes alone.
+
+use crate::{Geometry, Scheme};
+
+/// What the observer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Probe {
+    /// Reads only.
+    Reads,
+    /// Reads and writes.
+    Writes,
+}
+
+/// What timings show of a layout. Equal signatures cannot be told apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Signature {
+    /// Chunks after which everything seen repeats.
+    pub period: u64,
+    /// For each drive the (chunk, is parity) it holds, drives in sorted order.
+    drives: Vec<Vec<(u64, bool)>>,
+}
+
+/// Every classic scheme on `drives` drives: what Shear's answers are made of.
+#[must_use]
+pub fn classic_schemes(drives: u16) -> Vec<Scheme> {
+    use crate::scheme::{Family, Raid5Form, Raid6Form, Raid10Form};
+    let mut schemes = vec![
+        Scheme::of(Family::Raid0, 0),
+        Scheme::of(Family::Zigzag, 0),
+        Scheme::of(Family::Raid1, 0),
+        Scheme::of(Family::Chained, 0),
+    ];
+    let mirrors = Raid10Form::ALL.map(|form| Scheme::of(Family::Raid10(form), 0));
+    schemes.extend(mirrors);
+    schemes.extend(Raid5Form::ALL.map(|form| Scheme::of(Family::Raid5(form), 1)));
+    schemes.extend(Raid6Form::ALL.map(|form| Scheme::of(Family::Raid6(form), 2)));
+    schemes.push(Scheme::of(Family::Raid7, 3));
+    schemes
+        .into_iter()
+        .map(|scheme| scheme.on(drives))
+        .collect()
+}
+
+/// Drives that a probe of each chunk of one rotation shows: (seat, is parity), sorted.
+fn seen(geometry: &Geometry, probe: Probe) -> Vec<Vec<(u16, bool)>> {
+    let layout = geometry.layout.as_ref();
+    // Far copies lie in other cells: one cell of the height of the rotation.
+    let slots = layout.rotation_slots();
+    let stripes = layout.stripes_per_group(slots);
+    let mirror = geometry.code.name == "mirror";
+    let mut chunks = Vec::new();
+    for stripe in 0..stripes {
+        let seat = |unit| {
+            layout
+                .cell(0, layout.place(stripe, stripe, unit).column)
+                .seat
+                .0
+        };
+        for chunk in 0..geometry.data {
+            let mut drives: Vec<(u16, bool)> = if mirror {
+                (0..geometry.code.columns)
+                    .map(|unit| (seat(unit), false))
+                    .collect()
+            } else {
+                vec![(seat(chunk), false)]
+            };
+            if probe == Probe::Writes && !mirror {
+                drives
+                    .extend((geometry.data..geometry.code.columns).map(|unit| (seat(unit), true)));
+            }
+            drives.sort_unstable();
+            chunks.push(drives);
+        }
+    }
+    chunks
+}
+
+/// The least period of a sequence that repeats after its end.
+fn least_period<T: PartialEq>(sequence: &[T]) -> usize {
+    let length = sequence.len();
+    (1..=length)
+        .filter(|period| length.is_multiple_of(*period))
+        .find(|&period| (period..length).all(|at| sequence[at] == sequence[at - period]))
+        .unwrap_or(length)
+}
+
+/// What `probe` shows of a classic geometry. Islands: of the first one.
+#[must_use]
+pub fn signature(geometry: &Geometry, probe: Probe) -> Signature {
+    let chunks = seen(geometry, probe);
+    let period = least_period(&chunks);
+    let mut drives = vec![Vec::new(); geometry.drives.into()];
+    for (at, chunk) in (0..).zip(&chunks[..period]) {
+        for &(seat, parity) in chunk {
+            drives[usize::from(seat)].push((at, parity));
+        }
+    }
+    drives.sort();
+    Signature {
+        period: period as u64,
+        drives,
+    }
+}
+
+/// Shear's pattern size in chunks: the least P with drives(c) = drives(c + P) for all c.
+#[must_use]
+pub fn pattern_chunks(geometry: &Geometry) -> u64 {
+    signature(geometry, Probe::Reads).period
+}
+
+/// Groups `geometries` into classes that `probe` cannot tell apart, by index, in order.
+#[must_use]
+pub fn classes(geometries: &[Geometry], probe: Probe) -> Vec<Vec<usize>> {
+    let mut classes: Vec<(Signature, Vec<usize>)> = Vec::new();
+    for (index, geometry) in geometries.iter().enumerate() {
+        let signature = signature(geometry, probe);
+        match classes.iter_mut().find(|(known, _)| *known == signature) {
+            Some((_, members)) => members.push(index),
+            None => classes.push((signature, vec![index])),
+        }
+    }
+    classes.into_iter().map(|(_, members)| members).collect()
+}

@@ -1,0 +1,293 @@
+//! Pools: a stored table says where each column of each group lives.
+//!
+//! ```text
+//!   group   member 0      member 1      member 2            drive 0   drive 1   drive 2   drive 3
+//!     0     drive 2 p0    drive 0 p0    drive 3 p0     p1   g2        g1        g1        ·
+//!     1     drive 1 p0    drive 2 p1    drive 0 p1     p0   g0        g1        g0        g0
+//! ```
+//!
+//! Space is handed out in *pieces*; a group takes one piece of each of d + p drives. Since the table
+//! is the truth, groups can be added one by one, any piece can move to any drive, and a pool grows
+//! by a drive at a time. What is left of a rule is who the members of a new group are:
+//!
+//! *Pair-balanced.* Begin at the drive with most free pieces; then take, one after the other, the
+//! drive that has met the members so far least often. Fill and meetings stay within a few of their
+//! means, so a failed drive's partners are all drives alike, and any two drives share almost as
+//! many groups as any other two.
+//!
+//! *CRUSH.* Members by hashing the group's number (straw2, `indep`), drives without a free piece
+//! refused. Cheaper, moves little when weights change, and binomially uneven.
+//!
+//! There are no spare cells per row. *Preservation capacity* of s drives is kept free, spread over
+//! all drives; a lost piece goes to the drive outside its group that has taken fewest so far.
+
+mod grow;
+mod members;
+mod stored;
+
+use block::Seat;
+
+use crate::developed::{Shape, declustered_place, declustered_unplace};
+use crate::rng::mix;
+use crate::{Cell, Layout, Place, Role};
+
+pub use grow::Move;
+pub use members::Choice;
+pub use stored::StoredError;
+
+/// No group's piece.
+const FREE: u64 = u64::MAX;
+
+/// A pool's table.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    drives: u16,
+    width: u16,
+    parity: u16,
+    choice: Choice,
+    /// Pieces of each drive.
+    rows: u64,
+    /// Pieces of a drive that groups may fill; the rest is preserved.
+    filled_max: u64,
+    /// `members[group * width + column]`.
+    members: Vec<Cell>,
+    /// `taken[seat][row]`: group · width + column, or `FREE`.
+    taken: Vec<Vec<u64>>,
+    /// Pieces that each drive holds.
+    filled: Vec<u64>,
+    /// Parity columns that each drive holds.
+    parities: Vec<u64>,
+    /// `met[a * n + b]`: groups that both drives belong to.
+    met: Vec<u32>,
+}
+
+impl Pool {
+    /// A pool of drives with `rows` pieces each and no groups yet. `shape.spares` is the
+    /// preservation capacity in drives; it is spread over all.
+    ///
+    /// # Panics
+    /// When a group is wider than the drives.
+    #[must_use]
+    pub fn new(shape: Shape, rows: u64, choice: Choice) -> Self {
+        assert!(
+            shape.width <= shape.drives,
+            "a group is wider than the pool"
+        );
+        let n = usize::from(shape.drives);
+        let kept = shape.drives - shape.spares;
+        Self {
+            drives: shape.drives,
+            width: shape.width,
+            parity: shape.parity,
+            choice,
+            rows,
+            filled_max: rows * u64::from(kept) / u64::from(shape.drives),
+            members: Vec::new(),
+            taken: vec![Vec::new(); n],
+            filled: vec![0; n],
+            parities: vec![0; n],
+            met: vec![0; n * n],
+        }
+    }
+
+    /// The same with as many groups as fit.
+    #[must_use]
+    pub fn filled(shape: Shape, rows: u64, choice: Choice) -> Self {
+        let mut pool = Self::new(shape, rows, choice);
+        while pool.add_group().is_some() {}
+        pool
+    }
+
+    /// Groups so far.
+    #[must_use]
+    pub fn group_count(&self) -> u64 {
+        (self.members.len() / usize::from(self.width)) as u64
+    }
+
+    /// Pieces that a drive holds.
+    #[must_use]
+    pub fn pieces_on(&self, seat: Seat) -> u64 {
+        self.filled[seat.index()]
+    }
+
+    /// Groups that two drives share.
+    #[must_use]
+    pub fn shared(&self, a: Seat, b: Seat) -> u32 {
+        self.met[a.index() * usize::from(self.drives) + b.index()]
+    }
+
+    fn at(&self, group: u64, column: u16) -> usize {
+        usize::try_from(group).expect("a table's index") * usize::from(self.width)
+            + usize::from(column)
+    }
+
+    /// The seats of a group, one per column.
+    pub fn group_seats(&self, group: u64) -> impl Iterator<Item = Seat> {
+        let first = self.at(group, 0);
+        self.members[first..first + usize::from(self.width)]
+            .iter()
+            .map(|cell| cell.seat)
+    }
+
+    /// The lowest free piece of a drive.
+    fn free_row(&self, seat: Seat) -> u64 {
+        let taken = &self.taken[seat.index()];
+        let gap = if self.filled[seat.index()] == taken.len() as u64 {
+            None
+        } else {
+            taken.iter().position(|&entry| entry == FREE)
+        };
+        gap.unwrap_or(taken.len()) as u64
+    }
+
+    /// Writes down that a drive's piece is the table's entry `entry`.
+    fn occupy(&mut self, seat: Seat, row: u64, entry: u64) {
+        let taken = &mut self.taken[seat.index()];
+        let index = usize::try_from(row).expect("a table's index");
+        if taken.len() <= index {
+            taken.resize(index + 1, FREE);
+        }
+        debug_assert_eq!(taken[index], FREE, "a piece is taken once");
+        taken[index] = entry;
+        self.filled[seat.index()] += 1;
+        self.parities[seat.index()] += u64::from(self.is_parity(entry));
+    }
+
+    fn release(&mut self, cell: Cell) {
+        let taken = &mut self.taken[cell.seat.index()];
+        let index = usize::try_from(cell.row).expect("a table's index");
+        let entry = std::mem::replace(&mut taken[index], FREE);
+        self.parities[cell.seat.index()] -= u64::from(self.is_parity(entry));
+        self.filled[cell.seat.index()] -= 1;
+    }
+
+    /// Whether a table entry is a parity column.
+    fn is_parity(&self, entry: u64) -> bool {
+        entry % u64::from(self.width) < u64::from(self.parity)
+    }
+
+    fn meet(&mut self, a: Seat, b: Seat, by: i32) {
+        let n = usize::from(self.drives);
+        for at in [a.index() * n + b.index(), b.index() * n + a.index()] {
+            self.met[at] = self.met[at].wrapping_add_signed(by);
+        }
+    }
+}
+
+impl Layout for Pool {
+    fn drives(&self) -> u16 {
+        self.drives
+    }
+
+    fn columns(&self) -> u16 {
+        self.width
+    }
+
+    fn spares(&self) -> u16 {
+        0
+    }
+
+    /// Groups of the table that lie within `rows`.
+    fn groups(&self, rows: u64) -> u64 {
+        if rows >= self.rows {
+            return self.group_count();
+        }
+        let width = usize::from(self.width);
+        let fits = |cells: &&[Cell]| cells.iter().all(|cell| cell.row < rows);
+        self.members.chunks(width).take_while(fits).count() as u64
+    }
+
+    #[inline]
+    fn cell(&self, group: u64, column: u16) -> Cell {
+        self.members[self.at(group, column)]
+    }
+
+    fn role(&self, cell: Cell) -> Role {
+        let entry = usize::try_from(cell.row)
+            .ok()
+            .and_then(|row| self.taken[cell.seat.index()].get(row))
+            .copied()
+            .unwrap_or(FREE);
+        if entry == FREE {
+            return Role::Unused;
+        }
+        let width = u64::from(self.width);
+        Role::Column {
+            group: entry / width,
+            column: crate::classic::small(entry % width),
+        }
+    }
+
+    /// Never asked, for there are no spare cells per row.
+    fn spare(&self, _row: u64, index: u16) -> Seat {
+        Seat(index % self.drives)
+    }
+
+    fn pattern_rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn place(&self, _stripe: u64, index: u64, unit: u16) -> Place {
+        declustered_place(self.width, self.parity, index, unit)
+    }
+
+    fn unplace(&self, _first: u64, place: Place) -> Option<(u64, u16)> {
+        Some(declustered_unplace(self.width, self.parity, place))
+    }
+
+    /// The drive outside the group, not out, that has most free pieces left, counting those that
+    /// `used` says are taken already; of equals the one that has met the group's drives least.
+    fn refuge(
+        &self,
+        group: u64,
+        column: u16,
+        out: &dyn Fn(Seat) -> bool,
+        used: &dyn Fn(Cell) -> bool,
+    ) -> Option<Cell> {
+        let seats: Vec<Seat> = self.group_seats(group).collect();
+        let free = |seat: Seat| self.first_unused(seat, used).map(|row| Cell { seat, row });
+        (0..self.drives)
+            .map(Seat)
+            .filter(|&seat| !out(seat) && !seats.contains(&seat))
+            .filter_map(free)
+            .min_by_key(|cell| {
+                let met: u32 = seats.iter().map(|&seat| self.shared(seat, cell.seat)).sum();
+                let entry = self.at(group, column) as u64;
+                (cell.row, met, mix(entry << 16 | u64::from(cell.seat.0)))
+            })
+    }
+
+    fn stored(&self) -> Option<Vec<u8>> {
+        Some(stored::encode(self))
+    }
+}
+
+impl Pool {
+    /// The first piece above a drive's own that is not `used`. Refuges fill up from below, so
+    /// doubling steps and bisection find the end; holes left by moves are not looked for.
+    fn first_unused(&self, seat: Seat, used: &dyn Fn(Cell) -> bool) -> Option<u64> {
+        let start = self.taken[seat.index()].len() as u64;
+        let is_used = |row| used(Cell { seat, row });
+        if start >= self.rows {
+            return None;
+        }
+        if !is_used(start) {
+            return Some(start);
+        }
+        let (mut low, mut step) = (start, 1);
+        while low + step < self.rows && is_used(low + step) {
+            low += step;
+            step *= 2;
+        }
+        let mut high = (low + step).min(self.rows);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if is_used(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        (high < self.rows).then_some(high)
+    }
+}

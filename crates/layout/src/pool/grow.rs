@@ -1,0 +1,160 @@
+//! Growing, draining and evening out: pieces move one at a time, and no more than have to.
+
+use block::Seat;
+
+use super::Pool;
+use crate::Cell;
+
+/// One piece's move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Whose piece.
+    pub group: u64,
+    /// Which column.
+    pub column: u16,
+    /// From where.
+    pub from: Cell,
+    /// To where.
+    pub to: Cell,
+}
+
+impl Pool {
+    /// Adds an empty drive with as many pieces as the others and returns its seat. Nothing moves
+    /// until [`Pool::balance`] says what should.
+    ///
+    /// # Panics
+    /// At 65,535 drives.
+    pub fn add_drive(&mut self) -> Seat {
+        let n = usize::from(self.drives);
+        let mut met = vec![0; (n + 1) * (n + 1)];
+        for a in 0..n {
+            met[a * (n + 1)..a * (n + 1) + n].copy_from_slice(&self.met[a * n..(a + 1) * n]);
+        }
+        self.met = met;
+        self.taken.push(Vec::new());
+        self.filled.push(0);
+        self.parities.push(0);
+        let seat = Seat(self.drives);
+        self.drives = self.drives.checked_add(1).expect("seats have 16 bits");
+        seat
+    }
+
+    /// The moves that even out how full drives are: each takes a piece from the fullest drive to
+    /// the emptiest one, of those pieces whose group is not there yet the one whose drives the
+    /// target met least. After adding one drive to n this is 1/(n+1) of the pieces, the least
+    /// that can be. The table is changed already; the pieces have to follow.
+    pub fn balance(&mut self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        loop {
+            let filled = |seat: &Seat| self.filled[seat.index()];
+            let seats = || (0..self.drives).map(Seat);
+            let Some(target) = seats().min_by_key(filled) else {
+                break;
+            };
+            let Some(source) = seats().rev().max_by_key(filled) else {
+                break;
+            };
+            if filled(&source) <= filled(&target) + 1 {
+                break;
+            }
+            let Some(entry) = self.cheapest(source, target) else {
+                break;
+            };
+            moves.push(self.relocate(entry, target));
+        }
+        moves
+    }
+
+    /// The moves that empty a drive, for taking it out: each piece to the drive outside its group
+    /// that is emptiest. `None` if some piece has nowhere to go; nothing is changed then.
+    pub fn drain(&mut self, source: Seat) -> Option<Vec<Move>> {
+        let mut emptied = self.clone();
+        let mut moves = Vec::new();
+        for row in 0..emptied.taken[source.index()].len() {
+            let entry = emptied.taken[source.index()][row];
+            if entry == super::FREE {
+                continue;
+            }
+            let group = entry / u64::from(emptied.width);
+            let seats: Vec<Seat> = emptied.group_seats(group).collect();
+            let target = (0..emptied.drives)
+                .map(Seat)
+                .filter(|seat| !seats.contains(seat) && *seat != source)
+                .filter(|seat| emptied.filled[seat.index()] < emptied.rows)
+                .filter(|&seat| emptied.domain_allows(&seats, source, seat))
+                .min_by_key(|seat| {
+                    let met: u32 = seats
+                        .iter()
+                        .map(|&other| emptied.shared(*seat, other))
+                        .sum();
+                    (emptied.filled[seat.index()], met)
+                })?;
+            moves.push(emptied.relocate(entry, target));
+        }
+        *self = emptied;
+        Some(moves)
+    }
+
+    /// The entry on `source` that `target` can take at the least cost in meetings.
+    fn cheapest(&self, source: Seat, target: Seat) -> Option<u64> {
+        let width = u64::from(self.width);
+        self.taken[source.index()]
+            .iter()
+            .copied()
+            .filter(|&entry| entry != super::FREE)
+            .filter_map(|entry| {
+                let seats: Vec<Seat> = self.group_seats(entry / width).collect();
+                let fits = !seats.contains(&target) && self.domain_allows(&seats, source, target);
+                let met: i64 = seats
+                    .iter()
+                    .filter(|&&seat| seat != source)
+                    .map(|&seat| {
+                        i64::from(self.shared(target, seat)) - i64::from(self.shared(source, seat))
+                    })
+                    .sum();
+                fits.then_some((met, entry))
+            })
+            .min()
+            .map(|(_, entry)| entry)
+    }
+
+    /// Whether a group on `seats` may have `source` replaced by `target`.
+    fn domain_allows(&self, seats: &[Seat], source: Seat, target: Seat) -> bool {
+        let super::Choice::Domains(domains) = self.choice else {
+            return true;
+        };
+        let domain = target.0 % domains;
+        let held = seats
+            .iter()
+            .filter(|&&seat| seat != source && seat.0 % domains == domain);
+        held.count() < usize::from(self.parity)
+    }
+
+    fn relocate(&mut self, entry: u64, target: Seat) -> Move {
+        let width = u64::from(self.width);
+        let index = usize::try_from(entry).expect("a table's index");
+        let from = self.members[index];
+        let to = Cell {
+            seat: target,
+            row: self.free_row(target),
+        };
+        let group = entry / width;
+        let others: Vec<Seat> = self
+            .group_seats(group)
+            .filter(|&seat| seat != from.seat)
+            .collect();
+        for other in others {
+            self.meet(from.seat, other, -1);
+            self.meet(to.seat, other, 1);
+        }
+        self.release(from);
+        self.occupy(to.seat, to.row, entry);
+        self.members[index] = to;
+        Move {
+            group,
+            column: crate::classic::small(entry % width),
+            from,
+            to,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Scheme strings: what a user writes to say which array they want.
+//!
+//! ```text
+//!   raid6 : dcode : 7c            pddl2 : rdp : 4d : 13c : 1s          elastic5 : la : 1.8x
+//!   ───── ─────── ──              ─────  ───   ──   ───   ──           ────────   ──   ────
+//!   name   word   field           name   word       fields               name    word  field
+//! ```
+//!
+//! The name says the family and, for most, how many drives may fail. Words say which form or which
+//! code. Fields are a number and a letter; they and the words come in any order and in any case.
+//! What is written is kept apart from what it comes to: a [`Scheme`] says only what the text said
+//! (so that it prints back as itself), and [`Geometry`](crate::Geometry) does the arithmetic once
+//! the number of drives is known.
+
+mod error;
+mod forms;
+mod parse;
+
+use std::fmt;
+
+pub use error::SchemeError;
+pub use forms::{Raid5Form, Raid6Form, Raid10Form};
+
+/// Codes whose names are words of two-parity schemes, as `erasure` knows them.
+pub const CODE_WORDS: [&str; 11] = [
+    "pq",
+    "dcode",
+    "xcode",
+    "rdp",
+    "evenodd",
+    "hcode",
+    "hdp",
+    "pcode",
+    "liberation",
+    "blaumroth",
+    "cauchy",
+];
+
+/// What kind of placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Striping.
+    Raid0,
+    /// Copies on neighbouring drives.
+    Raid1,
+    /// md's three ways to place copies.
+    Raid10(Raid10Form),
+    /// Chained declustering: the second copy is one drive further on.
+    Chained,
+    /// Striping that turns round at the end of each row.
+    Zigzag,
+    /// Single rotating parity.
+    Raid5(Raid5Form),
+    /// Double rotating parity.
+    Raid6(Raid6Form),
+    /// Triple rotating parity.
+    Raid7,
+    /// Permutation development with exact or searched bases.
+    Pddl,
+    /// Permutation development with OpenZFS's maps.
+    Draid,
+    /// An unrelated permutation per row.
+    Random,
+    /// Parity declustering from a block design.
+    Design,
+    /// A pool of pieces, members chosen so that all pairs of drives share as much.
+    Ddp,
+    /// A pool of pieces, members chosen by CRUSH.
+    Crush,
+}
+
+impl Family {
+    /// The family's name without a digit for parity.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raid0 => "raid0",
+            Self::Raid1 => "raid1",
+            Self::Raid10(_) => "raid10",
+            Self::Chained => "chained",
+            Self::Zigzag => "zigzag",
+            Self::Raid5(_) => "raid5",
+            Self::Raid6(_) => "raid6",
+            Self::Raid7 => "raid7",
+            Self::Pddl => "pddl",
+            Self::Draid => "draid",
+            Self::Random => "random",
+            Self::Design => "design",
+            Self::Ddp => "ddp",
+            Self::Crush => "crush",
+        }
+    }
+
+    /// Whether groups are spread over more drives than they have columns.
+    #[must_use]
+    pub const fn is_declustered(self) -> bool {
+        matches!(
+            self,
+            Self::Pddl | Self::Draid | Self::Random | Self::Design | Self::Ddp | Self::Crush
+        )
+    }
+
+    /// Whether the placement is a stored table that grows with the pool.
+    #[must_use]
+    pub const fn is_pool(self) -> bool {
+        matches!(self, Self::Ddp | Self::Crush)
+    }
+
+    /// Whether chunks are copied and not coded.
+    #[must_use]
+    pub const fn is_mirror(self) -> bool {
+        matches!(self, Self::Raid1 | Self::Raid10(_) | Self::Chained)
+    }
+}
+
+/// How much more address space than physical space drives are made to show: `1.8x`. Kept in
+/// thousandths so that it compares and prints exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Expansion {
+    thousandths: u32,
+}
+
+impl Expansion {
+    /// From thousandths, `1000..=16000`.
+    #[must_use]
+    pub const fn from_thousandths(thousandths: u32) -> Option<Self> {
+        match thousandths {
+            1000..=16000 => Some(Self { thousandths }),
+            _ => None,
+        }
+    }
+
+    /// In thousandths.
+    #[must_use]
+    pub const fn thousandths(self) -> u32 {
+        self.thousandths
+    }
+
+    /// As a ratio.
+    #[must_use]
+    pub fn ratio(self) -> f64 {
+        f64::from(self.thousandths) / 1000.0
+    }
+}
+
+impl fmt::Display for Expansion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:03}", self.thousandths / 1000, self.thousandths % 1000);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// A parsed scheme string. `None` is "not said"; defaults are filled in by
+/// [`Geometry`](crate::Geometry).
+///
+/// Prints in a canonical form that parses back to an equal value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scheme {
+    /// What kind of placement.
+    pub family: Family,
+    /// Columns that a group can lose, 0 to 3, by the name's digit, the field `p`, or the default
+    /// of the family. For mirrors 0 here: the copies say it.
+    pub parity: u16,
+    /// A code's name where it is not the family's usual one (P+Q and its like).
+    pub code: Option<String>,
+    /// `d`: data columns of a group.
+    pub data: Option<u16>,
+    /// `c`: drives.
+    pub drives: Option<u16>,
+    /// `s`: spares.
+    pub spares: Option<u16>,
+    /// `f`: failure domains; drive x is in domain x mod f.
+    pub domains: Option<u16>,
+    /// `r`: copies.
+    pub copies: Option<u16>,
+    /// Whether stripes may change between parity and copies.
+    pub elastic: bool,
+    /// `x`: how much address space an elastic array's drives show.
+    pub expansion: Option<Expansion>,
+}
+
+impl Scheme {
+    /// The scheme with nothing said but its family and parity.
+    #[must_use]
+    pub const fn of(family: Family, parity: u16) -> Self {
+        Self {
+            family,
+            parity,
+            code: None,
+            data: None,
+            drives: None,
+            spares: None,
+            domains: None,
+            copies: None,
+            elastic: false,
+            expansion: None,
+        }
+    }
+
+    /// The same scheme with the number of drives said.
+    #[must_use]
+    pub const fn on(mut self, drives: u16) -> Self {
+        self.drives = Some(drives);
+        self
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut elastic_said = true;
+        match self.family {
+            Family::Raid5(_) if self.elastic => f.write_str("elastic5")?,
+            Family::Raid6(_) if self.elastic => f.write_str("elastic6")?,
+            Family::Ddp => f.write_str("ddp")?,
+            family if family.is_declustered() => write!(f, "{}{}", family.name(), self.parity)?,
+            family => f.write_str(family.name())?,
+        }
+        if self.elastic && !matches!(self.family, Family::Raid5(_) | Family::Raid6(_)) {
+            elastic_said = self.expansion.is_some();
+        }
+        let word = match self.family {
+            Family::Raid10(form) if form != Raid10Form::Near => form.word(),
+            Family::Raid5(form) if form != Raid5Form::default() => form.word(),
+            Family::Raid6(form) if form != Raid6Form::default_with(self.code.as_deref()) => {
+                form.word()
+            }
+            Family::Raid10(_) | Family::Raid5(_) | Family::Raid6(_) => "",
+            Family::Raid0
+            | Family::Raid1
+            | Family::Chained
+            | Family::Zigzag
+            | Family::Raid7
+            | Family::Pddl
+            | Family::Draid
+            | Family::Random
+            | Family::Design
+            | Family::Ddp
+            | Family::Crush => "",
+        };
+        for word in [word, self.code.as_deref().unwrap_or("")] {
+            if !word.is_empty() {
+                write!(f, ":{word}")?;
+            }
+        }
+        if !elastic_said {
+            f.write_str(":elastic")?;
+        }
+        let pool_parity = (self.family == Family::Ddp && self.parity != 2).then_some(self.parity);
+        for (number, letter) in [
+            (self.copies, 'r'),
+            (self.data, 'd'),
+            (pool_parity, 'p'),
+            (self.drives, 'c'),
+            (self.spares, 's'),
+            (self.domains, 'f'),
+        ] {
+            if let Some(number) = number {
+                write!(f, ":{number}{letter}")?;
+            }
+        }
+        if let Some(expansion) = self.expansion {
+            write!(f, ":{expansion}x")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Why a scheme string could not be read, with the place in it.
+
+use std::ops::Range;
+
+/// Why a scheme string could not be read. [`SchemeError::span`] is the offending part of the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemeError {
+    /// Nothing was written.
+    #[error("the scheme is empty: it begins with a layout's name; try `raid6` or `pddl2:8d:1s`")]
+    Empty,
+    /// The first part is no layout's name.
+    #[error("`{name}` is not a layout: {known}; try `{nearest}`")]
+    UnknownName {
+        /// What was written.
+        name: String,
+        /// What would have been a name.
+        known: &'static str,
+        /// The nearest name.
+        nearest: String,
+        /// Where.
+        span: Range<usize>,
+    },
+    /// The name lacks the digit that says how many drives may fail.
+    #[error(
+        "`{name}` does not say how many drives may fail: add a digit or a field `p`; try `{name}2`"
+    )]
+    ParityUnsaid {
+        /// The name.
+        name: &'static str,
+        /// Where.
+        span: Range<usize>,
+    },
+    /// Parity is out of range.
+    #[error("parity {parity} is not possible: `{name}` takes 1 to 3; try `{nearest}`")]
+    Parity {
+        /// The name.
+        name: &'static str,
+        /// What was asked for.
+        parity: u32,
+        /// The nearest scheme name or field that works.
+        nearest: String,
+        /// Where.
+        span: Range<usize>,
+    },
+    /// A word that the family does not have.
+    #[error("`{word}` means nothing to `{name}`: it knows {known}; try `{nearest}`")]
+    UnknownWord {
+        /// What was written.
+        word: String,
+        /// The scheme's name.
+        name: String,
+        /// Its words.
+        known: String,
+        /// The nearest of them.
+        nearest: String,
+        /// Where.
+        span: Range<usize>,
+    },
+    /// A number without a letter, an unknown letter, or no number.
+    #[error(
+        "`{field}` is not a field: fields are a number and one of the letters {letters}; try `{nearest}`"
+    )]
+    BadField {
+        /// What was written.
+        field: String,
+        /// Letters that the family takes.
+        letters: String,
+        /// The nearest thing that works.
+        nearest: String,
+        /// Where.
+        span: Range<usize>,
+    },
+    /// A letter that exists but has no meaning for this family.
+    #[error("`{field}` has no place in `{name}`: {why}; try `{nearest}`")]
+    Misplaced {
+        /// What was written.
+        field: String,
+        /// The scheme's name.
+        name: String,
+        /// Why not.
+        why: String,
+        /// The nearest thing that works.
+        nearest: String,
+        /// Where.
+        span: Range<usize>,
+    },
+    /// A number that no field can hold.
+    #[error("`{field}` is out of range: `{letter}` takes {range}; try `{nearest}`")]
+    Range {
+        /// What was written.
+        field: String,
+        /// Its letter.
+        letter: char,
+        /// What it takes.
+        range: &'static str,
+        /// The nearest thing that works.
+        nearest: String,
+        /// Where.
+        span: Range<usize>,
+    },
+    /// The same thing is said twice.
+    #[error(
+        "`{field}` says again what `{first}` said: each is said once; leave out `{field}` or `{first}`"
+    )]
+    Twice {
+        /// The second.
+        field: String,
+        /// The first.
+        first: String,
+        /// Where the second is.
+        span: Range<usize>,
+    },
+}
+
+impl SchemeError {
+    /// The part of the text that is wrong, in bytes.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        match self {
+            Self::Empty => 0..0,
+            Self::UnknownName { span, .. }
+            | Self::ParityUnsaid { span, .. }
+            | Self::Parity { span, .. }
+            | Self::UnknownWord { span, .. }
+            | Self::BadField { span, .. }
+            | Self::Misplaced { span, .. }
+            | Self::Range { span, .. }
+            | Self::Twice { span, .. } => span.clone(),
+        }
+    }
+}
+
+/// The candidate that is fewest edits away from `text` (Levenshtein's distance); the first of
+/// equals.
+pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> &'a str {
+    candidates
+        .into_iter()
+        .min_by_key(|candidate| distance(text, candidate))
+        .unwrap_or("")
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

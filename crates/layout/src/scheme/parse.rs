@@ -1,0 +1,489 @@
+//! From text to [`Scheme`].
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use super::error::nearest;
+use super::{CODE_WORDS, Expansion, Family, Raid5Form, Raid6Form, Raid10Form, Scheme, SchemeError};
+
+const NAMES: [&str; 22] = [
+    "raid0", "raid1", "raid10", "chained", "zigzag", "raid5", "raid6", "raid7", "pddl1", "pddl2",
+    "pddl3", "draid1", "draid2", "draid3", "random2", "design1", "ddp", "crush2", "crush3",
+    "elastic5", "elastic6", "raid4",
+];
+
+const KNOWN: &str = "names are raid0, raid1, raid10, chained, zigzag, raid5, raid6, raid7, \
+                     pddl, draid, random, design, ddp, crush, elastic5 and elastic6";
+
+/// One part between colons.
+struct Part<'a> {
+    text: &'a str,
+    lower: String,
+    span: Range<usize>,
+}
+
+impl Part<'_> {
+    fn owned(&self) -> String {
+        self.text.to_owned()
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = SchemeError;
+
+    fn from_str(text: &str) -> Result<Self, SchemeError> {
+        let mut parts = split(text);
+        if parts.len() == 1 && parts[0].text.is_empty() {
+            return Err(SchemeError::Empty);
+        }
+        let name = parts.remove(0);
+        let (mut scheme, parity_said) = parse_name(&name)?;
+        let mut parser = Parser {
+            name: name.lower.clone(),
+            parity_said: parity_said.then(|| name.owned()),
+            form_said: None,
+            code_said: None,
+            fields_said: Vec::new(),
+        };
+        for part in &parts {
+            if part.text.starts_with(|first: char| first.is_ascii_digit()) {
+                parser.field(&mut scheme, part)?;
+            } else {
+                parser.word(&mut scheme, part)?;
+            }
+        }
+        if parser.parity_said.is_none() {
+            scheme.parity = match scheme.family {
+                // What OpenZFS and DDP mean when nothing is said.
+                Family::Draid => 1,
+                Family::Ddp => 2,
+                family => {
+                    return Err(SchemeError::ParityUnsaid {
+                        name: family.name(),
+                        span: name.span,
+                    });
+                }
+            };
+        }
+        parser.finish(&mut scheme)?;
+        Ok(scheme)
+    }
+}
+
+fn split(text: &str) -> Vec<Part<'_>> {
+    let mut at = 0;
+    text.split(':')
+        .map(|part| {
+            let span = at..at + part.len();
+            at += part.len() + 1;
+            Part {
+                text: part,
+                lower: part.to_ascii_lowercase(),
+                span,
+            }
+        })
+        .collect()
+}
+
+/// The scheme of a bare name, and whether the name settles parity.
+fn parse_name(part: &Part<'_>) -> Result<(Scheme, bool), SchemeError> {
+    let lower = part.lower.as_str();
+    let elastic = |family, parity| {
+        let mut scheme = Scheme::of(family, parity);
+        scheme.elastic = true;
+        (scheme, true)
+    };
+    let plain = |family, parity| (Scheme::of(family, parity), true);
+    Ok(match lower {
+        "raid0" => plain(Family::Raid0, 0),
+        "raid1" | "mirror" => plain(Family::Raid1, 0),
+        "raid10" => plain(Family::Raid10(Raid10Form::Near), 0),
+        "chained" => plain(Family::Chained, 0),
+        "zigzag" => plain(Family::Zigzag, 0),
+        "raid4" => plain(Family::Raid5(Raid5Form::Pn), 1),
+        "raid5" => plain(Family::Raid5(Raid5Form::Ls), 1),
+        "raid6" => plain(Family::Raid6(Raid6Form::Ls), 2),
+        "raid7" => plain(Family::Raid7, 3),
+        "elastic5" => elastic(Family::Raid5(Raid5Form::Ls), 1),
+        "elastic6" => elastic(Family::Raid6(Raid6Form::Ls), 2),
+        _ => {
+            let stem = lower.trim_end_matches(|last: char| last.is_ascii_digit());
+            let digits = &lower[stem.len()..];
+            let family = match stem {
+                "pddl" => Family::Pddl,
+                "draid" => Family::Draid,
+                "random" => Family::Random,
+                "design" => Family::Design,
+                "ddp" => Family::Ddp,
+                "crush" => Family::Crush,
+                _ => {
+                    let guess = match lower {
+                        "raidz" | "raidz1" => "raid5",
+                        "raidz2" => "raid6",
+                        "raidz3" => "raid7",
+                        _ => nearest(lower, NAMES),
+                    };
+                    return Err(SchemeError::UnknownName {
+                        name: part.owned(),
+                        known: KNOWN,
+                        nearest: guess.to_owned(),
+                        span: part.span.clone(),
+                    });
+                }
+            };
+            if digits.is_empty() {
+                (Scheme::of(family, 0), false)
+            } else {
+                let parity: u32 = digits.parse().unwrap_or(u32::MAX);
+                match parity {
+                    1 => plain(family, 1),
+                    2 => plain(family, 2),
+                    3 => plain(family, 3),
+                    _ => {
+                        return Err(SchemeError::Parity {
+                            name: family.name(),
+                            parity,
+                            nearest: format!("{}{}", family.name(), parity.clamp(1, 3)),
+                            span: part.span.clone(),
+                        });
+                    }
+                }
+            }
+        }
+    })
+}
+
+struct Parser {
+    name: String,
+    parity_said: Option<String>,
+    form_said: Option<String>,
+    code_said: Option<(String, Range<usize>)>,
+    fields_said: Vec<(char, String)>,
+}
+
+impl Parser {
+    fn word(&mut self, scheme: &mut Scheme, part: &Part<'_>) -> Result<(), SchemeError> {
+        let lower = part.lower.as_str();
+        let form = match scheme.family {
+            Family::Raid10(_) => Raid10Form::ALL
+                .into_iter()
+                .find(|form| form.word() == lower)
+                .map(Family::Raid10),
+            Family::Raid5(_) => Raid5Form::ALL
+                .into_iter()
+                .find(|form| form.word() == lower || form.long() == lower)
+                .map(Family::Raid5),
+            Family::Raid6(_) => Raid6Form::ALL
+                .into_iter()
+                .find(|form| form.word() == lower || form.long() == lower)
+                .map(Family::Raid6),
+            Family::Raid0
+            | Family::Raid1
+            | Family::Chained
+            | Family::Zigzag
+            | Family::Raid7
+            | Family::Pddl
+            | Family::Draid
+            | Family::Random
+            | Family::Design
+            | Family::Ddp
+            | Family::Crush => None,
+        };
+        if let Some(family) = form {
+            if let Some(first) = self.form_said.replace(part.owned()) {
+                return Err(twice(part, first));
+            }
+            scheme.family = family;
+            return Ok(());
+        }
+        if takes_code(scheme.family) && CODE_WORDS.contains(&lower) {
+            if let Some((first, _)) = self.code_said.replace((part.owned(), part.span.clone())) {
+                return Err(twice(part, first));
+            }
+            scheme.code = (lower != "pq").then(|| lower.to_owned());
+            return Ok(());
+        }
+        if takes_elastic(scheme.family) && lower == "elastic" {
+            scheme.elastic = true;
+            return Ok(());
+        }
+        // `1d` and `d1` are easily swapped; say so instead of searching words.
+        let swapped = lower.split_at_checked(1).filter(|(letter, digits)| {
+            "dpcsfrx".contains(letter) && digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        if let Some((letter, digits)) = swapped
+            && !digits.is_empty()
+        {
+            return Err(SchemeError::BadField {
+                field: part.owned(),
+                letters: letters_of(scheme.family),
+                nearest: format!("{digits}{letter}"),
+                span: part.span.clone(),
+            });
+        }
+        let words = words_of(scheme.family);
+        Err(SchemeError::UnknownWord {
+            word: part.owned(),
+            name: self.name.clone(),
+            nearest: if words.is_empty() {
+                format!("`{}` alone", self.name).replace('`', "")
+            } else {
+                nearest(lower, words.iter().copied()).to_owned()
+            },
+            known: if words.is_empty() {
+                "no words".to_owned()
+            } else {
+                words.join(", ")
+            },
+            span: part.span.clone(),
+        })
+    }
+
+    fn field(&mut self, scheme: &mut Scheme, part: &Part<'_>) -> Result<(), SchemeError> {
+        let digits_end = part
+            .lower
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(part.lower.len());
+        let (number, letter) = part.lower.split_at(digits_end);
+        let bad = |nearest: String| SchemeError::BadField {
+            field: part.owned(),
+            letters: letters_of(scheme.family),
+            nearest,
+            span: part.span.clone(),
+        };
+        let mut chars = letter.chars();
+        let letter = match (chars.next(), chars.next()) {
+            (Some(letter), None) if "dpcsfrx".contains(letter) => letter,
+            _ => return Err(bad(format!("{}c", number.split('.').next().unwrap_or("1")))),
+        };
+        if letter != 'x' && number.contains('.') {
+            let whole = number.split('.').next().unwrap_or("1");
+            return Err(bad(format!("{whole}{letter}")));
+        }
+        self.check_letter(scheme, part, letter)?;
+        if let Some((_, first)) = self.fields_said.iter().find(|(said, _)| *said == letter) {
+            return Err(twice(part, first.clone()));
+        }
+        self.fields_said.push((letter, part.owned()));
+        if letter == 'x' {
+            let expansion = parse_expansion(number).ok_or_else(|| SchemeError::Range {
+                field: part.owned(),
+                letter,
+                range: "1 to 16 with up to three decimals",
+                nearest: "1.8x".to_owned(),
+                span: part.span.clone(),
+            })?;
+            scheme.elastic = true;
+            scheme.expansion = Some(expansion);
+            return Ok(());
+        }
+        let out_of_range = |range, nearest: u16| SchemeError::Range {
+            field: part.owned(),
+            letter,
+            range,
+            nearest: format!("{nearest}{letter}"),
+            span: part.span.clone(),
+        };
+        let value: u16 = number
+            .parse()
+            .map_err(|_| out_of_range("at most 65535 (seats have 16 bits)", u16::MAX))?;
+        if value == 0 && letter != 's' {
+            return Err(out_of_range("1 or more", 1));
+        }
+        match letter {
+            'd' => scheme.data = Some(value),
+            'c' => scheme.drives = Some(value),
+            's' => scheme.spares = Some(value),
+            'f' => scheme.domains = Some(value),
+            'r' => scheme.copies = Some(value),
+            _ => {
+                if value > 3 {
+                    return Err(SchemeError::Parity {
+                        name: scheme.family.name(),
+                        parity: value.into(),
+                        nearest: "3p".to_owned(),
+                        span: part.span.clone(),
+                    });
+                }
+                scheme.parity = value;
+                self.parity_said = Some(part.owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `letter` means anything here.
+    fn check_letter(
+        &self,
+        scheme: &Scheme,
+        part: &Part<'_>,
+        letter: char,
+    ) -> Result<(), SchemeError> {
+        let family = scheme.family;
+        let misplaced = |why: &str, nearest: String| {
+            Err(SchemeError::Misplaced {
+                field: part.owned(),
+                name: self.name.clone(),
+                why: why.to_owned(),
+                nearest,
+                span: part.span.clone(),
+            })
+        };
+        if letter == 'p' && self.parity_said.is_some() && family.name() != "ddp" {
+            return misplaced(
+                "the name already says the parity",
+                match family {
+                    family if family.is_declustered() => {
+                        let asked = part.lower.trim_end_matches('p');
+                        format!("{}{asked}", family.name())
+                    }
+                    Family::Raid5(_) | Family::Raid6(_) | Family::Raid7 => {
+                        "raid5, raid6 or raid7".to_owned()
+                    }
+                    _ => "raid5".to_owned(),
+                },
+            );
+        }
+        if letter == 'p' && self.parity_said.is_some() {
+            return Err(twice(part, self.parity_said.clone().unwrap_or_default()));
+        }
+        if letters_of(family).contains(letter) {
+            return Ok(());
+        }
+        match letter {
+            'r' => misplaced("only raid1 and raid10 keep copies", "raid10:2r".to_owned()),
+            'x' => misplaced(
+                "expansion is for elastic arrays of one or two parities",
+                "elastic5:1.8x".to_owned(),
+            ),
+            'd' => misplaced("its stripes have no parity to set data apart from", {
+                let count = part.lower.trim_end_matches('d');
+                format!("{count}c")
+            }),
+            's' => misplaced(
+                "it has no redundancy to rebuild a spare from",
+                "raid10".to_owned(),
+            ),
+            'f' => misplaced(
+                if family == Family::Draid {
+                    "OpenZFS's maps know no failure domains"
+                } else {
+                    "it has no redundancy to survive a domain with"
+                },
+                if family == Family::Draid {
+                    format!("pddl{}", scheme.parity.max(1))
+                } else {
+                    "raid10".to_owned()
+                },
+            ),
+            _ => misplaced("it does not take it", self.name.clone()),
+        }
+    }
+
+    fn finish(&self, scheme: &mut Scheme) -> Result<(), SchemeError> {
+        if let Some((word, span)) = &self.code_said
+            && scheme.parity != 2
+        {
+            return Err(SchemeError::Misplaced {
+                field: word.clone(),
+                name: self.name.clone(),
+                why: format!(
+                    "it is a code of two parities and this scheme has {}",
+                    scheme.parity
+                ),
+                nearest: format!("{}2", scheme.family.name()).replace("ddp2", "ddp"),
+                span: span.clone(),
+            });
+        }
+        if let Family::Raid6(form) = &mut scheme.family
+            && self.form_said.is_none()
+        {
+            *form = Raid6Form::default_with(scheme.code.as_deref());
+        }
+        if scheme.elastic && !(1..=2).contains(&scheme.parity) {
+            let (_, field) = self
+                .fields_said
+                .iter()
+                .find(|(letter, _)| *letter == 'x')
+                .cloned()
+                .unwrap_or(('x', "elastic".to_owned()));
+            return Err(SchemeError::Misplaced {
+                field,
+                name: self.name.clone(),
+                why: "an elastic array has one or two parities".to_owned(),
+                nearest: format!("{}2", scheme.family.name()),
+                span: 0..self.name.len(),
+            });
+        }
+        Ok(())
+    }
+}
+
+fn twice(part: &Part<'_>, first: String) -> SchemeError {
+    SchemeError::Twice {
+        field: part.owned(),
+        first,
+        span: part.span.clone(),
+    }
+}
+
+const fn takes_code(family: Family) -> bool {
+    matches!(family, Family::Raid6(_)) || family.is_declustered()
+}
+
+const fn takes_elastic(family: Family) -> bool {
+    matches!(family, Family::Raid5(_) | Family::Raid6(_)) || family.is_declustered()
+}
+
+fn letters_of(family: Family) -> String {
+    match family {
+        Family::Raid0 | Family::Zigzag => "c",
+        Family::Raid1 | Family::Raid10(_) => "c s f r",
+        Family::Chained => "c s f",
+        Family::Raid5(_) | Family::Raid6(_) => "d c s f x",
+        Family::Raid7 => "d c s f",
+        Family::Draid => "d p c s x",
+        Family::Pddl | Family::Random | Family::Design | Family::Ddp | Family::Crush => {
+            "d p c s f x"
+        }
+    }
+    .to_owned()
+}
+
+fn words_of(family: Family) -> Vec<&'static str> {
+    let mut words = Vec::new();
+    match family {
+        Family::Raid10(_) => words.extend(Raid10Form::ALL.map(Raid10Form::word)),
+        Family::Raid5(_) => words.extend(Raid5Form::ALL.map(Raid5Form::word)),
+        Family::Raid6(_) => words.extend(Raid6Form::ALL.map(Raid6Form::word)),
+        Family::Raid0
+        | Family::Raid1
+        | Family::Chained
+        | Family::Zigzag
+        | Family::Raid7
+        | Family::Pddl
+        | Family::Draid
+        | Family::Random
+        | Family::Design
+        | Family::Ddp
+        | Family::Crush => {}
+    }
+    if takes_code(family) {
+        words.extend(CODE_WORDS);
+    }
+    if takes_elastic(family) {
+        words.push("elastic");
+    }
+    words
+}
+
+/// `1.8` as thousandths.
+fn parse_expansion(number: &str) -> Option<Expansion> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.len() > 3 || (fraction.is_empty() && number.contains('.')) {
+        return None;
+    }
+    let whole: u32 = whole.parse().ok()?;
+    let fraction: u32 = format!("{fraction:0<3}").parse().ok()?;
+    Expansion::from_thousandths(whole.checked_mul(1000)?.checked_add(fraction)?)
+}

@@ -1,0 +1,432 @@
+//! Map versions: a layout replaced by a later one, band by band.
+//!
+//! Expansion and spare resizing change where groups lie. Groups keep their numbers; they are
+//! gathered in *bands*, and each band says under which map version it lies and from which row. One
+//! band's worth of rows is kept free, next to it the first band moves, which frees its own rows for
+//! the second, and so on:
+//!
+//! ```text
+//!   rows     0        R                2R               3R
+//!            [ free   | band 0 (v0)    | band 1 (v0)    |        the new map needs fewer rows
+//!            [ b0 (v1)|    free        | band 1 (v0)    |        for as many groups: it has more
+//!            [ b0 (v1)| b1 (v1) |        free           |        drives
+//! ```
+//!
+//! A step copies a band from where it is to rows that nothing uses; only then the band's entry
+//! changes. A crash before that leaves the old entry and a copy to be made again. Afterwards the
+//! free rows are at the other end, and the next replacement goes the other way.
+//!
+//! Every map comes in *steps* ([`Layout::step`]): bands take whole steps, and each goes on where
+//! the one before ended, so that all shifts and bases of a pattern are used.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use block::Seat;
+
+use crate::{Cell, Layout, Place, Role};
+
+/// Where a run of groups lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// Its first group.
+    pub first_group: u64,
+    /// How many groups.
+    pub groups: u64,
+    /// Index of the map.
+    pub version: u16,
+    /// Its first row.
+    pub base_row: u64,
+    /// The map's step that its first row is.
+    pub base_step: u64,
+}
+
+/// One band's move: copy from `from` to `to`, then [`Versioned::commit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which band.
+    pub band: usize,
+    /// As it lies now.
+    pub from: Band,
+    /// As it is to lie.
+    pub to: Band,
+}
+
+/// Why a map cannot replace another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplaceError {
+    /// The last replacement has not ended.
+    #[error("a replacement is under way: one map is replaced at a time; let it end first")]
+    UnderWay,
+    /// Groups would change their width.
+    #[error(
+        "groups have {old} columns and the new map's have {new}: a version keeps them; copy into a new pool instead"
+    )]
+    Columns {
+        /// As it is.
+        old: u16,
+        /// As it would be.
+        new: u16,
+    },
+    /// Stripes would turn differently inside groups that are moved cell by cell.
+    #[error(
+        "the new map turns stripes differently inside a group, and cells move as they are; choose a map of the same family"
+    )]
+    Rotation,
+    /// The new map needs more rows than are free.
+    #[error(
+        "{groups} groups take {needed} rows under the new map and there are {rows}; free some groups or add drives"
+    )]
+    Rows {
+        /// Groups there are.
+        groups: u64,
+        /// Rows they would take, the free band included.
+        needed: u64,
+        /// Rows there are.
+        rows: u64,
+    },
+}
+
+/// A layout that is being replaced, or can be.
+#[derive(Clone, Debug)]
+pub struct Versioned {
+    maps: Vec<Arc<dyn Layout>>,
+    /// In the order of groups, and of rows.
+    bands: Vec<Band>,
+    rows: u64,
+    band_groups: u64,
+    /// Whether the next replacement moves bands towards row 0, first band first.
+    free_below: bool,
+}
+
+impl Versioned {
+    /// Bands of about `band_groups` groups on drives of `rows` cells, with one band's rows free at
+    /// the top.
+    #[must_use]
+    pub fn new(map: Arc<dyn Layout>, rows: u64, band_groups: u64) -> Self {
+        let (_, step_groups) = map.step();
+        let mut versioned = Self {
+            maps: vec![map],
+            bands: Vec::new(),
+            rows,
+            band_groups: band_groups.max(1).next_multiple_of(step_groups),
+            free_below: false,
+        };
+        versioned.grow();
+        versioned
+    }
+
+    /// The bands, in the order of their groups.
+    #[must_use]
+    pub fn bands(&self) -> &[Band] {
+        &self.bands
+    }
+
+    /// The map that new groups get.
+    #[must_use]
+    pub fn latest(&self) -> &Arc<dyn Layout> {
+        self.maps.last().expect("there is at least one map")
+    }
+
+    /// Rows that `band` takes.
+    #[must_use]
+    pub fn band_rows(&self, band: &Band) -> Range<u64> {
+        band.base_row..band.base_row + self.rows_for(band.version, band.groups)
+    }
+
+    fn rows_for(&self, version: u16, groups: u64) -> u64 {
+        let (rows, in_step) = self.maps[usize::from(version)].step();
+        groups.div_ceil(in_step) * rows
+    }
+
+    fn latest_version(&self) -> u16 {
+        u16::try_from(self.maps.len() - 1).expect("few versions")
+    }
+
+    /// Adds bands in free rows, as many as leave one free; returns how many groups were added. Not
+    /// while a replacement is under way.
+    pub fn grow(&mut self) -> u64 {
+        if self.next_step().is_some() {
+            return 0;
+        }
+        let version = self.latest_version();
+        let height = self.rows_for(version, self.band_groups);
+        let (step_rows, _) = self.latest().step();
+        let mut added = 0;
+        loop {
+            let last = self.bands.last();
+            let base_row = match last {
+                Some(band) => self.band_rows(band).end,
+                None => 0,
+            };
+            let free_below = self.bands.first().map_or(0, |band| band.base_row);
+            let keep = if free_below >= height { 0 } else { height };
+            if base_row + height + keep > self.rows {
+                return added;
+            }
+            let first_group = last.map_or(0, |band| band.first_group + band.groups);
+            let base_step = last.map_or(0, |band| {
+                band.base_step + (self.band_rows(band).end - band.base_row) / step_rows
+            });
+            self.bands.push(Band {
+                first_group,
+                groups: self.band_groups,
+                version,
+                base_row,
+                base_step,
+            });
+            added += self.band_groups;
+        }
+    }
+
+    /// Makes `map` the version that every band moves to, step by step.
+    ///
+    /// # Errors
+    /// When a replacement is under way, columns or the rotation inside groups differ, or rows do
+    /// not suffice.
+    pub fn replace(&mut self, map: Arc<dyn Layout>) -> Result<(), ReplaceError> {
+        if self.next_step().is_some() {
+            return Err(ReplaceError::UnderWay);
+        }
+        let (old, new) = (self.columns(), map.columns());
+        if old != new {
+            return Err(ReplaceError::Columns { old, new });
+        }
+        if !self.turns_alike(map.as_ref()) {
+            return Err(ReplaceError::Rotation);
+        }
+        self.maps.push(map);
+        self.free_below = self.bands.first().is_some_and(|band| band.base_row > 0);
+        // Try it out: every step has to find its rows free.
+        let mut trial = self.clone();
+        while let Some(step) = trial.next_step() {
+            let target = trial.band_rows(&step.to);
+            let collides = trial.bands.iter().any(|band| {
+                let rows = trial.band_rows(band);
+                rows.start < target.end && target.start < rows.end
+            });
+            if collides || target.end > self.rows {
+                let version = self.latest_version();
+                let height: u64 = self
+                    .bands
+                    .iter()
+                    .map(|band| self.rows_for(version, band.groups))
+                    .sum();
+                let error = ReplaceError::Rows {
+                    groups: self.bands.iter().map(|band| band.groups).sum(),
+                    needed: height + self.rows_for(version, self.band_groups),
+                    rows: self.rows,
+                };
+                self.maps.pop();
+                return Err(error);
+            }
+            trial.commit(&step);
+        }
+        Ok(())
+    }
+
+    /// Whether `map` places stripes inside a group as the maps so far do.
+    fn turns_alike(&self, map: &dyn Layout) -> bool {
+        let now = self.latest();
+        let slots = now.rotation_slots();
+        let stripes = now.stripes_per_group(slots);
+        map.rotation_slots() == slots
+            && map.stripes_per_group(slots) == stripes
+            && (0..stripes).all(|s| {
+                (0..self.columns()).all(|unit| map.place(s, s, unit) == now.place(s, s, unit))
+            })
+    }
+
+    /// The next band to move, `None` when all lie under the latest map.
+    #[must_use]
+    pub fn next_step(&self) -> Option<Step> {
+        let version = self.latest_version();
+        let waits = |band: &Band| band.version != version;
+        let (step_rows, _) = self.latest().step();
+        let (index, base_row, base_step) = if self.free_below {
+            let index = self.bands.iter().position(waits)?;
+            match index.checked_sub(1).map(|before| &self.bands[before]) {
+                Some(before) => {
+                    let rows = self.band_rows(before);
+                    let steps = (rows.end - rows.start) / step_rows;
+                    (index, rows.end, before.base_step + steps)
+                }
+                None => (index, 0, 0),
+            }
+        } else {
+            let index = self.bands.iter().rposition(waits)?;
+            let height = self.rows_for(version, self.bands[index].groups);
+            // Steps go on from band to band as if all had been moved.
+            let before: u64 = self.bands[..index]
+                .iter()
+                .map(|band| self.rows_for(version, band.groups))
+                .sum();
+            let end = self
+                .bands
+                .get(index + 1)
+                .map_or(self.rows, |after| after.base_row);
+            (index, end.saturating_sub(height), before / step_rows)
+        };
+        let from = self.bands[index];
+        let to = Band {
+            version,
+            base_row,
+            base_step,
+            ..from
+        };
+        Some(Step {
+            band: index,
+            from,
+            to,
+        })
+    }
+
+    /// Records that a step's copy is complete and durable.
+    ///
+    /// # Panics
+    /// When the step is not the next one.
+    pub fn commit(&mut self, step: &Step) {
+        assert_eq!(
+            Some(step),
+            self.next_step().as_ref(),
+            "steps are taken in order"
+        );
+        self.bands[step.band] = step.to;
+    }
+
+    /// Where a column would lie under a band's entry, whether or not it is the current one.
+    #[must_use]
+    pub fn cell_in(&self, band: &Band, group: u64, column: u16) -> Cell {
+        let map = &self.maps[usize::from(band.version)];
+        let (step_rows, step_groups) = map.step();
+        let local = band.base_step * step_groups + (group - band.first_group);
+        let cell = map.cell(local, column);
+        Cell {
+            seat: cell.seat,
+            row: cell.row - band.base_step * step_rows + band.base_row,
+        }
+    }
+
+    fn band_of_group(&self, group: u64) -> &Band {
+        let after = self.bands.partition_point(|band| band.first_group <= group);
+        &self.bands[after - 1]
+    }
+
+    fn band_of_row(&self, row: u64) -> Option<&Band> {
+        let after = self.bands.partition_point(|band| band.base_row <= row);
+        let band = self.bands.get(after.checked_sub(1)?)?;
+        self.band_rows(band).contains(&row).then_some(band)
+    }
+
+    /// The map of a band, and how far its rows are from the pool's: pool row = map row − .0 + .1.
+    fn map_of(&self, band: &Band) -> (&Arc<dyn Layout>, u64, u64) {
+        let map = &self.maps[usize::from(band.version)];
+        (map, band.base_step * map.step().0, band.base_row)
+    }
+}
+
+impl Layout for Versioned {
+    fn drives(&self) -> u16 {
+        self.maps.iter().map(|map| map.drives()).max().unwrap_or(0)
+    }
+
+    fn columns(&self) -> u16 {
+        self.maps[0].columns()
+    }
+
+    /// The least of all bands: a row has at least so many.
+    fn spares(&self) -> u16 {
+        let versions = self.bands.iter().map(|band| band.version);
+        let spares = versions.map(|version| self.maps[usize::from(version)].spares());
+        spares.min().unwrap_or_else(|| self.latest().spares())
+    }
+
+    fn groups(&self, rows: u64) -> u64 {
+        let fits = |band: &&Band| self.band_rows(band).end <= rows;
+        self.bands
+            .iter()
+            .take_while(fits)
+            .map(|band| band.groups)
+            .sum()
+    }
+
+    fn cell(&self, group: u64, column: u16) -> Cell {
+        self.cell_in(self.band_of_group(group), group, column)
+    }
+
+    fn role(&self, cell: Cell) -> Role {
+        let Some(band) = self.band_of_row(cell.row) else {
+            return Role::Unused;
+        };
+        let (map, map_row, base_row) = self.map_of(band);
+        if cell.seat.0 >= map.drives() {
+            return Role::Unused;
+        }
+        let local = Cell {
+            seat: cell.seat,
+            row: cell.row - base_row + map_row,
+        };
+        match map.role(local) {
+            Role::Column { group, column } => {
+                let group = group - band.base_step * map.step().1;
+                if group < band.groups {
+                    Role::Column {
+                        group: group + band.first_group,
+                        column,
+                    }
+                } else {
+                    Role::Unused
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn spare(&self, row: u64, index: u16) -> Seat {
+        match self.band_of_row(row) {
+            Some(band) => {
+                let (map, map_row, base_row) = self.map_of(band);
+                map.spare(row - base_row + map_row, index)
+            }
+            None => self.latest().spare(row, index),
+        }
+    }
+
+    fn pattern_rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn rotation_slots(&self) -> u64 {
+        self.latest().rotation_slots()
+    }
+
+    fn stripes_per_group(&self, slots: u64) -> u64 {
+        self.latest().stripes_per_group(slots)
+    }
+
+    fn place(&self, stripe: u64, index: u64, unit: u16) -> Place {
+        self.latest().place(stripe, index, unit)
+    }
+
+    fn unplace(&self, first: u64, place: Place) -> Option<(u64, u16)> {
+        self.latest().unplace(first, place)
+    }
+
+    fn refuge(
+        &self,
+        group: u64,
+        column: u16,
+        out: &dyn Fn(Seat) -> bool,
+        used: &dyn Fn(Cell) -> bool,
+    ) -> Option<Cell> {
+        let band = self.band_of_group(group);
+        let (map, map_row, base_row) = self.map_of(band);
+        let pool_cell = |cell: Cell| Cell {
+            seat: cell.seat,
+            row: cell.row - map_row + base_row,
+        };
+        let local = band.base_step * map.step().1 + (group - band.first_group);
+        map.refuge(local, column, out, &|cell| used(pool_cell(cell)))
+            .map(pool_cell)
+    }
+}

@@ -1,0 +1,13 @@
+//! The crate's tests from outside, one program.
+
+mod balance;
+mod classic;
+mod common;
+mod crush;
+mod declustered;
+mod equivalence;
+mod pddl;
+mod pool;
+mod properties;
+mod schemes;
+mod versions;

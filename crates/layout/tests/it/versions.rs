@@ -1,0 +1,166 @@
+//! Map versions: every state between two maps is a layout.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use layout::bloated::Segments;
+use layout::versions::{ReplaceError, Versioned};
+use layout::{Cell, Layout, Role};
+
+use crate::common::geometry;
+
+fn map(scheme: &str) -> Arc<dyn Layout> {
+    geometry(scheme, 1).layout
+}
+
+/// Every group is where `cell` says, `role` agrees, and no two share a cell.
+fn check(layout: &Versioned, groups: u64, rows: u64) {
+    let mut seen = HashSet::new();
+    for group in 0..groups {
+        let mut seats = HashSet::new();
+        for column in 0..layout.columns() {
+            let cell = layout.cell(group, column);
+            assert!(cell.row < rows);
+            assert!(seen.insert(cell), "{cell:?} twice");
+            assert!(seats.insert(cell.seat), "group {group} meets a drive twice");
+            assert_eq!(layout.role(cell), Role::Column { group, column });
+        }
+        let refuge = layout.refuge(
+            group,
+            0,
+            &|seat| seat == layout.cell(group, 0).seat,
+            &|_| false,
+        );
+        if let Some(cell) = refuge {
+            assert!(matches!(layout.role(cell), Role::Spare { .. }), "{cell:?}");
+            assert!(!seats.contains(&cell.seat));
+        }
+    }
+}
+
+#[test]
+fn a_map_is_replaced_band_by_band_and_every_state_between_is_a_layout() {
+    // Expansion, spare resizing, and back down the drive again.
+    let rows = 400;
+    let mut layout = Versioned::new(map("pddl2:3d:13c:1s"), rows, 40);
+    let mut groups = layout.groups(rows);
+    assert!(groups > 700, "{groups}");
+    check(&layout, groups, rows);
+    for next in ["draid2:3d:14c:1s", "draid2:3d:14c:4s", "random2:3d:15c"] {
+        if next.contains("4s") {
+            // Fewer columns in a row: it only fits because there are not more groups.
+            let error = layout.replace(map(next)).err();
+            if error.is_some() {
+                assert!(matches!(error, Some(ReplaceError::Rows { .. })));
+                continue;
+            }
+        } else {
+            layout.replace(map(next)).unwrap();
+        }
+        assert_eq!(layout.replace(map(next)), Err(ReplaceError::UnderWay));
+        assert_eq!(layout.grow(), 0, "no growth while bands move");
+        let mut steps = 0;
+        while let Some(step) = layout.next_step() {
+            // The copy goes to cells that nothing uses: a crash loses nothing.
+            for group in step.from.first_group..step.from.first_group + step.from.groups {
+                for column in 0..layout.columns() {
+                    assert_eq!(
+                        layout.cell_in(&step.from, group, column),
+                        layout.cell(group, column)
+                    );
+                    let to = layout.cell_in(&step.to, group, column);
+                    assert!(to.row < rows);
+                    let inside = to.seat.0 < layout.drives();
+                    assert!(
+                        inside && matches!(layout.role(to), Role::Unused),
+                        "{next}: {to:?}"
+                    );
+                }
+            }
+            let others: Vec<Cell> = (0..groups)
+                .filter(|group| {
+                    !(step.from.first_group..step.from.first_group + step.from.groups)
+                        .contains(group)
+                })
+                .map(|group| layout.cell(group, 0))
+                .collect();
+            layout.commit(&step);
+            check(&layout, groups, rows);
+            let moved = (0..groups).filter(|group| {
+                !(step.from.first_group..step.from.first_group + step.from.groups).contains(group)
+            });
+            assert!(
+                moved
+                    .zip(others)
+                    .all(|(group, cell)| layout.cell(group, 0) == cell),
+                "a step moves its band alone"
+            );
+            steps += 1;
+        }
+        assert_eq!(steps, layout.bands().len());
+        groups += layout.grow();
+        check(&layout, groups, rows);
+    }
+    assert!(
+        layout
+            .bands()
+            .iter()
+            .all(|band| band.version == 2 || band.version == 3)
+    );
+}
+
+#[test]
+fn a_map_that_changes_columns_or_does_not_fit_is_refused() {
+    let mut layout = Versioned::new(map("pddl2:3d:13c:1s"), 100, 10);
+    let columns = ReplaceError::Columns { old: 5, new: 6 };
+    assert_eq!(layout.replace(map("pddl2:4d:13c:1s")), Err(columns));
+    assert!(matches!(
+        layout.replace(map("draid2:3d:7c:1s")),
+        Err(ReplaceError::Rows { .. })
+    ));
+    assert!(layout.next_step().is_none(), "and nothing was begun");
+}
+
+#[test]
+fn copies_in_a_bloated_segment_never_share_a_drive_or_a_place() {
+    for scheme in [
+        "raid5:4c",
+        "raid5:la:7c",
+        "raid6:6c",
+        "raid6:shear:5c",
+        "pddl1:4d:11c:1s",
+        "draid2:3d:11c:1s",
+    ] {
+        let geometry = geometry(scheme, 1);
+        let layout = geometry.layout.as_ref();
+        let segments = Segments::new(layout, geometry.code.columns, geometry.parity);
+        assert_eq!(segments.slots(), geometry.parity + 1);
+        let count = segments.per_group(24);
+        assert_eq!(count, 24 / u64::from(segments.slots()));
+        let mut taken = HashSet::new();
+        for segment in 0..count {
+            for unit in 0..geometry.data {
+                let mut seats = HashSet::new();
+                for copy in 0..segments.slots() {
+                    let place = segments.copy_place(segment, segment, unit, copy);
+                    assert!(place.slot < 24);
+                    assert!(
+                        taken.insert((place.column, place.slot)),
+                        "{scheme}: a place twice"
+                    );
+                    assert!(seats.insert(layout.cell(0, place.column).seat), "{scheme}");
+                }
+                // Copy 0 is where the unit lies as parity: converting moves no data.
+                assert_eq!(
+                    segments.copy_place(segment, segment, unit, 0),
+                    segments.parity_place(segment, segment, unit)
+                );
+            }
+            // The parity units' places are free while there are copies.
+            for unit in geometry.data..geometry.code.columns {
+                let place = segments.parity_place(segment, segment, unit);
+                assert!(!taken.contains(&(place.column, place.slot)), "{scheme}");
+            }
+        }
+    }
+}
