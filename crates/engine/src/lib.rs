@@ -11,6 +11,7 @@
 
 pub mod assemble;
 pub mod drive;
+pub mod load;
 pub mod ring;
 mod run;
 pub mod status;

@@ -1,0 +1,302 @@
+//! A load generator inside the process: what the engine costs, without a client's share.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use block::{BlockDevice, Completed, Fault, Memory, Outcome, Request, RequestKind, Submission};
+use serde::{Deserialize, Serialize};
+
+/// Which requests, in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// One after another.
+    Read,
+    /// One after another.
+    Write,
+    /// Anywhere.
+    RandRead,
+    /// Anywhere.
+    RandWrite,
+    /// Anywhere, half of them writes.
+    RandRw,
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Which requests.
+    pub pattern: Pattern,
+    /// Bytes of each.
+    pub block_bytes: u32,
+    /// In flight per job.
+    pub depth: u32,
+    /// Threads that ask.
+    pub jobs: u32,
+    /// For how long.
+    pub time: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// Requests per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// CPU time of the whole process per request, in microseconds; the generator's own is in it.
+    pub cpu_us_per_io: f64,
+    /// Median latency in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+}
+
+/// Why a load was not run, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// A number that makes no sense.
+    #[error("{what} must be at least 1 and the block at most the volume and 32M: nothing was run")]
+    Shape {
+        /// Which.
+        what: &'static str,
+    },
+    /// A request failed.
+    #[error("a request failed ({0}): see `ravelin pool status`")]
+    Fault(Fault),
+}
+
+/// Latencies, counted in buckets of 1/16 of a power of two: 6 % apart at most.
+struct Latencies {
+    buckets: Vec<u64>,
+    count: u64,
+}
+
+impl Latencies {
+    fn new() -> Self {
+        Self {
+            buckets: vec![0; 64 * 16],
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, latency: Duration) {
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).max(16);
+        let power = nanos.ilog2();
+        let sixteenth = (nanos >> (power - 4)) & 15;
+        let index = u64::from(power) * 16 + sixteenth;
+        self.buckets[usize::try_from(index).unwrap_or(0)] += 1;
+        self.count += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += theirs;
+        }
+        self.count += other.count;
+    }
+
+    /// The latency below which `per_mille` of a thousand lie, in microseconds.
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    fn quantile_us(&self, per_mille: u64) -> f64 {
+        let wanted = (self.count * per_mille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for (index, &count) in (0_u64..).zip(&self.buckets) {
+            seen += count;
+            if seen >= wanted {
+                let (power, sixteenth) = (index / 16, index % 16);
+                return ((16 + sixteenth) << power) as f64 / 16.0 / 1000.0;
+            }
+        }
+        0.0
+    }
+}
+
+struct Sink(Sender<Vec<(u64, Outcome)>>);
+
+impl Completed for Sink {
+    fn completed(&self, token: u64, outcome: Outcome) {
+        // A job that has seen a fault waits for no more.
+        self.0.send(vec![(token, outcome)]).unwrap_or_default();
+    }
+
+    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
+        self.0.send(outcomes.to_vec()).unwrap_or_default();
+    }
+}
+
+/// One thread's share.
+struct Job<'a> {
+    device: &'a dyn BlockDevice,
+    load: Load,
+    blocks: u64,
+    next: u64,
+    state: u64,
+}
+
+impl Job<'_> {
+    /// SplitMix64: quick, and good enough to scatter offsets.
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn request(&mut self) -> Request {
+        let length = u64::from(self.load.block_bytes);
+        let (random, write) = match self.load.pattern {
+            Pattern::Read => (false, false),
+            Pattern::Write => (false, true),
+            Pattern::RandRead => (true, false),
+            Pattern::RandWrite => (true, true),
+            Pattern::RandRw => (true, self.random() & 1 == 1),
+        };
+        let block = if random {
+            self.random() % self.blocks
+        } else {
+            self.next += 1;
+            (self.next - 1) % self.blocks
+        };
+        Request {
+            kind: if write {
+                RequestKind::Write
+            } else {
+                RequestKind::Read
+            },
+            offset: block * length,
+            length,
+            fua: false,
+        }
+    }
+
+    fn run(mut self, until: Instant) -> Result<Latencies, LoadError> {
+        let (sender, ended): (_, Receiver<Vec<(u64, Outcome)>>) = mpsc::channel();
+        let to: Arc<dyn Completed> = Arc::new(Sink(sender));
+        let depth = usize::try_from(self.load.depth).unwrap_or(1);
+        let length = usize::try_from(self.load.block_bytes).unwrap_or(0);
+        let memories: Vec<Memory> = (0..depth).map(|_| Memory::zeroed(length)).collect();
+        let mut begun = vec![Instant::now(); depth];
+        let mut latencies = Latencies::new();
+        let mut batch: Vec<Submission> = Vec::new();
+        let mut idle: Vec<u64> = (0..depth as u64).collect();
+        let mut in_flight = 0;
+        let mut fault = None;
+        loop {
+            let now = Instant::now();
+            if now < until && fault.is_none() {
+                for token in idle.drain(..) {
+                    let slot = usize::try_from(token).unwrap_or(0);
+                    begun[slot] = now;
+                    batch.push(Submission {
+                        request: self.request(),
+                        memory: memories[slot].clone(),
+                        token,
+                    });
+                    in_flight += 1;
+                }
+                self.device.submit_all(&mut batch, &to);
+            }
+            if in_flight == 0 {
+                return fault.map_or(Ok(latencies), |fault| Err(LoadError::Fault(fault)));
+            }
+            let first = ended.recv().expect("the sink lives as long as this loop");
+            let now = Instant::now();
+            for (token, outcome) in first.into_iter().chain(ended.try_iter().flatten()) {
+                in_flight -= 1;
+                match outcome {
+                    Ok(()) => {
+                        let slot = usize::try_from(token).unwrap_or(0);
+                        latencies.add(now - begun[slot]);
+                        idle.push(token);
+                    }
+                    Err(error) => fault = Some(error),
+                }
+            }
+        }
+    }
+}
+
+/// Runs a load against a device. Writes write zeros over whatever is there.
+///
+/// # Errors
+/// [`LoadError`] when a number makes no sense or a request fails.
+#[expect(clippy::cast_precision_loss, reason = "rates for people")]
+pub fn run(device: &Arc<dyn BlockDevice>, load: Load) -> Result<LoadReport, LoadError> {
+    let limits = device.limits();
+    let blocks = limits.size_bytes.checked_div(u64::from(load.block_bytes)).unwrap_or(0);
+    for (what, good) in [
+        ("block", blocks > 0 && load.block_bytes <= limits.request_bytes_max),
+        ("depth", load.depth > 0),
+        ("jobs", load.jobs > 0),
+    ] {
+        if !good {
+            return Err(LoadError::Shape { what });
+        }
+    }
+    let (cpu, began) = (cpu_time(), Instant::now());
+    let until = began + load.time;
+    let outcomes: Vec<Result<Latencies, LoadError>> = std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..u64::from(load.jobs))
+            .map(|index| {
+                let job = Job {
+                    device: &**device,
+                    load,
+                    blocks,
+                    // Sequential jobs share the device evenly.
+                    next: blocks / u64::from(load.jobs) * index,
+                    state: index,
+                };
+                scope.spawn(move || job.run(until))
+            })
+            .collect();
+        jobs.into_iter()
+            .map(|job| job.join().expect("a job does not panic"))
+            .collect()
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu = cpu_time().saturating_sub(cpu);
+    let mut all = Latencies::new();
+    for outcome in outcomes {
+        all.merge(&outcome?);
+    }
+    let count = all.count as f64;
+    Ok(LoadReport {
+        iops: count / seconds,
+        bytes_per_second: count * f64::from(load.block_bytes) / seconds,
+        cpu_us_per_io: cpu.as_secs_f64() * 1e6 / count.max(1.0),
+        p50_us: all.quantile_us(500),
+        p99_us: all.quantile_us(990),
+        p999_us: all.quantile_us(999),
+    })
+}
+
+/// CPU time of this process so far, from its own clock.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_within_a_sixteenth() {
+        let mut latencies = Latencies::new();
+        for micros in 1..=1000 {
+            latencies.add(Duration::from_micros(micros));
+        }
+        for (per_mille, expected) in [(500, 500.0), (990, 990.0), (999, 999.0)] {
+            let got = latencies.quantile_us(per_mille);
+            assert!((got / expected - 1.0).abs() < 0.07, "{per_mille}: {got}");
+        }
+    }
+}
