@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use engine::assemble::{self, AssembleError, NewPool};
-use engine::drive::{self, DriveUri, Open};
+use engine::drive::{self, DriveUri, Open, OpenDriveError};
 use engine::status::{LoggedEvent, PoolStatus};
 use engine::{PoolHandle, RunOptions};
 
@@ -24,6 +24,10 @@ use exports::Exported;
 /// How long closing a pool waits for requests of this daemon that still look at it. They end by
 /// themselves; what takes longest is [`Daemon::quiet`].
 const LAST_LOOKS: Duration = Duration::from_secs(60);
+
+/// How long the locks of a killed daemon may last. Measured: some ten milliseconds on an idle
+/// machine; its last writes must end first, and those may be slow.
+const LAST_LOCKS: Duration = Duration::from_secs(5);
 
 /// All pools that are open here. Ends well only by [`Daemon::close`].
 #[derive(Default)]
@@ -241,8 +245,9 @@ impl Daemon {
         let chosen = assemble::choose(&found, &request.name, &request.places)
             .map_err(|error| failed(&error))?;
         let reserved = self.reserve(&chosen.name, &what)?;
-        let handle = assemble::import(chosen, request.degraded, RunOptions::default())
-            .map_err(|error| failed(&error))?;
+        let handle =
+            patiently(|| assemble::import(chosen, request.degraded, RunOptions::default()))
+                .map_err(|error| failed(&error))?;
         tracing::info!(pool = chosen.name, drives = chosen.paths.len(), "imported");
         reserved.fill(handle);
         self.status(&chosen.name)
@@ -338,6 +343,22 @@ impl Daemon {
             Ok(())
         } else {
             Err(failures)
+        }
+    }
+}
+
+/// Tries again while a drive is locked by nobody who lives. The kernel takes a killed daemon's rings
+/// down after it has reaped the process, and until then they hold the drives and their locks.
+fn patiently<T>(mut work: impl FnMut() -> Result<T, AssembleError>) -> Result<T, AssembleError> {
+    let deadline = Instant::now() + LAST_LOCKS;
+    loop {
+        match work() {
+            Err(AssembleError::Drive(OpenDriveError::InUse { holder, .. }))
+                if holder.is_empty() && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
         }
     }
 }

@@ -67,9 +67,7 @@ impl Bench {
     }
 
     fn fail(&self, seat: u16) {
-        let failed = self
-            .pool
-            .fail_drive(Seat(seat), OutReason::Failed, false);
+        let failed = self.pool.fail_drive(Seat(seat), OutReason::Failed, false);
         failed.unwrap();
     }
 
@@ -212,7 +210,10 @@ fn copy_and_compare(test: &str, scheme: &str, drives: usize, failures: u16) {
     assert!(info.contains(&VOLUME_BYTES.to_string()), "{info}");
     assert!(info.contains("can_multi_conn: true"), "{info}");
 
-    let (original, copy) = (bench.directory.join("original"), bench.directory.join("copy"));
+    let (original, copy) = (
+        bench.directory.join("original"),
+        bench.directory.join("copy"),
+    );
     image(&original);
     let (original, copy) = (original.to_str().unwrap(), copy.to_str().unwrap());
     let compare = || {
