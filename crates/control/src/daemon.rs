@@ -25,8 +25,8 @@ use exports::Exported;
 /// themselves; what takes longest is [`Daemon::quiet`].
 const LAST_LOOKS: Duration = Duration::from_secs(60);
 
-/// How long the locks of a killed daemon may last. Measured: some ten milliseconds on an idle
-/// machine; its last writes must end first, and those may be slow.
+/// How long the locks of a killed daemon may last: its last writes must end first. A guess, with
+/// slow disks in mind; on an idle machine it is a few tens of milliseconds.
 const LAST_LOCKS: Duration = Duration::from_secs(5);
 
 /// All pools that are open here. Ends well only by [`Daemon::close`].
@@ -353,13 +353,28 @@ fn patiently<T>(mut work: impl FnMut() -> Result<T, AssembleError>) -> Result<T,
     let deadline = Instant::now() + LAST_LOCKS;
     loop {
         match work() {
-            Err(AssembleError::Drive(OpenDriveError::InUse { holder, .. }))
-                if holder.is_empty() && Instant::now() < deadline =>
-            {
+            Err(AssembleError::Drive(error)) if is_unheld(&error) && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             done => return done,
         }
+    }
+}
+
+/// Whether a drive is taken, but by no process that can be seen. A block device does not tell a
+/// lingering claim from a mount.
+fn is_unheld(error: &OpenDriveError) -> bool {
+    match error {
+        OpenDriveError::InUse { holder, .. } => holder.is_empty(),
+        OpenDriveError::Busy { .. } => true,
+        OpenDriveError::NotFound { .. }
+        | OpenDriveError::Denied { .. }
+        | OpenDriveError::NotADrive { .. }
+        | OpenDriveError::NotZram { .. }
+        | OpenDriveError::NoBytes { .. }
+        | OpenDriveError::NoUring { .. }
+        | OpenDriveError::Io { .. }
+        | OpenDriveError::Start { .. } => false,
     }
 }
 

@@ -1,8 +1,10 @@
-//! The binary and its daemon, from outside: a pool's life, a daemon that is killed, and what
-//! people get wrong. Each wrong thing has one clear message, exit code 1 or 2, and changes nothing.
+//! The binary and its daemon, from outside: a pool's life, a daemon that is killed, and what people
+//! get wrong.
 
 #[path = "cli/bench.rs"]
 mod bench;
+#[path = "cli/mistakes.rs"]
+mod mistakes;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -3,6 +3,8 @@
 //!
 //! A client that is not installed is named as skipped.
 
+#![expect(clippy::print_stdout, reason = "tests say what they skip")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
