@@ -60,7 +60,9 @@ pub enum GeometryError {
         chunks: u64,
     },
     /// Not even one group fits onto the drives.
-    #[error("drives of {rows} cells hold no whole group of this layout: use larger drives or smaller cells (-o cell=)")]
+    #[error(
+        "drives of {rows} cells hold no whole group of this layout: use larger drives or smaller cells (-o cell=)"
+    )]
     NoGroup {
         /// Cells per drive.
         rows: u64,

@@ -62,4 +62,3 @@ pub fn feed(lane: &mut Array, at: Instant, input: &Input) -> Vec<Output> {
     }
     outputs
 }
-

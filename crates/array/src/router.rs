@@ -2,8 +2,8 @@
 
 use block::Request;
 
-use crate::{Geometry, GroupRequest};
 use crate::pool::VolumeFacts;
+use crate::{Geometry, GroupRequest};
 
 /// A volume's space at one moment. Immutable: a change of the volume makes a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +73,7 @@ impl VolumeMap {
         let mut parts = Vec::new();
         let mut offset = request.offset;
         while offset < end {
-            let index = self
-                .extents
-                .partition_point(|&(begin, ..)| begin <= offset)
-                - 1;
+            let index = self.extents.partition_point(|&(begin, ..)| begin <= offset) - 1;
             let (begin, first, _) = self.extents[index];
             let group = first + (offset - begin) / self.group_bytes;
             let in_group = (offset - begin) % self.group_bytes;
@@ -128,7 +125,13 @@ mod tests {
                     buffer_offset,
                 } = part.request;
                 assert!(request.fua);
-                (part.lane, group, request.offset, request.length, buffer_offset)
+                (
+                    part.lane,
+                    group,
+                    request.offset,
+                    request.length,
+                    buffer_offset,
+                )
             })
             .collect();
         assert_eq!(

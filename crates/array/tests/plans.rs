@@ -16,7 +16,16 @@ fn geometry(scheme: &str, drives: u16) -> Geometry {
     let scheme: Scheme = scheme.parse().unwrap();
     let shape = layout::Geometry::new(&scheme, Some(drives), 64).unwrap();
     let code = erasure::by_columns(&shape.code.name, shape.code.columns).unwrap();
-    Geometry::new(Arc::new(code), shape.layout, CHUNK, 256 << 10, 64, 1 << 20, 4).unwrap()
+    Geometry::new(
+        Arc::new(code),
+        shape.layout,
+        CHUNK,
+        256 << 10,
+        64,
+        1 << 20,
+        4,
+    )
+    .unwrap()
 }
 
 /// The columns of a group with some of them absent.
@@ -230,4 +239,55 @@ fn a_fill_moves_a_run_of_stripes_with_one_operation_per_drive() {
     assert!(plan.reads.iter().all(|read| read.length == 4 * CHUNK));
     assert_eq!(plan.writes.len(), 1);
     insta::assert_snapshot!(plan);
+}
+
+#[test]
+fn a_column_of_an_array_code_is_rebuilt_from_the_fewest_elements() {
+    // D-Code paper, section on single-disk recovery: 12 of 20 and 26 of 42 elements.
+    for (scheme, drives, fewest) in [("raid6:dcode", 5, 12), ("raid6:dcode", 7, 26)] {
+        let geometry = geometry(scheme, drives);
+        for column in 0..drives {
+            let columns = columns(&geometry, 0, &[column]);
+            let first = Stripe {
+                geometry: &geometry,
+                group: 0,
+                stripe: 0,
+                columns: &columns,
+                unreadable: &BTreeSet::new(),
+            };
+            let target = geometry.layout().cell(0, column);
+            let plan = plan_fill(
+                &mut BandPlans::default(),
+                first,
+                0..1,
+                (column, target),
+                &[],
+                SCRATCH,
+            )
+            .unwrap();
+            let read: u64 = plan.reads.iter().map(|read| read.length).sum();
+            assert_eq!(read / CHUNK, fewest, "{scheme} column {column}");
+        }
+    }
+}
+
+#[test]
+fn a_small_write_to_dcode_touches_two_parities() {
+    let geometry = geometry("raid6:dcode", 7);
+    let columns = columns(&geometry, 0, &[]);
+    let stripe = Stripe {
+        geometry: &geometry,
+        group: 0,
+        stripe: 0,
+        columns: &columns,
+        unreadable: &BTreeSet::new(),
+    };
+    let source = Source {
+        slot: data(&geometry, 9),
+        low: 4096,
+        slice: request(0, 4096),
+    };
+    let plan = plan_write(&mut BandPlans::default(), &stripe, &[source], SCRATCH).unwrap();
+    assert_eq!((plan.reads.len(), plan.writes.len()), (3, 3));
+    assert!(plan.writes.iter().all(|write| write.length == 4096));
 }

@@ -40,6 +40,17 @@ pub struct Request {
     pub fua: bool,
 }
 
+/// What [`BlockDevice::submit`] takes, as one value.
+#[derive(Debug)]
+pub struct Submission {
+    /// What to do.
+    pub request: Request,
+    /// The request's bytes; empty unless it reads or writes.
+    pub memory: Memory,
+    /// The submitter's own name for it.
+    pub token: u64,
+}
+
 /// How an operation on a device ended. A fault is input to the caller's logic, not an `Err`.
 pub type Outcome = Result<(), Fault>;
 
@@ -95,6 +106,14 @@ pub trait Completed: Send + Sync {
     /// Called exactly once per submitted request, from any thread, and never from inside
     /// `submit`. By then the device holds no clone of the request's memory.
     fn completed(&self, token: u64, outcome: Outcome);
+
+    /// As [`Completed::completed`] for each of `outcomes`. A device that has several at hand calls
+    /// this, so that the submitter's thread is woken once, and not before all of them are there.
+    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
+        for &(token, outcome) in outcomes {
+            self.completed(token, outcome);
+        }
+    }
 }
 
 /// A drive below or a volume above: fixed-size, random access, asynchronous.
@@ -109,6 +128,20 @@ pub trait BlockDevice: Send + Sync {
     /// otherwise. Every submitted request is completed exactly once through `to`, also when the
     /// device fails or is shut down.
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>);
+
+    /// Starts all requests of `batch`, in order, and empties it. A device that hands requests to a
+    /// thread of its own, or to the kernel, does so once for the batch: a wake costs more than a
+    /// small request.
+    fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
+        for Submission {
+            request,
+            memory,
+            token,
+        } in batch.drain(..)
+        {
+            self.submit(request, memory, token, to);
+        }
+    }
 
     /// What is known about the range without doing I/O: extents in order, the first one beginning
     /// at `offset`, together at most `length` bytes (fewer when finding out more would take long).

@@ -9,7 +9,9 @@ mod memory;
 mod time;
 mod units;
 
-pub use device::{BlockDevice, Completed, Extent, Fault, Limits, Outcome, Request, RequestKind};
+pub use device::{
+    BlockDevice, Completed, Extent, Fault, Limits, Outcome, Request, RequestKind, Submission,
+};
 pub use memory::{Memory, PAGE_BYTES};
 pub use time::Instant;
 pub use units::{ByteSize, ParseByteSizeError, Seat};

@@ -13,7 +13,9 @@ use block::{Fault, Seat};
 use layout::Scheme;
 use uuid::Uuid;
 
-use crate::drive::{self, Drive, DriveSpec, DriveUri, FileOptions, Open, OpenDriveError, sync};
+use crate::drive::{
+    self, Drive, DriveSpec, DriveUri, FaultHandle, FileOptions, Open, OpenDriveError, sync,
+};
 use crate::run::{PoolHandle, RunOptions, StartError};
 
 /// The ticket of creating or opening.
@@ -123,6 +125,15 @@ impl Prepared {
         self.pool.arithmetic()
     }
 
+    /// The controls of those drives that fail on request, by seat.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Option<FaultHandle>> {
+        self.drives
+            .iter()
+            .map(|drive| drive.faults.clone())
+            .collect()
+    }
+
     /// Bytes of user data that the pool will hold.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
@@ -138,7 +149,8 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
     let uris = || new.drives.iter().chain(&new.spares);
     let absolute: Vec<DriveUri> = uris().map(DriveUri::absolute).collect();
     for (index, uri) in absolute.iter().enumerate() {
-        let same = |other: &&DriveUri| other.spec.path().is_some() && other.spec.path() == uri.spec.path();
+        let same =
+            |other: &&DriveUri| other.spec.path().is_some() && other.spec.path() == uri.spec.path();
         if absolute[..index].iter().any(|other| same(&other)) {
             return Err(AssembleError::Twice {
                 drive: uri.to_string(),
@@ -169,13 +181,14 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
 pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, AssembleError> {
     let Prepared { pool, drives } = prepared;
     let facts = pool.facts();
-    let tables = facts.cell_table_offset..pool.geometry().drive_offset(
-        layout::Cell {
-            seat: Seat(0),
-            row: 0,
-        },
-        0,
-    );
+    let tables = facts.cell_table_offset
+        ..pool.geometry().drive_offset(
+            layout::Cell {
+                seat: Seat(0),
+                row: 0,
+            },
+            0,
+        );
     for drive in &drives {
         wipe(drive, tables.clone())?;
     }
@@ -224,7 +237,8 @@ pub fn open_empty(uri: &DriveUri, force: bool) -> Result<Drive, AssembleError> {
     if force {
         return Ok(drive);
     }
-    let found = drive::signatures(&*drive.device).map_err(|fault| io_error(&drive, "reading", fault))?;
+    let found =
+        drive::signatures(&*drive.device).map_err(|fault| io_error(&drive, "reading", fault))?;
     let label = read_label(&drive).ok().flatten();
     let what = match (&label, found.first()) {
         (Some((_, label)), _) => Some(format!(
@@ -345,7 +359,10 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
 fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if places.is_empty() {
-        let names = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+        let names = std::fs::read_dir("/sys/class/block")
+            .into_iter()
+            .flatten()
+            .flatten();
         paths.extend(names.map(|entry| Path::new("/dev").join(entry.file_name())));
     }
     for place in places {
@@ -379,7 +396,9 @@ fn label_of(path: &Path) -> Option<Label> {
         bytes.truncate(filled);
         slots.push(bytes);
     }
-    newest_label([&slots[0], &slots[1]]).ok().map(|(_, label)| label)
+    newest_label([&slots[0], &slots[1]])
+        .ok()
+        .map(|(_, label)| label)
 }
 
 /// The one pool of this name or identity among those found.
@@ -401,7 +420,10 @@ pub fn choose<'a>(
             places: if places.is_empty() {
                 "the block devices of this machine".to_owned()
             } else {
-                let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+                let places: Vec<_> = places
+                    .iter()
+                    .map(|place| place.display().to_string())
+                    .collect();
                 places.join(", ")
             },
         }),
@@ -455,7 +477,12 @@ pub fn import(
     let mut slots = BTreeMap::new();
     let mut seats: Vec<Option<Drive>> = vec![None; facts.seats.len()];
     for (&seat, &at) in opening.seated() {
-        let table = read_table(&drives[at], &labels[at].label, facts.cell_table_offset, facts.rows)?;
+        let table = read_table(
+            &drives[at],
+            &labels[at].label,
+            facts.cell_table_offset,
+            facts.rows,
+        )?;
         tables.insert(seat, table);
         slots.insert(seat, labels[at].label_slot);
         seats[seat.index()] = Some(drives[at].clone());
@@ -463,7 +490,9 @@ pub fn import(
     // Drives that are out keep their place, so that they can be brought back.
     for (index, facts) in facts.seats.iter().enumerate() {
         if seats[index].is_none() {
-            let at = labels.iter().position(|found| found.label.drive == facts.drive);
+            let at = labels
+                .iter()
+                .position(|found| found.label.drive == facts.drive);
             seats[index] = at.map(|at| drives[at].clone());
         }
     }

@@ -181,9 +181,11 @@ fn health(pool: &Pool) -> Health {
     if pool.lost_groups() > 0 {
         Health::Unusable
     } else if pool.absent_columns() > 0
-        || pool.facts().seats.iter().any(|seat| {
-            matches!(seat.state, SeatState::Out { .. } | SeatState::Filling)
-        })
+        || pool
+            .facts()
+            .seats
+            .iter()
+            .any(|seat| matches!(seat.state, SeatState::Out { .. } | SeatState::Filling))
     {
         Health::Degraded
     } else {
@@ -199,17 +201,24 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         SeatState::Waiting => ("waiting", None),
         SeatState::Out { why, .. } => ("out", Some(why)),
     };
-    let moved = pool.progress().seats.get(&seat).copied().unwrap_or_default();
-    let traffic = seats.drive(seat).map_or_else(DriveTraffic::default, |drive| {
-        let seen = drive.telemetry.snapshot();
-        DriveTraffic {
-            reads: seen.reads.requests,
-            read_bytes: seen.reads.bytes,
-            writes: seen.writes.requests,
-            write_bytes: seen.writes.bytes,
-            errors: seen.errors(),
-        }
-    });
+    let moved = pool
+        .progress()
+        .seats
+        .get(&seat)
+        .copied()
+        .unwrap_or_default();
+    let traffic = seats
+        .drive(seat)
+        .map_or_else(DriveTraffic::default, |drive| {
+            let seen = drive.telemetry.snapshot();
+            DriveTraffic {
+                reads: seen.reads.requests,
+                read_bytes: seen.reads.bytes,
+                writes: seen.writes.requests,
+                write_bytes: seen.writes.bytes,
+                errors: seen.errors(),
+            }
+        });
     SeatStatus {
         seat: seat.0,
         path: facts.path.clone(),

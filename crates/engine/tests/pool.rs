@@ -137,7 +137,7 @@ fn bytes_survive_as_many_failures_as_the_code_does() {
         for seat in 0..failures {
             pool.fail_drive(Seat(seat), OutReason::Failed, false)
                 .unwrap();
-            bytes[100_000..200_000].fill(seat as u8);
+            bytes[100_000..200_000].fill(seat.to_le_bytes()[0]);
             client.write_all(&bytes[..1 << 20], 12_345);
             assert!(
                 client.read_all(size, 1 << 20) == bytes,

@@ -7,7 +7,7 @@
 
 use crate::equations::slot;
 use crate::gf;
-use crate::kernel::{self, Kernel, ROWS_MAX, Stores};
+use crate::kernel::{self, Coefficient, Kernel, ROWS_MAX, Stores};
 use crate::schedule::{Schedule, Step};
 
 /// "Starts from zero" among operand numbers.
@@ -19,8 +19,8 @@ pub(crate) struct Operation {
     pub(crate) targets: Vec<u16>,
     pub(crate) initial: Vec<u16>,
     pub(crate) sources: Vec<u16>,
-    pub(crate) matrix: Vec<u8>,
-    pub(crate) after: Vec<u8>,
+    pub(crate) matrix: Vec<Coefficient>,
+    pub(crate) after: Vec<Coefficient>,
     pub(crate) ones: bool,
     /// A later operation reads a target: it should stay in the cache.
     pub(crate) reread: bool,
@@ -32,6 +32,8 @@ pub struct Program {
     inputs: Vec<u16>,
     outputs: Vec<u16>,
     temporaries: usize,
+    /// Sources of the operation that has the most.
+    sources_max: usize,
     operations: Vec<Operation>,
 }
 
@@ -70,10 +72,20 @@ impl Program {
                 *operand = number[usize::from(*operand)];
             }
         }
+        for o in &operations {
+            let (sources, rows) = (o.sources.len(), o.initial.len());
+            let fits = kernel::shape(sources, rows, o.targets.len(), &o.after);
+            assert!(
+                fits && o.matrix.len() == rows * sources,
+                "an operation is of one piece"
+            );
+        }
+        let sources_max = operations.iter().map(|o| o.sources.len()).max();
         Self {
             inputs,
             outputs,
             temporaries: schedule.temporaries(),
+            sources_max: sources_max.unwrap_or(0),
             operations,
         }
     }
@@ -91,6 +103,10 @@ impl Program {
     /// Passes over memory: steps that share their sources count once.
     pub fn passes(&self) -> usize {
         self.operations.len()
+    }
+
+    pub(crate) fn sources_max(&self) -> usize {
+        self.sources_max
     }
 
     pub(crate) fn temporaries(&self) -> usize {
@@ -244,8 +260,13 @@ impl Rows {
             targets,
             initial: self.initial,
             sources: self.sources,
-            matrix: self.coefficients.concat(),
-            after,
+            matrix: self
+                .coefficients
+                .concat()
+                .into_iter()
+                .map(Into::into)
+                .collect(),
+            after: after.into_iter().map(Into::into).collect(),
             ones: first.is_some(),
             reread: false,
         }

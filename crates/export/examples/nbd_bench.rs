@@ -19,7 +19,6 @@
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
     reason = "sizes and times here are small"
 )]
 
@@ -30,7 +29,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind};
+use block::{
+    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
+};
 use export::nbd::{Client, Exports, Listen, Operation, Options, Place, Server, Uri};
 
 const SIZE: u64 = 256 << 20;
@@ -60,9 +61,7 @@ struct Ram {
 }
 
 struct Job {
-    request: Request,
-    memory: Memory,
-    token: u64,
+    what: Submission,
     to: Arc<dyn Completed>,
 }
 
@@ -81,6 +80,7 @@ impl Ram {
 fn back_end((jobs, arrived): &(Mutex<Vec<Job>>, Condvar)) {
     let mut bytes = vec![0x5a_u8; SIZE as usize];
     let mut batch = Vec::new();
+    let mut outcomes = Vec::new();
     loop {
         {
             let mut waiting = jobs.lock().expect("no panics");
@@ -89,38 +89,36 @@ fn back_end((jobs, arrived): &(Mutex<Vec<Job>>, Condvar)) {
             }
             std::mem::swap(&mut *waiting, &mut batch);
         }
-        for Job {
-            request,
-            memory,
-            token,
-            to,
-        } in batch.drain(..)
-        {
-            let start = request.offset as usize;
-            let stored = bytes.get_mut(start..start + request.length as usize);
-            let outcome = match (request.kind, stored) {
-                (RequestKind::Flush, _) => Ok(()),
-                (_, None) => Err(Fault::Invalid),
-                (RequestKind::Read, Some(stored)) => {
-                    // SAFETY: the submitter leaves the memory alone until the completion, and each
-                    // request has memory of its own.
-                    unsafe { memory.bytes_mut() }.copy_from_slice(stored);
-                    Ok(())
-                }
-                (RequestKind::Write, Some(stored)) => {
-                    // SAFETY: as above.
-                    stored.copy_from_slice(unsafe { memory.bytes() });
-                    Ok(())
-                }
-                (RequestKind::Trim | RequestKind::WriteZeroes, Some(stored)) => {
-                    stored.fill(0);
-                    Ok(())
-                }
-            };
-            drop(memory);
-            to.completed(token, outcome);
+        // All jobs are one worker's here.
+        let to = Arc::clone(&batch[0].to);
+        for Job { what, .. } in batch.drain(..) {
+            outcomes.push((what.token, carry_out(&what, &mut bytes)));
         }
+        to.completed_all(&outcomes);
+        outcomes.clear();
     }
+}
+
+fn carry_out(
+    Submission {
+        request, memory, ..
+    }: &Submission,
+    bytes: &mut [u8],
+) -> Outcome {
+    let start = request.offset as usize;
+    let stored = bytes
+        .get_mut(start..start + request.length as usize)
+        .ok_or(Fault::Invalid)?;
+    match request.kind {
+        // SAFETY: the submitter leaves the memory alone until the completion, and each request has
+        // memory of its own.
+        RequestKind::Read => unsafe { memory.bytes_mut() }.copy_from_slice(stored),
+        // SAFETY: as above.
+        RequestKind::Write => stored.copy_from_slice(unsafe { memory.bytes() }),
+        RequestKind::Trim | RequestKind::WriteZeroes => stored.fill(0),
+        RequestKind::Flush => {}
+    }
+    Ok(())
 }
 
 impl BlockDevice for Ram {
@@ -135,16 +133,24 @@ impl BlockDevice for Ram {
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
+        self.submit_all(
+            &mut vec![Submission {
+                request,
+                memory,
+                token,
+            }],
+            to,
+        );
+    }
+
+    fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
         let (jobs, arrived) = &*self.jobs;
         let mut waiting = jobs.lock().expect("no panics");
         let first = waiting.is_empty();
-        let to = Arc::clone(to);
-        waiting.push(Job {
-            request,
-            memory,
-            token,
-            to,
-        });
+        waiting.extend(batch.drain(..).map(|what| Job {
+            what,
+            to: Arc::clone(to),
+        }));
         drop(waiting);
         if first {
             arrived.notify_one();

@@ -197,14 +197,11 @@ impl Work {
 /// The rebuild work when `failed` fail, over the first `groups` groups on drives of `rows` cells.
 #[must_use]
 pub fn work(geometry: &Geometry, rows: u64, groups: u64, failed: &[Seat]) -> Work {
-    Counter {
-        geometry,
-        rows,
-        groups,
-        slots: slots(geometry),
-    }
-    .fail(failed)
+    Counter::of(geometry, rows, groups).fail(failed)
 }
+
+/// Entries of the table of stripe members: beyond it they are looked up each time.
+const TABLE_MAX: u64 = 1 << 26;
 
 /// Chunk slots that show a classic level's whole rotation; on declustered layouts all chunks of a
 /// cell fare alike.
@@ -217,6 +214,10 @@ struct Counter<'a> {
     rows: u64,
     groups: u64,
     slots: u64,
+    /// Stripes of a group.
+    stripes: u64,
+    /// The seat of every unit of every stripe, where that is not too much to keep.
+    table: Vec<Seat>,
 }
 
 impl<'a> Counter<'a> {
@@ -231,12 +232,52 @@ impl<'a> Counter<'a> {
             reason = "a share of a count"
         )]
         let groups = (share as u64).min(all);
-        Self {
+        Self::of(geometry, rows, groups)
+    }
+
+    fn of(geometry: &'a Geometry, rows: u64, groups: u64) -> Self {
+        let slots = slots(geometry);
+        let mut counter = Self {
             geometry,
             rows,
             groups,
-            slots: slots(geometry),
+            slots,
+            stripes: geometry.layout.stripes_per_group(slots),
+            table: Vec::new(),
+        };
+        let stripes = groups * counter.stripes;
+        if stripes * u64::from(geometry.code.columns) <= TABLE_MAX {
+            let mut members = Vec::new();
+            let mut table = Vec::new();
+            for stripe in 0..stripes {
+                counter.look_up(stripe, &mut members);
+                table.extend_from_slice(&members);
+            }
+            counter.table = table;
         }
+        counter
+    }
+
+    /// The seats of a stripe's units, stripes numbered over all groups.
+    fn members<'b>(&'b self, stripe: u64, buffer: &'b mut Vec<Seat>) -> &'b [Seat] {
+        if self.table.is_empty() {
+            self.look_up(stripe, buffer);
+            buffer
+        } else {
+            let width = usize::from(self.geometry.code.columns);
+            let first = usize::try_from(stripe).expect("a table's index") * width;
+            &self.table[first..first + width]
+        }
+    }
+
+    fn look_up(&self, stripe: u64, members: &mut Vec<Seat>) {
+        let layout = self.geometry.layout.as_ref();
+        let (group, index) = (stripe / self.stripes, stripe % self.stripes);
+        members.clear();
+        members.extend((0..self.geometry.code.columns).map(|unit| {
+            let place = layout.place(stripe, index, unit);
+            layout.cell(group, place.column).seat
+        }));
     }
 
     /// The sets to count, and whether they stand for all.
@@ -295,9 +336,9 @@ impl<'a> Counter<'a> {
             is_failed[seat.index()] = true;
         }
         let mut taken = Taken::new(n, self.rows);
-        let stripes = layout.stripes_per_group(self.slots);
+        let stripes = self.stripes;
         let mirror = geometry.code.name == "mirror";
-        let mut members: Vec<Seat> = Vec::new();
+        let mut buffer = Vec::new();
         for row in 0..self.rows {
             for &seat in failed {
                 let Role::Column { group, column } = layout.role(Cell { seat, row }) else {
@@ -312,11 +353,7 @@ impl<'a> Counter<'a> {
                     let Some((index, unit)) = found.filter(|&(index, _)| index < stripes) else {
                         continue;
                     };
-                    members.clear();
-                    members.extend((0..geometry.code.columns).map(|unit| {
-                        let place = layout.place(group * stripes + index, index, unit);
-                        layout.cell(group, place.column).seat
-                    }));
+                    let members = self.members(group * stripes + index, &mut buffer);
                     let lost = members
                         .iter()
                         .filter(|seat| is_failed[seat.index()])
@@ -372,7 +409,7 @@ impl<'a> Counter<'a> {
         let mut data = vec![0_u64; n];
         let mut parity = data.clone();
         let mut spare = data.clone();
-        let stripes = layout.stripes_per_group(self.slots);
+        let stripes = self.stripes;
         let data_units = if geometry.code.name == "mirror" {
             geometry.code.columns
         } else {
@@ -408,22 +445,14 @@ impl<'a> Counter<'a> {
 
     fn critical_share(&self) -> (f64, f64) {
         let geometry = self.geometry;
-        let layout = geometry.layout.as_ref();
         let n = usize::from(geometry.drives);
-        let stripes = layout.stripes_per_group(self.slots);
         let mut shared = vec![0_u32; n * n];
-        let mut seats: Vec<usize> = Vec::new();
-        for group in 0..self.groups {
-            for index in 0..stripes {
-                seats.clear();
-                seats.extend((0..geometry.code.columns).map(|unit| {
-                    let place = layout.place(group * stripes + index, index, unit);
-                    layout.cell(group, place.column).seat.index()
-                }));
-                for &a in &seats {
-                    for &b in &seats {
-                        shared[a * n + b] += 1;
-                    }
+        let mut buffer = Vec::new();
+        for stripe in 0..self.groups * self.stripes {
+            let members = self.members(stripe, &mut buffer);
+            for a in members {
+                for b in members {
+                    shared[a.index() * n + b.index()] += 1;
                 }
             }
         }

@@ -28,9 +28,6 @@ pub const CHILDREN_MAX: u16 = 255;
 /// Distributed spares that the format allows.
 pub const SPARES_MAX: u16 = 100;
 
-/// Groups of a slice that the label can hold.
-pub const SLICE_GROUPS_MAX: u16 = 255;
-
 /// Half of the generator's state; the other half is the map's seed.
 const CONSTANT_SEED: u64 = 0xd7a_1d5_eed;
 

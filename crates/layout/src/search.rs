@@ -16,12 +16,12 @@
 //! and the result is the same on every machine. It is stored with the pool all the same: a later
 //! version may search better.
 //!
-//! *Units.* A few bases make a single failure even. With two failures a survivor's load depends on
-//! how often the *three* drives meet, which counts of pairs do not control; it takes hundreds of
-//! bases to average that out. They are had for nothing: multiplying a base by a unit u of Z_n
-//! turns its count of δ into that of u·δ. What was even stays even, and the triples are dealt
-//! anew. So some bases are searched and stored, and the pattern goes through all of them once for
-//! each unit.
+//! *Blocks and units.* Sixteen bases make a single failure even. With two failures a survivor's load
+//! depends on how often the *three* drives meet, which counts of pairs do not control; it takes
+//! hundreds of bases to average that out. So as many blocks of sixteen are searched as 4 KiB hold,
+//! each even by itself, so that a pool that is not full is even too. The rest is had for nothing:
+//! multiplying a base by a unit u of Z_n turns its count of δ into that of u·δ. What was even
+//! stays even, and the triples are dealt anew. (Units alone would not do: they leave n/2 where it is.)
 //!
 //! *Domains.* Over a grid (f domains of n/f drives) development keeps domains together, so a base
 //! in which no group has more than p columns in one domain keeps that for good. The start satisfies
@@ -39,19 +39,19 @@ pub use domains::DomainsError;
 use state::State;
 pub use stored::StoredError;
 
-/// Bases that are searched jointly, at least.
-const BASES_MIN: usize = 16;
+/// Bases that are searched jointly.
+const BLOCK: usize = 16;
 
-/// Bases and their multiples, if units and entries suffice.
+/// Bases and their multiples that a pattern goes through, about.
 const MULTIPLES: usize = 256;
 
-/// Entries of the bases that are searched and stored: beyond 512 drives there are fewer bases,
-/// since each has more differences to average over.
-const ENTRIES_MAX: usize = 8192;
+/// Entries of the bases that are searched and stored; beyond 256 drives there are fewer than a
+/// block, since each base has more differences to average over.
+const ENTRIES_MAX: usize = 4096;
 
-/// Count updates that a search takes at most by default: well below a second on one core of 2020 at
-/// 3 GHz. Twice as many improve nothing that a rebuild would notice.
-pub const UPDATES: u64 = 160_000_000;
+/// Count updates that a search takes at most by default: under half a second on one core of 2020
+/// at 3 GHz. More of them improve nothing that a rebuild would notice.
+pub const UPDATES: u64 = 120_000_000;
 
 /// Searched bases for `shape`, deterministic. Drives are developed modulo n; with `domains`, a
 /// divisor f of n, over a grid of f domains (drive x in domain x mod f) with at most
@@ -80,11 +80,16 @@ pub fn search_within(
 ) -> Result<Developed, DomainsError> {
     let mut rng = Rng::new(seed(shape, domains.unwrap_or(1)));
     let development = development(domains);
-    let start = match domains {
-        None => random_start(shape, &mut rng),
-        Some(domains) => domain_start(shape, domains, &mut rng)?,
-    };
-    let bases = anneal(shape, development, start, updates, &mut rng);
+    let (blocks, in_block) = blocks(shape);
+    let mut bases = Vec::new();
+    for _ in 0..blocks {
+        let start = match domains {
+            None => random_start(shape, in_block, &mut rng),
+            Some(domains) => domain_start(shape, domains, in_block, &mut rng)?,
+        };
+        let updates = updates / blocks as u64;
+        bases.extend(anneal(shape, development, start, updates, &mut rng));
+    }
     Ok(multiplied(shape, development, &bases))
 }
 
@@ -111,7 +116,7 @@ const fn development(domains: Option<u16>) -> Development {
 /// The bases times each unit, unit by unit, 1 first.
 fn multiplied(shape: Shape, development: Development, bases: &[u16]) -> Developed {
     let count = bases.len() / usize::from(shape.drives);
-    let units = units::units(shape.drives, development, MULTIPLES / count);
+    let units = units::units(shape.drives, development, MULTIPLES.div_ceil(count));
     let multiples = |unit: &units::Unit| {
         let unit = *unit;
         bases.iter().map(move |&drive| unit.times(drive))
@@ -120,9 +125,9 @@ fn multiplied(shape: Shape, development: Development, bases: &[u16]) -> Develope
     Developed::new(shape, development, &all).with_stored(&stored::encode(shape, bases))
 }
 
-fn random_start(shape: Shape, rng: &mut Rng) -> Vec<u16> {
+fn random_start(shape: Shape, count: usize, rng: &mut Rng) -> Vec<u16> {
     let mut bases = Vec::new();
-    for _ in 0..base_count(shape, Development::Modulo) {
+    for _ in 0..count {
         let mut base: Vec<u16> = (0..shape.drives).collect();
         rng.shuffle(&mut base);
         bases.extend(base);
@@ -130,10 +135,15 @@ fn random_start(shape: Shape, rng: &mut Rng) -> Vec<u16> {
     bases
 }
 
-fn domain_start(shape: Shape, domains: u16, rng: &mut Rng) -> Result<Vec<u16>, DomainsError> {
+fn domain_start(
+    shape: Shape,
+    domains: u16,
+    count: usize,
+    rng: &mut Rng,
+) -> Result<Vec<u16>, DomainsError> {
     let pattern = domains::arrange(shape, domains)?;
     let mut bases = Vec::new();
-    for _ in 0..base_count(shape, Development::Grid { domains }) {
+    for _ in 0..count {
         // Places within a domain are dealt out at random.
         let all = |domain| (0..shape.drives / domains).map(move |place| domain + domains * place);
         let mut places: Vec<Vec<u16>> = (0..domains).map(|domain| all(domain).collect()).collect();
@@ -149,11 +159,11 @@ fn domain_start(shape: Shape, domains: u16, rng: &mut Rng) -> Result<Vec<u16>, D
     Ok(bases)
 }
 
-/// Bases to search: more where there are few units to multiply them by.
-fn base_count(shape: Shape, development: Development) -> usize {
-    let units = units::units(shape.drives, development, MULTIPLES).len();
-    let most = (ENTRIES_MAX / usize::from(shape.drives)).max(1);
-    MULTIPLES.div_ceil(units).max(BASES_MIN).min(most)
+/// How many blocks to search, of how many bases each.
+fn blocks(shape: Shape) -> (usize, usize) {
+    let most = (ENTRIES_MAX / usize::from(shape.drives)).clamp(1, MULTIPLES);
+    let in_block = most.min(BLOCK);
+    (most / in_block, in_block)
 }
 
 fn seed(shape: Shape, domains: u16) -> u64 {

@@ -1,5 +1,6 @@
 //! The binary: arguments, wiring, printing.
 
+mod demo;
 mod verbs;
 
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ enum Verb {
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
+    /// See it work: thirteen drives, a file system, a drive pulled, the rebuild.
+    Demo(demo::DemoCommand),
 }
 
 fn main() -> ExitCode {
@@ -50,5 +53,6 @@ fn main() -> ExitCode {
         Verb::Drive(command) => end(&context, command.run(&context)),
         Verb::Volume(command) => end(&context, command.run(&context)),
         Verb::Layout(command) => end(&context, command.run(json)),
+        Verb::Demo(command) => end(&context, command.run(json)),
     }
 }

@@ -183,8 +183,14 @@ impl Drive {
         }
         let end = offset.checked_add(bytes as u64).ok_or(Fault::Invalid)?;
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
-        assert!(aligned, "the array asks for whole blocks: {offset} +{bytes}");
-        assert!(end <= self.size_bytes, "the array stays inside its drives: {offset} +{bytes}");
+        assert!(
+            aligned,
+            "the array asks for whole blocks: {offset} +{bytes}"
+        );
+        assert!(
+            end <= self.size_bytes,
+            "the array stays inside its drives: {offset} +{bytes}"
+        );
         Ok(())
     }
 }

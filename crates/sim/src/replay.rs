@@ -106,11 +106,7 @@ pub fn replay_on_drives(
 }
 
 /// Carries out one operation on a drive.
-pub(crate) fn perform(
-    drive: &mut Drive,
-    io: &array::Io,
-    scratch: &mut Scratch,
-) -> Outcome {
+pub(crate) fn perform(drive: &mut Drive, io: &array::Io, scratch: &mut Scratch) -> Outcome {
     match (io.kind, io.slice) {
         (IoKind::Read, Some(slice)) => drive.read(io.offset, scratch.bytes_mut(slice)),
         (IoKind::Write, Some(slice)) => drive.write(io.offset, scratch.bytes(slice)),

@@ -28,7 +28,9 @@ impl Scratch {
     }
 
     pub(crate) fn take_back(&mut self, id: RequestId) -> Vec<u8> {
-        self.buffers.remove(&BufferId::Request(id)).unwrap_or_default()
+        self.buffers
+            .remove(&BufferId::Request(id))
+            .unwrap_or_default()
     }
 
     pub(crate) fn bytes(&self, slice: Slice) -> &[u8] {

@@ -122,9 +122,13 @@ impl World {
         let drives = (0..total)
             .map(|_| Drive::new(options.drive_bytes, options.pace))
             .collect();
-        let seats = (0..total).map(|seat| (Seat(seat), usize::from(seat))).collect();
+        let seats = (0..total)
+            .map(|seat| (Seat(seat), usize::from(seat)))
+            .collect();
         let mut world = Self::around(pool, drives, seats, rng);
-        world.await_ticket(Ticket(0)).expect("a new pool is written");
+        world
+            .await_ticket(Ticket(0))
+            .expect("a new pool is written");
         world
     }
 
@@ -225,7 +229,9 @@ impl World {
         }
         let pool = opening.finish(tables, &slots, Ticket(0))?;
         let mut world = Self::around(pool, drives, in_seats, ChaCha8Rng::seed_from_u64(seed));
-        world.await_ticket(Ticket(0)).expect("an opened pool is written");
+        world
+            .await_ticket(Ticket(0))
+            .expect("an opened pool is written");
         Ok(world)
     }
 

@@ -177,6 +177,36 @@ fn every_ordered_pair_of_failures_on_pddl2_of_14_loses_nothing() {
     all_pairs(options("pddl2:4d:14c:2s", 14), 28);
 }
 
+/// Codes with several rows, mirrors, and three parities: the same life, with fewer pairs.
+#[test]
+fn other_codes_and_layouts_survive_pairs_of_failures_too() {
+    for (scheme, drives, groups) in [
+        ("raid6:dcode", 5, 6),
+        ("raid6:dcode", 7, 4),
+        ("raid6:xcode", 5, 6),
+        ("raid6:rdp", 6, 6),
+        ("raid6:evenodd", 7, 6),
+        ("raid6:hcode", 6, 6),
+        ("raid6:hdp", 6, 6),
+        ("raid6:liberation", 6, 4),
+        ("raid6:blaumroth", 6, 4),
+        ("raid6:cauchy", 6, 6),
+        ("pddl2:rdp:4d:13c:1s", 13, 26),
+        ("draid2:4d:14c:2s", 14, 14),
+        ("raid7", 7, 8),
+        ("raid1:3r", 3, 6),
+        ("raid10:far:3r", 6, 8),
+    ] {
+        let mut options = options(scheme, drives);
+        // Eleven rows of chunks for the widest code, and then some.
+        options.cell_bytes = 64 << 10;
+        let template = Template::new(options, groups);
+        for (first, second, wait) in [(0, 1, false), (2, 0, true), (drives - 1, 1, false)] {
+            fail_pair(&template, Seat(first), Seat(second), wait);
+        }
+    }
+}
+
 #[test]
 fn a_third_failure_is_reported_and_what_can_be_read_is_right() {
     let options = options("pddl2:4d:13c:1s", 13);
@@ -237,7 +267,10 @@ fn a_waiting_spare_takes_the_seat_by_itself() {
     world.settle();
     let facts = world.pool().facts();
     assert_eq!(facts.seats[4].state, array::pool::SeatState::Current);
-    assert!(matches!(facts.seats[6].state, array::pool::SeatState::Out { .. }));
+    assert!(matches!(
+        facts.seats[6].state,
+        array::pool::SeatState::Out { .. }
+    ));
     world.pull(Seat(0));
     world.pull(Seat(1));
     check_all(&mut world, &oracle, size, "two more out");
@@ -299,6 +332,49 @@ fn a_pool_that_was_killed_opens_with_everything_that_was_acknowledged() {
         world.pull(Seat(0));
         world.pull(Seat(12));
         check_all(&mut world, &oracle, size, "two out");
+        world.settle();
+    }
+}
+
+/// Trims and writes of zeros used to be planned only as whole stripes; a part of a stripe made of
+/// whole blocks reads nothing before it writes, which a read plan without pieces did not survive.
+#[test]
+fn zeroes_and_trims_of_any_range_read_back_as_zeros() {
+    for (scheme, drives, out) in [
+        ("raid6", 6, 2),
+        ("pddl2:4d:13c:1s", 13, 2),
+        ("raid10", 4, 1),
+    ] {
+        let (mut world, mut oracle) = filled_world(&options(scheme, drives), 12);
+        let size = 12 * world.pool().geometry().group_data_bytes();
+        for step in 0..=out {
+            for turn in 0..40 {
+                let mut length = world.rng().random_range(1..200_000).min(size);
+                let mut offset = world.rng().random_range(0..=size - length);
+                if turn % 2 == 0 {
+                    length = length.next_multiple_of(4096).min(size);
+                    offset = offset.min(size - length) / 4096 * 4096;
+                }
+                let kind = if turn % 3 == 0 {
+                    block::RequestKind::Trim
+                } else {
+                    block::RequestKind::WriteZeroes
+                };
+                let request = block::Request {
+                    kind,
+                    offset,
+                    length,
+                    fua: turn % 5 == 0,
+                };
+                world.request(VOLUME, request, &[]).unwrap();
+                oracle.wrote(offset, &vec![0; usize::try_from(length).unwrap()]);
+                scribble(&mut world, &mut oracle, size, 1);
+            }
+            check_all(&mut world, &oracle, size, &format!("{scheme}, {step} out"));
+            if step < out {
+                world.pull(Seat(step));
+            }
+        }
         world.settle();
     }
 }

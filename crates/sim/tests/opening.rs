@@ -67,9 +67,22 @@ fn half_of_the_drives_do_not_open_by_themselves() {
     let (drives, bytes) = closed("raid10", 4);
     let half = || vec![drives[0].clone(), drives[2].clone()];
     let error = World::open(half(), false, 2).err().expect("refused");
-    assert!(matches!(error, OpenError::TooFewDrives { found: 2, expected: 4, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            OpenError::TooFewDrives {
+                found: 2,
+                expected: 4,
+                ..
+            }
+        ),
+        "{error}"
+    );
     let message = error.to_string();
-    assert!(message.contains("only 2 of 4") && message.contains("--degraded"), "{message}");
+    assert!(
+        message.contains("only 2 of 4") && message.contains("--degraded"),
+        "{message}"
+    );
     let mut world = World::open(half(), true, 2).unwrap();
     read_all(&mut world, &bytes);
     world.settle();
@@ -95,7 +108,9 @@ fn two_halves_that_went_on_alone_are_refused() {
     let (one, other) = (half([0, 2]), half([1, 3]));
     let together = [one.clone(), other.clone()].concat();
     for degraded in [false, true] {
-        let error = World::open(together.clone(), degraded, 3).err().expect("refused");
+        let error = World::open(together.clone(), degraded, 3)
+            .err()
+            .expect("refused");
         assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
     }
     // Each half alone still opens.
@@ -113,7 +128,10 @@ fn a_drive_that_missed_something_is_no_read_source() {
     let mut drives = world.close().unwrap();
     drives.insert(0, stale);
     let mut world = World::open(drives, false, 3).unwrap();
-    assert!(matches!(world.pool().facts().seats[2].state, SeatState::Out { .. }));
+    assert!(matches!(
+        world.pool().facts().seats[2].state,
+        SeatState::Out { .. }
+    ));
     read_all(&mut world, &bytes);
     world.settle();
 }
@@ -128,7 +146,10 @@ fn an_old_snapshot_of_a_drive_is_out_as_stale() {
     let mut drives = world.close().unwrap();
     drives[1] = snapshot;
     let mut world = World::open(drives, false, 3).unwrap();
-    assert!(matches!(world.pool().facts().seats[1].state, SeatState::Out { .. }));
+    assert!(matches!(
+        world.pool().facts().seats[1].state,
+        SeatState::Out { .. }
+    ));
     read_all(&mut world, &bytes);
     world.settle();
 }
@@ -138,7 +159,10 @@ fn a_copied_drive_beside_the_original_is_refused() {
     let (mut drives, _) = closed("raid5", 4);
     drives.push(drives[3].clone());
     let error = World::open(drives, false, 2).err().expect("refused");
-    assert!(matches!(error, OpenError::Duplicate { seat: Seat(3), .. }), "{error}");
+    assert!(
+        matches!(error, OpenError::Duplicate { seat: Seat(3), .. }),
+        "{error}"
+    );
 }
 
 #[test]

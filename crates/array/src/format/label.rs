@@ -44,7 +44,10 @@ struct Header {
 }
 
 const HEADER_FIELDS_BYTES: usize = size_of::<Header>();
-const _: () = assert!(HEADER_FIELDS_BYTES == 84, "docs/format.md gives the offsets");
+const _: () = assert!(
+    HEADER_FIELDS_BYTES == 84,
+    "docs/format.md gives the offsets"
+);
 
 /// A label, read or to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +75,17 @@ pub enum LabelError {
         what: &'static str,
     },
     /// A later or unknown format.
-    #[error("the label has format {format}, this program knows format {FORMAT} only: use a newer Ravelin")]
+    #[error(
+        "the label has format {format}, this program knows format {FORMAT} only: use a newer Ravelin"
+    )]
     Format {
         /// What the label says.
         format: u32,
     },
     /// A feature that this program does not know.
-    #[error("the pool uses features {features:#x} that this program does not know: use a newer Ravelin")]
+    #[error(
+        "the pool uses features {features:#x} that this program does not know: use a newer Ravelin"
+    )]
     Features {
         /// The unknown bits.
         features: u64,
@@ -108,7 +115,9 @@ impl Label {
             seat: self.seat.0.into(),
             reserved: 0.into(),
             generation: self.generation.into(),
-            payload_bytes: u32::try_from(payload.len()).expect("below the slot's size").into(),
+            payload_bytes: u32::try_from(payload.len())
+                .expect("below the slot's size")
+                .into(),
             payload_crc32c: crc32c::crc32c(&payload).into(),
             header_crc32c: 0.into(),
         };
@@ -128,7 +137,8 @@ impl Label {
         if bytes.get(..8) != Some(&LABEL_MAGIC) {
             return Err(LabelError::Absent);
         }
-        let (header, _) = Header::read_from_prefix(bytes).map_err(|_| damaged("it is cut short"))?;
+        let (header, _) =
+            Header::read_from_prefix(bytes).map_err(|_| damaged("it is cut short"))?;
         if header.header_crc32c.get() != header_crc(&header) {
             return Err(damaged("its header's checksum does not match"));
         }

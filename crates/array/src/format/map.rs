@@ -145,12 +145,18 @@ mod tests {
             for extra in [0, MIB + 12345, 7 << 18] {
                 let size = (1_u64 << shift) + extra;
                 let map = DriveMap::new(size, None).unwrap();
-                assert_eq!(map.journal_offset, map.cell_table_offset + map.cell_table_bytes);
+                assert_eq!(
+                    map.journal_offset,
+                    map.cell_table_offset + map.cell_table_bytes
+                );
                 assert_eq!(map.metadata_offset, map.journal_offset + map.journal_bytes);
                 assert_eq!(map.data_offset, map.metadata_offset + map.metadata_bytes);
                 let end = map.data_offset + (map.rows + map.band_rows) * map.cell_bytes;
                 assert!(end + TAIL_BYTES <= size, "{size}");
-                assert!(end + TAIL_BYTES + map.cell_bytes + MIB > size, "no cell is wasted");
+                assert!(
+                    end + TAIL_BYTES + map.cell_bytes + MIB > size,
+                    "no cell is wasted"
+                );
                 let entries = map.cell_table_bytes / CELL_PAGE_BYTES / 2 * ENTRIES_PER_PAGE;
                 assert!(entries >= map.rows + map.band_rows);
                 // One block in 256 for checksums, twice eight bytes each.

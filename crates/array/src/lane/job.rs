@@ -135,7 +135,10 @@ impl Array {
     }
 
     pub(super) fn job_op_ended(&mut self, id: u64, outcome: Outcome) {
-        let job = self.jobs.get_mut(&id).expect("a job outlives its operations");
+        let job = self
+            .jobs
+            .get_mut(&id)
+            .expect("a job outlives its operations");
         job.in_flight -= 1;
         if let (None, Err(fault)) = (job.fault, outcome) {
             job.fault = Some(fault);

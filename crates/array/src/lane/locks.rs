@@ -35,7 +35,12 @@ impl Locks {
     }
 
     /// Gives the stripes back; returns who has all of theirs now, in a fixed order.
-    pub(super) fn release(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> Vec<Holder> {
+    pub(super) fn release(
+        &mut self,
+        holder: Holder,
+        group: u64,
+        stripes: Range<u64>,
+    ) -> Vec<Holder> {
         let mut ready = Vec::new();
         for stripe in stripes {
             let key = (group, stripe);
@@ -75,7 +80,10 @@ mod tests {
         assert!(locks.acquire(1, 0, 0..1));
         assert!(locks.acquire(2, 0, 2..3));
         assert!(!locks.acquire(3, 0, 0..4), "stripes 0 and 2 are held");
-        assert!(!locks.acquire(4, 0, 3..4), "3 is first in line for stripe 3");
+        assert!(
+            !locks.acquire(4, 0, 3..4),
+            "3 is first in line for stripe 3"
+        );
         assert!(locks.acquire(5, 1, 0..4), "another group");
         assert!(locks.release(1, 0, 0..1).is_empty());
         assert_eq!(locks.release(2, 0, 2..3), [3]);

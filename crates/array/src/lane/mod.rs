@@ -143,7 +143,10 @@ impl Array {
     /// When `id` is not in flight.
     pub fn handle_computed(&mut self, now: Instant, id: ComputeId) {
         let _ = now;
-        let op = self.computes.remove(&id).expect("the computation is in flight");
+        let op = self
+            .computes
+            .remove(&id)
+            .expect("the computation is in flight");
         self.computed(op);
         self.advance();
     }

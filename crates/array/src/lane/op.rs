@@ -146,11 +146,13 @@ impl Prepared {
                 (inner_low, inner_high) = (high, high);
             }
             if inner_low < inner_high {
-                prepared.sources.extend(new_bytes(inner_low, inner_high).map(|slice| Source {
-                    slot: segment.slot,
-                    low: inner_low,
-                    slice,
-                }));
+                prepared
+                    .sources
+                    .extend(new_bytes(inner_low, inner_high).map(|slice| Source {
+                        slot: segment.slot,
+                        low: inner_low,
+                        slice,
+                    }));
             }
             for (low, high) in [(low, inner_low), (inner_high, high)] {
                 if low == high {
@@ -190,7 +192,10 @@ impl Prepared {
         self.overlay.push(ComputeStep {
             target: staged.part(new_low - low, new_high - new_low),
             accumulate: false,
-            terms: new_bytes(new_low, new_high).map(|slice| (slice, 1)).into_iter().collect(),
+            terms: new_bytes(new_low, new_high)
+                .map(|slice| (slice, 1))
+                .into_iter()
+                .collect(),
         });
         // The first and the last block are read if they keep some old bytes.
         let first = (new_low > low).then_some(low);

@@ -144,7 +144,10 @@ impl Array {
 
     /// One of the request's operations has ended.
     pub(super) fn request_op_ended(&mut self, id: RequestId, outcome: Outcome) {
-        let pending = self.requests.get_mut(&id).expect("a request lives until its last operation");
+        let pending = self
+            .requests
+            .get_mut(&id)
+            .expect("a request lives until its last operation");
         pending.ops -= 1;
         if let (None, Err(fault)) = (pending.fault, outcome) {
             pending.fault = Some(fault);
@@ -161,7 +164,9 @@ impl Array {
     }
 
     pub(super) fn reply(&mut self, id: RequestId, outcome: Outcome) {
-        self.requests.remove(&id).expect("only a pending request is answered");
+        self.requests
+            .remove(&id)
+            .expect("only a pending request is answered");
         self.actions.push_back(Action::Reply(Reply {
             request: id,
             outcome,

@@ -25,7 +25,9 @@ impl Array {
                 let stripe = op.stripes.start;
                 pieces.iter().all(|piece| {
                     let (column, _) = self.geometry.place(op.group, stripe, piece.slot);
-                    self.view.column(&self.geometry, op.group, column).readable()
+                    self.view
+                        .column(&self.geometry, op.group, column)
+                        .readable()
                 })
             }
             Task::Write(_) | Task::Fill { .. } | Task::Zero | Task::Resync => false,
@@ -76,7 +78,14 @@ impl Array {
                 column,
                 target,
                 avoid,
-            } => plan::plan_fill(plans, stripe, op.stripes.clone(), (*column, *target), avoid, name),
+            } => plan::plan_fill(
+                plans,
+                stripe,
+                op.stripes.clone(),
+                (*column, *target),
+                avoid,
+                name,
+            ),
             Task::Zero => plan::plan_zero(plans, stripe, op.stripes.clone()),
             Task::Resync => plan::plan_resync(plans, stripe, op.stripes.clone(), name),
         };
@@ -95,7 +104,8 @@ impl Array {
                 }
                 if plan.scratch_bytes > 0 {
                     op.scratch = Some(scratch);
-                    self.actions.push_back(Action::Allocate(scratch, plan.scratch_bytes));
+                    self.actions
+                        .push_back(Action::Allocate(scratch, plan.scratch_bytes));
                 }
                 self.read(id, plan);
             }
@@ -199,10 +209,8 @@ impl Array {
         op.phase = Phase::Computing;
         let compute = ComputeId(self.fresh());
         self.computes.insert(compute, id);
-        self.actions.push_back(Action::Compute(Compute {
-            id: compute,
-            steps,
-        }));
+        self.actions
+            .push_back(Action::Compute(Compute { id: compute, steps }));
     }
 
     pub(super) fn computed(&mut self, id: u64) {

@@ -140,7 +140,8 @@ struct Candidate {
 
 impl Candidate {
     fn new(code: &Code, readable: &ElementSet, needed: ElementSet) -> Option<Self> {
-        let missing: ElementSet = collect(code, needed.iter().filter(|&slot| !readable.contains(slot)));
+        let missing: ElementSet =
+            collect(code, needed.iter().filter(|&slot| !readable.contains(slot)));
         let mut reads = collect(code, needed.iter().filter(|&slot| readable.contains(slot)));
         let recovery = if missing.is_empty() {
             None
@@ -203,7 +204,11 @@ fn plan_band(
         readable,
         collect(
             code,
-            encode.reads.iter().copied().filter(|&slot| !changed.contains(slot)),
+            encode
+                .reads
+                .iter()
+                .copied()
+                .filter(|&slot| !changed.contains(slot)),
         ),
     );
     let modify = Candidate::new(
@@ -232,7 +237,12 @@ fn plan_band(
     let mut steps = Vec::new();
     let mut temporaries = 0;
     if let Some(recovery) = &chosen.recovery {
-        steps.extend(translate(code, &recovery.schedule, temporaries, Operand::Old));
+        steps.extend(translate(
+            code,
+            &recovery.schedule,
+            temporaries,
+            Operand::Old,
+        ));
         temporaries += recovery.schedule.slots() - code.elements();
     }
     let mut writes: Vec<_> = writes_of_data.collect();

@@ -65,10 +65,12 @@ impl Binder {
         let hull_bytes = self.hull.1 - self.hull.0;
         let next = self.scratch_bytes();
         let region = *self.regions.entry(operand).or_insert(next);
-        assert!(self.hull.0 <= low && high <= self.hull.1, "a band lies in the hull");
+        assert!(
+            self.hull.0 <= low && high <= self.hull.1,
+            "a band lies in the hull"
+        );
         debug_assert!(high - low <= hull_bytes);
-        self.scratch
-            .slice(region + (low - self.hull.0), high - low)
+        self.scratch.slice(region + (low - self.hull.0), high - low)
     }
 
     pub(super) fn scratch_bytes(&self) -> u64 {
@@ -106,9 +108,18 @@ impl Binder {
     }
 
     /// Reads bytes `low..high` of an element into its `Old` operand.
-    pub(super) fn push_read(&mut self, plan: &mut Plan, stripe: &Stripe<'_>, slot: usize, low: u64, high: u64) {
+    pub(super) fn push_read(
+        &mut self,
+        plan: &mut Plan,
+        stripe: &Stripe<'_>,
+        slot: usize,
+        low: u64,
+        high: u64,
+    ) {
         let (column, place, chunk) = stripe.place(slot);
-        let cell = place.source.expect("the planner reads only what is readable");
+        let cell = place
+            .source
+            .expect("the planner reads only what is readable");
         plan.reads.push(Transfer {
             seat: cell.seat,
             column,

@@ -41,7 +41,9 @@ impl<'a> Run<'a> {
 
     fn stripes(&self) -> impl Iterator<Item = Stripe<'a>> + use<'a> {
         let first = self.first;
-        self.stripes.clone().map(move |stripe| Stripe { stripe, ..first })
+        self.stripes
+            .clone()
+            .map(move |stripe| Stripe { stripe, ..first })
     }
 
     fn chunk(stripe: &Stripe<'_>, slot: usize) -> Chunk {
@@ -53,10 +55,11 @@ impl<'a> Run<'a> {
         self.reads
             .extend(reads.iter().map(|&slot| Self::chunk(stripe, slot)));
         let steps = translate(code, schedule, 0, Operand::Old);
-        self.computed.extend(steps.iter().filter_map(|step| match step.target {
-            Operand::Old(slot) => Some(Self::chunk(stripe, slot)),
-            Operand::New(_) | Operand::Temporary(_) => None,
-        }));
+        self.computed
+            .extend(steps.iter().filter_map(|step| match step.target {
+                Operand::Old(slot) => Some(Self::chunk(stripe, slot)),
+                Operand::New(_) | Operand::Temporary(_) => None,
+            }));
         self.temporaries = self.temporaries.max(schedule.slots() - code.elements());
         self.steps.push((stripe.stripe, steps));
     }
@@ -107,10 +110,16 @@ impl<'a> Run<'a> {
                     scratch.slice(chunks_bytes + index as u64 * chunk_bytes, chunk_bytes)
                 }
             };
-            steps.extend(band.iter().map(|step| ComputeStep {
-                target: operand(step.target),
-                accumulate: step.accumulate,
-                terms: step.terms.iter().map(|&(term, c)| (operand(term), c)).collect(),
+            steps.extend(band.iter().map(|step| {
+                ComputeStep {
+                    target: operand(step.target),
+                    accumulate: step.accumulate,
+                    terms: step
+                        .terms
+                        .iter()
+                        .map(|&(term, c)| (operand(term), c))
+                        .collect(),
+                }
             }));
         }
         let mut plan = Plan {
@@ -156,7 +165,8 @@ pub fn plan_fill(
         }
         let readable = stripe.readable();
         if wanted.iter().all(|slot| readable.contains(slot)) {
-            run.reads.extend(wanted.iter().map(|slot| Run::chunk(&stripe, slot)));
+            run.reads
+                .extend(wanted.iter().map(|slot| Run::chunk(&stripe, slot)));
             continue;
         }
         let spared = stripe.slots_where(|column, state| {

@@ -124,9 +124,7 @@ impl Stripe<'_> {
     }
 
     fn readable(&self) -> ElementSet {
-        self.slots_where(|column, state| {
-            state.readable() && !self.unreadable.contains(&column)
-        })
+        self.slots_where(|column, state| state.readable() && !self.unreadable.contains(&column))
     }
 
     fn writable(&self) -> ElementSet {

@@ -59,9 +59,11 @@ pub fn plan_read(
         steps: Vec::new(),
         writes: Vec::new(),
     };
-    let hull = pieces.iter().map(Piece::widened).fold(
-        (u64::MAX, 0),
-        |(low, high), (piece_low, piece_high)| (low.min(piece_low), high.max(piece_high)),
+    let widened = || pieces.iter().map(Piece::widened);
+    // Without pieces (a write of zeros that covers whole blocks reads nothing) there is no hull.
+    let hull = (
+        widened().map(|(low, _)| low).min().unwrap_or(0),
+        widened().map(|(_, high)| high).max().unwrap_or(0),
     );
     let mut binder = Binder::new(scratch, hull);
     for piece in pieces {
@@ -77,7 +79,11 @@ pub fn plan_read(
             let ((low, high), (inner_low, inner_high)) = (piece.widened(), piece.inner());
             // A piece inside one block has no inner part, and its "inner" bounds cross.
             if inner_low < inner_high {
-                vec![(low, inner_low), (inner_low, inner_high), (inner_high, high)]
+                vec![
+                    (low, inner_low),
+                    (inner_low, inner_high),
+                    (inner_high, high),
+                ]
             } else {
                 vec![(low, high)]
             }

@@ -23,7 +23,10 @@ pub(super) struct CellTable {
 impl CellTable {
     pub(super) fn new(pages: impl IntoIterator<Item = CellPage>) -> Self {
         Self {
-            pages: pages.into_iter().map(|page| (page.first_row, page)).collect(),
+            pages: pages
+                .into_iter()
+                .map(|page| (page.first_row, page))
+                .collect(),
             ..Self::default()
         }
     }
@@ -111,7 +114,10 @@ impl Pool {
         let Some(table) = self.tables.remove(&seat) else {
             return;
         };
-        let effects = table.in_write.into_values().chain(table.waiting.into_values());
+        let effects = table
+            .in_write
+            .into_values()
+            .chain(table.waiting.into_values());
         self.drop_effects(effects.flatten().collect());
     }
 

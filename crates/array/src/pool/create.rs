@@ -197,7 +197,12 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
             .drives
             .iter()
             .map(|drive| seat(drive, SeatState::Current))
-            .chain(blueprint.spares.iter().map(|drive| seat(drive, SeatState::Waiting)))
+            .chain(
+                blueprint
+                    .spares
+                    .iter()
+                    .map(|drive| seat(drive, SeatState::Waiting)),
+            )
             .collect(),
         volumes: Vec::new(),
         layout_table: table.map(|table| to_hex(&table)),
@@ -215,7 +220,10 @@ impl Pool {
             .filter(|(_, facts)| !matches!(facts.state, SeatState::Out { .. }))
             .map(|(seat, _)| (seat, Drive::default()))
             .collect();
-        let tables = drives.keys().map(|&seat| (seat, CellTable::default())).collect();
+        let tables = drives
+            .keys()
+            .map(|&seat| (seat, CellTable::default()))
+            .collect();
         Self {
             geometry: Arc::new(geometry),
             facts,

@@ -38,9 +38,9 @@ use self::chores::Chores;
 use self::fill::Fills;
 use self::labels::Labels;
 use self::volumes::NewVolume;
+use crate::Geometry;
 use crate::action::{Command, Event, IoId, IoKind};
 use crate::plan::BandPlans;
-use crate::Geometry;
 
 pub use create::{Blueprint, CreateError, NewDrive, create};
 pub use facts::{OutReason, PoolFacts, SeatFacts, SeatState, VolumeFacts};
@@ -197,7 +197,9 @@ pub enum Report {
         seat: Seat,
     },
     /// A drive failed an operation, and stays because without it data would be lost.
-    #[error("seat {seat}: {kind:?} at byte {offset} failed ({fault}); the drive stays, for without it data would be lost")]
+    #[error(
+        "seat {seat}: {kind:?} at byte {offset} failed ({fault}); the drive stays, for without it data would be lost"
+    )]
     DriveKept {
         /// Whose.
         seat: Seat,
@@ -209,7 +211,9 @@ pub enum Report {
         fault: block::Fault,
     },
     /// A read failed and was reconstructed from others.
-    #[error("seat {seat}: read at byte {offset} failed ({fault}); reconstructed from other drives where possible")]
+    #[error(
+        "seat {seat}: read at byte {offset} failed ({fault}); reconstructed from other drives where possible"
+    )]
     ReadFault {
         /// Whose.
         seat: Seat,
@@ -281,9 +285,18 @@ struct Drive {
 enum Effect {
     Lanes(Command),
     /// The column is in this cell.
-    Settle { group: u64, column: u16, cell: Cell, generation: u32 },
+    Settle {
+        group: u64,
+        column: u16,
+        cell: Cell,
+        generation: u32,
+    },
     /// At opening: the column is in this cell, as the tables say.
-    Place { group: u64, column: u16, cell: Cell },
+    Place {
+        group: u64,
+        column: u16,
+        cell: Cell,
+    },
     /// An old cell's entry is gone.
     Cleared,
     /// A waiting spare drive takes the seat, if there is one and it must.

@@ -40,7 +40,9 @@ pub enum OpenError {
     #[error("no drive of the pool was found")]
     NoDrives,
     /// Two drives with one identity and the same generation: a copy.
-    #[error("{first} and {second} claim to be the same drive of the pool (seat {seat}): remove the copy")]
+    #[error(
+        "{first} and {second} claim to be the same drive of the pool (seat {seat}): remove the copy"
+    )]
     Duplicate {
         /// Whose identity.
         seat: Seat,
@@ -118,7 +120,11 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
     let mut facts = newest.label.facts.clone();
     let next = generation + 1;
     let unclean = !facts.clean;
-    let expected = facts.seats.iter().filter(|seat| seat.state.takes_part()).count();
+    let expected = facts
+        .seats
+        .iter()
+        .filter(|seat| seat.state.takes_part())
+        .count();
     let mut seated = BTreeMap::new();
     let mut missing = Vec::new();
     for index in 0..facts.seats.len() {
@@ -183,7 +189,10 @@ fn find_drive(found: &[FoundDrive], drive: Uuid, seat: Seat) -> Result<Option<us
             best = Some(index);
             continue;
         };
-        let newer = candidate.label.generation.cmp(&found[other].label.generation);
+        let newer = candidate
+            .label
+            .generation
+            .cmp(&found[other].label.generation);
         match newer {
             std::cmp::Ordering::Greater => best = Some(index),
             std::cmp::Ordering::Less => {}
@@ -217,8 +226,7 @@ fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
             };
             let same_generation_other_facts =
                 label_a.generation == label_b.generation && label_a.facts != label_b.facts;
-            if (apart(label_a, label_b) && apart(label_b, label_a)) || same_generation_other_facts
-            {
+            if (apart(label_a, label_b) && apart(label_b, label_a)) || same_generation_other_facts {
                 return Err(OpenError::SplitBrain {
                     first: a.path.clone(),
                     first_generation: label_a.generation,
@@ -331,8 +339,9 @@ impl Pool {
                 let key = (entry.group, entry.column);
                 let known = entry.group < self.geometry.groups()
                     && entry.column < self.geometry.layout().columns();
-                self.next_cell_generation =
-                    self.next_cell_generation.max(entry.generation.saturating_add(1));
+                self.next_cell_generation = self
+                    .next_cell_generation
+                    .max(entry.generation.saturating_add(1));
                 match self.places.get(&key).copied() {
                     _ if !known => stale.push(cell),
                     Some((other, generation)) if generation < entry.generation => {

@@ -34,9 +34,7 @@ impl NewVolume {
 #[must_use]
 pub(super) fn is_name(name: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=64).contains(&name.len())
-        && name.bytes().all(good)
-        && !name.starts_with(['.', '-'])
+    (1..=64).contains(&name.len()) && name.bytes().all(good) && !name.starts_with(['.', '-'])
 }
 
 impl Pool {

@@ -22,7 +22,8 @@ use crate::ring::{self, Submission, Target};
 /// Threads of a drive that sleeps in its I/O: as deep as a disk reorders usefully for us, since
 /// deeper queues are io_uring's business.
 const THREADS_SLEEPING: usize = 4;
-/// Threads of a file in memory: its I/O is a copy, and a second thread only helps large ones.
+/// Threads of a file in memory or a zram device: its I/O is a copy or a compression, and as many
+/// at once as these machines have cores. A guess.
 const THREADS_COPYING: usize = 2;
 /// Requests that a thread takes at once where they never sleep.
 const BATCH_COPYING: usize = 8;
@@ -70,7 +71,7 @@ impl FileDrive {
         let (threads, batch) = match handle.medium() {
             // Only trims and writes of zeros.
             _ if uring => (1, 1),
-            Medium::MemoryFile => (THREADS_COPYING, BATCH_COPYING),
+            Medium::MemoryFile | Medium::MemoryBlock => (THREADS_COPYING, BATCH_COPYING),
             Medium::File | Medium::Block => (THREADS_SLEEPING, 1),
         };
         let workers = Workers::start("drive-file", threads, batch, Arc::clone(&handle) as _)
@@ -100,8 +101,8 @@ impl FileDrive {
 fn choose(asked: Backend, handle: &Handle) -> Result<(), String> {
     match (asked, handle.medium()) {
         (Backend::Threads, _) => return Err("as asked for".to_owned()),
-        (Backend::Auto, Medium::MemoryFile) => {
-            return Err("a file in memory is only copied, and cheaper so".to_owned());
+        (Backend::Auto, Medium::MemoryFile | Medium::MemoryBlock) => {
+            return Err("what is in memory never waits, and costs less so".to_owned());
         }
         (Backend::Auto, _) if !handle.is_direct() => {
             return Err("buffered I/O would wait in the kernel's own threads".to_owned());

@@ -13,7 +13,7 @@
 use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(crate) const AGAIN_MAX: u32 = 100;
 pub(crate) enum Medium {
     /// A regular file on a file system that keeps files in memory (tmpfs, ramfs).
     MemoryFile,
+    /// A block device that is memory and does its work in the thread that submits (zram, brd).
+    MemoryBlock,
     /// A regular file on any other file system.
     File,
     /// A block device.
@@ -60,7 +62,9 @@ impl Handle {
     pub(crate) fn new(fd: OwnedFd, direct: bool) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&fd)?;
         let is_block = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device();
-        let medium = if is_block {
+        let medium = if is_block && device_is_memory(&stat) {
+            Medium::MemoryBlock
+        } else if is_block {
             Medium::Block
         } else if lives_in_memory(&fd)? {
             Medium::MemoryFile
@@ -106,6 +110,10 @@ impl Handle {
 
     pub(crate) fn medium(&self) -> Medium {
         self.medium
+    }
+
+    fn is_block(&self) -> bool {
+        matches!(self.medium, Medium::Block | Medium::MemoryBlock)
     }
 
     /// Whether I/O bypasses the page cache.
@@ -206,7 +214,7 @@ impl Handle {
             let size = rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::End(0));
             size.is_ok_and(|size| size < end)
         };
-        if self.medium == Medium::Block && shrunk() {
+        if self.is_block() && shrunk() {
             return Fault::Gone;
         }
         fault_of(errno)
@@ -250,7 +258,7 @@ impl Handle {
     /// On devices `FALLOC_FL_ZERO_RANGE` is `BLKZEROOUT`: an offload or the kernel writes zeros.
     /// On files a hole comes first: a sparse drive stays sparse.
     fn write_zeroes(&self, offset: u64, length: u64) -> Outcome {
-        if self.medium != Medium::Block {
+        if !self.is_block() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             if self.allocate(&self.punches, flags, offset, length)? {
                 return Ok(());
@@ -385,11 +393,25 @@ fn try_direct(fd: &OwnedFd) -> Option<(u32, usize)> {
     None
 }
 
-/// A number from a block device's `queue` directory in sysfs; partitions have their disk's.
-fn queue_number(stat: &rustix::fs::Stat, name: &str) -> Option<u64> {
+/// A block device's directory in sysfs.
+fn sysfs(stat: &rustix::fs::Stat) -> PathBuf {
     let major = rustix::fs::major(stat.st_rdev);
     let minor = rustix::fs::minor(stat.st_rdev);
-    let device = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+    Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
+}
+
+/// Whether a block device is one of those that keep their bytes in memory.
+fn device_is_memory(stat: &rustix::fs::Stat) -> bool {
+    let Ok(target) = fs::read_link(sysfs(stat)) else {
+        return false;
+    };
+    let name = target.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(b"zram") || name.starts_with(b"ram")
+}
+
+/// A number from a block device's `queue` directory in sysfs; partitions have their disk's.
+fn queue_number(stat: &rustix::fs::Stat, name: &str) -> Option<u64> {
+    let device = sysfs(stat);
     ["queue", "../queue"].iter().find_map(|queue| {
         let text = fs::read_to_string(device.join(queue).join(name)).ok()?;
         text.trim().parse().ok()
@@ -440,4 +462,64 @@ pub(crate) fn copy_in(memory: &Memory, bytes: &[u8]) {
 pub(crate) fn copy_out(memory: &Memory, target: &mut [u8]) {
     // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
     target.copy_from_slice(unsafe { memory.bytes() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle() -> Handle {
+        let fd = rustix::fs::memfd_create("drive", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&fd, 1 << 16).unwrap();
+        Handle::new(fd, true).unwrap()
+    }
+
+    #[test]
+    fn after_one_failed_sync_no_flush_is_believed_again() {
+        // fsyncgate (2018): the kernel reports lost pages once, marks them clean, and the next
+        // fsync succeeds over data that is gone.
+        for durable_write in [false, true] {
+            let handle = handle();
+            assert_eq!(handle.flush(), Ok(()));
+            if durable_write {
+                handle.durable_write_failed();
+            } else {
+                assert_eq!(handle.flushed(Err(Errno::IO)), Err(Fault::Medium));
+            }
+            assert_eq!(handle.flush(), Err(Fault::Medium));
+            assert_eq!(handle.flushable(), Err(Fault::Medium));
+            let memory = Memory::zeroed(4096);
+            assert_eq!(handle.read(&memory, 0), Ok(()), "reads go on");
+        }
+    }
+
+    #[test]
+    fn short_transfers_go_on_and_interrupted_ones_are_tried_again() {
+        let handle = handle();
+        let mut steps = [Ok(3), Err(Errno::INTR), Err(Errno::AGAIN), Ok(1), Ok(6)].into_iter();
+        let mut seen = Vec::new();
+        let outcome = handle.transfer(10, 0, |done| {
+            seen.push(done);
+            steps.next().unwrap()
+        });
+        assert_eq!((outcome, seen), (Ok(()), vec![0, 3, 3, 3, 4]));
+        for (errno, fault) in [
+            (Errno::NOSPC, Fault::Full),
+            (Errno::NODEV, Fault::Gone),
+            (Errno::NXIO, Fault::Gone),
+            (Errno::IO, Fault::Medium),
+            (Errno::AGAIN, Fault::Medium),
+        ] {
+            assert_eq!(
+                handle.transfer(10, 0, |_| Err(errno)),
+                Err(fault),
+                "{errno}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_in_memory_are_told_from_others() {
+        assert_eq!(handle().medium(), Medium::MemoryFile);
+    }
 }

@@ -217,3 +217,61 @@ pub(crate) fn check(limits: &Limits, request: &Request, memory: &Memory) -> Outc
         Err(Fault::Invalid)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use block::Completed;
+
+    use super::*;
+    use crate::drive::telemetry::Telemetry;
+    use crate::drive::tests::support::{Collector, request};
+
+    /// Reads wait until they are let go; flushes are counted.
+    struct Gated {
+        reads: Mutex<mpsc::Receiver<()>>,
+        flushes: AtomicUsize,
+    }
+
+    impl Perform for Gated {
+        fn perform(&self, request: &Request, _memory: &Memory) -> Outcome {
+            if request.kind == RequestKind::Flush {
+                self.flushes.fetch_add(1, Ordering::SeqCst);
+            } else {
+                let _ = self.reads.lock().unwrap().recv();
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_flush_joins_one_that_has_not_begun() {
+        let (gate, reads) = mpsc::channel();
+        let gated = Arc::new(Gated {
+            reads: Mutex::new(reads),
+            flushes: AtomicUsize::new(0),
+        });
+        let workers = Workers::start("gated", 1, 1, Arc::clone(&gated) as _).unwrap();
+        let telemetry = Arc::new(Telemetry::new());
+        let collector = Arc::new(Collector::default());
+        let to: Arc<dyn Completed> = Arc::clone(&collector) as _;
+        let submit = |kind, token| {
+            let request = request(kind, 0, 0);
+            let ticket = Ticket::new(&telemetry, &request, token, &to);
+            workers.submit(request, Memory::empty(), ticket);
+        };
+        // The one thread is in the read, so no flush can have begun.
+        submit(RequestKind::Read, 0);
+        (1..6).for_each(|token| submit(RequestKind::Flush, token));
+        gate.send(()).unwrap();
+        collector.wait(6);
+        assert_eq!(gated.flushes.load(Ordering::SeqCst), 1);
+        // One that comes later is a flush of its own.
+        submit(RequestKind::Flush, 6);
+        collector.wait(7);
+        assert_eq!(gated.flushes.load(Ordering::SeqCst), 2);
+        assert!(collector.once_each(7).iter().all(Result::is_ok));
+    }
+}

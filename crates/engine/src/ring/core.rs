@@ -439,11 +439,12 @@ impl Ring {
         }
         let entry = match request.request.kind {
             RequestKind::Read | RequestKind::Write => {
-                let rest = request.memory.slice(request.done..request.memory.len());
-                let length = u32::try_from(rest.len()).ok()?;
+                let rest = request.memory.len() - request.done;
+                let length = u32::try_from(rest).ok()?;
                 let at = request.request.offset + request.done as u64;
-                let buffer = rest.as_ptr();
-                let index = self.registered_index(buffer as usize, rest.len());
+                // Inside the memory, as `done` is less than its length.
+                let buffer = request.memory.as_ptr().wrapping_add(request.done);
+                let index = self.registered_index(buffer as usize, rest);
                 let write = request.request.kind == RequestKind::Write;
                 let durable = write && request.request.fua;
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };

@@ -16,11 +16,7 @@ use erasure::{Schedule, Step};
 ///
 /// Neighbouring steps on slices of one length are compiled together, so that those that share
 /// their sources (P and Q of a stripe) read them once.
-pub(crate) fn compute(
-    kernel: &Kernel,
-    steps: &[ComputeStep],
-    memory: impl Fn(Slice) -> Memory,
-) {
+pub(crate) fn compute(kernel: &Kernel, steps: &[ComputeStep], memory: impl Fn(Slice) -> Memory) {
     let mut rest = steps;
     while let Some(first) = rest.first() {
         let length = first.target.length;

@@ -177,6 +177,14 @@ impl PoolHandle {
         self.admin(Admin::AddSpare { drive })
     }
 
+    /// Holds the rebuild, or lets it go on.
+    ///
+    /// # Errors
+    /// [`PoolError::Closing`] when the pool has stopped.
+    pub fn pause_rebuild(&self, paused: bool) -> Result<(), PoolError> {
+        self.admin(Admin::PauseRebuild { paused })
+    }
+
     /// How the pool is.
     ///
     /// # Errors
@@ -236,9 +244,10 @@ impl PoolHandle {
 
         struct Ended(Mutex<Sender<Outcome>>);
         impl lane::PartEnded for Ended {
-            fn part_ended(&self, outcome: Outcome) {
+            fn part_ended(&self, outcome: Outcome) -> Option<lane::Answer> {
                 let sender = self.0.lock().expect("no holder of the lock panics");
                 sender.send(outcome).unwrap_or_default();
+                None
             }
         }
         let (to, ended) = std::sync::mpsc::channel();

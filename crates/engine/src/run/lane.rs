@@ -1,6 +1,6 @@
 //! A thread that runs some of a pool's lanes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use array::{
     Action, Array, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId,
     ScratchId, Slice,
 };
-use block::{Completed, Fault, Memory, Outcome, Request, RequestKind};
+use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat, Submission};
 use erasure::kernel::{self, Kernel};
 
 use super::compute::compute;
@@ -19,9 +19,21 @@ use super::{Clock, Seats};
 
 /// Told when a lane has ended its part of a request.
 pub(crate) trait PartEnded: Send + Sync {
-    /// Called once per part, with no memory of the request held any more.
-    fn part_ended(&self, outcome: Outcome);
+    /// Called once per part, with no memory of the request held any more. When it was the last
+    /// part, the answer is returned: the lane hands out many at once.
+    fn part_ended(&self, outcome: Outcome) -> Option<Answer>;
 }
+
+/// The end of a client's request.
+pub(crate) struct Answer {
+    pub(crate) to: Arc<dyn Completed>,
+    pub(crate) token: u64,
+    pub(crate) outcome: Outcome,
+}
+
+/// Messages that a lane's thread takes before it hands out what they led to. A guess: enough to
+/// spare most wakes at depth, few enough to keep answers prompt.
+const TURN_MAX: usize = 64;
 
 /// What reaches a lane's thread.
 pub(crate) enum LaneMessage {
@@ -41,6 +53,8 @@ pub(crate) enum LaneMessage {
         command: Command,
     },
     Seats(Arc<Seats>),
+    /// Several at once, in order.
+    Batch(Vec<LaneMessage>),
     /// Hand over what has been recorded.
     Records {
         lane: u16,
@@ -53,12 +67,18 @@ pub(crate) enum LaneMessage {
 #[derive(Clone)]
 pub(crate) struct LaneSender {
     lane: u16,
+    thread: u16,
     sender: Sender<LaneMessage>,
 }
 
 impl LaneSender {
     pub(crate) const fn lane(&self) -> u16 {
         self.lane
+    }
+
+    /// Lanes of one thread share a queue: their messages can go together.
+    pub(crate) const fn thread(&self) -> u16 {
+        self.thread
     }
 
     /// Sends; a lane that has stopped drops the message, and with it whatever waits for an answer
@@ -80,6 +100,17 @@ impl Completed for Sink {
             id: IoId(token),
             outcome,
         });
+    }
+
+    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
+        let messages = outcomes
+            .iter()
+            .map(|&(token, outcome)| LaneMessage::Completion {
+                lane: self.0.lane,
+                id: IoId(token),
+                outcome,
+            });
+        self.0.send(LaneMessage::Batch(messages.collect()));
     }
 }
 
@@ -105,6 +136,11 @@ struct LaneThread {
     pool: Sender<PoolMessage>,
     clock: Clock,
     kernel: &'static Kernel,
+    /// Drive operations asked for in this turn, by lane and seat.
+    outgoing: BTreeMap<(u16, Seat), Vec<Submission>>,
+    /// Requests that have ended in this turn.
+    answers: Vec<Answer>,
+    stopped: bool,
 }
 
 /// Starts `threads` threads for the geometry's lanes. `record` keeps everything that the lanes are
@@ -125,6 +161,7 @@ pub(crate) fn start(
     for lane in 0..geometry.lanes() {
         senders.push(LaneSender {
             lane,
+            thread: lane % threads,
             sender: channels[usize::from(lane % threads)].0.clone(),
         });
     }
@@ -150,6 +187,9 @@ pub(crate) fn start(
             pool: pool.clone(),
             clock,
             kernel: kernel::best(),
+            outgoing: BTreeMap::new(),
+            answers: Vec::new(),
+            stopped: false,
         };
         let handle = std::thread::Builder::new()
             .name(format!("lane-{index}"))
@@ -162,25 +202,73 @@ pub(crate) fn start(
 impl LaneThread {
     fn run(mut self, receiver: &Receiver<LaneMessage>) {
         while let Ok(message) = receiver.recv() {
-            match message {
-                LaneMessage::Request {
-                    lane,
-                    request,
-                    memory,
-                    to,
-                } => self.request(lane, request, memory, to),
-                LaneMessage::Completion { lane, id, outcome } => {
-                    self.feed(lane, Input::Completion(id, outcome));
-                }
-                LaneMessage::Command { lane, command } => self.feed(lane, Input::Command(command)),
-                LaneMessage::Seats(seats) => self.seats = seats,
-                LaneMessage::Records { lane, to } => {
-                    let records = self.lane(lane).records.as_mut().map(std::mem::take);
-                    // Whoever asked may have gone.
-                    to.send(records.unwrap_or_default()).ok();
-                }
-                LaneMessage::Stop => return,
+            self.take(message);
+            for message in receiver.try_iter().take(TURN_MAX) {
+                self.take(message);
             }
+            self.hand_out();
+            if self.stopped {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, message: LaneMessage) {
+        match message {
+            LaneMessage::Request {
+                lane,
+                request,
+                memory,
+                to,
+            } => self.request(lane, request, memory, to),
+            LaneMessage::Completion { lane, id, outcome } => {
+                self.feed(lane, Input::Completion(id, outcome));
+            }
+            LaneMessage::Command { lane, command } => self.feed(lane, Input::Command(command)),
+            LaneMessage::Seats(seats) => {
+                // What was asked for before goes to the drives of before.
+                self.hand_out();
+                self.seats = seats;
+            }
+            LaneMessage::Batch(messages) => {
+                for message in messages {
+                    self.take(message);
+                }
+            }
+            LaneMessage::Records { lane, to } => {
+                let records = self.lane(lane).records.as_mut().map(std::mem::take);
+                // Whoever asked may have gone.
+                to.send(records.unwrap_or_default()).ok();
+            }
+            LaneMessage::Stop => self.stopped = true,
+        }
+    }
+
+    /// Submits and answers everything that this turn has led to: once per drive and client, for a
+    /// wake costs more than a small request.
+    fn hand_out(&mut self) {
+        for ((lane, seat), mut batch) in std::mem::take(&mut self.outgoing) {
+            let sink = Arc::clone(&self.lane(lane).sink);
+            match self.seats.device(seat) {
+                Some(device) => device.submit_all(&mut batch, &sink),
+                None => {
+                    for submission in batch {
+                        sink.completed(submission.token, Err(Fault::Gone));
+                    }
+                }
+            }
+        }
+        let answers = std::mem::take(&mut self.answers);
+        let mut rest = &answers[..];
+        while let Some(first) = rest.first() {
+            let same = |answer: &&Answer| Arc::ptr_eq(&answer.to, &first.to);
+            let run = rest.iter().take_while(same).count();
+            let outcomes: Vec<(u64, Outcome)> = rest[..run]
+                .iter()
+                .map(|answer| (answer.token, answer.outcome))
+                .collect();
+            first.to.completed_all(&outcomes);
+            rest = &rest[run..];
         }
     }
 
@@ -237,7 +325,7 @@ impl LaneThread {
                         compute(kernel, &work.steps, |slice| target.memory(slice));
                         computed.push(Input::Computed(work.id));
                     }
-                    Output::Action(action) => self.act(lane, action),
+                    Output::Action(action) => self.act(lane, &action),
                 }
             }
             let mut computed = computed.into_iter();
@@ -248,9 +336,9 @@ impl LaneThread {
         }
     }
 
-    fn act(&mut self, lane: u16, action: Action) {
-        match action {
-            Action::Io(io) => self.submit(lane, &io),
+    fn act(&mut self, lane: u16, action: &Action) {
+        match *action {
+            Action::Io(ref io) => self.submit(lane, io),
             Action::Allocate(id, bytes) => {
                 let bytes = usize::try_from(bytes).expect("a plan fits into memory");
                 self.lane(lane).scratch.insert(id, Memory::zeroed(bytes));
@@ -262,7 +350,7 @@ impl LaneThread {
                 let ended = self.lane(lane).requests.remove(&reply.request);
                 let InFlight { memory, to } = ended.expect("a lane answers once");
                 drop(memory);
-                to.part_ended(reply.outcome);
+                self.answers.extend(to.part_ended(reply.outcome));
             }
             Action::Compute(_) => unreachable!("carried out by `feed`"),
         }
@@ -281,15 +369,16 @@ impl LaneThread {
             length: io.length,
             fua: false,
         };
-        let seats = Arc::clone(&self.seats);
-        let target = self.lane(lane);
-        match seats.device(io.seat) {
-            Some(device) => {
-                let memory = io.slice.map_or_else(Memory::empty, |slice| target.memory(slice));
-                device.submit(request, memory, io.id.0, &target.sink);
-            }
-            None => target.sink.completed(io.id.0, Err(Fault::Gone)),
-        }
+        let memory = match io.slice {
+            Some(slice) => self.lane(lane).memory(slice),
+            None => Memory::empty(),
+        };
+        let batch = self.outgoing.entry((lane, io.seat)).or_default();
+        batch.push(Submission {
+            request,
+            memory,
+            token: io.id.0,
+        });
     }
 }
 

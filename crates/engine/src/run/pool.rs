@@ -28,13 +28,33 @@ pub(crate) type Answer = Sender<Result<(), PoolError>>;
 
 /// An administrator's command.
 pub(crate) enum Admin {
-    CreateVolume { name: String, size_bytes: u64 },
-    ResizeVolume { name: String, size_bytes: u64 },
-    DeleteVolume { name: String },
-    FailDrive { seat: Seat, why: OutReason, force: bool },
+    CreateVolume {
+        name: String,
+        size_bytes: u64,
+    },
+    ResizeVolume {
+        name: String,
+        size_bytes: u64,
+    },
+    DeleteVolume {
+        name: String,
+    },
+    FailDrive {
+        seat: Seat,
+        why: OutReason,
+        force: bool,
+    },
     /// Into a seat; without a drive, the one that sits there already comes back.
-    InsertDrive { seat: Seat, drive: Option<Drive> },
-    AddSpare { drive: Drive },
+    InsertDrive {
+        seat: Seat,
+        drive: Option<Drive>,
+    },
+    AddSpare {
+        drive: Drive,
+    },
+    PauseRebuild {
+        paused: bool,
+    },
     Close,
 }
 
@@ -198,6 +218,11 @@ impl PoolThread {
                 self.seats.set(Seat(seat), Some(drive));
                 self.tell_seats();
                 self.pool.add_spare(now, facts, ticket)
+            }
+            Admin::PauseRebuild { paused } => {
+                self.pool.pause_fills(now, paused);
+                answer.send(Ok(())).unwrap_or_default();
+                return;
             }
             Admin::Close => {
                 self.pool.close(now, ticket);

@@ -1,15 +1,16 @@
 //! A volume as a block device: requests are cut at group ends and go to their lanes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 use array::GroupRequest;
 use array::router::{Part, VolumeMap};
 use block::{
-    BLOCK_BYTES, BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind,
+    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
 };
 
-use super::lane::{LaneMessage, LaneSender, PartEnded};
+use super::lane::{Answer, LaneMessage, LaneSender, PartEnded};
 
 /// The longest read or write that a volume takes: what NBD clients send at most.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -134,15 +135,18 @@ struct Join {
 }
 
 impl Join {
-    fn end(&self) {
+    fn answer(&self) -> Answer {
         self.in_flight.fetch_sub(1, Ordering::AcqRel);
-        let outcome = outcome(self.outcome.load(Ordering::Acquire));
-        self.to.completed(self.token, outcome);
+        Answer {
+            to: Arc::clone(&self.to),
+            token: self.token,
+            outcome: outcome(self.outcome.load(Ordering::Acquire)),
+        }
     }
 }
 
 impl PartEnded for Join {
-    fn part_ended(&self, outcome: Outcome) {
+    fn part_ended(&self, outcome: Outcome) -> Option<Answer> {
         if outcome.is_err() {
             let first = self.outcome.compare_exchange(
                 0,
@@ -153,17 +157,17 @@ impl PartEnded for Join {
             // Another part's fault was first.
             first.ok();
         }
-        if self.parts.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.end();
-        }
+        (self.parts.fetch_sub(1, Ordering::AcqRel) == 1).then(|| self.answer())
     }
 }
 
 impl Drop for Join {
     fn drop(&mut self) {
         if self.parts.load(Ordering::Acquire) > 0 {
-            self.outcome.store(code(Err(Fault::Shutdown)), Ordering::Release);
-            self.end();
+            self.outcome
+                .store(code(Err(Fault::Shutdown)), Ordering::Release);
+            let Answer { to, token, outcome } = self.answer();
+            to.completed(token, outcome);
         }
     }
 }
@@ -173,13 +177,53 @@ impl BlockDevice for Volume {
         Limits {
             size_bytes: self.map().size_bytes(),
             block_bytes_min: 1,
-            block_bytes_preferred: self.preferred_bytes.max(BLOCK_BYTES as u32),
+            block_bytes_preferred: self.preferred_bytes.max(4096),
             request_bytes_max: REQUEST_BYTES_MAX,
             trims: true,
         }
     }
 
-    fn submit(&self, mut request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
+    fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
+        let mut batch = vec![Submission {
+            request,
+            memory,
+            token,
+        }];
+        self.submit_all(&mut batch, to);
+    }
+
+    fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
+        let mut messages: BTreeMap<u16, Vec<LaneMessage>> = BTreeMap::new();
+        for submission in batch.drain(..) {
+            self.begin(submission, to, &mut |lane: &LaneSender, message| {
+                messages.entry(lane.thread()).or_default().push(message);
+            });
+        }
+        for (thread, mut messages) in messages {
+            let mut lanes = self.lanes.iter();
+            let lane = lanes.find(|lane| lane.thread() == thread);
+            let message = match messages.len() {
+                1 => messages.remove(0),
+                _ => LaneMessage::Batch(messages),
+            };
+            lane.expect("messages come from lanes").send(message);
+        }
+    }
+}
+
+impl Volume {
+    /// Cuts a request into messages to lanes.
+    fn begin(
+        &self,
+        submission: Submission,
+        to: &Arc<dyn Completed>,
+        send: &mut dyn FnMut(&LaneSender, LaneMessage),
+    ) {
+        let Submission {
+            mut request,
+            memory,
+            token,
+        } = submission;
         if self.closed.load(Ordering::SeqCst) {
             // A request outside of everything: refused by the lane, from its thread.
             request.offset = u64::MAX;
@@ -202,12 +246,15 @@ impl BlockDevice for Volume {
                 Some(_) => memory.clone(),
                 None => memory.take(),
             };
-            self.lanes[usize::from(part.lane)].send(LaneMessage::Request {
-                lane: part.lane,
-                request: part.request,
-                memory: memory.unwrap_or_default(),
-                to: Arc::clone(&join),
-            });
+            send(
+                &self.lanes[usize::from(part.lane)],
+                LaneMessage::Request {
+                    lane: part.lane,
+                    request: part.request,
+                    memory: memory.unwrap_or_default(),
+                    to: Arc::clone(&join),
+                },
+            );
         }
     }
 }

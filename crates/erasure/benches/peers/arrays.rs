@@ -22,24 +22,23 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             let code = by_parameter(name, 7).expect("a prime");
             let encode = format!("{name}:7 encode");
             if wanted(&encode) {
-                let parities: Vec<usize> = code.parity_slots().collect();
-                work(&encode, &code, &code.encode().program(), &parities, level);
+                work(&encode, &code, &code.encode().program(), level);
             }
             let decode = format!("{name}:7 decode");
             if wanted(&decode) {
                 let wanted = code.columns_set(&[1, 4]);
                 let recovery = code.recover(&code.without_columns(&[1, 4]), &wanted);
                 let program = recovery.expect("two columns").schedule.program();
-                let targets: Vec<usize> = wanted.iter().collect();
-                work(&decode, &code, &program, &targets, level);
+                work(&decode, &code, &program, level);
             }
         }
     }
 }
 
-fn work(name: &str, code: &Code, program: &Program, targets: &[usize], level: Level) {
+fn work(name: &str, code: &Code, program: &Program, level: Level) {
     let element = element_bytes(level);
-    let sources: Vec<usize> = program.inputs().iter().map(|&s| usize::from(s)).collect();
+    let slots = |list: &[u16]| list.iter().map(|&s| usize::from(s)).collect::<Vec<_>>();
+    let (sources, targets) = (slots(program.inputs()), slots(program.outputs()));
     let count = sources.len();
     let stripes = level.stripes(count * element);
     let mut memory = Pages::new(stripes * (count + targets.len()) * element);
@@ -51,7 +50,7 @@ fn work(name: &str, code: &Code, program: &Program, targets: &[usize], level: Le
         },
     )];
     #[cfg(feature = "jerasure")]
-    arms.extend(jerasure(code, &sources, targets, element));
+    arms.extend(jerasure(code, &sources, &targets, element));
     // Our P+Q on the same sources as strips: columns - 2 at a time give two.
     let width = code.columns() - 2;
     let pq = by_parameter("pq", width)

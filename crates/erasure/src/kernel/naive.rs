@@ -33,14 +33,14 @@ pub(super) unsafe fn combine(job: &Job<'_>) {
             for i in 0..count {
                 // SAFETY: as above.
                 let byte = unsafe { *job.sources[i].add(at) };
-                row[t] ^= multiply(job.matrix[t * count + i], byte);
+                row[t] ^= multiply(job.matrix[t * count + i].value, byte);
             }
         }
         for (k, target) in job.targets.iter().enumerate() {
             let value = if job.after.is_empty() {
                 row[k]
             } else {
-                let terms = (0..rows).map(|t| multiply(job.after[k * rows + t], row[t]));
+                let terms = (0..rows).map(|t| multiply(job.after[k * rows + t].value, row[t]));
                 terms.fold(0, |a, b| a ^ b)
             };
             // SAFETY: `length` bytes behind a target can be written, and `at` is less.

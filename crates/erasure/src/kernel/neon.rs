@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 
 use super::tables::NIBBLES;
 use super::vector::{self, Vector};
-use super::{Job, Kernel};
+use super::{Coefficient, Job, Kernel};
 
 static NEON: Kernel = Kernel {
     name: "neon",
@@ -26,7 +26,7 @@ pub(super) fn available() -> Vec<&'static Kernel> {
 #[target_feature(enable = "neon")]
 unsafe fn neon(job: &Job<'_>) {
     // SAFETY: passed on; the feature is enabled here.
-    unsafe { vector::combine::<Nibble128, 4>(job) };
+    unsafe { vector::combine::<Nibble128, 4, 4, 4>(job) };
 }
 
 #[derive(Clone, Copy)]
@@ -67,8 +67,8 @@ impl Vector for Nibble128 {
     }
 
     #[inline(always)]
-    unsafe fn multiplier(coefficient: u8) -> Self::Multiplier {
-        let table = NIBBLES.0[usize::from(coefficient)].as_ptr();
+    unsafe fn multiplier(coefficient: &Coefficient) -> Self::Multiplier {
+        let table = NIBBLES.0[usize::from(coefficient.value)].as_ptr();
         // SAFETY: a row of the table is two halves of 16 bytes; the CPU has NEON (trait).
         unsafe { (vld1q_u8(table), vld1q_u8(table.add(16))) }
     }

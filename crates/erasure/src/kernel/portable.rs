@@ -1,8 +1,8 @@
 //! Plain Rust on blocks of eight 64-bit words, which compilers turn into whatever vectors the
 //! target has. A product is shift and add on eight bytes at a time.
 
-use super::Job;
 use super::vector::{self, Vector};
+use super::{Coefficient, Job};
 
 #[derive(Clone, Copy)]
 struct Words([u64; 8]);
@@ -49,8 +49,8 @@ impl Vector for Words {
     }
 
     #[inline(always)]
-    unsafe fn multiplier(coefficient: u8) -> u8 {
-        coefficient
+    unsafe fn multiplier(coefficient: &Coefficient) -> u8 {
+        coefficient.value
     }
 
     #[inline(always)]
@@ -74,5 +74,5 @@ impl Vector for Words {
 /// As `Kernel::combine` says.
 pub(super) unsafe fn combine(job: &Job<'_>) {
     // SAFETY: passed on; no special instructions.
-    unsafe { vector::combine::<Words, 1>(job) };
+    unsafe { vector::combine::<Words, 1, 1, 1>(job) };
 }

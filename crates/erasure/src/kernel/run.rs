@@ -1,14 +1,16 @@
 //! A program on memory: tile by tile, each operation of the program one job of the kernel.
 
-use super::{Job, Kernel, Stores, vector};
-use crate::program::{Operation, Program, ZERO};
+use std::mem::MaybeUninit;
+
+use super::{Job, Kernel, ROWS_MAX, Stores, vector};
+use crate::program::{Program, ZERO};
 
 /// What a tile's slices may take together: about half of an L2 cache, so that sums computed at the
 /// start of a tile are still there at its end.
 const TILE_SET_BYTES: usize = 512 << 10;
 
-/// Below this a tile's slices are too short for the memory's prefetchers (9.4 GB/s with 256 bytes,
-/// 12.2 with 4 KiB, from DRAM).
+/// Below this a tile's slices are too short for the memory's prefetchers: D-Code 7 from DRAM runs
+/// at 13 GB/s with 1 KiB, 18 with 4 KiB and more.
 const TILE_BYTES_MIN: usize = 4096;
 
 /// Runs `program` on slices of one length.
@@ -30,39 +32,50 @@ pub(crate) fn run(
     let mut scratch = vec![0u8; program.temporaries() * tile];
 
     // The table of all operands; inputs are never written through it.
-    let mut table = List::<*mut u8, 64>::new(std::ptr::null_mut());
-    for slice in inputs {
-        assert_eq!(slice.len(), length, "slices of one length");
-        table.push(slice.as_ptr().cast_mut());
-    }
-    for slice in outputs {
-        assert_eq!(slice.len(), length, "slices of one length");
-        table.push(slice.as_mut_ptr());
-    }
+    let mut table = Room::<*mut u8, 96>::new(operands + program.temporaries());
     let scratch_start = scratch.as_mut_ptr();
-    for i in 0..program.temporaries() {
-        table.push(scratch_start.wrapping_add(i * tile));
-    }
-    let table = table.as_slice();
+    let temporaries = (0..program.temporaries()).map(|i| scratch_start.wrapping_add(i * tile));
+    let slices = inputs
+        .iter()
+        .map(|slice| (slice.as_ptr().cast_mut(), slice.len()));
+    let written = outputs
+        .iter_mut()
+        .map(|slice| (slice.as_mut_ptr(), slice.len()));
+    let given = slices.chain(written).map(|(pointer, bytes)| {
+        assert_eq!(bytes, length, "slices of one length");
+        pointer
+    });
+    let table = table.fill(given.chain(temporaries));
 
-    let mut pointers = Pointers::new();
+    let mut targets = Room::<*mut u8, ROWS_MAX>::new(ROWS_MAX);
+    let mut initial = Room::<*const u8, ROWS_MAX>::new(ROWS_MAX);
+    let mut sources = Room::<*const u8, 64>::new(program.sources_max());
     let mut at = 0;
     while at < length {
         let here = tile.min(length - at);
         for operation in program.operations() {
-            pointers.gather(operation, table, operands, at);
+            // Temporaries (from `operands` on) are as long as a tile and start anew in each.
+            let pointer = |operand: u16| {
+                let operand = usize::from(operand);
+                table[operand].wrapping_add(if operand < operands { at } else { 0 })
+            };
+            let from = |operand: u16| match operand {
+                ZERO => std::ptr::null(),
+                _ => pointer(operand).cast_const(),
+            };
+            let read = |&operand: &u16| pointer(operand).cast_const();
             let job = Job {
-                targets: pointers.targets.as_slice(),
-                initial: pointers.initial.as_slice(),
-                sources: pointers.sources.as_slice(),
+                targets: targets.fill(operation.targets.iter().map(|&o| pointer(o))),
+                initial: initial.fill(operation.initial.iter().map(|&o| from(o))),
+                sources: sources.fill(operation.sources.iter().map(read)),
                 matrix: &operation.matrix,
                 after: &operation.after,
                 ones: operation.ones,
                 stream: stream && !operation.reread,
                 length: here,
             };
-            job.assert_shape();
-            // SAFETY: the shape was asserted. Operand numbers are within the table (indexing
+            debug_assert!(job.has_shape());
+            // SAFETY: the program's constructor asserted the shape. Operand numbers are within the table (indexing
             // checks it); each pointer has `here` bytes behind it: inputs and outputs from `at`
             // on, temporaries from their start. Outputs are unique borrows, inputs are never
             // targets, and a target is read by its own operation only as its `initial`.
@@ -84,87 +97,44 @@ fn tile_bytes(program: &Program, operands: usize, length: usize) -> usize {
     fair.max(TILE_BYTES_MIN).min(length)
 }
 
-/// The pointers of one job.
-struct Pointers {
-    targets: List<*mut u8, 4>,
-    initial: List<*const u8, 4>,
-    sources: List<*const u8, 32>,
+/// Room for a few items on the stack, on the heap for many: an allocation takes as long as a
+/// kilobyte of P+Q, and so does clearing room that is not used.
+struct Room<T, const N: usize> {
+    fixed: [MaybeUninit<T>; N],
+    heap: Vec<MaybeUninit<T>>,
 }
 
-impl Pointers {
-    fn new() -> Self {
+impl<T: Copy, const N: usize> Room<T, N> {
+    /// For up to `most` items.
+    fn new(most: usize) -> Self {
+        let mut heap = Vec::new();
+        if most > N {
+            heap.resize_with(most, MaybeUninit::uninit);
+        }
         Self {
-            targets: List::new(std::ptr::null_mut()),
-            initial: List::new(std::ptr::null()),
-            sources: List::new(std::ptr::null()),
+            fixed: [const { MaybeUninit::uninit() }; N],
+            heap,
         }
     }
 
-    /// Looks the operation's operands up; temporaries (from `operands` on) are as long as a tile
-    /// and start anew in each.
-    fn gather(&mut self, operation: &Operation, table: &[*mut u8], operands: usize, at: usize) {
-        let pointer = |operand: u16| {
-            let operand = usize::from(operand);
-            let offset = if operand < operands { at } else { 0 };
-            table[operand].wrapping_add(offset)
+    /// Puts the items at the start, and lends them.
+    ///
+    /// # Panics
+    ///
+    /// When there are more than the room is for.
+    #[inline(always)]
+    fn fill(&mut self, items: impl Iterator<Item = T>) -> &[T] {
+        let room: &mut [MaybeUninit<T>] = if self.heap.is_empty() {
+            &mut self.fixed
+        } else {
+            &mut self.heap
         };
-        self.targets.clear();
-        for &operand in &operation.targets {
-            self.targets.push(pointer(operand));
+        let mut count = 0;
+        for item in items {
+            room[count].write(item);
+            count += 1;
         }
-        self.initial.clear();
-        for &operand in &operation.initial {
-            self.initial.push(match operand {
-                ZERO => std::ptr::null(),
-                _ => pointer(operand).cast_const(),
-            });
-        }
-        self.sources.clear();
-        for &operand in &operation.sources {
-            self.sources.push(pointer(operand).cast_const());
-        }
-    }
-}
-
-/// A list on the stack up to `N` items, on the heap beyond: an allocation takes as long as a
-/// kilobyte of P+Q.
-struct List<T, const N: usize> {
-    fixed: [T; N],
-    heap: Vec<T>,
-    length: usize,
-}
-
-impl<T: Copy, const N: usize> List<T, N> {
-    fn new(filler: T) -> Self {
-        Self {
-            fixed: [filler; N],
-            heap: Vec::new(),
-            length: 0,
-        }
-    }
-
-    fn push(&mut self, item: T) {
-        if self.length < N {
-            self.fixed[self.length] = item;
-        } else {
-            if self.length == N {
-                self.heap.clear();
-                self.heap.extend_from_slice(&self.fixed);
-            }
-            self.heap.push(item);
-        }
-        self.length += 1;
-    }
-
-    fn clear(&mut self) {
-        self.length = 0;
-    }
-
-    fn as_slice(&self) -> &[T] {
-        if self.length <= N {
-            &self.fixed[..self.length]
-        } else {
-            &self.heap
-        }
+        // SAFETY: the first `count` items were just written.
+        unsafe { room[..count].assume_init_ref() }
     }
 }

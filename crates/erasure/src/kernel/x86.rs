@@ -2,9 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::tables::{AFFINE, NIBBLES};
+use super::tables::NIBBLES;
 use super::vector::{self, Vector};
-use super::{Job, Kernel};
+use super::{Coefficient, Job, Kernel};
 
 static AVX2: Kernel = Kernel {
     name: "avx2",
@@ -42,7 +42,7 @@ pub(super) fn available() -> Vec<&'static Kernel> {
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Nibble256, 2>(job) };
+    unsafe { vector::combine::<Nibble256, 2, 2, 2>(job) };
 }
 
 /// # Safety
@@ -51,7 +51,7 @@ unsafe fn avx2(job: &Job<'_>) {
 #[target_feature(enable = "avx2,gfni")]
 unsafe fn avx2_gfni(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Affine256, 2>(job) };
+    unsafe { vector::combine::<Affine256, 4, 4, 2>(job) };
 }
 
 /// # Safety
@@ -60,7 +60,7 @@ unsafe fn avx2_gfni(job: &Job<'_>) {
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn avx512_gfni(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Affine512, 4>(job) };
+    unsafe { vector::combine::<Affine512, 8, 4, 4>(job) };
 }
 
 #[derive(Clone, Copy)]
@@ -114,8 +114,8 @@ impl Vector for Nibble256 {
     type Multiplier = (__m256i, __m256i);
 
     #[inline(always)]
-    unsafe fn multiplier(coefficient: u8) -> Self::Multiplier {
-        let table = NIBBLES.0[usize::from(coefficient)]
+    unsafe fn multiplier(coefficient: &Coefficient) -> Self::Multiplier {
+        let table = NIBBLES.0[usize::from(coefficient.value)]
             .as_ptr()
             .cast::<__m128i>();
         // SAFETY: a row of the table is two halves of 16 bytes; the CPU has AVX2 (trait).
@@ -147,9 +147,9 @@ impl Vector for Affine256 {
     type Multiplier = __m256i;
 
     #[inline(always)]
-    unsafe fn multiplier(coefficient: u8) -> __m256i {
+    unsafe fn multiplier(coefficient: &Coefficient) -> __m256i {
         // SAFETY: the CPU has AVX2 (trait).
-        unsafe { _mm256_set1_epi64x(AFFINE[usize::from(coefficient)].cast_signed()) }
+        unsafe { _mm256_set1_epi64x(coefficient.affine.cast_signed()) }
     }
 
     #[inline(always)]
@@ -200,9 +200,9 @@ impl Vector for Affine512 {
     }
 
     #[inline(always)]
-    unsafe fn multiplier(coefficient: u8) -> __m512i {
+    unsafe fn multiplier(coefficient: &Coefficient) -> __m512i {
         // SAFETY: the CPU has AVX-512F (trait).
-        unsafe { _mm512_set1_epi64(AFFINE[usize::from(coefficient)].cast_signed()) }
+        unsafe { _mm512_set1_epi64(coefficient.affine.cast_signed()) }
     }
 
     #[inline(always)]

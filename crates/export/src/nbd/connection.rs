@@ -232,6 +232,7 @@ impl Connection {
                 }
                 Some(Phase::Serving(session)) => {
                     let result = self.handle_requests(&session, key, flights);
+                    flights.submit(&*session.device);
                     self.phase = Some(Phase::Serving(session));
                     result?;
                     break;
@@ -315,7 +316,7 @@ impl Connection {
                 } = payload;
                 self.in_flight += 1;
                 let ticket = (key, cookie, charge);
-                flights.launch(&*session.device, &limits, request, memory, ticket);
+                flights.launch(&limits, request, memory, ticket);
                 continue;
             }
             let input = &self.input[self.start..self.end];
@@ -342,15 +343,7 @@ impl Connection {
                 }
                 Decision::Submit(request) => {
                     self.charged += charge;
-                    self.accept(
-                        session,
-                        key,
-                        flights,
-                        &limits,
-                        request,
-                        header.cookie,
-                        charge,
-                    );
+                    self.accept(key, flights, &limits, request, header.cookie, charge);
                 }
                 Decision::Done => {
                     self.charged += charge;
@@ -378,13 +371,8 @@ impl Connection {
     }
 
     /// Launches a request, or begins to gather its payload.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one call; a struct would only rename them"
-    )]
     fn accept(
         &mut self,
-        session: &Session,
         key: Key,
         flights: &mut Flights,
         limits: &block::Limits,
@@ -415,13 +403,7 @@ impl Connection {
             return;
         }
         self.in_flight += 1;
-        flights.launch(
-            &*session.device,
-            limits,
-            request,
-            memory,
-            (key, cookie, charge),
-        );
+        flights.launch(limits, request, memory, (key, cookie, charge));
     }
 
     /// Moves what has come of the payload from the input to its buffer.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use block::{BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind};
+use block::{
+    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
+};
 
 use super::buffers::Buffers;
 use super::slab::{Key, Slab};
@@ -28,6 +30,8 @@ pub(super) struct Flights {
     table: Slab<Flight>,
     pub(super) buffers: Buffers,
     to: Arc<dyn Completed>,
+    /// Launched, not yet passed to the device.
+    batch: Vec<Submission>,
     launched: u32,
 }
 
@@ -37,6 +41,7 @@ impl Flights {
             table: Slab::new(),
             buffers: Buffers::new(),
             to,
+            batch: Vec::new(),
             launched: 0,
         }
     }
@@ -46,11 +51,11 @@ impl Flights {
         std::mem::replace(&mut self.launched, 0)
     }
 
-    /// Passes `request` to `device`, in pieces if it is longer than the device takes at once.
-    /// `memory` is a buffer of at least the request's length for reads and writes, else empty.
+    /// Prepares `request`, in pieces if it is longer than the device takes at once; it starts with
+    /// the next [`Flights::submit`]. `memory` is a buffer of at least the request's length for reads
+    /// and writes, else empty.
     pub(super) fn launch(
         &mut self,
-        device: &dyn BlockDevice,
         limits: &Limits,
         request: Request,
         memory: Memory,
@@ -80,8 +85,11 @@ impl Flights {
             } else {
                 Memory::empty()
             };
-            drop(whole);
-            device.submit(request, memory, token, &self.to);
+            self.batch.push(Submission {
+                request,
+                memory,
+                token,
+            });
             return;
         }
         for (offset, length) in pieces {
@@ -91,7 +99,18 @@ impl Flights {
                 ..request
             };
             let memory = slice(&whole, offset - request.offset, length);
-            device.submit(piece, memory, token, &self.to);
+            self.batch.push(Submission {
+                request: piece,
+                memory,
+                token,
+            });
+        }
+    }
+
+    /// Passes what has been launched to `device`, for which all of it must be.
+    pub(super) fn submit(&mut self, device: &dyn BlockDevice) {
+        if !self.batch.is_empty() {
+            device.submit_all(&mut self.batch, &self.to);
         }
     }
 

@@ -96,6 +96,11 @@ impl Completed for Mailbox {
         lock(&self.outcomes).push((token, outcome));
         self.ring_if_asleep();
     }
+
+    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
+        lock(&self.outcomes).extend_from_slice(outcomes);
+        self.ring_if_asleep();
+    }
 }
 
 /// A list is in order whatever its last user did.

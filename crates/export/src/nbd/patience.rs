@@ -11,9 +11,9 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Long enough for eight requests of a client that sends 300,000 a second, which is as many as one
-/// core's worth of clients ask for; short beside what 32 requests in flight take anyway.
-const NAP: Duration = Duration::from_micros(20);
+/// Long enough for eight requests of a client that sends 200,000 a second, as fio does at best with
+/// a core to itself; short enough that 32 requests in flight still make 300,000 a second.
+const NAP: Duration = Duration::from_micros(40);
 /// The kernel may be so late in ending a nap. By default it is 50 microseconds late.
 const LATENESS_NS: u64 = 1000;
 /// Turns that follow each other within this time are busy ones.
@@ -24,7 +24,7 @@ const GATHERED_MIN: u32 = 8;
 /// Turns that gather so many without a nap need none.
 const GATHERED_WELL: u32 = 16;
 /// Busy turns before the first trial, and before the next one at most: each failed trial doubles
-/// the number, so that a client with one request in flight pays four naps in a thousand turns.
+/// the number, so that a client with one request in flight pays a few naps in a thousand turns.
 const TRIAL_AFTER_MIN: u32 = 32;
 const TRIAL_AFTER_MAX: u32 = 4096;
 /// The average moves by so much of the difference with each nap.
@@ -80,8 +80,11 @@ impl Patience {
             }
             State::Napping { average } => {
                 *average = *average - *average / WEIGHT + requests;
-                if busy && *average >= WEIGHT * GATHERED_MIN {
+                // Not reset by the credit of a trial that fails.
+                if requests >= GATHERED_MIN {
                     self.trial_after = TRIAL_AFTER_MIN;
+                }
+                if busy && *average >= WEIGHT * GATHERED_MIN {
                     return true;
                 }
                 self.trial_after = (self.trial_after * 2).min(TRIAL_AFTER_MAX);

@@ -4,7 +4,7 @@ const SEED: u32 = 1_315_423_911;
 const X: u32 = 231_232;
 const Y: u32 = 1232;
 
-#[inline]
+#[inline(always)]
 const fn mix(mut a: u32, mut b: u32, mut c: u32) -> (u32, u32, u32) {
     a = a.wrapping_sub(b).wrapping_sub(c) ^ (c >> 13);
     b = b.wrapping_sub(c).wrapping_sub(a) ^ (a << 8);
@@ -18,43 +18,12 @@ const fn mix(mut a: u32, mut b: u32, mut c: u32) -> (u32, u32, u32) {
     (a, b, c)
 }
 
-/// How many hashes [`hash3_lanes`] computes side by side.
-pub(super) const LANES: usize = 8;
-
-type Lanes = [u32; LANES];
-
-/// One line of `mix` for all lanes; a loop of fixed length that the compiler turns into vectors.
-#[inline(always)]
-fn line(a: &mut Lanes, b: &Lanes, c: &Lanes, shifted: impl Fn(u32) -> u32) {
-    for lane in 0..LANES {
-        a[lane] = a[lane].wrapping_sub(b[lane]).wrapping_sub(c[lane]) ^ shifted(c[lane]);
+/// `hash3(a, b, c)` for each b, in place. A loop without branches, which the compiler turns into
+/// vectors.
+pub(super) fn hash3_each(a: u32, bs: &mut [u32], c: u32) {
+    for b in bs {
+        *b = hash3(a, *b, c);
     }
-}
-
-#[inline(always)]
-fn mix_lanes(a: &mut Lanes, b: &mut Lanes, c: &mut Lanes) {
-    line(a, b, c, |c| c >> 13);
-    line(b, c, a, |a| a << 8);
-    line(c, a, b, |b| b >> 13);
-    line(a, b, c, |c| c >> 12);
-    line(b, c, a, |a| a << 16);
-    line(c, a, b, |b| b >> 5);
-    line(a, b, c, |c| c >> 3);
-    line(b, c, a, |a| a << 10);
-    line(c, a, b, |b| b >> 15);
-}
-
-/// `hash3(a, b[i], c)` for all lanes at once.
-pub(super) fn hash3_lanes(a: u32, b: &Lanes, c: u32) -> Lanes {
-    let mut h = b.map(|b| SEED ^ a ^ b ^ c);
-    let (mut a, mut b, mut c) = ([a; LANES], *b, [c; LANES]);
-    let (mut x, mut y) = ([X; LANES], [Y; LANES]);
-    mix_lanes(&mut a, &mut b, &mut h);
-    mix_lanes(&mut c, &mut x, &mut h);
-    mix_lanes(&mut y, &mut a, &mut h);
-    mix_lanes(&mut b, &mut x, &mut h);
-    mix_lanes(&mut y, &mut c, &mut h);
-    h
 }
 
 /// Hash of two numbers.
@@ -67,7 +36,7 @@ pub const fn hash2(a: u32, b: u32) -> u32 {
 }
 
 /// Hash of three numbers.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub const fn hash3(a: u32, b: u32, c: u32) -> u32 {
     let h = SEED ^ a ^ b ^ c;
@@ -83,10 +52,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_hash_as_single_numbers_do() {
+    fn many_hash_as_single_numbers_do() {
         for (a, c) in [(0, 0), (7, 3), (u32::MAX, 1 << 31), (123_456_789, 51)] {
-            let b = [0, 1, 59, 60, 0xffff_ffff, 0x8000_0000, 12345, 65536];
-            assert_eq!(hash3_lanes(a, &b, c), b.map(|b| hash3(a, b, c)));
+            let bs: Vec<u32> = (0..37).map(|i: u32| i.wrapping_mul(0x9e37_79b9)).collect();
+            let mut hashes = bs.clone();
+            hash3_each(a, &mut hashes, c);
+            assert!(bs.iter().zip(&hashes).all(|(&b, &h)| h == hash3(a, b, c)));
         }
     }
 

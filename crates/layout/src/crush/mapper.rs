@@ -1,6 +1,6 @@
 //! From an input to devices, step by step as Ceph's `mapper.c` does it.
 
-use super::hash::{LANES, hash2, hash3_lanes};
+use super::hash::{hash2, hash3_each};
 use super::ln::STRAWS;
 use super::{Bucket, Item, Map, Mode, ONE, Rule, Step};
 
@@ -273,16 +273,18 @@ enum Descent {
 
 /// Straw2: the child whose straw is longest, the first of equals.
 fn draw(bucket: &Bucket, x: u32, r: u32) -> Option<Item> {
+    const AT_ONCE: usize = 64;
     let straws = &**STRAWS;
     // (child, its straw, hash, weight)
     let mut best: Option<(Item, i64, u32, u32)> = None;
-    for children in bucket.items.chunks(LANES) {
-        let mut ids = [0_u32; LANES];
-        for (id, &(item, _)) in ids.iter_mut().zip(children) {
+    for children in bucket.items.chunks(AT_ONCE) {
+        let mut hashes = [0_u32; AT_ONCE];
+        for (id, &(item, _)) in hashes.iter_mut().zip(children) {
             *id = item.cast_unsigned();
         }
-        let hashes = hash3_lanes(x, &ids, r);
-        for (&(item, weight), &hash) in children.iter().zip(&hashes) {
+        let hashes = &mut hashes[..children.len()];
+        hash3_each(x, hashes, r);
+        for (&(item, weight), &hash) in children.iter().zip(&*hashes) {
             let hash = hash & 0xffff;
             // Of two children of one weight the one with the smaller hash cannot win: the
             // logarithm never falls, but from 65,534 to 65,535. So most of the work is spared.

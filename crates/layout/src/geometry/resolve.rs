@@ -276,7 +276,6 @@ impl Ask<'_> {
     }
 
     fn draid(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
-        let (groups, _) = shape.slice();
         if shape.spares > draid::SPARES_MAX {
             return Err(GeometryError::Impossible {
                 field: Field::Spares,
@@ -289,13 +288,6 @@ impl Ask<'_> {
             why: "OpenZFS has maps for 2 to 255 children, one byte each".to_owned(),
             nearest: format!("{}c` or `pddl{}", draid::CHILDREN_MAX, shape.parity),
         })?;
-        if groups > draid::SLICE_GROUPS_MAX {
-            return Err(GeometryError::Impossible {
-                field: Field::Data,
-                why: format!("dRAID's label holds 255 groups of a slice and this has {groups}"),
-                nearest: format!("{}d", shape.drives - shape.spares - shape.parity),
-            });
-        }
         Ok(Arc::new(layout))
     }
 

@@ -1,9 +1,9 @@
 //! What every layout must hold, checked cell by cell and chunk by chunk.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use block::Seat;
-use layout::{Cell, Geometry, Place, Role, Scheme};
+use layout::{Cell, Geometry, Layout, Place, Role, Scheme};
 
 /// The geometry of a scheme string.
 pub(crate) fn geometry(scheme: &str, rows: u64) -> Geometry {
@@ -15,17 +15,21 @@ pub(crate) fn geometry(scheme: &str, rows: u64) -> Geometry {
 
 /// Cells: `cell` and `spare` against `role`, over `rows` rows.
 pub(crate) fn cells_are_a_bijection(geometry: &Geometry, rows: u64) {
-    let name = &geometry.scheme;
-    let layout = geometry.layout.as_ref();
-    assert_eq!(layout.drives(), geometry.drives, "{name}");
-    let far = layout.columns() > geometry.drives;
-    let mut seen = HashMap::new();
+    assert_eq!(geometry.layout.drives(), geometry.drives);
+    bijection(&geometry.scheme.to_string(), geometry.layout.as_ref(), rows);
+}
+
+/// The same for a layout without a scheme.
+pub(crate) fn bijection(name: &str, layout: &dyn Layout, rows: u64) {
+    let drives = layout.drives();
+    let far = layout.columns() > drives;
+    let mut seen = BTreeMap::new();
     for group in 0..layout.groups(rows) {
         let mut seats = Vec::new();
         for column in 0..layout.columns() {
             let cell = layout.cell(group, column);
             assert!(cell.row < rows, "{name}: group {group} leaves the drive");
-            assert!(cell.seat.0 < geometry.drives, "{name}: {cell:?}");
+            assert!(cell.seat.0 < drives, "{name}: {cell:?}");
             assert_eq!(layout.role(cell), Role::Column { group, column }, "{name}");
             assert!(
                 seen.insert(cell, (group, column)).is_none(),
@@ -55,7 +59,7 @@ pub(crate) fn cells_are_a_bijection(geometry: &Geometry, rows: u64) {
     }
     // And nothing else: every other cell is unused or belongs to a group that the rows cut off.
     for row in 0..rows {
-        for seat in (0..geometry.drives).map(Seat) {
+        for seat in (0..drives).map(Seat) {
             let cell = Cell { seat, row };
             match layout.role(cell) {
                 Role::Column { group, .. } if group < layout.groups(rows) => {
@@ -77,7 +81,7 @@ pub(crate) fn chunks_are_a_bijection(geometry: &Geometry, groups: u64, slots: u6
     let stripes = layout.stripes_per_group(slots);
     for group in 0..groups {
         let first = group * stripes;
-        let mut seen = HashMap::new();
+        let mut seen = BTreeMap::new();
         for index in 0..stripes {
             let mut seats = Vec::new();
             for unit in 0..geometry.code.columns {

@@ -8,5 +8,6 @@ mod declustered;
 mod equivalence;
 mod pddl;
 mod pool;
+mod properties;
 mod schemes;
 mod versions;

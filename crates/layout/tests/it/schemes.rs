@@ -142,7 +142,12 @@ fn errors_point_at_the_field_and_say_what_would_work() {
 }
 
 /// (scheme, drives given, letter or word the error is about, the thing that works)
-const IMPOSSIBLE: [(&str, Option<u16>, &str, &str); 16] = [
+const IMPOSSIBLE: [(&str, Option<u16>, &str, &str); 21] = [
+    ("draid2:8d:300c:2s", None, "drives (c)", "255c"),
+    ("draid2:8d:255c:120s", None, "spares (s)", "100s"),
+    ("design1:4d:34c", None, "drives (c)", "31c"),
+    ("pddl2:8d:96c:7f", None, "failure domains (f)", "8f"),
+    ("crush2:8d:60c:6f", None, "failure domains (f)", "ddp"),
     ("pddl2:8d:1s", None, "drives (c)", ":11c"),
     ("raid6:5c", Some(6), "drives (c)", "6c"),
     ("raid6:2c", None, "drives (c)", "3c"),

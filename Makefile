@@ -1,0 +1,37 @@
+# The one front door. Everything here works on a fresh clone with a Rust toolchain and make.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+
+.PHONY: demo test check verify e2e bench fuzz clean
+
+# The main job on this machine: no root, no kernel module, no spare drives.
+demo:
+	$(CARGO) run --quiet -p ravelin -- demo
+
+test:
+	$(CARGO) test --workspace
+
+# Format and lints; warnings are errors here.
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# The long form of the sweeps.
+verify:
+	RAVELIN_LONG=1 $(CARGO) test --workspace
+
+# Real clients and real kernels, as far as they are there; what is missing is named as skipped.
+e2e:
+	$(CARGO) test -p ravelin --test nbd_clients -- --nocapture
+	$(CARGO) test -p ravelin-export --test nbd_interop -- --nocapture
+
+bench:
+	$(CARGO) bench --workspace
+
+# Needs a nightly toolchain and cargo-fuzz: make fuzz TARGET=nbd_request
+fuzz:
+	cd fuzz && $(CARGO) +nightly fuzz run $(TARGET) -- -max_total_time=$(FUZZ_SECONDS)
+
+clean:
+	$(CARGO) clean
