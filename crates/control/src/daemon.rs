@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use engine::assemble::{self, AssembleError, NewPool};
-use engine::drive::{self, DriveUri, Open};
+use engine::drive::{self, DriveUri, Open, OpenDriveError};
 use engine::status::{LoggedEvent, PoolStatus};
 use engine::{PoolHandle, RunOptions};
 
@@ -24,6 +24,10 @@ use exports::Exported;
 /// How long closing a pool waits for requests of this daemon that still look at it. They end by
 /// themselves; what takes longest is [`Daemon::quiet`].
 const LAST_LOOKS: Duration = Duration::from_secs(60);
+
+/// How long the locks of a killed daemon may last: its last writes must end first. A guess, with
+/// slow disks in mind; on an idle machine it is a few tens of milliseconds.
+const LAST_LOCKS: Duration = Duration::from_secs(5);
 
 /// All pools that are open here. Ends well only by [`Daemon::close`].
 #[derive(Default)]
@@ -241,8 +245,9 @@ impl Daemon {
         let chosen = assemble::choose(&found, &request.name, &request.places)
             .map_err(|error| failed(&error))?;
         let reserved = self.reserve(&chosen.name, &what)?;
-        let handle = assemble::import(chosen, request.degraded, RunOptions::default())
-            .map_err(|error| failed(&error))?;
+        let handle =
+            patiently(|| assemble::import(chosen, request.degraded, RunOptions::default()))
+                .map_err(|error| failed(&error))?;
         tracing::info!(pool = chosen.name, drives = chosen.paths.len(), "imported");
         reserved.fill(handle);
         self.status(&chosen.name)
@@ -339,6 +344,37 @@ impl Daemon {
         } else {
             Err(failures)
         }
+    }
+}
+
+/// Tries again while a drive is locked by nobody who lives. The kernel takes a killed daemon's rings
+/// down after it has reaped the process, and until then they hold the drives and their locks.
+fn patiently<T>(mut work: impl FnMut() -> Result<T, AssembleError>) -> Result<T, AssembleError> {
+    let deadline = Instant::now() + LAST_LOCKS;
+    loop {
+        match work() {
+            Err(AssembleError::Drive(error)) if is_unheld(&error) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Whether a drive is taken, but by no process that can be seen. A block device does not tell a
+/// lingering claim from a mount.
+fn is_unheld(error: &OpenDriveError) -> bool {
+    match error {
+        OpenDriveError::InUse { holder, .. } => holder.is_empty(),
+        OpenDriveError::Busy { .. } => true,
+        OpenDriveError::NotFound { .. }
+        | OpenDriveError::Denied { .. }
+        | OpenDriveError::NotADrive { .. }
+        | OpenDriveError::NotZram { .. }
+        | OpenDriveError::NoBytes { .. }
+        | OpenDriveError::NoUring { .. }
+        | OpenDriveError::Io { .. }
+        | OpenDriveError::Start { .. } => false,
     }
 }
 

@@ -27,12 +27,17 @@ impl Failure {
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
+        let hint = hint.into();
+        // Messages say "; try X", and X alone is the hint.
+        let hint = hint
+            .strip_prefix("try ")
+            .map_or(hint.clone(), str::to_owned);
         Self {
             status,
             problem: Problem {
                 what: what.into(),
                 why: why.into(),
-                hint: hint.into(),
+                hint,
                 span: None,
             },
         }
@@ -68,13 +73,7 @@ impl Failure {
     /// An engine's message says why and, behind its last `mark`, what to try.
     fn split(status: StatusCode, what: &str, message: &str, mark: &str) -> Self {
         let (why, hint) = message.rsplit_once(mark).unwrap_or((message, ""));
-        Self::new(
-            status,
-            what,
-            why,
-            hint.strip_prefix("try ")
-                .map_or_else(|| hint.to_owned(), str::to_owned),
-        )
+        Self::new(status, what, why, hint)
     }
 
     /// A pool could not be put together; `scheme` is what the request called it.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::routing::{get, patch, post};
 use axum::{Router, response::IntoResponse};
 use serde::Deserialize;
@@ -99,6 +100,36 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
+/// The parts of a path, whose faults are answered in our shape.
+struct At<T>(T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let path = Path::from_request_parts(parts, state).await;
+        path.map(|Path(parts)| Self(parts)).map_err(|error| {
+            let what = "the request's path was not understood";
+            Failure::new(error.status(), what, error.body_text(), "")
+        })
+    }
+}
+
+/// What is asked behind a path, whose faults are answered in our shape.
+struct Asked<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let query = Query::from_request_parts(parts, state).await;
+        query.map(|Query(query)| Self(query)).map_err(|error| {
+            let what = "the request's query was not understood";
+            Failure::new(error.status(), what, error.body_text(), "")
+        })
+    }
+}
+
 /// Runs what blocks on a thread that may.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -153,13 +184,13 @@ async fn import(State(daemon): Shared, Body(request): Body<Import>) -> Answer<cr
     blocking(move || daemon.import(&request)).await
 }
 
-async fn status(State(daemon): Shared, Path(name): Path<String>) -> Answer<crate::api::Status> {
+async fn status(State(daemon): Shared, At(name): At<String>) -> Answer<crate::api::Status> {
     blocking(move || daemon.status(&name)).await
 }
 
 async fn destroy(
     State(daemon): Shared,
-    Path(name): Path<String>,
+    At(name): At<String>,
     Body(request): Body<ClosePool>,
 ) -> Answer<Done> {
     blocking(move || daemon.destroy(&name, request.force).map(|()| Done {})).await
@@ -167,7 +198,7 @@ async fn destroy(
 
 async fn export(
     State(daemon): Shared,
-    Path(name): Path<String>,
+    At(name): At<String>,
     Body(request): Body<ClosePool>,
 ) -> Answer<Done> {
     blocking(move || daemon.export(&name, request.force).map(|()| Done {})).await
@@ -181,8 +212,8 @@ struct After {
 
 async fn events(
     State(daemon): Shared,
-    Path(name): Path<String>,
-    Query(After { after }): Query<After>,
+    At(name): At<String>,
+    Asked(After { after }): Asked<After>,
 ) -> Answer<Events> {
     blocking(move || daemon.events(&name, after).map(|events| Events { events })).await
 }
@@ -195,8 +226,8 @@ struct Seconds {
 
 async fn quiet(
     State(daemon): Shared,
-    Path(name): Path<String>,
-    Query(Seconds { seconds }): Query<Seconds>,
+    At(name): At<String>,
+    Asked(Seconds { seconds }): Asked<Seconds>,
 ) -> Answer<Quiet> {
     let timeout = Duration::from_secs(seconds.min(QUIET_SECONDS_MAX));
     blocking(move || daemon.quiet(&name, timeout).map(|quiet| Quiet { quiet })).await
@@ -204,7 +235,7 @@ async fn quiet(
 
 async fn change_drive(
     State(daemon): Shared,
-    Path((name, verb)): Path<(String, String)>,
+    At((name, verb)): At<(String, String)>,
     Body(request): Body<DriveChange>,
 ) -> Answer<crate::api::ChangedDrive> {
     use Change::{Add, Fail, Offline, Online, Replace};
@@ -219,13 +250,13 @@ async fn change_drive(
     blocking(move || daemon.change_drive(&name, change, &request)).await
 }
 
-async fn volumes(State(daemon): Shared, Path(name): Path<String>) -> Answer<Volumes> {
+async fn volumes(State(daemon): Shared, At(name): At<String>) -> Answer<Volumes> {
     blocking(move || daemon.volumes(&name).map(|volumes| Volumes { volumes })).await
 }
 
 async fn create_volume(
     State(daemon): Shared,
-    Path(name): Path<String>,
+    At(name): At<String>,
     Body(request): Body<CreateVolume>,
 ) -> Answer<crate::api::Volume> {
     blocking(move || daemon.create_volume(&name, &request)).await
@@ -233,7 +264,7 @@ async fn create_volume(
 
 async fn resize_volume(
     State(daemon): Shared,
-    Path((name, volume)): Path<(String, String)>,
+    At((name, volume)): At<(String, String)>,
     Body(request): Body<ResizeVolume>,
 ) -> Answer<crate::api::Volume> {
     blocking(move || daemon.resize_volume(&name, &volume, &request)).await
@@ -241,14 +272,14 @@ async fn resize_volume(
 
 async fn delete_volume(
     State(daemon): Shared,
-    Path((name, volume)): Path<(String, String)>,
+    At((name, volume)): At<(String, String)>,
 ) -> Answer<Done> {
     blocking(move || daemon.delete_volume(&name, &volume).map(|()| Done {})).await
 }
 
 async fn attach(
     State(daemon): Shared,
-    Path((name, volume)): Path<(String, String)>,
+    At((name, volume)): At<(String, String)>,
     Body(request): Body<Attach>,
 ) -> Answer<crate::api::Export> {
     blocking(move || daemon.attach(&name, &volume, &request)).await
@@ -256,7 +287,7 @@ async fn attach(
 
 async fn detach(
     State(daemon): Shared,
-    Path((name, volume)): Path<(String, String)>,
+    At((name, volume)): At<(String, String)>,
     Body(request): Body<ClosePool>,
 ) -> Answer<Exports> {
     blocking(move || {

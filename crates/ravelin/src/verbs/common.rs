@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use block::ByteSize;
 use control::api::Problem;
 use control::{Client, ClientError};
 use engine::drive::DriveUri;
@@ -307,7 +306,7 @@ pub(crate) fn size(bytes: u64) -> String {
     // Exact sizes print exactly; others to three digits of the largest unit that fits.
     let mut unit = "";
     let mut divisor = 1_u64;
-    for next in ["K", "M", "G", "T", "P"] {
+    for next in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
         if bytes / divisor < 1024 {
             break;
         }
@@ -315,20 +314,27 @@ pub(crate) fn size(bytes: u64) -> String {
         divisor *= 1024;
     }
     if bytes.is_multiple_of(divisor) {
-        return ByteSize(bytes).to_string();
+        return format!(
+            "{} {}",
+            bytes / divisor,
+            if unit.is_empty() { "B" } else { unit }
+        );
     }
     #[expect(clippy::cast_precision_loss, reason = "three digits for display")]
     let value = bytes as f64 / divisor as f64;
-    format!("{value:.*}{unit}", if value < 10.0 { 2 } else { 1 })
+    format!("{value:.*} {unit}", if value < 10.0 { 2 } else { 1 })
 }
 
-/// Seconds for people: `8 s`, `3 min 20 s`, `2 h 5 min`.
+/// Seconds for people: `0.3 s`, `18 s`, `3 min 20 s`, `2 h 5 min`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "durations for display"
 )]
 pub(crate) fn time(seconds: f64) -> String {
+    if (0.0..9.95).contains(&seconds) {
+        return format!("{seconds:.1} s");
+    }
     let whole = seconds.max(0.0).round() as u64;
     match whole {
         0..60 => format!("{whole} s"),
@@ -344,12 +350,12 @@ mod tests {
     #[test]
     fn sizes_print_exactly_or_to_three_digits() {
         for (bytes, text) in [
-            (0, "0"),
-            (4096, "4K"),
-            (1 << 30, "1G"),
-            ((3 << 30) + (1 << 29), "3.50G"),
-            ((1 << 30) - 1, "1024.0M"),
-            (100 << 20 | 1, "100.0M"),
+            (0, "0 B"),
+            (4096, "4 KiB"),
+            (1 << 30, "1 GiB"),
+            ((3 << 30) + (1 << 29), "3.50 GiB"),
+            ((1 << 30) - 1, "1024.0 MiB"),
+            ((100 << 20) | 1, "100.0 MiB"),
         ] {
             assert_eq!(size(bytes), text, "{bytes}");
         }

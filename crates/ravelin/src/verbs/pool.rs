@@ -117,7 +117,9 @@ fn list(context: &Context, client: &Client) -> Result<(), Failure> {
         if all.pools.is_empty() {
             return writeln!(out, "no pools are open");
         }
-        let mut lines = table(&["NAME", "SCHEME", "SIZE", "FREE", "DRIVES", "VOLUMES", "HEALTH"]);
+        let mut lines = table(&[
+            "NAME", "SCHEME", "SIZE", "FREE", "DRIVES", "VOLUMES", "HEALTH",
+        ]);
         for pool in &all.pools {
             lines.add_row(vec![
                 pool.name.clone(),
@@ -149,9 +151,11 @@ fn destroy(
         count(volumes.len(), "its volume", "volumes"),
         if volumes.is_empty() { "." } else { ":" }
     )];
-    lost.extend(volumes.iter().map(|volume| {
-        format!("  {name}/{}  {}", volume.name, size(volume.size_bytes))
-    }));
+    lost.extend(
+        volumes
+            .iter()
+            .map(|volume| format!("  {name}/{}  {}", volume.name, size(volume.size_bytes))),
+    );
     context.confirm(name, &lost, yes)?;
     let Done {} = client.send("DELETE", &path(&["pools", name]), &ClosePool { force })?;
     context.print("pool destroy", &json!({ "name": name }), |out| {

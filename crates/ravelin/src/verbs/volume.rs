@@ -114,7 +114,11 @@ impl VolumeCommand {
                 });
                 context.print("volume detach", &fields, |out| {
                     for export in &ended.exports {
-                        writeln!(out, "volume `{volume}` is no longer served at {}", export.address)?;
+                        writeln!(
+                            out,
+                            "volume `{volume}` is no longer served at {}",
+                            export.address
+                        )?;
                     }
                     Ok(())
                 })
@@ -187,12 +191,20 @@ fn list(context: &Context, client: &Client, pool: Option<String>) -> Result<(), 
         }
         let mut lines = table(&["VOLUME", "SIZE", "ATTACHED", "CLIENTS"]);
         for volume in &all {
-            let addresses: Vec<&str> = volume.exports.iter().map(|export| &*export.address).collect();
+            let addresses: Vec<&str> = volume
+                .exports
+                .iter()
+                .map(|export| &*export.address)
+                .collect();
             let clients: usize = volume.exports.iter().map(|export| export.clients).sum();
             lines.add_row(vec![
                 format!("{}/{}", volume.pool, volume.name),
                 size(volume.size_bytes),
-                if addresses.is_empty() { "-".to_owned() } else { addresses.join(", ") },
+                if addresses.is_empty() {
+                    "-".to_owned()
+                } else {
+                    addresses.join(", ")
+                },
                 clients.to_string(),
             ]);
         }

@@ -75,11 +75,17 @@ impl CreateArguments {
         let mut parts = self.drives.split(|drive| drive == "spare");
         let absolute = |drives: &[String]| drives.iter().map(|drive| absolute(drive)).collect();
         request.drives = absolute(parts.next().unwrap_or_default());
-        request.spares = parts.flat_map(|drives| -> Vec<String> { absolute(drives) }).collect();
+        request.spares = parts
+            .flat_map(|drives| -> Vec<String> { absolute(drives) })
+            .collect();
         let mut said = BTreeSet::new();
         for option in &self.options {
             let (key, value) = option.split_once('=').ok_or_else(|| {
-                Failure::usage(&*what, format!("`-o {option}` has no value"), "write -o KEY=VALUE")
+                Failure::usage(
+                    &*what,
+                    format!("`-o {option}` has no value"),
+                    "write -o KEY=VALUE",
+                )
             })?;
             let key = if key == "piece" { "cell" } else { key };
             if !said.insert(key.to_owned()) {

@@ -71,7 +71,13 @@ pub(super) fn fields(event: &LoggedEvent) -> Value {
 
 /// An event as a line.
 pub(super) fn line(out: &mut dyn Write, event: &LoggedEvent) -> io::Result<()> {
-    writeln!(out, "{:>5}  {}  {}", event.number, utc(event.at), event.text)
+    writeln!(
+        out,
+        "{:>5}  {}  {}",
+        event.number,
+        utc(event.at),
+        event.text
+    )
 }
 
 /// `2026-08-01 12:34:56Z`. Days to dates by the era of 400 years that begins in March

@@ -37,7 +37,12 @@ impl ImportArguments {
         let opened: Status = client.send("POST", "pools/import", &request)?;
         context.print("pool import", &status::fields(&opened), |out| {
             let pool = &opened.pool;
-            writeln!(out, "pool `{}` is open: {}", pool.name, status::word(pool.health))
+            writeln!(
+                out,
+                "pool `{}` is open: {}",
+                pool.name,
+                status::word(pool.health)
+            )
         })
     }
 }
@@ -46,14 +51,18 @@ fn show(context: &Context, client: &Client, places: Vec<PathBuf>) -> Result<(), 
     let found: FoundPools = client.send("POST", "pools/scan", &Scan { places })?;
     context.print("pool import", &found, |out| {
         if found.pools.is_empty() {
-            return writeln!(out, "no pools to import here; name the directories of drives with --dir");
+            return writeln!(
+                out,
+                "no pools to import here; name the directories of drives with --dir"
+            );
         }
-        let mut lines = table(&["NAME", "SCHEME", "DRIVES", "IDENTITY"]);
+        let mut lines = table(&["NAME", "SCHEME", "DRIVES", "FOUND", "IDENTITY"]);
         for pool in &found.pools {
             lines.add_row(vec![
                 pool.name.clone(),
                 pool.scheme.clone(),
-                format!("{} of {}", pool.paths.len(), pool.drives),
+                pool.drives.to_string(),
+                pool.paths.len().to_string(),
                 pool.uuid.clone(),
             ]);
         }

@@ -113,10 +113,22 @@ fn print(context: &Context, lines: &[Line], seconds: Option<f64>) -> Result<(), 
     reason = "rates for display"
 )]
 fn write(out: &mut dyn io::Write, lines: &[Line], seconds: Option<f64>) -> io::Result<()> {
-    let rate = |count: u64| seconds.map_or(count, |seconds| (count as f64 / seconds).round() as u64);
+    let rate =
+        |count: u64| seconds.map_or(count, |seconds| (count as f64 / seconds).round() as u64);
     let mut lines_out = match seconds {
-        None => table(&["POOL", "SEAT", "DRIVE", "READS", "READ", "WRITES", "WRITTEN", "ERRORS"]),
-        Some(_) => table(&["POOL", "SEAT", "DRIVE", "READS/s", "READ/s", "WRITES/s", "WRITTEN/s", "ERRORS"]),
+        None => table(&[
+            "POOL", "SEAT", "DRIVE", "READS", "READ", "WRITES", "WRITTEN", "ERRORS",
+        ]),
+        Some(_) => table(&[
+            "POOL",
+            "SEAT",
+            "DRIVE",
+            "READS/s",
+            "READ/s",
+            "WRITES/s",
+            "WRITTEN/s",
+            "ERRORS",
+        ]),
     };
     for line in lines {
         lines_out.add_row(vec![

@@ -120,7 +120,11 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         writeln!(
             out,
             " resync: the parity of {} is computed anew after a stop that was not clean",
-            count(usize::try_from(pool.resync_groups).unwrap_or(usize::MAX), "a group", "groups")
+            count(
+                usize::try_from(pool.resync_groups).unwrap_or(usize::MAX),
+                "a group",
+                "groups"
+            )
         )?;
     }
     writeln!(out, "\n{}", drives(&pool.seats))?;
@@ -134,7 +138,11 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
 fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     let name = &pool.name;
     let rebuilding = pool.rebuild.as_ref().filter(|rebuild| rebuild.running);
-    let out: Vec<&SeatStatus> = pool.seats.iter().filter(|seat| seat.state == "out").collect();
+    let out: Vec<&SeatStatus> = pool
+        .seats
+        .iter()
+        .filter(|seat| seat.state == "out")
+        .collect();
     let which = out
         .iter()
         .map(|seat| format!("seat {} ({})", seat.seat, why(seat.why)))
@@ -151,13 +159,22 @@ fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         return Some((lost, action));
     }
     if let Some(first) = out.first() {
-        let drives = if out.len() == 1 { "a drive is" } else { "drives are" };
+        let drives = if out.len() == 1 {
+            "a drive is"
+        } else {
+            "drives are"
+        };
         let wrong = format!("{drives} out: {which}; all data can be read");
         let replace = format!("`ravelin drive replace {name} {} NEW`", first.seat);
         let action = match (rebuilding.is_some(), first.why) {
-            (true, _) => format!("let the rebuild end (`ravelin pool wait {name}`), then {replace}"),
+            (true, _) => {
+                format!("let the rebuild end (`ravelin pool wait {name}`), then {replace}")
+            }
             (false, Some(OutReason::Offline | OutReason::Missing | OutReason::Stale)) => {
-                format!("bring it back (`ravelin drive online {name} {}`), or {replace}", first.seat)
+                format!(
+                    "bring it back (`ravelin drive online {name} {}`), or {replace}",
+                    first.seat
+                )
             }
             (false, _) => format!("replace it: {replace}"),
         };
@@ -218,7 +235,9 @@ fn rebuild_line(rebuild: &RebuildStatus) -> String {
 }
 
 fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
-    let mut lines = table(&["SEAT", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "ERRORS", "REBUILD"]);
+    let mut lines = table(&[
+        "SEAT", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "ERRORS", "REBUILD",
+    ]);
     for seat in seats {
         let state = match seat.why {
             Some(_) => format!("out: {}", why(seat.why)),
@@ -233,7 +252,11 @@ fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
             size(seat.traffic.read_bytes),
             size(seat.traffic.write_bytes),
             seat.traffic.errors.to_string(),
-            if moved == 0 { "-".to_owned() } else { size(moved) },
+            if moved == 0 {
+                "-".to_owned()
+            } else {
+                size(moved)
+            },
         ]);
     }
     lines
@@ -242,12 +265,19 @@ fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
 fn volumes(status: &Status) -> comfy_table::Table {
     let mut lines = table(&["VOLUME", "SIZE", "ATTACHED"]);
     for volume in &status.pool.volumes {
-        let exports = status.exports.iter().filter(|export| export.volume == volume.name);
+        let exports = status
+            .exports
+            .iter()
+            .filter(|export| export.volume == volume.name);
         let addresses: Vec<&str> = exports.map(|export| &*export.address).collect();
         lines.add_row(vec![
             volume.name.clone(),
             size(volume.size_bytes),
-            if addresses.is_empty() { "-".to_owned() } else { addresses.join(", ") },
+            if addresses.is_empty() {
+                "-".to_owned()
+            } else {
+                addresses.join(", ")
+            },
         ]);
     }
     lines
@@ -272,10 +302,13 @@ mod tests {
         };
         assert_eq!(
             rebuild_line(&rebuild),
-            "[#########...............] 37.5 %, 3M of 8M, 1M/s, 5 s to go"
+            "[#########...............] 37.5 %, 3 MiB of 8 MiB, 1 MiB/s, 5.0 s to go"
         );
         rebuild.running = false;
         rebuild.cells_lost = 5;
-        assert_eq!(rebuild_line(&rebuild), "3M in 3 s, 1M/s; 5 cells are lost");
+        assert_eq!(
+            rebuild_line(&rebuild),
+            "3 MiB in 3.0 s, 1 MiB/s; 5 cells are lost"
+        );
     }
 }

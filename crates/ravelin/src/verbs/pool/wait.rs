@@ -126,7 +126,11 @@ impl Progress {
         } else if self.last_line.elapsed() >= LINE {
             self.last_line = Instant::now();
             let done = running.map_or_else(String::new, |rebuild| {
-                format!("{} of {}, ", size(rebuild.done_bytes), size(rebuild.total_bytes))
+                format!(
+                    "{} of {}, ",
+                    size(rebuild.done_bytes),
+                    size(rebuild.total_bytes)
+                )
             });
             writeln!(io::stderr(), "pool `{}`: {done}{text}", pool.name)?;
         }

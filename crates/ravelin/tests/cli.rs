@@ -1,0 +1,185 @@
+//! The binary and its daemon, from outside: a pool's life, a daemon that is killed, and what people
+//! get wrong.
+
+#[path = "cli/bench.rs"]
+mod bench;
+#[path = "cli/mistakes.rs"]
+mod mistakes;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bench::{Bench, bytes};
+use export::nbd::Client;
+
+const MIB: u64 = 1 << 20;
+
+fn connect(uri: &str) -> Client {
+    let mut client = Client::connect(&uri.parse().unwrap(), None).unwrap();
+    client.set_timeout(Some(Duration::from_secs(30)));
+    client
+}
+
+#[test]
+fn a_pools_life_from_create_to_destroy() {
+    let mut bench = Bench::new("life");
+    let drives = bench.drives("d", 7, 96 * MIB);
+    let more = ["spare", "d6"];
+    let plan = bench.create("tank", "pddl1:3d:1s", &drives[..6], &["spare", "d6", "-n"]);
+    assert_eq!(plan.code, 0, "{}", plan.stderr);
+    assert!(plan.stdout.contains("6 drives ×"), "{}", plan.stdout);
+    assert!(
+        bytes(&bench.path("d0")).iter().all(|&byte| byte == 0),
+        "-n writes nothing"
+    );
+    assert_eq!(
+        bench.json(&["pool", "list"])["pools"],
+        serde_json::json!([])
+    );
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 4);
+
+    let made = bench.create("tank", "pddl1:3d:1s", &drives[..6], &more);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let pools = bench.json(&["pool", "list"]);
+    assert_eq!(pools["pools"][0]["name"], "tank");
+    assert_eq!(pools["pools"][0]["drives"], 7);
+
+    let volume = bench.json(&["volume", "create", "tank/data", "--size", "32M"]);
+    assert_eq!(volume["size_bytes"], 32 * MIB);
+    let export = bench.json(&["volume", "attach", "tank/data", "--nbd", "unix:nbd"]);
+    let mut client = connect(export["uri"].as_str().unwrap());
+    let pattern: Vec<u8> = (0..3 * MIB).map(|at| (at % 251) as u8).collect();
+    client.write(MIB, &pattern, false).unwrap();
+    client.flush().unwrap();
+
+    // A client is at work: nothing that would cut it off, unless told so.
+    bench
+        .run(&["pool", "export", "tank"])
+        .refused(1, &["1 client is connected", "tank/data", "--force"]);
+
+    assert_eq!(bench.run(&["pool", "status", "tank", "--check"]).code, 0);
+    bench.ok(&["drive", "fail", "tank", "d2"]);
+    assert_eq!(bench.run(&["pool", "status", "tank", "--check"]).code, 1);
+    let rest = bench.json(&["pool", "wait", "tank", "--for", "rebuild"]);
+    assert_eq!(rest["rebuild"]["running"], false);
+    assert!(rest["rebuild"]["cells_total"].as_u64().unwrap() > 0);
+    assert_eq!(client.read(MIB, pattern.len()).unwrap(), pattern);
+
+    bench.drives("new", 1, 96 * MIB);
+    bench.json(&["drive", "replace", "tank", "2", "new0"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    let status = bench.json(&["pool", "status", "tank"]);
+    assert_eq!(status["health"], "healthy", "{status}");
+    assert_eq!(status["exports"][0]["clients"], 1);
+    let text = bench.ok(&["pool", "status", "tank"]);
+    for part in ["pool: tank", "state: HEALTHY", "new0", "data", "rebuild: "] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    assert_eq!(client.read(MIB, pattern.len()).unwrap(), pattern);
+
+    bench.json(&["drive", "offline", "tank", "0"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    assert_eq!(bench.json(&["drive", "online", "tank", "d0"])["seat"], 0);
+    bench.ok(&["pool", "wait", "tank"]);
+    let text = bench.ok(&["pool", "events", "tank"]);
+    assert!(text.contains("rebuild ends"), "{text}");
+    assert_eq!(
+        bench.json(&["pool", "iostat", "tank"])["drives"][0]["seat"],
+        0
+    );
+
+    client.disconnect().unwrap();
+    bench.json(&["volume", "detach", "tank/data"]);
+    assert!(!bench.path("nbd").exists());
+    assert_eq!(
+        bench.json(&["volume", "resize", "tank/data", "--size", "48M"])["size_bytes"],
+        48 * MIB
+    );
+    bench
+        .run(&["volume", "resize", "tank/data", "--size", "1M"])
+        .refused(2, &["1 MiB and 48 MiB", "--yes"]);
+
+    // A stop closes the pool; a start finds it where it was.
+    assert_eq!(bench.terminate(), Some(0));
+    assert!(!bench.path("socket").exists());
+    bench.start();
+    let seen = bench.json(&["pool", "import", "--dir", "."]);
+    assert_eq!(seen["pools"][0]["name"], "tank");
+    bench.json(&["pool", "import", "--dir", ".", "tank"]);
+    let export = bench.json(&["volume", "attach", "tank/data", "--nbd", "tcp:127.0.0.1:0"]);
+    let mut client = connect(export["uri"].as_str().unwrap());
+    assert_eq!(client.read(MIB, pattern.len()).unwrap(), pattern);
+    client.disconnect().unwrap();
+
+    bench
+        .run(&["pool", "destroy", "tank"])
+        .refused(2, &["This loses pool `tank`", "tank/data  48 MiB", "--yes"]);
+    bench.ok(&["pool", "status", "tank"]);
+    bench
+        .run(&["volume", "delete", "tank/data", "--yes"])
+        .refused(1, &["it is attached to tcp:127.0.0.1"]);
+    bench.ok(&["volume", "detach", "tank/data"]);
+    bench.ok(&["volume", "delete", "tank/data", "--yes"]);
+    bench.json(&["pool", "destroy", "tank", "--yes"]);
+    bench
+        .run(&["pool", "import", "--dir", "d0", "--dir", "d1", "tank"])
+        .refused(1, &["no pool `tank` was found"]);
+    let again = bench.create("tank", "raid6", &drives[3..], &[]);
+    assert_eq!(again.code, 0, "no label is left: {}", again.stderr);
+}
+
+#[test]
+fn what_was_flushed_survives_a_daemon_that_is_killed_while_it_writes() {
+    let mut bench = Bench::new("kill");
+    let drives = bench.drives("d", 5, 96 * MIB);
+    assert_eq!(bench.create("tank", "raid6", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+    let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
+    let uri = export["uri"].as_str().unwrap().to_owned();
+    let old: Vec<u8> = (0..8 * MIB).map(|at| (at / 4096 % 253) as u8).collect();
+    let mut client = connect(&uri);
+    client.write(0, &old, false).unwrap();
+    client.flush().unwrap();
+
+    // From here on the second half of that is written over and over with another pattern.
+    let new = vec![0xEE_u8; 64 << 10];
+    let writing = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut offset = 4 * MIB;
+            while client.write(offset, &new, false).is_ok() {
+                writing.store(true, Ordering::Release);
+                offset = 4 * MIB + (offset + new.len() as u64) % (4 * MIB);
+            }
+        });
+        while !writing.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(30));
+        bench.kill();
+    });
+
+    assert!(
+        bench.path("socket").exists(),
+        "a killed daemon leaves its socket, which is replaced"
+    );
+    bench.start();
+    bench.json(&["pool", "import", "--dir", ".", "tank"]);
+    let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
+    let mut client = connect(export["uri"].as_str().unwrap());
+    let found = client.read(0, old.len()).unwrap();
+    let half = old.len() / 2;
+    assert!(found[..half] == old[..half], "flushed and left alone");
+    for (index, (found, old)) in found[half..]
+        .chunks(4096)
+        .zip(old[half..].chunks(4096))
+        .enumerate()
+    {
+        assert!(
+            found == old || found == &new[..4096],
+            "block {index} is neither old nor new"
+        );
+    }
+    bench.ok(&["pool", "wait", "tank"]);
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+}

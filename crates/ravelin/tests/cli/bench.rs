@@ -1,0 +1,166 @@
+//! A daemon of a test's own, with its own directory, socket and drives.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// What a command came to.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    fn new(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// It failed with this code, and the message has all of these parts.
+    #[track_caller]
+    pub(crate) fn refused(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        for part in parts {
+            assert!(
+                self.stderr.contains(part),
+                "no `{part}` in:\n{}",
+                self.stderr
+            );
+        }
+    }
+}
+
+pub(crate) struct Bench {
+    pub(crate) directory: PathBuf,
+    daemon: Option<Child>,
+}
+
+impl Bench {
+    /// A directory and no daemon.
+    pub(crate) fn without_daemon(test: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("rv-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        Self {
+            directory,
+            daemon: None,
+        }
+    }
+
+    pub(crate) fn new(test: &str) -> Self {
+        let mut bench = Self::without_daemon(test);
+        bench.start();
+        bench
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Starts the daemon and waits until it answers.
+    pub(crate) fn start(&mut self) {
+        let log = std::fs::File::create(self.path("daemon.log")).unwrap();
+        let daemon = self
+            .command(&["daemon"])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.daemon = Some(daemon);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.run(&["pool", "list"]).code != 0 {
+            assert!(Instant::now() < deadline, "the daemon does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends the daemon as a power cut would.
+    pub(crate) fn kill(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Ends the daemon by SIGTERM; its exit code.
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let mut daemon = self.daemon.take().unwrap();
+        let pid = i32::try_from(daemon.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        daemon.wait().unwrap().code()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ravelin"));
+        command
+            .args(arguments)
+            .current_dir(&self.directory)
+            .env("RAVELIN_SOCKET", self.path("socket"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::new(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs with `--json` what must succeed; the one document that it prints.
+    #[track_caller]
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(document["ravelin"], env!("CARGO_PKG_VERSION"));
+        let words: Vec<&str> = arguments.iter().take(2).copied().collect();
+        assert_eq!(document["kind"], words.join(" "));
+        document
+    }
+
+    /// Runs what must succeed.
+    #[track_caller]
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        ran.stdout
+    }
+
+    /// Makes sparse files `PREFIX0`, `PREFIX1`, …
+    pub(crate) fn drives(&self, prefix: &str, count: usize, size_bytes: u64) -> Vec<String> {
+        let names: Vec<String> = (0..count).map(|index| format!("{prefix}{index}")).collect();
+        for name in &names {
+            let file = std::fs::File::create(self.path(name)).unwrap();
+            file.set_len(size_bytes).unwrap();
+        }
+        names
+    }
+
+    /// `pool create NAME SCHEME DRIVE…` and whatever comes behind.
+    pub(crate) fn create(&self, name: &str, scheme: &str, drives: &[String], more: &[&str]) -> Ran {
+        let drives: Vec<&str> = drives.iter().map(String::as_str).collect();
+        self.run(&[&["pool", "create", name, scheme], &*drives, more].concat())
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().ok();
+            daemon.wait().ok();
+        }
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.path("daemon.log")).unwrap_or_default();
+            std::io::Write::write_all(&mut std::io::stderr(), log.as_bytes()).ok();
+        }
+        std::fs::remove_dir_all(&self.directory).ok();
+    }
+}
+
+/// All bytes of a file.
+pub(crate) fn bytes(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap()
+}
