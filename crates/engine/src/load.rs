@@ -84,7 +84,9 @@ impl Latencies {
     }
 
     fn add(&mut self, latency: Duration) {
-        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).max(16);
+        let nanos = u64::try_from(latency.as_nanos())
+            .unwrap_or(u64::MAX)
+            .max(16);
         let power = nanos.ilog2();
         let sixteenth = (nanos >> (power - 4)) & 15;
         let index = u64::from(power) * 16 + sixteenth;
@@ -228,9 +230,15 @@ impl Job<'_> {
 #[expect(clippy::cast_precision_loss, reason = "rates for people")]
 pub fn run(device: &Arc<dyn BlockDevice>, load: Load) -> Result<LoadReport, LoadError> {
     let limits = device.limits();
-    let blocks = limits.size_bytes.checked_div(u64::from(load.block_bytes)).unwrap_or(0);
+    let blocks = limits
+        .size_bytes
+        .checked_div(u64::from(load.block_bytes))
+        .unwrap_or(0);
     for (what, good) in [
-        ("block", blocks > 0 && load.block_bytes <= limits.request_bytes_max),
+        (
+            "block",
+            blocks > 0 && load.block_bytes <= limits.request_bytes_max,
+        ),
         ("depth", load.depth > 0),
         ("jobs", load.jobs > 0),
     ] {

@@ -13,7 +13,7 @@ use super::fill::Fills;
 use super::labels::Labels;
 use super::volumes::is_name;
 use super::{Drive, Effect, Pool, PoolFacts, SeatFacts, SeatState, Ticket};
-use crate::format::{DriveMap, DriveMapError};
+use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES};
 use crate::plan::BandPlans;
 use crate::{Geometry, GeometryError};
 
@@ -92,6 +92,16 @@ pub enum CreateError {
     /// Sizes do not fit one another.
     #[error("{0}")]
     Geometry(#[from] GeometryError),
+    /// The layout's table does not fit into a label.
+    #[error(
+        "the layout's table takes {bytes} bytes and a label has room for {room}: use larger pieces (-o piece=), or a layout without a table"
+    )]
+    TableTooLarge {
+        /// What it takes.
+        bytes: usize,
+        /// What there is.
+        room: usize,
+    },
     /// What was stored of the layout cannot be read.
     #[error("the label's layout table is not hexadecimal")]
     Table,
@@ -175,6 +185,12 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
         lanes: DriveMap::default_lanes(smallest.size_bytes),
     };
     let (geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
+    // In hexadecimal; the rest of the slot is for seats and volumes.
+    let room = LABEL_SLOT_BYTES / 4 * 3;
+    let bytes = table.as_ref().map_or(0, |table| 2 * table.len());
+    if bytes > room {
+        return Err(CreateError::TableTooLarge { bytes, room });
+    }
     let seat = |drive: &NewDrive, state| SeatFacts {
         drive: drive.uuid,
         path: drive.path.clone(),

@@ -160,23 +160,19 @@ impl Pool {
         if self.facts.seats[home.seat.index()].state.takes_part() {
             return Some(home);
         }
-        (0..layout.spares())
-            .map(|index| Cell {
-                seat: layout.spare(home.row, index),
-                row: home.row,
+        // Never two columns of a group on one drive.
+        let neighbours: Vec<Seat> = (0..layout.columns())
+            .filter(|&other| other != column)
+            .flat_map(|other| {
+                let home = layout.cell(group, other).seat;
+                [Some(home), self.source(group, other).map(|at| at.seat)]
             })
-            .find(|cell| {
-                self.facts.seats[cell.seat.index()].state.takes_part()
-                    && !self.taken.contains_key(cell)
-                    && !(0..layout.columns()).any(|other| {
-                        // Never two columns of a group on one drive.
-                        other != column
-                            && (layout.cell(group, other).seat == cell.seat
-                                || self
-                                    .source(group, other)
-                                    .is_some_and(|at| at.seat == cell.seat))
-                    })
-            })
+            .flatten()
+            .collect();
+        let out = |seat: Seat| {
+            !self.facts.seats[seat.index()].state.takes_part() || neighbours.contains(&seat)
+        };
+        layout.refuge(group, column, &out, &|cell| self.taken.contains_key(&cell))
     }
 
     /// Starts as many fills as the drives can take.

@@ -155,6 +155,14 @@ pub enum PoolError {
         /// Free groups in bytes.
         free_bytes: u64,
     },
+    /// The label has no room for another name.
+    #[error(
+        "the pool has {count} volumes, and its labels have room for no more: delete one, or make larger ones"
+    )]
+    TooManyVolumes {
+        /// How many there are.
+        count: usize,
+    },
     /// A volume of no size.
     #[error("a volume needs a size: at least 4096 bytes")]
     NoSize,

@@ -6,6 +6,8 @@ use uuid::Uuid;
 use super::{Effect, Pool, PoolError, Ticket, VolumeFacts};
 use crate::action::Command;
 
+/// Volumes of a pool: what a quarter of a label can name.
+const VOLUMES_MAX: usize = 400;
 /// Groups that are zeroed at a time.
 const ZEROING_MAX: usize = 16;
 
@@ -136,6 +138,10 @@ impl Pool {
         }
         if size_bytes == 0 {
             return Err(PoolError::NoSize);
+        }
+        let count = self.facts.volumes.len() + self.new_volumes.len();
+        if count >= VOLUMES_MAX {
+            return Err(PoolError::TooManyVolumes { count });
         }
         let extents = self.allocate(size_bytes)?;
         let volume = VolumeFacts {
