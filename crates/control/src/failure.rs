@@ -149,7 +149,10 @@ impl Failure {
                 failure
             }
             CreateError::Drive { .. } => Self::split(bad, what, &error.to_string(), "; "),
-            CreateError::Code { .. } | CreateError::Geometry(_) | CreateError::Table => {
+            CreateError::Code { .. }
+            | CreateError::Geometry(_)
+            | CreateError::Table
+            | CreateError::TableTooLarge { .. } => {
                 Self::split(bad, what, &error.to_string(), "; ")
             }
         }
@@ -189,6 +192,7 @@ impl Failure {
             PoolError::Occupied { .. }
             | PoolError::WouldLose { .. }
             | PoolError::DriveTooSmall { .. }
+            | PoolError::TooManyVolumes { .. }
             | PoolError::VolumeExists { .. } => Self::split(conflict, what, &text, ": "),
             PoolError::VolumeName { .. } | PoolError::NoSize => {
                 Self::split(StatusCode::BAD_REQUEST, what, &text, ": ")

@@ -41,7 +41,8 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
             patch(resize_volume).delete(delete_volume),
         )
         .route("/volumes/{volume}/attach", post(attach))
-        .route("/volumes/{volume}/detach", post(detach));
+        .route("/volumes/{volume}/detach", post(detach))
+        .route("/volumes/{volume}/bench", post(bench));
     let v1 = Router::new()
         .route("/health", get(health))
         .route("/pools", get(pools).post(create_pool))
@@ -268,6 +269,15 @@ async fn resize_volume(
     Body(request): Body<ResizeVolume>,
 ) -> Answer<crate::api::Volume> {
     blocking(move || daemon.resize_volume(&name, &volume, &request)).await
+}
+
+/// The body is an [`engine::load::Load`], the answer an [`engine::load::LoadReport`].
+async fn bench(
+    State(daemon): Shared,
+    Path((name, volume)): Path<(String, String)>,
+    Body(load): Body<engine::load::Load>,
+) -> Answer<engine::load::LoadReport> {
+    blocking(move || daemon.bench(&name, &volume, load)).await
 }
 
 async fn delete_volume(

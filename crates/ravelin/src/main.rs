@@ -37,6 +37,8 @@ enum Verb {
     /// Create volumes and serve them.
     #[command(subcommand)]
     Volume(verbs::volume::VolumeCommand),
+    /// Run a load against a volume, inside the daemon.
+    Bench(verbs::bench::BenchArguments),
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Pool(command) => end(&context, command.run(&context)),
         Verb::Drive(command) => end(&context, command.run(&context)),
         Verb::Volume(command) => end(&context, command.run(&context)),
+        Verb::Bench(arguments) => end(&context, arguments.run(&context)),
         Verb::Layout(command) => end(&context, command.run(json)),
         Verb::Demo(command) => end(&context, command.run(json)),
     }

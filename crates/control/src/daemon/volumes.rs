@@ -4,6 +4,9 @@ use super::Daemon;
 use crate::Failure;
 use crate::api::{CreateVolume, ResizeVolume, Volume};
 
+/// The longest load that the daemon runs.
+const BENCH_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(300);
+
 impl Daemon {
     /// The volumes of a pool.
     pub fn volumes(&self, pool: &str) -> Result<Vec<Volume>, Failure> {
@@ -39,6 +42,29 @@ impl Daemon {
             .create_volume(name, request.size_bytes)
             .map_err(|error| Failure::pool(&what, &error))?;
         self.volume(pool, name, &what)
+    }
+
+    /// Runs a load against a volume, from inside the daemon.
+    pub fn bench(
+        &self,
+        pool: &str,
+        name: &str,
+        load: engine::load::Load,
+    ) -> Result<engine::load::LoadReport, Failure> {
+        let what = format!("the load on `{pool}/{name}` was not run");
+        let handle = self.handle(pool, &what)?;
+        let Some(volume) = handle.volume(name) else {
+            let why = format!("there is no volume `{name}` in pool `{pool}`");
+            return Err(Failure::missing(what, why, "see `ravelin volume list`"));
+        };
+        let device: std::sync::Arc<dyn block::BlockDevice> = volume;
+        // Longer runs would keep the daemon from stopping.
+        if load.time > BENCH_TIME_MAX {
+            let why = format!("{} s are longer than it may take", load.time.as_secs());
+            return Err(Failure::request(what, why, "--time 300 at most"));
+        }
+        engine::load::run(&device, load)
+            .map_err(|error| Failure::request(what, error.to_string(), "see `ravelin bench --help`"))
     }
 
     /// Gives a volume another size.

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub(crate) mod bench;
 pub(crate) mod common;
 pub(crate) mod daemon;
 pub(crate) mod drive;

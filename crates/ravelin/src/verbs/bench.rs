@@ -1,0 +1,91 @@
+//! `ravelin bench`: a load from inside the daemon, without a client's share of the cost.
+
+use std::time::Duration;
+
+use block::ByteSize;
+use clap::{Args, ValueEnum};
+use control::client::path;
+use engine::load::{Load, LoadReport, Pattern};
+
+use super::common::{Context, Failure, VolumeName, size};
+
+/// Run a load against a volume, inside the daemon.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// POOL/VOLUME.
+    volume: VolumeName,
+    /// Which requests.
+    #[arg(long, value_enum, default_value_t = Rw::Randread)]
+    rw: Rw,
+    /// Bytes of each request.
+    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    bs: ByteSize,
+    /// Requests in flight per job.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    iodepth: u32,
+    /// Threads that ask.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: u32,
+    /// Seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    time: u64,
+    /// Do not ask before writes destroy what the volume holds.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// In fio's words.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Rw {
+    Read,
+    Write,
+    Randread,
+    Randwrite,
+    Randrw,
+}
+
+impl From<Rw> for Pattern {
+    fn from(rw: Rw) -> Self {
+        match rw {
+            Rw::Read => Self::Read,
+            Rw::Write => Self::Write,
+            Rw::Randread => Self::RandRead,
+            Rw::Randwrite => Self::RandWrite,
+            Rw::Randrw => Self::RandRw,
+        }
+    }
+}
+
+impl BenchArguments {
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let volume = &self.volume;
+        if !matches!(self.rw, Rw::Read | Rw::Randread) {
+            let lost = [format!("`{volume}` will be overwritten with zeros.")];
+            context.confirm(&volume.pool, &lost, self.yes)?;
+        }
+        let load = Load {
+            pattern: self.rw.into(),
+            block_bytes: u32::try_from(self.bs.0).unwrap_or(u32::MAX),
+            depth: self.iodepth,
+            jobs: self.jobs,
+            time: Duration::from_secs(self.time),
+        };
+        let at = path(&["pools", &volume.pool, "volumes", &volume.volume, "bench"]);
+        let report: LoadReport = context.client().send("POST", &at, &load)?;
+        context.print("bench", &report, |out| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a rate for people"
+            )]
+            let rate = size(report.bytes_per_second as u64);
+            writeln!(out, "{:>10.0} IOPS   {rate}/s", report.iops)?;
+            writeln!(out, "{:>10.2} µs of CPU per I/O", report.cpu_us_per_io)?;
+            writeln!(
+                out,
+                "{:>10.0} µs median   {:.0} µs 99 %   {:.0} µs 99.9 %",
+                report.p50_us, report.p99_us, report.p999_us
+            )
+        })
+    }
+}
