@@ -18,6 +18,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Look at erasure codes: list them, show one, put them to the test, measure them.
+    #[command(subcommand)]
+    Code(verbs::code::CodeCommand),
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
@@ -29,6 +32,13 @@ fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     use std::io::Write;
     match arguments.verb {
+        Verb::Code(command) => match command.run(arguments.json) {
+            Ok(()) => std::process::ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "ravelin: {error}");
+                error.exit_code().into()
+            }
+        },
         Verb::Layout(command) => match command.run(arguments.json) {
             Ok(()) => std::process::ExitCode::SUCCESS,
             Err(error) => {

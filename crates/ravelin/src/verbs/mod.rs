@@ -1,3 +1,4 @@
 //! One file per verb.
 
+pub(crate) mod code;
 pub(crate) mod layout;
