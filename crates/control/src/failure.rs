@@ -152,9 +152,7 @@ impl Failure {
             CreateError::Code { .. }
             | CreateError::Geometry(_)
             | CreateError::Table
-            | CreateError::TableTooLarge { .. } => {
-                Self::split(bad, what, &error.to_string(), "; ")
-            }
+            | CreateError::TableTooLarge { .. } => Self::split(bad, what, &error.to_string(), "; "),
         }
     }
 

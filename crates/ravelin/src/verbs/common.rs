@@ -12,6 +12,7 @@ use engine::drive::DriveUri;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::code::CodeCommandError;
 use super::layout::LayoutError;
 
 /// What holds for every verb.
@@ -228,6 +229,12 @@ impl Exit for Failure {
 }
 
 impl Exit for LayoutError {
+    fn exit_code(&self) -> u8 {
+        self.exit_code()
+    }
+}
+
+impl Exit for CodeCommandError {
     fn exit_code(&self) -> u8 {
         self.exit_code()
     }
