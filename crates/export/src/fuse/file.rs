@@ -19,8 +19,9 @@ const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Asynchronous requests that the kernel has in flight. A loop device has a queue of 128, and
 /// splits long requests.
 const BACKGROUND_MAX: u16 = 256;
-/// How long the kernel believes the size; a volume can be resized.
-const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
+/// How long the kernel believes the size. Not at all: a volume can be resized, and a mount whose
+/// server was killed would pass for alive until then.
+const ATTRIBUTES_TTL: Duration = Duration::ZERO;
 /// What `stat` says, and the unit in which a loop device discards.
 const BLOCK_BYTES: u32 = 4096;
 
