@@ -209,6 +209,41 @@ fn a_pool_with_half_of_its_drives_missing_is_not_opened() {
 }
 
 #[test]
+fn two_halves_that_went_on_alone_are_refused() {
+    let bench = Bench::new("halves");
+    let drives = bench.drives("d", 4, 96 * MIB);
+    assert_eq!(bench.create("tank", "raid10", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
+    bench.ok(&["pool", "export", "tank"]);
+    // Each half has a copy of everything: near-2 puts the copies on drives 0, 1 and 2, 3.
+    for (place, names) in [("left", ["d0", "d2"]), ("right", ["d1", "d3"])] {
+        std::fs::create_dir(bench.path(place)).unwrap();
+        for name in names {
+            std::fs::rename(bench.path(name), bench.path(place).join(name)).unwrap();
+        }
+    }
+    for place in ["left", "right"] {
+        let opened = bench.json(&["pool", "import", "--dir", place, "tank", "--degraded"]);
+        assert_eq!(opened["health"], "degraded");
+        bench.ok(&["pool", "export", "tank"]);
+    }
+    let before = bytes(&bench.path("left").join("d0"));
+    for more in [&[][..], &["--degraded"]] {
+        let mut arguments = vec!["pool", "import", "--dir", "left", "--dir", "right", "tank"];
+        arguments.extend(more);
+        bench.run(&arguments).refused(
+            1,
+            &[
+                "each went on without the other",
+                "decide which half to keep",
+            ],
+        );
+    }
+    assert!(bytes(&bench.path("left").join("d0")) == before);
+    bench.ok(&["pool", "import", "--dir", "left", "tank", "--degraded"]);
+}
+
+#[test]
 fn a_socket_that_is_taken_is_named() {
     let bench = Bench::new("busy");
     bench
