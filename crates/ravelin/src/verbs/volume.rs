@@ -1,6 +1,6 @@
 //! `ravelin volume create | list | resize | delete | attach | detach`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use block::ByteSize;
 use clap::Subcommand;
@@ -55,8 +55,11 @@ pub(crate) enum VolumeCommand {
         /// POOL/VOLUME.
         volume: VolumeName,
         /// By NBD: unix:PATH or tcp:127.0.0.1:PORT.
-        #[arg(long, value_name = "ADDRESS")]
-        nbd: String,
+        #[arg(long, value_name = "ADDRESS", required_unless_present = "fuse")]
+        nbd: Option<String>,
+        /// By FUSE, as this file: it need not exist, and a loop device over it is a block device.
+        #[arg(long, value_name = "FILE", conflicts_with = "nbd")]
+        fuse: Option<PathBuf>,
     },
     /// Serve a volume no longer.
     Detach {
@@ -91,21 +94,7 @@ impl VolumeCommand {
                 let Done {} = client.send("DELETE", &at(&volume, None), &json!({}))?;
                 print(context, "volume delete", "deleted", &now)
             }
-            Self::Attach { volume, nbd } => {
-                let nbd = match nbd.strip_prefix("unix:") {
-                    // The daemon runs in another directory.
-                    Some(socket) if !socket.is_empty() => {
-                        let socket = std::path::absolute(Path::new(socket))?;
-                        format!("unix:{}", socket.display())
-                    }
-                    _ => nbd,
-                };
-                let request = Attach { nbd };
-                let export: Export = client.send("POST", &at(&volume, Some("attach")), &request)?;
-                context.print("volume attach", &export, |out| {
-                    writeln!(out, "volume `{volume}` is served at {}", export.uri)
-                })
-            }
+            Self::Attach { volume, nbd, fuse } => attach(context, &client, &volume, nbd, fuse),
             Self::Detach { volume, force } => {
                 let request = ClosePool { force };
                 let ended: Exports = client.send("POST", &at(&volume, Some("detach")), &request)?;
@@ -114,12 +103,60 @@ impl VolumeCommand {
                 });
                 context.print("volume detach", &fields, |out| {
                     for export in &ended.exports {
-                        writeln!(out, "volume `{volume}` is no longer served at {}", export.address)?;
+                        writeln!(
+                            out,
+                            "volume `{volume}` is no longer served at {}",
+                            export.address
+                        )?;
                     }
                     Ok(())
                 })
             }
         }
+    }
+}
+
+fn attach(
+    context: &Context,
+    client: &Client,
+    volume: &VolumeName,
+    nbd: Option<String>,
+    fuse: Option<PathBuf>,
+) -> Result<(), Failure> {
+    // The daemon runs in another directory.
+    let nbd = match nbd.as_deref().and_then(|nbd| nbd.strip_prefix("unix:")) {
+        Some(socket) if !socket.is_empty() => {
+            let socket = std::path::absolute(Path::new(socket))?;
+            Some(format!("unix:{}", socket.display()))
+        }
+        _ => nbd,
+    };
+    let fuse = fuse.map(std::path::absolute).transpose()?;
+    let is_file = fuse.is_some();
+    let request = Attach { nbd, fuse };
+    let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
+    context.print("volume attach", &export, |out| {
+        if is_file {
+            writeln!(out, "volume `{volume}` is the file {}", export.uri)?;
+            writeln!(out, "for a block device, as root:")?;
+            writeln!(
+                out,
+                "  losetup --direct-io=on -f --show {}",
+                shell_word(&export.uri)
+            )
+        } else {
+            writeln!(out, "volume `{volume}` is served at {}", export.uri)
+        }
+    })
+}
+
+/// As a shell takes it for one word.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -187,12 +224,20 @@ fn list(context: &Context, client: &Client, pool: Option<String>) -> Result<(), 
         }
         let mut lines = table(&["VOLUME", "SIZE", "ATTACHED", "CLIENTS"]);
         for volume in &all {
-            let addresses: Vec<&str> = volume.exports.iter().map(|export| &*export.address).collect();
+            let addresses: Vec<&str> = volume
+                .exports
+                .iter()
+                .map(|export| &*export.address)
+                .collect();
             let clients: usize = volume.exports.iter().map(|export| export.clients).sum();
             lines.add_row(vec![
                 format!("{}/{}", volume.pool, volume.name),
                 size(volume.size_bytes),
-                if addresses.is_empty() { "-".to_owned() } else { addresses.join(", ") },
+                if addresses.is_empty() {
+                    "-".to_owned()
+                } else {
+                    addresses.join(", ")
+                },
                 clients.to_string(),
             ]);
         }
@@ -220,4 +265,16 @@ fn resize(
     let request = ResizeVolume { size_bytes, shrink };
     let changed: Volume = client.send("PATCH", &at(name, None), &request)?;
     print(context, "volume resize", "resized", &changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shell_word;
+
+    #[test]
+    fn what_is_to_be_typed_is_one_word_to_a_shell() {
+        assert_eq!(shell_word("/run/tank-home.img"), "/run/tank-home.img");
+        assert_eq!(shell_word("/run/my disk"), "'/run/my disk'");
+        assert_eq!(shell_word("/run/it's"), r"'/run/it'\''s'");
+    }
 }
