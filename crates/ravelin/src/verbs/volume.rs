@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use block::ByteSize;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use control::Client;
 use control::api::{
     Attach, ClosePool, CreateVolume, Done, Export, Exports, Pools, ResizeVolume, Volume, Volumes,
@@ -54,12 +54,8 @@ pub(crate) enum VolumeCommand {
     Attach {
         /// POOL/VOLUME.
         volume: VolumeName,
-        /// By NBD: unix:PATH or tcp:127.0.0.1:PORT.
-        #[arg(long, value_name = "ADDRESS", required_unless_present = "fuse")]
-        nbd: Option<String>,
-        /// By FUSE, as this file: it need not exist, and a loop device over it is a block device.
-        #[arg(long, value_name = "FILE", conflicts_with = "nbd")]
-        fuse: Option<PathBuf>,
+        #[command(flatten)]
+        way: Way,
     },
     /// Serve a volume no longer.
     Detach {
@@ -69,6 +65,18 @@ pub(crate) enum VolumeCommand {
         #[arg(long)]
         force: bool,
     },
+}
+
+/// How a volume is served; one of them.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Way {
+    /// By NBD: unix:PATH or tcp:127.0.0.1:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Option<String>,
+    /// By FUSE, as this file: it need not exist, and a loop device over it is a block device.
+    #[arg(long, value_name = "FILE")]
+    fuse: Option<PathBuf>,
 }
 
 impl VolumeCommand {
@@ -94,7 +102,7 @@ impl VolumeCommand {
                 let Done {} = client.send("DELETE", &at(&volume, None), &json!({}))?;
                 print(context, "volume delete", "deleted", &now)
             }
-            Self::Attach { volume, nbd, fuse } => attach(context, &client, &volume, nbd, fuse),
+            Self::Attach { volume, way } => attach(context, &client, &volume, way),
             Self::Detach { volume, force } => {
                 let request = ClosePool { force };
                 let ended: Exports = client.send("POST", &at(&volume, Some("detach")), &request)?;
@@ -120,9 +128,9 @@ fn attach(
     context: &Context,
     client: &Client,
     volume: &VolumeName,
-    nbd: Option<String>,
-    fuse: Option<PathBuf>,
+    way: Way,
 ) -> Result<(), Failure> {
+    let Way { nbd, fuse } = way;
     // The daemon runs in another directory.
     let nbd = match nbd.as_deref().and_then(|nbd| nbd.strip_prefix("unix:")) {
         Some(socket) if !socket.is_empty() => {
