@@ -63,8 +63,9 @@ impl Daemon {
             let why = format!("{} s are longer than it may take", load.time.as_secs());
             return Err(Failure::request(what, why, "--time 300 at most"));
         }
-        engine::load::run(&device, load)
-            .map_err(|error| Failure::request(what, error.to_string(), "see `ravelin bench --help`"))
+        engine::load::run(&device, load).map_err(|error| {
+            Failure::request(what, error.to_string(), "see `ravelin bench --help`")
+        })
     }
 
     /// Gives a volume another size.

@@ -37,6 +37,14 @@ fn without_a_daemon_every_verb_says_how_to_start_one() {
     let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(document["kind"], "error");
     assert_eq!(document["error"]["try"], "start one with `ravelin daemon`");
+    assert_eq!(document["error"]["kind"], "no_daemon");
+    // What is written wrongly is said first.
+    bench
+        .run(&["pool", "create", "tank", "raid5:4z", "a"])
+        .refused(2, &["  raid5:4z\n        ^^\n"]);
+    bench
+        .run(&["pool", "create", "tank", "raid5", "a", "-o", "journal=data"])
+        .refused(2, &["`journal` is not supported yet"]);
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 4);
 }
 
@@ -206,6 +214,46 @@ fn a_pool_with_half_of_its_drives_missing_is_not_opened() {
         text.contains("seat 1 (missing), seat 3 (missing)"),
         "{text}"
     );
+}
+
+#[test]
+fn two_halves_that_went_on_without_each_other_are_not_put_together() {
+    let bench = Bench::new("halves");
+    let drives = bench.drives("d", 4, 96 * MIB);
+    assert_eq!(bench.create("tank", "raid6", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
+    bench.ok(&["pool", "export", "tank"]);
+    // Each half can tell everything, and is opened while the other is away.
+    for (half, other) in [(["d0", "d2"], ["d1", "d3"]), (["d1", "d3"], ["d0", "d2"])] {
+        std::fs::create_dir_all(bench.path("away")).unwrap();
+        for name in other {
+            std::fs::rename(bench.path(name), bench.path("away").join(name)).unwrap();
+        }
+        let opened = bench.json(&["pool", "import", "--dir", ".", "tank", "--degraded"]);
+        assert_eq!(opened["health"], "degraded", "{half:?}");
+        bench.ok(&[
+            "volume",
+            "create",
+            &format!("tank/{}", half[0]),
+            "--size",
+            "4M",
+        ]);
+        bench.ok(&["pool", "export", "tank"]);
+        for name in other {
+            std::fs::rename(bench.path("away").join(name), bench.path(name)).unwrap();
+        }
+    }
+    let contents = || drives.iter().map(|drive| bytes(&bench.path(drive)));
+    let before: Vec<_> = contents().collect();
+    for more in [&[][..], &["--degraded"]] {
+        let import = [&["pool", "import", "--dir", ".", "tank"], more].concat();
+        let parts = [
+            "each went on without the other",
+            "decide which half to keep",
+        ];
+        bench.run(&import).refused(1, &parts);
+    }
+    assert!(contents().eq(before), "nothing was changed");
 }
 
 #[test]
