@@ -84,7 +84,7 @@ fn render_writes(scheme: &str, drives: u16, cases: &[Case<'_>]) -> String {
                 source
             })
             .collect();
-        write!(text, "# {}\n", case.name).unwrap();
+        writeln!(text, "# {}", case.name).unwrap();
         match plan_write(&mut BandPlans::default(), &stripe, &sources, SCRATCH) {
             Ok(plan) => writeln!(text, "{plan}").unwrap(),
             Err(lost) => writeln!(text, "{lost:?}\n").unwrap(),

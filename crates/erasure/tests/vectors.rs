@@ -177,11 +177,11 @@ fn a_write_changes_as_many_parities_as_the_closed_forms_say() {
                 .filter(|&d| rdp.parities_of(d).len() == n)
                 .count()
         };
+        let evenodd = code("evenodd", p);
         let p = usize::from(p);
         assert_eq!(changed(2), 2 * p - 3, "rdp:{p}");
         assert_eq!(changed(3), (p - 1) * (p - 1) - (2 * p - 3), "rdp:{p}");
         // EVENODD: row and diagonal, but all of Q for the p-1 elements of S.
-        let evenodd = by_parameter("evenodd", p as u16).expect("prime");
         let of_s = evenodd
             .data_slots()
             .filter(|&d| evenodd.parities_of(d).len() == p);
@@ -229,13 +229,15 @@ fn the_papers_figure_2_examples_are_among_the_equations() {
     );
 }
 
+/// An element, and the parity whose equation gives it: (row, column) each.
+type Link = ((u16, u16), (u16, u16));
+
 /// The paper's Fig. 3 as corrected: it prints "P5,2 and P6,2" as left over, but the first chain
 /// ends in P6,2, so it is P6,3.
 #[test]
 fn the_papers_figure_3_chains_recover_disks_2_and_3() {
     let code = code("dcode", 7);
-    let chains: [&[((u16, u16), (u16, u16))]; 3] = [
-        // (element, parity whose equation gives it)
+    let chains: [&[Link]; 3] = [
         &[
             ((1, 3), (5, 1)),
             ((2, 2), (6, 5)),
@@ -328,7 +330,7 @@ fn composite_d_codes_really_leave_pairs_of_columns_undecodable() {
         let data = (0..n - 2)
             .flat_map(|r| (0..n).map(move |c| element(r, c)))
             .collect();
-        let width = n as u16;
+        let width = u16::try_from(n).expect("small");
         let code = Code::new("composite", width, width, width, data, equations).expect("a code");
         assert_eq!(code.tolerance(), 1);
         let pairs = combinations(width, 2);
@@ -340,7 +342,8 @@ fn composite_d_codes_really_leave_pairs_of_columns_undecodable() {
 }
 
 fn element(row: i32, column: i32) -> Element {
-    Element::new(row as u16, column as u16)
+    let small = |x| u16::try_from(x).expect("not negative");
+    Element::new(small(row), small(column))
 }
 
 #[test]

@@ -22,7 +22,7 @@
 //! Memory is bounded by back-pressure: a connection whose requests in flight and unsent replies
 //! reach its limit is not read until some have left.
 
-mod buffers;
+pub(crate) mod buffers;
 mod client;
 mod connection;
 mod copy;
@@ -35,7 +35,7 @@ mod patience;
 pub mod protocol;
 mod server;
 mod session;
-mod slab;
+pub(crate) mod slab;
 mod tls;
 mod transport;
 mod uri;

@@ -39,6 +39,9 @@ enum Verb {
     Volume(verbs::volume::VolumeCommand),
     /// Run a load against a volume, inside the daemon.
     Bench(verbs::bench::BenchArguments),
+    /// Look at erasure codes: list them, show one, put them to the test, measure them.
+    #[command(subcommand)]
+    Code(verbs::code::CodeCommand),
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Drive(command) => end(&context, command.run(&context)),
         Verb::Volume(command) => end(&context, command.run(&context)),
         Verb::Bench(arguments) => end(&context, arguments.run(&context)),
+        Verb::Code(command) => end(&context, command.run(json)),
         Verb::Layout(command) => end(&context, command.run(json)),
         Verb::Demo(command) => end(&context, command.run(json)),
         Verb::Completions(arguments) => end(&context, arguments.run(Arguments::command())),

@@ -54,7 +54,7 @@ pub(crate) enum LaneMessage {
     },
     Seats(Arc<Seats>),
     /// Several at once, in order.
-    Batch(Vec<LaneMessage>),
+    Batch(Vec<Self>),
     /// Hand over what has been recorded.
     Records {
         lane: u16,

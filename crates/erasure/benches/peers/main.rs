@@ -10,6 +10,8 @@
 //!
 //! GB/s are 10^9 bytes of data strips per CPU second, one thread.
 
+#![expect(clippy::print_stdout, reason = "its report")]
+
 mod arrays;
 #[cfg(any(feature = "isal", feature = "jerasure"))]
 mod ffi;

@@ -21,6 +21,10 @@ fn multiply(mut a: u8, mut b: u8) -> u8 {
 /// # Safety
 ///
 /// As `Kernel::combine` says.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "the index runs over several arrays"
+)]
 pub(super) unsafe fn combine(job: &Job<'_>) {
     let (rows, count) = (job.rows(), job.sources.len());
     for at in 0..job.length {

@@ -131,6 +131,10 @@ unsafe fn rows<V: Vector, const U: usize, const T: usize, const ONES: bool>(job:
 ///
 /// Pointers are stepped, not indexed, and arrays indexed by constants only: the sums have to stay
 /// in registers, and a check for overflow per source costs a fifth of the speed in L1.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "indices run over several arrays"
+)]
 #[inline(always)]
 unsafe fn block<
     V: Vector,

@@ -14,7 +14,7 @@ const CLASSES: usize = (REQUEST_BYTES_MAX as usize / PAGE_BYTES).ilog2() as usiz
 /// flight on four connections, fit with room to spare.
 const KEPT_BYTES_MAX: usize = 24 << 20;
 
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     free: [Vec<Memory>; CLASSES],
     kept_bytes: usize,
 }
@@ -25,7 +25,7 @@ fn class_of(len: usize) -> usize {
 }
 
 impl Buffers {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             free: std::array::from_fn(|_| Vec::new()),
             kept_bytes: 0,
@@ -33,7 +33,7 @@ impl Buffers {
     }
 
     /// A buffer of at least `len` bytes, 1 ≤ `len` ≤ 32 MiB. Its bytes are whatever they are.
-    pub(super) fn take(&mut self, len: usize) -> Memory {
+    pub(crate) fn take(&mut self, len: usize) -> Memory {
         let class = class_of(len);
         if let Some(memory) = self.free[class].pop() {
             self.kept_bytes -= memory.len();
@@ -43,7 +43,7 @@ impl Buffers {
     }
 
     /// Takes a buffer back, unless someone still holds a part of it or enough are kept.
-    pub(super) fn give(&mut self, mut memory: Memory) {
+    pub(crate) fn give(&mut self, mut memory: Memory) {
         let len = memory.len();
         if len == 0 || self.kept_bytes + len > KEPT_BYTES_MAX || memory.unique().is_none() {
             return;

@@ -2,19 +2,19 @@
 
 /// Names an entry: its place, and how often the place had been used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(crate) struct Key {
     index: u32,
     generation: u32,
 }
 
 impl Key {
     /// As one number, for epoll and for tokens of requests.
-    pub(super) const fn to_u64(self) -> u64 {
+    pub(crate) const fn to_u64(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
 
     /// Back from [`Key::to_u64`].
-    pub(super) const fn from_u64(number: u64) -> Self {
+    pub(crate) const fn from_u64(number: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
         Self {
             index: number as u32,
@@ -29,20 +29,20 @@ struct Place<T> {
 }
 
 /// The table.
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             places: Vec::new(),
             free: Vec::new(),
         }
     }
 
-    pub(super) fn insert(&mut self, entry: T) -> Key {
+    pub(crate) fn insert(&mut self, entry: T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place {
                 generation: 0,
@@ -58,7 +58,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let place = self.places.get_mut(key.index as usize)?;
         if place.generation == key.generation {
             place.entry.as_mut()
@@ -67,7 +67,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         let place = self.places.get_mut(key.index as usize)?;
         if place.generation != key.generation {
             return None;
@@ -79,12 +79,12 @@ impl<T> Slab<T> {
         Some(entry)
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
     /// Keys of all entries.
-    pub(super) fn keys(&self) -> Vec<Key> {
+    pub(crate) fn keys(&self) -> Vec<Key> {
         (0_u32..)
             .zip(&self.places)
             .filter(|(_, place)| place.entry.is_some())

@@ -1,6 +1,6 @@
 //! Map versions: every state between two maps is a layout.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use layout::bloated::Segments;
@@ -15,9 +15,9 @@ fn map(scheme: &str) -> Arc<dyn Layout> {
 
 /// Every group is where `cell` says, `role` agrees, and no two share a cell.
 fn check(layout: &Versioned, groups: u64, rows: u64) {
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     for group in 0..groups {
-        let mut seats = HashSet::new();
+        let mut seats = BTreeSet::new();
         for column in 0..layout.columns() {
             let cell = layout.cell(group, column);
             assert!(cell.row < rows);
@@ -137,10 +137,10 @@ fn copies_in_a_bloated_segment_never_share_a_drive_or_a_place() {
         assert_eq!(segments.slots(), geometry.parity + 1);
         let count = segments.per_group(24);
         assert_eq!(count, 24 / u64::from(segments.slots()));
-        let mut taken = HashSet::new();
+        let mut taken = BTreeSet::new();
         for segment in 0..count {
             for unit in 0..geometry.data {
-                let mut seats = HashSet::new();
+                let mut seats = BTreeSet::new();
                 for copy in 0..segments.slots() {
                     let place = segments.copy_place(segment, segment, unit, copy);
                     assert!(place.slot < 24);

@@ -12,6 +12,7 @@ use engine::drive::DriveUri;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::code::CodeCommandError;
 use super::layout::LayoutError;
 
 /// What holds for every verb.
@@ -275,6 +276,12 @@ fn bare(error: &(impl Exit + ?Sized)) -> Problem {
             _ => Kind::Failed,
         },
         span: None,
+    }
+}
+
+impl Exit for CodeCommandError {
+    fn exit_code(&self) -> u8 {
+        self.exit_code()
     }
 }
 

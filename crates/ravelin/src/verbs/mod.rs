@@ -1,6 +1,7 @@
 //! One file per verb.
 
 pub(crate) mod bench;
+pub(crate) mod code;
 pub(crate) mod common;
 pub(crate) mod daemon;
 pub(crate) mod drive;

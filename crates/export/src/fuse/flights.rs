@@ -1,0 +1,162 @@
+//! Requests that the device works on, and the replies that they owe the kernel.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Instant;
+
+use block::{BlockDevice, Completed, Fault, Memory, Outcome, Request};
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+
+use crate::nbd::buffers::Buffers;
+use crate::nbd::slab::{Key, Slab};
+
+/// What the kernel waits for.
+pub(super) enum Reply {
+    /// The bytes.
+    Data(ReplyData),
+    /// That they were written.
+    Written(ReplyWrite),
+    /// That it was done.
+    Done(ReplyEmpty),
+}
+
+struct Flight {
+    reply: Reply,
+    /// The whole buffer; the device has a slice of it.
+    memory: Memory,
+    /// Bytes of the buffer that the request is about.
+    length: usize,
+}
+
+struct State {
+    flights: Slab<Flight>,
+    buffers: Buffers,
+}
+
+/// All requests in flight to one device.
+pub(super) struct Flights {
+    device: Arc<dyn BlockDevice>,
+    state: Mutex<State>,
+    landed: Condvar,
+    opens: AtomicUsize,
+}
+
+fn errno(fault: Fault) -> Errno {
+    match fault {
+        Fault::Medium | Fault::Lost => Errno::EIO,
+        Fault::Gone => Errno::ENODEV,
+        Fault::Full => Errno::ENOSPC,
+        Fault::Invalid => Errno::EINVAL,
+        Fault::Shutdown => Errno::from_i32(rustix::io::Errno::SHUTDOWN.raw_os_error()),
+    }
+}
+
+impl Flights {
+    pub(super) fn new(device: Arc<dyn BlockDevice>) -> Self {
+        Self {
+            device,
+            state: Mutex::new(State {
+                flights: Slab::new(),
+                buffers: Buffers::new(),
+            }),
+            landed: Condvar::new(),
+            opens: AtomicUsize::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of the lock panics")
+    }
+
+    pub(super) fn device(&self) -> &dyn BlockDevice {
+        &*self.device
+    }
+
+    pub(super) fn opens(&self) -> usize {
+        self.opens.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn opened(&self) {
+        self.opens.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn released(&self) {
+        self.opens.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A buffer of at least `length` bytes, at least 1.
+    pub(super) fn buffer(&self, length: usize) -> Memory {
+        self.state().buffers.take(length)
+    }
+
+    /// Hands a request to the device. `memory` is a whole buffer, or empty.
+    pub(super) fn submit(self: &Arc<Self>, request: Request, memory: Memory, reply: Reply) {
+        let length = match reply {
+            Reply::Data(_) | Reply::Written(_) => {
+                usize::try_from(request.length).expect("a request fits in memory")
+            }
+            Reply::Done(_) => 0,
+        };
+        let part = memory.slice(0..length);
+        let flight = Flight {
+            reply,
+            memory,
+            length,
+        };
+        let key = self.state().flights.insert(flight);
+        let to: Arc<dyn Completed> = Arc::clone(self) as _;
+        self.device.submit(request, part, key.to_u64(), &to);
+    }
+
+    /// Waits until nothing is in flight; whether that came before the deadline.
+    pub(super) fn wait_landed(&self, deadline: Instant) -> bool {
+        let mut state = self.state();
+        while state.flights.len() > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let (again, _) = self
+                .landed
+                .wait_timeout(state, left)
+                .expect("no holder of the lock panics");
+            state = again;
+        }
+        true
+    }
+}
+
+impl Completed for Flights {
+    fn completed(&self, token: u64, outcome: Outcome) {
+        let flight = self.state().flights.remove(Key::from_u64(token));
+        let Some(Flight {
+            reply,
+            mut memory,
+            length,
+        }) = flight
+        else {
+            tracing::error!("a request was completed twice");
+            return;
+        };
+        // The kernel copies the bytes during the reply, outside of the lock.
+        match (reply, outcome) {
+            (Reply::Data(reply), Ok(())) => match memory.unique() {
+                Some(bytes) => reply.data(&bytes[..length]),
+                // The device broke its promise to hold no clone.
+                None => reply.error(Errno::EIO),
+            },
+            (Reply::Written(reply), Ok(())) => {
+                reply.written(u32::try_from(length).expect("a request is shorter than 4 GiB"));
+            }
+            (Reply::Done(reply), Ok(())) => reply.ok(),
+            (Reply::Data(reply), Err(fault)) => reply.error(errno(fault)),
+            (Reply::Written(reply), Err(fault)) => reply.error(errno(fault)),
+            (Reply::Done(reply), Err(fault)) => reply.error(errno(fault)),
+        }
+        let mut state = self.state();
+        state.buffers.give(memory);
+        if state.flights.len() == 0 {
+            self.landed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The file that is mounted over: before, meanwhile, and afterwards.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor, statfs};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::FuseError;
+
+/// `f_type` of FUSE, `FUSE_SUPER_MAGIC` in the kernel's `fs/fuse/inode.c`.
+const FUSE_MAGIC: i64 = 0x6573_5546;
+/// The number of a FUSE mount's root inode.
+const ROOT_INODE: u64 = 1;
+
+pub(super) fn check_fuse() -> Result<(), FuseError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .map(drop)
+        .map_err(|source| FuseError::NoFuse { source })
+}
+
+/// What is at the place now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MountState {
+    /// What we mounted, and it answers.
+    Ours,
+    /// A mount that nobody serves.
+    Dead,
+    /// Whatever it is, we have not put it there.
+    NotOurs,
+}
+
+/// A file to mount over.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    /// The empty file below the mount is ours, to be removed with it.
+    created: bool,
+    /// The mount's device number.
+    device: Option<u64>,
+}
+
+fn is_dead(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+}
+
+impl Place {
+    pub(super) fn prepare(file: &Path) -> Result<Self, FuseError> {
+        let failed = |source| FuseError::Prepare {
+            file: file.to_owned(),
+            source,
+        };
+        // The last component is resolved by hand: a dead mount cannot be looked at.
+        let name = file.file_name().ok_or_else(|| FuseError::NotAFile {
+            file: file.to_owned(),
+        })?;
+        let parent = file.parent().filter(|parent| *parent != Path::new(""));
+        let parent = parent.unwrap_or(Path::new("."));
+        let path = parent.canonicalize().map_err(failed)?.join(name);
+
+        let mut stale = false;
+        while fs::metadata(&path).is_err_and(|error| is_dead(&error)) {
+            tracing::info!(file = %path.display(), "a dead mount is removed");
+            detach(&path).map_err(failed)?;
+            stale = true;
+        }
+        let created = match fs::metadata(&path) {
+            Ok(found) if !found.is_file() => {
+                return Err(FuseError::NotAFile { file: path });
+            }
+            Ok(found) if found.ino() == ROOT_INODE && on_fuse(&path) => {
+                return Err(FuseError::Busy { file: path });
+            }
+            Ok(found) if found.len() > 0 => return Err(FuseError::NotEmpty { file: path }),
+            // What a dead mount had hidden is as a rule the file made for it.
+            Ok(_) => stale,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(&path)
+                    .map_err(failed)?;
+                true
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(Self {
+            path,
+            created,
+            device: None,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// To be called when the mount is there and served.
+    pub(super) fn mounted(&mut self) {
+        self.device = fs::metadata(&self.path).map(|found| found.dev()).ok();
+    }
+
+    pub(super) fn state(&self) -> MountState {
+        match fs::metadata(&self.path) {
+            Ok(found) if Some(found.dev()) == self.device => MountState::Ours,
+            Err(error) if is_dead(&error) => MountState::Dead,
+            Ok(_) | Err(_) => MountState::NotOurs,
+        }
+    }
+
+    /// Unmounts although the file is open: its users get errors from now on.
+    pub(super) fn cut_off(&self) {
+        // Forcing aborts the connection, whether or not it can unmount.
+        if unmount(&self.path, UnmountFlags::FORCE).is_ok() {
+            return;
+        }
+        if let Err(error) = detach(&self.path) {
+            tracing::warn!(file = %self.path.display(), "not unmounted: {error}");
+        }
+    }
+
+    /// Aborts the connection of a mount that is detached already.
+    pub(super) fn abort(&self) {
+        let Some(device) = self.device else { return };
+        // An anonymous device number as the kernel counts it, in `fs/fuse/control.c`.
+        let number = u64::from(major(device)) << 20 | u64::from(minor(device));
+        let control = format!("/sys/fs/fuse/connections/{number}/abort");
+        if let Err(error) = fs::write(&control, "1") {
+            tracing::debug!("{control}: {error}");
+        }
+    }
+
+    /// Removes the file if it was made for the mount and the mount is gone.
+    pub(super) fn clean_up(&mut self) {
+        let empty = fs::metadata(&self.path).is_ok_and(|found| {
+            found.is_file() && found.len() == 0 && Some(found.dev()) != self.device
+        });
+        if std::mem::take(&mut self.created)
+            && empty
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(file = %self.path.display(), "not removed: {error}");
+        }
+    }
+}
+
+impl Drop for Place {
+    /// For a mount that never came to be; otherwise this has been done.
+    fn drop(&mut self) {
+        self.clean_up();
+    }
+}
+
+fn on_fuse(path: &Path) -> bool {
+    statfs(path).is_ok_and(|found| i64::from(found.f_type) == FUSE_MAGIC)
+}
+
+fn detach(path: &Path) -> io::Result<()> {
+    match unmount(path, UnmountFlags::DETACH) {
+        // Only root may; others ask the helper that mounted.
+        Err(Errno::PERM) => {
+            let helper = std::process::Command::new("fusermount3")
+                .args(["-u", "-q", "-z", "--"])
+                .arg(path)
+                .status()?;
+            if helper.success() {
+                Ok(())
+            } else {
+                Err(Errno::PERM.into())
+            }
+        }
+        other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_empty_file_is_mounted_over_and_only_a_new_one_is_removed() {
+        let directory = std::env::temp_dir().join(format!("ravelin-place-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("f");
+
+        drop(Place::prepare(&file).unwrap());
+        assert!(!file.exists(), "it was made for the mount");
+
+        fs::write(&file, "").unwrap();
+        drop(Place::prepare(&file).unwrap());
+        assert!(file.exists(), "it was there before");
+
+        fs::write(&file, "precious").unwrap();
+        assert!(matches!(
+            Place::prepare(&file),
+            Err(FuseError::NotEmpty { .. })
+        ));
+        assert!(matches!(
+            Place::prepare(&directory),
+            Err(FuseError::NotAFile { .. })
+        ));
+        assert!(matches!(
+            Place::prepare(&directory.join("no/such")),
+            Err(FuseError::Prepare { .. })
+        ));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
