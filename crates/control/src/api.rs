@@ -11,6 +11,23 @@ use serde::{Deserialize, Serialize};
 /// The longest request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
+/// What kind of failure, for programs: the words around it are for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// What was asked for cannot be, whatever the state of things.
+    Usage,
+    /// It is about something that is not there.
+    NotFound,
+    /// The state of things forbids it: a name, drive or socket is in use, or data would be lost.
+    Conflict,
+    /// Nobody answers at the daemon's socket.
+    NoDaemon,
+    /// It was tried and did not succeed.
+    #[default]
+    Failed,
+}
+
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
@@ -21,9 +38,12 @@ pub struct Problem {
     /// One thing to try; may be empty.
     #[serde(rename = "try")]
     pub hint: String,
+    /// What kind of failure.
+    #[serde(default)]
+    pub kind: Kind,
     /// The part of a text in the request that is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub span: Option<Span>,
+    pub span: Option<Box<Span>>,
 }
 
 /// A part of a text, in bytes.

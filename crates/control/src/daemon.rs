@@ -409,11 +409,11 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
             let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
             let mut failure = Failure::request(what, why, hint);
             let span = error.span();
-            failure.problem.span = Some(crate::api::Span {
+            failure.problem.span = Some(Box::new(crate::api::Span {
                 text: request.scheme.clone(),
                 start: span.start,
                 end: span.end,
-            });
+            }));
             failure
         })?;
     let parse = |texts: &[String]| {

@@ -8,7 +8,17 @@ use engine::StartError;
 use engine::assemble::AssembleError;
 use engine::drive::OpenDriveError;
 
-use crate::api::{ErrorBody, Problem, Span};
+use crate::api::{ErrorBody, Kind, Problem, Span};
+
+/// What HTTP's status says to programs that do not see it.
+fn kind(status: StatusCode) -> Kind {
+    match status {
+        StatusCode::NOT_FOUND => Kind::NotFound,
+        StatusCode::CONFLICT => Kind::Conflict,
+        status if status.is_client_error() => Kind::Usage,
+        _ => Kind::Failed,
+    }
+}
 
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +48,7 @@ impl Failure {
                 what: what.into(),
                 why: why.into(),
                 hint,
+                kind: kind(status),
                 span: None,
             },
         }
@@ -141,11 +152,11 @@ impl Failure {
                     failure = Self::split(bad, what, &error.to_string(), "; ");
                 }
                 let span = error.field().span_in(scheme);
-                failure.problem.span = Some(Span {
+                failure.problem.span = Some(Box::new(Span {
                     text: scheme.to_owned(),
                     start: span.start,
                     end: span.end,
-                });
+                }));
                 failure
             }
             CreateError::Drive { .. } => Self::split(bad, what, &error.to_string(), "; "),

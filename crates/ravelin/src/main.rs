@@ -6,7 +6,7 @@ mod verbs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use verbs::common::{Context, end};
 
@@ -47,6 +47,10 @@ enum Verb {
     Layout(verbs::layout::LayoutCommand),
     /// See it work: thirteen drives, a file system, a drive pulled, the rebuild.
     Demo(demo::DemoCommand),
+    /// Print what completes these commands in a shell.
+    Completions(verbs::pages::CompletionsArguments),
+    /// Print the manual page, or write the pages of all commands.
+    Man(verbs::pages::ManArguments),
 }
 
 fn main() -> ExitCode {
@@ -61,5 +65,7 @@ fn main() -> ExitCode {
         Verb::Code(command) => end(&context, command.run(json)),
         Verb::Layout(command) => end(&context, command.run(json)),
         Verb::Demo(command) => end(&context, command.run(json)),
+        Verb::Completions(arguments) => end(&context, arguments.run(Arguments::command())),
+        Verb::Man(arguments) => end(&context, arguments.run(Arguments::command())),
     }
 }

@@ -144,8 +144,13 @@ impl Bench {
         Ok((began.elapsed().as_secs_f64(), by))
     }
 
-    /// Reads the volume's first `bytes` bytes and compares their hash with the image's.
-    pub(super) fn verify(&self, image: &Image, bytes: u64) -> Result<bool, DemoError> {
+    /// Reads as many bytes as the image has and compares their hash with the image's. `progress` is
+    /// told how many have been read.
+    pub(super) fn verify(
+        &self,
+        image: &Image,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<bool, DemoError> {
         struct Hasher(Sha256);
         impl Write for Hasher {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -160,10 +165,10 @@ impl Bench {
         let mut client = self.client()?;
         copy_out(
             &mut client,
-            bytes,
+            image.bytes,
             &mut hasher,
             CopyOptions::default(),
-            &mut |_| {},
+            progress,
         )
         .map_err(|error| DemoError::new("reading back", error))?;
         Ok(hex(&hasher.0.finalize()) == image.sha256)

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use control::api::Problem;
+use control::api::{Kind, Problem, Span};
 use control::{Client, ClientError};
 use engine::drive::DriveUri;
 use serde::Serialize;
@@ -92,6 +92,7 @@ impl Context {
                 what: "nothing was changed".to_owned(),
                 why: format!("`{}` is not the pool's name", answer.trim()),
                 hint: format!("type `{pool}`, or give --yes"),
+                kind: Kind::Failed,
                 span: None,
             }),
             usage: false,
@@ -161,6 +162,7 @@ impl Failure {
                 what: what.into(),
                 why: why.into(),
                 hint: hint.into(),
+                kind: Kind::Usage,
                 span: None,
             }),
             usage: true,
@@ -188,12 +190,7 @@ pub(crate) trait Exit: fmt::Display {
 
     /// What, why and what to try, for JSON.
     fn problem(&self) -> Problem {
-        Problem {
-            what: "the command failed".to_owned(),
-            why: self.to_string(),
-            hint: String::new(),
-            span: None,
-        }
+        bare(self)
     }
 }
 
@@ -212,6 +209,7 @@ impl Exit for Failure {
                 what: what.to_owned(),
                 why: why.to_owned(),
                 hint: hint.to_owned(),
+                kind: Kind::Failed,
                 span: None,
             }
         };
@@ -219,7 +217,11 @@ impl Exit for Failure {
         match self {
             Self::Refused { problem, .. } => (**problem).clone(),
             Self::Client(error @ ClientError::NoDaemon { .. }) => {
-                halves(error.to_string(), ": ", failed)
+                let problem = halves(error.to_string(), ": ", failed);
+                Problem {
+                    kind: Kind::NoDaemon,
+                    ..problem
+                }
             }
             Self::Client(error) => halves(error.to_string(), "; ", failed),
             Self::Serve(error) => halves(error.to_string(), "; ", "the daemon did not start"),
@@ -231,6 +233,49 @@ impl Exit for Failure {
 impl Exit for LayoutError {
     fn exit_code(&self) -> u8 {
         self.exit_code()
+    }
+
+    fn problem(&self) -> Problem {
+        let (text, error, span) = match self {
+            Self::Scheme { text, error } => (text, error.to_string(), error.span()),
+            Self::Geometry { text, error } => {
+                (text, error.to_string(), error.field().span_in(text))
+            }
+            other => return bare(other),
+        };
+        bad_scheme("the layout cannot be shown", text, &error, span)
+    }
+}
+
+/// What a scheme error comes to; `text` is what the user wrote.
+pub(crate) fn bad_scheme(what: &str, text: &str, error: &str, span: Range<usize>) -> Problem {
+    let (why, hint) = error.rsplit_once("; ").unwrap_or((error, ""));
+    Problem {
+        what: what.to_owned(),
+        why: why.to_owned(),
+        hint: hint.strip_prefix("try ").unwrap_or(hint).to_owned(),
+        kind: Kind::Usage,
+        span: Some(Box::new(Span {
+            text: text.to_owned(),
+            start: span.start,
+            end: span.end,
+        })),
+    }
+}
+
+/// An error with nothing known of it but its words, which end in "; one thing to try".
+fn bare(error: &(impl Exit + ?Sized)) -> Problem {
+    let text = error.to_string();
+    let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
+    Problem {
+        what: "the command failed".to_owned(),
+        why: why.to_owned(),
+        hint: hint.strip_prefix("try ").unwrap_or(hint).to_owned(),
+        kind: match error.exit_code() {
+            2 => Kind::Usage,
+            _ => Kind::Failed,
+        },
+        span: None,
     }
 }
 

@@ -6,5 +6,6 @@ pub(crate) mod common;
 pub(crate) mod daemon;
 pub(crate) mod drive;
 pub(crate) mod layout;
+pub(crate) mod pages;
 pub(crate) mod pool;
 pub(crate) mod volume;

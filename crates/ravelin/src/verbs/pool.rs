@@ -24,8 +24,10 @@ pub(crate) enum PoolCommand {
     /// Make a pool of drives.
     Create(CreateArguments),
     /// List the pools that are open.
+    #[command(visible_alias = "ls")]
     List,
     /// Tell how pools are.
+    #[command(visible_alias = "detail")]
     Status {
         /// One pool only.
         name: Option<String>,
@@ -45,8 +47,10 @@ pub(crate) enum PoolCommand {
         force: bool,
     },
     /// Open a pool, or without a name show which could be opened.
+    #[command(visible_alias = "assemble")]
     Import(import::ImportArguments),
     /// Close a pool, so that its drives can be taken elsewhere.
+    #[command(visible_alias = "stop")]
     Export {
         /// The pool.
         name: String,
@@ -55,6 +59,7 @@ pub(crate) enum PoolCommand {
         force: bool,
     },
     /// Print a pool's log.
+    #[command(visible_alias = "history")]
     Events(events::EventsArguments),
     /// Print what the drives do.
     Iostat(iostat::IostatArguments),

@@ -26,6 +26,7 @@ pub(crate) enum VolumeCommand {
         size: ByteSize,
     },
     /// List volumes, and where they are attached.
+    #[command(visible_alias = "ls")]
     List {
         /// One pool only.
         pool: Option<String>,
@@ -42,7 +43,7 @@ pub(crate) enum VolumeCommand {
         yes: bool,
     },
     /// Delete a volume and what it holds.
-    #[command(alias = "destroy")]
+    #[command(visible_aliases = ["destroy", "rm"])]
     Delete {
         /// POOL/VOLUME.
         volume: VolumeName,
@@ -187,6 +188,7 @@ fn find(client: &Client, name: &VolumeName) -> Result<Volume, Failure> {
             what: "nothing was changed".to_owned(),
             why: format!("there is no volume `{name}`"),
             hint: "`ravelin volume list` shows what there is".to_owned(),
+            kind: control::api::Kind::NotFound,
             span: None,
         }),
         usage: false,

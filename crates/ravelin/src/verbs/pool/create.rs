@@ -7,7 +7,7 @@ use clap::Args;
 use control::Client;
 use control::api::{CreatePool, CreatedPool};
 
-use crate::verbs::common::{Context, Failure, absolute, size};
+use crate::verbs::common::{Context, Failure, absolute, bad_scheme, size};
 
 /// Make a pool of drives.
 #[derive(Debug, Args)]
@@ -108,6 +108,13 @@ impl CreateArguments {
                 "cell" => request.cell_bytes = bytes()?,
                 // A code is a word of the scheme.
                 "code" => request.scheme = format!("{}:{value}", request.scheme),
+                "checksum" | "journal" | "elastic" | "expansion" => {
+                    return Err(Failure::usage(
+                        what,
+                        format!("the option `{key}` is not supported yet"),
+                        "leave it out; chunk=, cell=, piece= and code= are known",
+                    ));
+                }
                 _ => {
                     return Err(Failure::usage(
                         what,
@@ -116,6 +123,14 @@ impl CreateArguments {
                     ));
                 }
             }
+        }
+        // The daemon would say the same; what is written wrongly is said without one too.
+        if let Err(error) = request.scheme.parse::<layout::Scheme>() {
+            let text = error.to_string();
+            return Err(Failure::Refused {
+                problem: Box::new(bad_scheme(&what, &request.scheme, &text, error.span())),
+                usage: true,
+            });
         }
         Ok(request)
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use control::Client;
-use control::api::{Problem, Quiet, Status};
+use control::api::{Kind, Problem, Quiet, Status};
 use control::client::path;
 use engine::status::{Health, RebuildStatus};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -58,6 +58,7 @@ impl WaitArguments {
                     what: format!("pool `{}` has nothing under way", self.name),
                     why: "but some of its data cannot be read".to_owned(),
                     hint: format!("`ravelin pool status {}`", self.name),
+                    kind: Kind::Failed,
                     span: None,
                 }),
                 usage: false,

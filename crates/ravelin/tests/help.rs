@@ -1,0 +1,54 @@
+//! What `--help` says, whole: a change in it is seen by whoever reviews it.
+
+use std::process::Command;
+
+fn said(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_ravelin"))
+        .args(arguments)
+        // The text must not depend on who runs the test, and where.
+        .env_remove("RAVELIN_SOCKET")
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn help_texts_are_as_reviewed() {
+    for verb in [
+        &[][..],
+        &["demo"],
+        &["daemon"],
+        &["pool"],
+        &["pool", "create"],
+        &["pool", "status"],
+        &["pool", "import"],
+        &["pool", "wait"],
+        &["drive"],
+        &["drive", "replace"],
+        &["volume"],
+        &["volume", "attach"],
+    ] {
+        let text = said(&[verb, &["--help"]].concat());
+        let name = std::iter::once("ravelin").chain(verb.iter().copied());
+        insta::assert_snapshot!(name.collect::<Vec<_>>().join("_"), text);
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_name_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = said(&["completions", shell]);
+        assert!(
+            script.contains("import") && script.contains("replace"),
+            "{shell}"
+        );
+    }
+    let page = said(&["man"]);
+    assert!(page.starts_with(".ie") && page.contains("pool"), "{page}");
+    let dir = std::env::temp_dir().join(format!("ravelin-man-{}", std::process::id()));
+    said(&["man", "--dir", dir.to_str().unwrap()]);
+    assert!(dir.join("ravelin-pool-create.1").exists());
+    std::fs::remove_dir_all(&dir).unwrap();
+}
