@@ -293,26 +293,30 @@ pub struct Volume {
     pub exports: Vec<Export>,
 }
 
-/// `POST pools/{name}/volumes/{volume}/attach`.
+/// `POST pools/{name}/volumes/{volume}/attach`. One of the two ways.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attach {
-    /// `unix:PATH` or `tcp:ADDRESS:PORT`.
-    pub nbd: String,
+    /// By NBD: `unix:PATH` or `tcp:ADDRESS:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd: Option<String>,
+    /// By FUSE: the file that the volume is to be; absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fuse: Option<PathBuf>,
 }
 
-/// A volume served by NBD.
+/// A volume that is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
     /// The pool.
     pub pool: String,
     /// The volume.
     pub volume: String,
-    /// `unix:PATH` or `tcp:ADDRESS:PORT`, with the port that was taken.
+    /// `unix:PATH`, `tcp:ADDRESS:PORT` with the port that was taken, or `fuse:FILE`.
     pub address: String,
-    /// What an NBD client connects to.
+    /// What an NBD client connects to, or the file.
     pub uri: String,
-    /// Clients now.
+    /// Clients now; for a file, how often it is open.
     pub clients: usize,
 }
 

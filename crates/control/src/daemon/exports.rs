@@ -1,11 +1,13 @@
-//! Volumes served by NBD: one server per address, one volume per server.
+//! Volumes served: by NBD, one server per address and one volume per server, or as a file by FUSE.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use block::BlockDevice;
+use export::fuse::{FuseError, FuseFile};
 use export::nbd::{self, BindError, Listen, Options, ParseListenError, Place, Server, Uri};
 
 use super::Daemon;
@@ -15,11 +17,17 @@ use crate::api::{Attach, Export};
 /// How long a client that has hung up may still count as one.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// What serves a volume. Dropping it ends it.
+enum Way {
+    Nbd(Server),
+    Fuse(FuseFile),
+}
+
 /// A volume at an address.
 pub(super) struct Exported {
     pool: String,
     volume: String,
-    server: Server,
+    way: Way,
 }
 
 impl Exported {
@@ -27,22 +35,40 @@ impl Exported {
         self.pool == pool && volume.is_none_or(|volume| self.volume == volume)
     }
 
+    fn listens_on(&self, listen: &Listen) -> bool {
+        match &self.way {
+            Way::Nbd(server) => server.address() == listen,
+            Way::Fuse(_) => false,
+        }
+    }
+
     fn view(&self) -> Export {
-        let address = self.server.address();
-        let uri = Uri {
-            place: match address {
-                Listen::Unix(path) => Place::Unix(path.clone()),
-                Listen::Tcp(address) => Place::Tcp(address.ip().to_string(), address.port()),
-            },
-            name: format!("{}/{}", self.pool, self.volume),
-            tls: false,
+        let (address, uri, clients) = match &self.way {
+            Way::Nbd(server) => {
+                let address = server.address();
+                let uri = Uri {
+                    place: match address {
+                        Listen::Unix(path) => Place::Unix(path.clone()),
+                        Listen::Tcp(address) => {
+                            Place::Tcp(address.ip().to_string(), address.port())
+                        }
+                    },
+                    name: format!("{}/{}", self.pool, self.volume),
+                    tls: false,
+                };
+                (address.to_string(), uri.to_string(), server.connections())
+            }
+            Way::Fuse(file) => {
+                let path = file.path().display();
+                (format!("fuse:{path}"), path.to_string(), file.opens())
+            }
         };
         Export {
             pool: self.pool.clone(),
             volume: self.volume.clone(),
-            address: address.to_string(),
-            uri: uri.to_string(),
-            clients: self.server.connections(),
+            address,
+            uri,
+            clients,
         }
     }
 }
@@ -113,42 +139,33 @@ impl Daemon {
     /// Serves a volume.
     pub fn attach(&self, pool: &str, name: &str, request: &Attach) -> Result<Export, Failure> {
         let what = format!("volume `{pool}/{name}` was not attached");
-        let listen: Listen = request.nbd.parse().map_err(|error: ParseListenError| {
-            Failure::request(
-                &*what,
-                format!("`{}` is not an address to listen on", error.text),
-                "write unix:PATH or tcp:127.0.0.1:PORT",
-            )
-        })?;
         let handle = self.handle(pool, &what)?;
         let volume = handle.volume(name).ok_or_else(|| {
             let name = name.to_owned();
             Failure::pool(&what, &array::pool::PoolError::NoVolume { name })
         })?;
         let mut exports = self.exports();
-        if let Some(other) = exports
-            .iter()
-            .find(|other| *other.server.address() == listen)
-        {
-            return Err(Failure::conflict(
-                what,
-                format!(
-                    "`{}/{}` is already served at {listen}",
-                    other.pool, other.volume
-                ),
-                "choose another address, or detach that one first",
-            ));
-        }
-        let one = Arc::new(One {
-            name: format!("{pool}/{name}"),
-            volume,
-        });
-        let server = Server::bind(&listen, one, &Options::default())
-            .map_err(|error| bind_failure(&what, &error))?;
+        let way = match (&request.nbd, &request.fuse) {
+            (Some(address), None) => {
+                let one = One {
+                    name: format!("{pool}/{name}"),
+                    volume,
+                };
+                Way::Nbd(serve_nbd(&exports, address, one, &what)?)
+            }
+            (None, Some(file)) => Way::Fuse(serve_fuse(file, volume, &what)?),
+            (None, None) | (Some(_), Some(_)) => {
+                return Err(Failure::request(
+                    what,
+                    "it takes either an NBD address or a file",
+                    "give --nbd ADDRESS or --fuse FILE",
+                ));
+            }
+        };
         let exported = Exported {
             pool: pool.to_owned(),
             volume: name.to_owned(),
-            server,
+            way,
         };
         let view = exported.view();
         tracing::info!(
@@ -184,7 +201,7 @@ impl Daemon {
         Ok(ended)
     }
 
-    /// Ends the servers of a volume, or of every volume of a pool.
+    /// Ends what serves a volume, or every volume of a pool.
     pub(super) fn end_exports(&self, pool: &str, volume: Option<&str>) -> Vec<Export> {
         let ended: Vec<Exported> = self
             .exports()
@@ -193,10 +210,61 @@ impl Daemon {
         let views = ended.iter().map(Exported::view).collect();
         for exported in ended {
             tracing::info!(volume = format!("{pool}/{}", exported.volume), "detached");
-            exported.server.shutdown();
+            drop(exported);
         }
         views
     }
+}
+
+fn serve_nbd(exports: &[Exported], address: &str, one: One, what: &str) -> Result<Server, Failure> {
+    let listen: Listen = address.parse().map_err(|error: ParseListenError| {
+        Failure::request(
+            what,
+            format!("`{}` is not an address to listen on", error.text),
+            "write unix:PATH or tcp:127.0.0.1:PORT",
+        )
+    })?;
+    if let Some(other) = exports.iter().find(|other| other.listens_on(&listen)) {
+        return Err(Failure::conflict(
+            what,
+            format!(
+                "`{}/{}` is already served at {listen}",
+                other.pool, other.volume
+            ),
+            "choose another address, or detach that one first",
+        ));
+    }
+    Server::bind(&listen, Arc::new(one), &Options::default())
+        .map_err(|error| bind_failure(what, &error))
+}
+
+fn serve_fuse(file: &Path, volume: Arc<engine::Volume>, what: &str) -> Result<FuseFile, Failure> {
+    if !file.is_absolute() {
+        return Err(Failure::request(
+            what,
+            format!("`{}` is not an absolute path", file.display()),
+            "the daemon runs in another directory; give the whole path",
+        ));
+    }
+    FuseFile::mount(file, volume).map_err(|error| {
+        let status = match &error {
+            FuseError::NotAFile { .. } | FuseError::NotEmpty { .. } | FuseError::Busy { .. } => {
+                StatusCode::CONFLICT
+            }
+            FuseError::Prepare { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                StatusCode::NOT_FOUND
+            }
+            FuseError::Prepare { .. } => StatusCode::CONFLICT,
+            FuseError::NoFuse { .. } | FuseError::Mount { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        failure_of(status, what, &error.to_string())
+    })
+}
+
+/// From a message that ends in "; " and the thing to try.
+fn failure_of(status: StatusCode, what: &str, text: &str) -> Failure {
+    let (why, hint) = text.rsplit_once("; ").unwrap_or((text, ""));
+    Failure::new(status, what, why, hint)
 }
 
 fn bind_failure(what: &str, error: &io::Error) -> Failure {
@@ -210,7 +278,5 @@ fn bind_failure(what: &str, error: &io::Error) -> Failure {
         (_, io::ErrorKind::NotFound) => StatusCode::NOT_FOUND,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let text = error.to_string();
-    let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
-    Failure::new(status, what, why, hint)
+    failure_of(status, what, &error.to_string())
 }

@@ -159,7 +159,7 @@ impl Drop for Place {
 }
 
 fn on_fuse(path: &Path) -> bool {
-    statfs(path).is_ok_and(|found| i64::from(found.f_type) == FUSE_MAGIC)
+    statfs(path).is_ok_and(|found| found.f_type == FUSE_MAGIC)
 }
 
 fn detach(path: &Path) -> io::Result<()> {

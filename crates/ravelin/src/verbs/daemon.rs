@@ -37,6 +37,7 @@ impl DaemonArguments {
             .with_target(false)
             .init();
         more_files();
+        no_waiting_for_ourselves();
         let ready = || {
             tracing::info!("answers at {}", path.display());
             let pid = std::process::id();
@@ -57,5 +58,13 @@ fn more_files() {
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!("the limit of open files stays low: {error}");
+    }
+}
+
+/// A file system on a volume writes its dirty pages through this process. When memory is short, an
+/// allocation here must not wait for just that; all threads inherit this.
+fn no_waiting_for_ourselves() {
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+        tracing::debug!("no PR_SET_IO_FLUSHER, it needs CAP_SYS_RESOURCE: {error}");
     }
 }

@@ -1,9 +1,9 @@
 //! `ravelin volume create | list | resize | delete | attach | detach`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use block::ByteSize;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use control::Client;
 use control::api::{
     Attach, ClosePool, CreateVolume, Done, Export, Exports, Pools, ResizeVolume, Volume, Volumes,
@@ -55,9 +55,8 @@ pub(crate) enum VolumeCommand {
     Attach {
         /// POOL/VOLUME.
         volume: VolumeName,
-        /// By NBD: unix:PATH or tcp:127.0.0.1:PORT.
-        #[arg(long, value_name = "ADDRESS")]
-        nbd: String,
+        #[command(flatten)]
+        way: Way,
     },
     /// Serve a volume no longer.
     Detach {
@@ -67,6 +66,18 @@ pub(crate) enum VolumeCommand {
         #[arg(long)]
         force: bool,
     },
+}
+
+/// How a volume is served; one of them.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Way {
+    /// By NBD: unix:PATH or tcp:127.0.0.1:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Option<String>,
+    /// By FUSE, as this file: it need not exist, and a loop device over it is a block device.
+    #[arg(long, value_name = "FILE")]
+    fuse: Option<PathBuf>,
 }
 
 impl VolumeCommand {
@@ -92,21 +103,7 @@ impl VolumeCommand {
                 let Done {} = client.send("DELETE", &at(&volume, None), &json!({}))?;
                 print(context, "volume delete", "deleted", &now)
             }
-            Self::Attach { volume, nbd } => {
-                let nbd = match nbd.strip_prefix("unix:") {
-                    // The daemon runs in another directory.
-                    Some(socket) if !socket.is_empty() => {
-                        let socket = std::path::absolute(Path::new(socket))?;
-                        format!("unix:{}", socket.display())
-                    }
-                    _ => nbd,
-                };
-                let request = Attach { nbd };
-                let export: Export = client.send("POST", &at(&volume, Some("attach")), &request)?;
-                context.print("volume attach", &export, |out| {
-                    writeln!(out, "volume `{volume}` is served at {}", export.uri)
-                })
-            }
+            Self::Attach { volume, way } => attach(context, &client, &volume, way),
             Self::Detach { volume, force } => {
                 let request = ClosePool { force };
                 let ended: Exports = client.send("POST", &at(&volume, Some("detach")), &request)?;
@@ -125,6 +122,50 @@ impl VolumeCommand {
                 })
             }
         }
+    }
+}
+
+fn attach(
+    context: &Context,
+    client: &Client,
+    volume: &VolumeName,
+    way: Way,
+) -> Result<(), Failure> {
+    let Way { nbd, fuse } = way;
+    // The daemon runs in another directory.
+    let nbd = match nbd.as_deref().and_then(|nbd| nbd.strip_prefix("unix:")) {
+        Some(socket) if !socket.is_empty() => {
+            let socket = std::path::absolute(Path::new(socket))?;
+            Some(format!("unix:{}", socket.display()))
+        }
+        _ => nbd,
+    };
+    let fuse = fuse.map(std::path::absolute).transpose()?;
+    let is_file = fuse.is_some();
+    let request = Attach { nbd, fuse };
+    let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
+    context.print("volume attach", &export, |out| {
+        if is_file {
+            writeln!(out, "volume `{volume}` is the file {}", export.uri)?;
+            writeln!(out, "for a block device, as root:")?;
+            writeln!(
+                out,
+                "  losetup --direct-io=on -f --show {}",
+                shell_word(&export.uri)
+            )
+        } else {
+            writeln!(out, "volume `{volume}` is served at {}", export.uri)
+        }
+    })
+}
+
+/// As a shell takes it for one word.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -234,4 +275,16 @@ fn resize(
     let request = ResizeVolume { size_bytes, shrink };
     let changed: Volume = client.send("PATCH", &at(name, None), &request)?;
     print(context, "volume resize", "resized", &changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shell_word;
+
+    #[test]
+    fn what_is_to_be_typed_is_one_word_to_a_shell() {
+        assert_eq!(shell_word("/run/tank-home.img"), "/run/tank-home.img");
+        assert_eq!(shell_word("/run/my disk"), "'/run/my disk'");
+        assert_eq!(shell_word("/run/it's"), r"'/run/it'\''s'");
+    }
 }
