@@ -45,9 +45,9 @@ pub enum ReadPolicy {
     SmallestMaximum,
 }
 
-/// Nodes of the search for a whole column: all choices for D-Code up to n = 17, some tenths of a
-/// second beyond.
-const COLUMN_NODES: usize = 200_000;
+/// Nodes of the search for a whole column: all choices for D-Code up to n = 17, some milliseconds
+/// of searching beyond.
+const COLUMN_NODES: usize = 60_000;
 
 /// Nodes for a read on its way: below a millisecond.
 const READ_NODES: usize = 2_000;

@@ -6,20 +6,19 @@
 //!
 //! ```text
 //!        0  1  2  3  4  5  6              0  1  2  3  4  5  6
-//!   0    0  0  0  0  0  1  1         0    A  G  F  D  C  B  A
-//!   1    1  1  1  2  2  2  2         1    B  A' …  each next element is the one below left,
-//!   2    2  3  3  3  3  3  4         2              or from column 0 the row's last
-//!   3    4  4  4  4  5  5  5         3
-//!   4    5  5  6  6  6  6  6         4
-//!   5    3  2  1  0  6  5  4    (P of the digit in that column)
-//!   6    G  D  A  E  B  F  C    (P of the letter in that column)
+//!   0    0  0  0  0  0  1  1         0    A  B  C  D  E  G  A
+//!   1    1  1  1  2  2  2  2         1    B  C  D  F  G  A  B
+//!   2    2  3  3  3  3  3  4         2    C  E  F  G  A  B  D
+//!   3    4  4  4  4  5  5  5         3    E  F  G  A  C  D  E
+//!   4    5  5  6  6  6  6  6         4    F  G  B  C  D  E  F
+//!   5    6  2  5  1  4  0  3         6    G  D  A  E  B  F  C
 //! ```
 //!
 //! *Horizontal*: the data elements in row-major order, cut into groups of n − 2; consecutive data
 //! share a parity, so that short writes change few parities and degraded reads find what they need
 //! among what they read anyway. Group k's last element is in column ⟨−2(k+1)⟩, its parity one to
-//! the right of it. *Deployment*: the same along the broken diagonal walk, group k's parity in
-//! column ⟨2(k+1)⟩.
+//! the right of it. *Deployment*: the same along a walk whose next element is the one below left,
+//! or from column 0 the row's last; group k's parity is in column ⟨2(k+1)⟩.
 //!
 //! The closed forms are equations (1) and (2), which the paper's text garbles; its (6) and (7) give
 //! the readable form: reduce the inner column mod n *before* subtracting j, then mod n − 2.

@@ -1,14 +1,18 @@
 //! X-Code (Xu and Bruck, "X-Code: MDS Array Codes with Optimal Encoding", IEEE Trans. Information
 //! Theory 45(1), 1999): n columns, n prime, parities along both diagonals in the last two rows.
 //!
+//! Digits name the parity that an element is in, by its column, for n = 5:
+//!
 //! ```text
-//!   n = 5       diagonal        anti-diagonal
-//!   0         D C B? …          every diagonal of slope 1 has its parity in row n−2,
-//!   1                           every one of slope −1 in row n−1, two columns beyond
-//!   2
-//!   3         P0 P1 P2 P3 P4    P[n−2][i] = Σ_j D[j][i+j+2]
-//!   4         Q0 Q1 Q2 Q3 Q4    P[n−1][i] = Σ_j D[j][i−j−2]        (columns mod n)
+//!        diagonal                    anti-diagonal
+//!        0  1  2  3  4               0  1  2  3  4
+//!   0    3  4  0  1  2          0    2  3  4  0  1
+//!   1    2  3  4  0  1          1    3  4  0  1  2
+//!   2    1  2  3  4  0          2    4  0  1  2  3
+//!   3    0  1  2  3  4          4    0  1  2  3  4
 //! ```
+//!
+//! P[n−2][i] = Σ_j D[j][i+j+2] and P[n−1][i] = Σ_j D[j][i−j−2], columns mod n.
 //!
 //! An equation has no two elements in one column. Two lost columns at distance δ leave chains that
 //! step by δ along one diagonal and back along the other; they visit every lost element exactly
