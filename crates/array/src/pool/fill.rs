@@ -13,9 +13,10 @@ use block::{Fault, Instant, Seat};
 use layout::Cell;
 
 use super::cells::CellTable;
-use super::{Effect, Pool, Progress, Report, SeatState};
+use super::{Effect, Pool, Progress, Report, SeatState, is_recoverable};
 use crate::action::Command;
 use crate::format::CellEntry;
+use crate::plan::BandPlans;
 
 /// Cells among which the next one is chosen. Past a few hundred nothing is gained.
 const LOOK_AHEAD: usize = 256;
@@ -487,16 +488,19 @@ impl Pool {
             .sum()
     }
 
-    /// Groups of volumes that have lost more columns than the code survives in any case.
+    /// Groups of volumes whose data cannot be read as a whole any more.
     #[must_use]
     pub fn lost_groups(&self) -> u64 {
-        let columns = self.geometry.layout().columns();
         let tolerance = usize::from(self.geometry.code().tolerance());
+        let columns = usize::from(self.geometry.layout().columns());
+        let mut plans = BandPlans::default();
         self.facts
             .allocated_groups()
             .filter(|&group| {
-                let absent = (0..columns).filter(|&column| self.source(group, column).is_none());
-                absent.count() > tolerance
+                let readable = self.readable_columns(group, None);
+                // Mirrors can lose many columns of a group, so the count alone condemns nobody.
+                columns - readable.len() > tolerance
+                    && !is_recoverable(&self.geometry, &mut plans, group, &readable)
             })
             .count() as u64
     }

@@ -193,14 +193,26 @@ impl Pool {
             });
         }
         let domain = self.facts.seats[seat.index()].domain.clone();
+        // Behind the layout's seats only spares wait.
+        let waits = seat.0 >= self.geometry.layout().drives();
         self.facts.seats[seat.index()] = SeatFacts {
             drive,
             path,
             size_bytes,
             domain,
-            state: SeatState::Filling,
+            state: if waits {
+                SeatState::Waiting
+            } else {
+                SeatState::Filling
+            },
         };
-        self.bring_in(seat, vec![Effect::Done(ticket, Ok(()))]);
+        let done = vec![Effect::Done(ticket, Ok(()))];
+        if waits {
+            self.drives.insert(seat, Drive::default());
+            self.commit(done);
+        } else {
+            self.bring_in(seat, done);
+        }
         self.advance();
         Ok(())
     }

@@ -553,33 +553,38 @@ impl Pool {
             .collect()
     }
 
-    /// Whether a group's data can be read from these columns. All stripes of a group are alike but
-    /// for rotation, under which the codes here are as strong in one column as in another; still,
-    /// every rotation is asked once, for `raid10` forms are not.
     fn is_recoverable(&mut self, group: u64, readable: &BTreeSet<u16>) -> bool {
-        let geometry = Arc::clone(&self.geometry);
-        let code = geometry.code();
-        if readable.len() == usize::from(geometry.layout().columns()) {
-            return true;
-        }
-        let stripes = geometry
-            .stripes_per_group()
-            .min(u64::from(geometry.layout().columns()) * u64::from(code.columns()));
-        let data: erasure::ElementSet = {
-            let mut set = erasure::ElementSet::new(code.elements());
-            for &element in code.data() {
-                set.insert(code.index(element));
-            }
-            set
-        };
-        (0..stripes).all(|stripe| {
-            let mut known = erasure::ElementSet::new(code.elements());
-            for slot in 0..code.elements() {
-                if readable.contains(&geometry.place(group, stripe, slot).0) {
-                    known.insert(slot);
-                }
-            }
-            self.plans.recover(code, &known, &data).is_ok()
-        })
+        is_recoverable(&self.geometry, &mut self.plans, group, readable)
     }
+}
+
+/// Whether a group's data can be read from these columns. All stripes of a group are alike but for
+/// rotation, under which the codes here are as strong in one column as in another; still, every
+/// rotation is asked once, for those of the mirrors are not.
+fn is_recoverable(
+    geometry: &Geometry,
+    plans: &mut BandPlans,
+    group: u64,
+    readable: &BTreeSet<u16>,
+) -> bool {
+    let code = geometry.code();
+    if readable.len() == usize::from(geometry.layout().columns()) {
+        return true;
+    }
+    let stripes = geometry
+        .stripes_per_group()
+        .min(u64::from(geometry.layout().columns()) * u64::from(code.columns()));
+    let mut data = erasure::ElementSet::new(code.elements());
+    for slot in code.data_slots() {
+        data.insert(slot);
+    }
+    (0..stripes).all(|stripe| {
+        let mut known = erasure::ElementSet::new(code.elements());
+        for slot in 0..code.elements() {
+            if readable.contains(&geometry.place(group, stripe, slot).0) {
+                known.insert(slot);
+            }
+        }
+        plans.recover(code, &known, &data).is_ok()
+    })
 }
