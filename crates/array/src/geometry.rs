@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use block::{BLOCK_BYTES, Request, Seat};
+use block::{BLOCK_BYTES, Request};
 use erasure::{Code, Element};
 use layout::{Cell, Layout};
 
@@ -237,11 +237,6 @@ impl Geometry {
     #[must_use]
     pub const fn drive_offset(&self, cell: Cell, chunk: u64) -> u64 {
         self.data_offset + cell.row * self.cell_bytes + chunk * self.chunk_bytes
-    }
-
-    /// The seats that hold a group's columns at home, by column.
-    pub fn home_seats(&self, group: u64) -> impl Iterator<Item = Seat> + '_ {
-        (0..self.layout.columns()).map(move |column| self.layout.cell(group, column).seat)
     }
 
     /// The stripes that `request` touches, each with the segments of the request in it.

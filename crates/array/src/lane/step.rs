@@ -306,10 +306,7 @@ impl Array {
                 there.insert(slot);
             }
         }
-        let mut data = ElementSet::new(code.elements());
-        for &element in code.data() {
-            data.insert(code.index(element));
-        }
+        let data: ElementSet = code.data_slots().collect();
         self.plans.recover(code, &there, &data).is_ok()
     }
 

@@ -192,7 +192,7 @@ pub fn plan_resync(
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
     let code = first.geometry.code();
-    let data = data_slots(code);
+    let data: ElementSet = code.data_slots().collect();
     let mut run = Run::new(first, stripes);
     let mut writes = Vec::new();
     for stripe in run.stripes() {
@@ -229,7 +229,7 @@ pub fn plan_zero(
     stripes: Range<u64>,
 ) -> Result<Plan, Lost> {
     let code = first.geometry.code();
-    let data = data_slots(code);
+    let data: ElementSet = code.data_slots().collect();
     let run = Run::new(first, stripes);
     let mut writes = Vec::new();
     for stripe in run.stripes() {
@@ -258,12 +258,4 @@ pub fn plan_zero(
     };
     plan.merge_transfers();
     Ok(plan)
-}
-
-fn data_slots(code: &erasure::Code) -> ElementSet {
-    let mut data = ElementSet::new(code.elements());
-    for &element in code.data() {
-        data.insert(code.index(element));
-    }
-    data
 }

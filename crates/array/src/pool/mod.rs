@@ -574,10 +574,7 @@ fn is_recoverable(
     let stripes = geometry
         .stripes_per_group()
         .min(u64::from(geometry.layout().columns()) * u64::from(code.columns()));
-    let mut data = erasure::ElementSet::new(code.elements());
-    for slot in code.data_slots() {
-        data.insert(slot);
-    }
+    let data: erasure::ElementSet = code.data_slots().collect();
     (0..stripes).all(|stripe| {
         let mut known = erasure::ElementSet::new(code.elements());
         for slot in 0..code.elements() {
