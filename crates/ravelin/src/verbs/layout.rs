@@ -102,6 +102,17 @@ pub(crate) enum LayoutError {
         #[source]
         error: Box<GeometryError>,
     },
+    /// The scheme's code has no stripe of this width.
+    #[error("{error}\n\n  {}", pointed(text, &word_span(text, word)))]
+    Code {
+        /// What was written.
+        text: String,
+        /// The code's name.
+        word: String,
+        /// What is wrong with it.
+        #[source]
+        error: Box<erasure::CodeError>,
+    },
     /// A group or column that is not there.
     #[error("{what} {asked} is not there: the layout has {there}; try a number below {there}")]
     OutOfRange {
@@ -136,6 +147,7 @@ impl LayoutError {
             Self::Crush(error) => error.exit_code(),
             Self::Scheme { .. }
             | Self::Geometry { .. }
+            | Self::Code { .. }
             | Self::OutOfRange { .. }
             | Self::NoPermutations { .. } => 2,
         }
@@ -159,11 +171,26 @@ impl SchemeArguments {
 
     fn geometry(&self, rows: u64) -> Result<Geometry, LayoutError> {
         let scheme = self.parse()?;
-        Geometry::new(&scheme, self.drives, rows).map_err(|error| LayoutError::Geometry {
+        let geometry =
+            Geometry::new(&scheme, self.drives, rows).map_err(|error| LayoutError::Geometry {
+                text: self.scheme.clone(),
+                error: Box::new(error),
+            })?;
+        // `layout` does not know which widths a code has.
+        let code = &geometry.code;
+        erasure::by_columns(&code.name, code.columns).map_err(|error| LayoutError::Code {
             text: self.scheme.clone(),
+            word: code.name.clone(),
             error: Box::new(error),
-        })
+        })?;
+        Ok(geometry)
     }
+}
+
+/// Where a word stands in a scheme; all of it where the word is not written.
+fn word_span(text: &str, word: &str) -> std::ops::Range<usize> {
+    let start = text.to_ascii_lowercase().find(word);
+    start.map_or(0..text.len(), |start| start..start + word.len())
 }
 
 impl LayoutCommand {

@@ -394,3 +394,14 @@ fn requests_that_make_no_sense_are_answered_in_the_shape_of_errors() {
     assert_eq!(status, 400, "{document}");
     assert!(document["error"]["why"].is_string(), "{document}");
 }
+
+#[test]
+fn a_width_that_a_code_has_not_is_refused_with_the_nearest_ones() {
+    let bench = Bench::without_daemon("width");
+    bench
+        .run(&["layout", "show", "raid6:dcode:9c", "--rows", "1"])
+        .refused(
+            2,
+            &["dcode has no stripe of 9 columns", "try 7 or 11", "^^^^^"],
+        );
+}
