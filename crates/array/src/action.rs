@@ -14,7 +14,7 @@ pub struct RequestId(pub u64);
 pub struct IoId(pub u64);
 
 /// Names a computation of this lane. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComputeId(pub u64);
 
 /// Names scratch memory that the lane asked for. Never reused.
@@ -96,13 +96,28 @@ pub struct ComputeStep {
     pub terms: Vec<(Slice, u8)>,
 }
 
-/// Steps to carry out in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Work on memory, to be carried out in the order of the fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compute {
     /// Comes back with `handle_computed`.
     pub id: ComputeId,
+    /// Bytes of the lane's own (headers, metadata) to lay into buffers; whole blocks.
+    pub puts: Vec<(Slice, Vec<u8>)>,
     /// In this order.
     pub steps: Vec<ComputeStep>,
+    /// Whole blocks whose CRC-32C is wanted.
+    pub sums: Vec<Slice>,
+    /// Whole blocks that the lane wants to see.
+    pub takes: Vec<Slice>,
+}
+
+/// What came out of a [`Compute`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Computed {
+    /// CRC-32C of each 4 KiB block of `sums`, in order.
+    pub sums: Vec<u32>,
+    /// The bytes of `takes`, in order.
+    pub bytes: Vec<Vec<u8>>,
 }
 
 /// The end of a request.

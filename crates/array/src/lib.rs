@@ -25,8 +25,8 @@ pub mod router;
 pub mod view;
 
 pub use action::{
-    Action, BufferId, Command, Compute, ComputeId, ComputeStep, Event, Io, IoId, IoKind, Reply,
-    RequestId, ScratchId, Slice,
+    Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
+    Reply, RequestId, ScratchId, Slice,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest};
 pub use lane::Array;

@@ -5,7 +5,7 @@
 
 use block::{Instant, Outcome};
 
-use crate::{Action, Array, Command, ComputeId, Event, GroupRequest, IoId, RequestId};
+use crate::{Action, Array, Command, ComputeId, Computed, Event, GroupRequest, IoId, RequestId};
 
 /// What a lane was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Input {
     /// `handle_completion`.
     Completion(IoId, Outcome),
     /// `handle_computed`.
-    Computed(ComputeId),
+    Computed(ComputeId, Computed),
     /// `handle_command`.
     Command(Command),
 }
@@ -48,7 +48,7 @@ pub fn feed(lane: &mut Array, at: Instant, input: &Input) -> Vec<Output> {
     match input {
         Input::Request(id, request, _) => lane.handle_request(at, *id, *request),
         Input::Completion(id, outcome) => lane.handle_completion(at, *id, *outcome),
-        Input::Computed(id) => lane.handle_computed(at, *id),
+        Input::Computed(id, computed) => lane.handle_computed(at, *id, computed.clone()),
         Input::Command(command) => lane
             .handle_command(at, command.clone())
             .expect("the pool knows the lanes' groups"),

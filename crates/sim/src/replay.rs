@@ -68,9 +68,11 @@ pub fn replay_on_drives(
                     perform(drive, &io, &mut scratch).map_err(|_| index)?;
                 }
             }
-            Input::Computed(id) => {
+            Input::Computed(id, computed) => {
                 let compute: array::Compute = computes.remove(id).ok_or(index)?;
-                scratch.compute(&compute.steps);
+                if scratch.compute(&compute) != *computed {
+                    return Err(index);
+                }
             }
             Input::Command(_) => {}
         }

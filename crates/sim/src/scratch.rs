@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use array::{Action, BufferId, ComputeStep, RequestId, ScratchId, Slice};
+use array::{Action, BufferId, Compute, ComputeStep, Computed, RequestId, ScratchId, Slice};
 
 /// The bytes behind a lane's buffer names.
 #[derive(Debug, Default)]
@@ -47,8 +47,28 @@ impl Scratch {
         self.buffers.is_empty()
     }
 
+    /// Carries out a computation: puts, steps, sums, takes.
+    pub(crate) fn compute(&mut self, work: &Compute) -> Computed {
+        for (slice, bytes) in &work.puts {
+            self.bytes_mut(*slice).copy_from_slice(bytes);
+        }
+        self.run(&work.steps);
+        let sums = work.sums.iter().flat_map(|&slice| {
+            let blocks = self.bytes(slice).chunks(4096);
+            blocks.map(crc32c::crc32c).collect::<Vec<_>>()
+        });
+        Computed {
+            sums: sums.collect(),
+            bytes: work
+                .takes
+                .iter()
+                .map(|&slice| self.bytes(slice).to_vec())
+                .collect(),
+        }
+    }
+
     /// `target (^)= Σ coefficient · source`, the slow way.
-    pub(crate) fn compute(&mut self, steps: &[ComputeStep]) {
+    fn run(&mut self, steps: &[ComputeStep]) {
         for step in steps {
             let mut sum = if step.accumulate {
                 self.bytes(step.target).to_vec()

@@ -503,8 +503,8 @@ impl World {
             }
             Happening::LaneCompute(lane, compute) => {
                 let index = usize::from(lane);
-                self.scratch[index].compute(&compute.steps);
-                self.lanes[index].handle_computed(at, compute.id);
+                let computed = self.scratch[index].compute(&compute);
+                self.lanes[index].handle_computed(at, compute.id, computed);
                 self.poll_lane(lane);
             }
             Happening::PoolWrite {

@@ -17,7 +17,7 @@ use self::job::Job;
 use self::locks::Locks;
 use self::op::{Op, Phase};
 use self::request::Pending;
-use crate::action::{Action, Command, ComputeId, Event, Io, IoId, IoKind};
+use crate::action::{Action, Command, ComputeId, Computed, Event, Io, IoId, IoKind};
 use crate::plan::{BandPlans, Transfer};
 use crate::view::View;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
@@ -141,8 +141,8 @@ impl Array {
     ///
     /// # Panics
     /// When `id` is not in flight.
-    pub fn handle_computed(&mut self, now: Instant, id: ComputeId) {
-        let _ = now;
+    pub fn handle_computed(&mut self, now: Instant, id: ComputeId, computed: Computed) {
+        let _ = (now, computed);
         let op = self
             .computes
             .remove(&id)

@@ -209,8 +209,11 @@ impl Array {
         op.phase = Phase::Computing;
         let compute = ComputeId(self.fresh());
         self.computes.insert(compute, id);
-        self.actions
-            .push_back(Action::Compute(Compute { id: compute, steps }));
+        self.actions.push_back(Action::Compute(Compute {
+            id: compute,
+            steps,
+            ..Compute::default()
+        }));
     }
 
     pub(super) fn computed(&mut self, id: u64) {

@@ -7,16 +7,43 @@
 
 use std::collections::HashMap;
 
-use array::{ComputeStep, Slice};
-use block::Memory;
+use array::{Compute, ComputeStep, Computed, Slice};
+use block::{Memory, PAGE_BYTES};
 use erasure::kernel::{Kernel, Stores};
 use erasure::{Schedule, Step};
+
+/// Carries out a computation: puts, steps, sums, takes. `memory` gives the bytes of a slice.
+pub(crate) fn carry_out(
+    kernel: &Kernel,
+    work: &Compute,
+    memory: impl Fn(Slice) -> Memory,
+) -> Computed {
+    for (slice, bytes) in &work.puts {
+        let target = memory(*slice);
+        // SAFETY: the lane gives each operation ranges that nothing else in flight touches.
+        unsafe { target.bytes_mut() }.copy_from_slice(bytes);
+    }
+    compute(kernel, &work.steps, &memory);
+    let mut computed = Computed::default();
+    for &slice in &work.sums {
+        let blocks = memory(slice);
+        // SAFETY: as above.
+        let blocks = unsafe { blocks.bytes() }.chunks(PAGE_BYTES);
+        computed.sums.extend(blocks.map(crc32c::crc32c));
+    }
+    for &slice in &work.takes {
+        let bytes = memory(slice);
+        // SAFETY: as above.
+        computed.bytes.push(unsafe { bytes.bytes() }.to_vec());
+    }
+    computed
+}
 
 /// Runs steps in order. `memory` gives the bytes of a slice.
 ///
 /// Neighbouring steps on slices of one length are compiled together, so that those that share
 /// their sources (P and Q of a stripe) read them once.
-pub(crate) fn compute(kernel: &Kernel, steps: &[ComputeStep], memory: impl Fn(Slice) -> Memory) {
+fn compute(kernel: &Kernel, steps: &[ComputeStep], memory: &impl Fn(Slice) -> Memory) {
     let mut rest = steps;
     while let Some(first) = rest.first() {
         let length = first.target.length;
@@ -29,10 +56,10 @@ pub(crate) fn compute(kernel: &Kernel, steps: &[ComputeStep], memory: impl Fn(Sl
         if let [step] = now
             && let ([] | [(_, 1)], false) = (step.terms.as_slice(), step.accumulate)
         {
-            copy(step, &memory);
+            copy(step, memory);
             continue;
         }
-        run_program(kernel, now, &memory);
+        run_program(kernel, now, memory);
     }
 }
 

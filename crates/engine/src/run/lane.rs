@@ -13,7 +13,7 @@ use array::{
 use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat, Submission};
 use erasure::kernel::{self, Kernel};
 
-use super::compute::compute;
+use super::compute::carry_out;
 use super::pool::PoolMessage;
 use super::{Clock, Seats};
 
@@ -322,8 +322,8 @@ impl LaneThread {
                     Output::Action(Action::Compute(work)) => {
                         let kernel = self.kernel;
                         let target = self.lane(lane);
-                        compute(kernel, &work.steps, |slice| target.memory(slice));
-                        computed.push(Input::Computed(work.id));
+                        let end = carry_out(kernel, &work, |slice| target.memory(slice));
+                        computed.push(Input::Computed(work.id, end));
                     }
                     Output::Action(action) => self.act(lane, &action),
                 }
