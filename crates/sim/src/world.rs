@@ -115,6 +115,7 @@ impl World {
             scheme: options.scheme.parse().expect("a scheme"),
             chunk_bytes: Some(options.chunk_bytes),
             cell_bytes: Some(options.cell_bytes),
+            journal: true,
             drives: all,
             spares,
         };
@@ -487,6 +488,16 @@ impl World {
 
     /// Lets the next thing happen; false if there is none.
     pub fn step(&mut self) -> bool {
+        let due = self.lanes.iter().zip(0..);
+        let due = due.filter_map(|(lane, index)| Some((lane.poll_timeout()?, index)));
+        if let Some((at, lane)) = due.min()
+            && self.queue.first_key_value().is_none_or(|(&(next, _), _)| at <= next)
+        {
+            self.now = self.now.max(at);
+            self.lanes[usize::from(lane)].handle_timeout(self.now);
+            self.poll_lane(lane);
+            return true;
+        }
         let Some(((at, _), happening)) = self.queue.pop_first() else {
             return false;
         };
