@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use array::plan::{AllOnDrive, BandPlans, Piece, Scratch, Source, Stripe, plan_fill, plan_read, plan_write};
+use array::plan::{
+    AllOnDrive, BandPlans, Piece, Scratch, Source, Stripe, plan_fill, plan_read, plan_write,
+};
 use array::view::Column;
 use array::{BufferId, Geometry, RequestId, ScratchId, Slice};
 use layout::{Cell, Scheme};

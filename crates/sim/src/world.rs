@@ -491,7 +491,10 @@ impl World {
         let due = self.lanes.iter().zip(0..);
         let due = due.filter_map(|(lane, index)| Some((lane.poll_timeout()?, index)));
         if let Some((at, lane)) = due.min()
-            && self.queue.first_key_value().is_none_or(|(&(next, _), _)| at <= next)
+            && self
+                .queue
+                .first_key_value()
+                .is_none_or(|(&(next, _), _)| at <= next)
         {
             self.now = self.now.max(at);
             self.lanes[usize::from(lane)].handle_timeout(self.now);

@@ -142,8 +142,7 @@ impl BatchHeader {
     /// Blocks of the header alone, for so many columns, parity blocks and descriptors.
     #[must_use]
     pub fn blocks(columns: usize, parity_blocks: usize, descriptors: usize) -> u64 {
-        let bytes =
-            FIXED_BYTES + columns * 2 + parity_blocks * 4 + descriptors * DESCRIPTOR_BYTES;
+        let bytes = FIXED_BYTES + columns * 2 + parity_blocks * 4 + descriptors * DESCRIPTOR_BYTES;
         (bytes as u64).div_ceil(BLOCK_BYTES)
     }
 

@@ -174,8 +174,7 @@ impl MetaPage {
                 let sector = copy.get(index * SECTOR_BYTES..(index + 1) * SECTOR_BYTES)?;
                 let check = u32::from_le_bytes(sector[..4].try_into().ok()?);
                 let clock = u64::from_le_bytes(sector[8..16].try_into().ok()?);
-                (check == sector_check(pool, name, index, sector))
-                    .then(|| (clock, sector.to_vec()))
+                (check == sector_check(pool, name, index, sector)).then(|| (clock, sector.to_vec()))
             };
             let found: Vec<_> = copies.iter().map(whole).collect();
             merged.differ |= found.windows(2).any(|pair| pair[0] != pair[1]);
@@ -186,7 +185,12 @@ impl MetaPage {
             page.clocks[index] = clock;
             let entries = &mut page.entries[index * ENTRIES_PER_SECTOR..][..ENTRIES_PER_SECTOR];
             for (entry, place) in entries.iter_mut().zip(sector[ENTRIES_AT..].chunks(8)) {
-                let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &b| word << 8 | u32::from(b));
+                let word = |bytes: &[u8]| {
+                    bytes
+                        .iter()
+                        .rev()
+                        .fold(0, |word, &b| word << 8 | u32::from(b))
+                };
                 entry.crc = word(&place[..4]);
                 entry.generation = word(&place[4..]);
             }

@@ -63,6 +63,8 @@ struct Running {
     stuck: BTreeSet<BlockName>,
     pages: BTreeSet<PageName>,
     scratch: Option<ScratchId>,
+    /// What this phase writes has been laid out and begun.
+    begun: bool,
     /// While it writes to cells that it knows of, they must not be given away.
     epoch: Option<u64>,
 }
@@ -128,7 +130,9 @@ impl Array {
     /// Pages that must not be dropped from memory.
     pub(super) fn checkpoint_pages(&self) -> BTreeSet<PageName> {
         let running = self.checkpoints.running.as_ref();
-        running.map(|running| running.pages.clone()).unwrap_or_default()
+        running
+            .map(|running| running.pages.clone())
+            .unwrap_or_default()
     }
 
     pub(super) fn pump_checkpoint(&mut self) {
@@ -148,6 +152,7 @@ impl Array {
             stuck: BTreeSet::new(),
             pages: std::mem::take(&mut self.checkpoints.forced),
             scratch: None,
+            begun: false,
             epoch: None,
         };
         self.checkpoints.running = Some(running);
@@ -157,7 +162,10 @@ impl Array {
     }
 
     fn running(&mut self) -> &mut Running {
-        self.checkpoints.running.as_mut().expect("a checkpoint runs")
+        self.checkpoints
+            .running
+            .as_mut()
+            .expect("a checkpoint runs")
     }
 
     /// A flush of the checkpoint's has ended. A drive that failed it and stays has been reported;
@@ -178,7 +186,7 @@ impl Array {
         let zeroed = self.overlay.zeroed_up_to(covers);
         let pinned: BTreeSet<u64> = blocks
             .iter()
-            .filter(|(_, logged)| logged.bytes.is_some())
+            .filter(|(_, logged)| logged.bytes.memory().is_some())
             .map(|(_, logged)| logged.sequence)
             .collect();
         for &sequence in &pinned {
@@ -224,11 +232,15 @@ impl Array {
     fn install(&mut self) {
         let epoch = self.enter_present_epoch();
         let mut transfers = Vec::new();
-        let running = self.checkpoints.running.as_mut().expect("a checkpoint runs");
+        let running = self
+            .checkpoints
+            .running
+            .as_mut()
+            .expect("a checkpoint runs");
         running.epoch = Some(epoch);
         running.phase = Phase::Installing;
         for (name, logged) in &running.blocks {
-            let Some(slice) = logged.bytes else {
+            let Some(slice) = logged.bytes.memory() else {
                 continue;
             };
             let column = self.view.column(&self.geometry, name.group, name.column);
@@ -248,7 +260,11 @@ impl Array {
 
     fn pump_installs(&mut self) {
         loop {
-            let running = self.checkpoints.running.as_mut().expect("a checkpoint runs");
+            let running = self
+                .checkpoints
+                .running
+                .as_mut()
+                .expect("a checkpoint runs");
             if running.writes.in_flight() >= INSTALLS_MAX {
                 return;
             }
@@ -274,7 +290,7 @@ impl Array {
             let hit = running.blocks.iter().filter(|(name, logged)| {
                 name.column == transfer.column
                     && blocks.contains(&u64::from(name.block))
-                    && logged.bytes.is_some_and(|slice| {
+                    && logged.bytes.memory().is_some_and(|slice| {
                         transfer.slice.is_some_and(|all| all.buffer == slice.buffer)
                     })
             });
@@ -311,7 +327,11 @@ impl Array {
     }
 
     fn installs_ended(&mut self) {
-        let running = self.checkpoints.running.as_mut().expect("a checkpoint runs");
+        let running = self
+            .checkpoints
+            .running
+            .as_mut()
+            .expect("a checkpoint runs");
         if running.phase != Phase::Installing
             || !running.queue.is_empty()
             || !running.writes.is_done()
@@ -336,13 +356,17 @@ impl Array {
             self.overlay.zeroes_installed(stripe, sequence);
         }
         for (name, logged) in blocks {
-            // A block that nobody had may have been reconstructed meanwhile.
-            let known = logged.bytes.is_none()
-                && self.overlay.get(name).is_none_or(|now| now.sequence != logged.sequence);
-            if !stuck.contains(&name) && !known {
-                self.pages.set(name, logged.entry);
-                self.overlay.installed(name, logged.sequence);
+            if stuck.contains(&name) {
+                continue;
             }
+            // A block that nobody had may have been reconstructed meanwhile.
+            let now = self.overlay.get(name);
+            let entry = match now.filter(|now| now.sequence == logged.sequence) {
+                Some(now) => now.entry,
+                None => logged.entry,
+            };
+            self.pages.set(name, entry);
+            self.overlay.installed(name, logged.sequence);
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);
@@ -354,6 +378,7 @@ impl Array {
         let store = *self.geometry.store().expect("a checkpoint needs a store");
         let running = self.running();
         running.phase = Phase::Paging;
+        running.begun = running.pages.is_empty();
         let names: Vec<PageName> = running.pages.iter().copied().collect();
         let bytes = names.len() as u64 * PAGE_BYTES;
         if names.is_empty() {
@@ -366,7 +391,8 @@ impl Array {
         let mut work = Compute::default();
         for (index, &name) in names.iter().enumerate() {
             let page = self.pages.page(name).expect("the checkpoint keeps it here");
-            work.puts.push((page_slice(scratch, index), page.encode(store.pool, name)));
+            work.puts
+                .push((page_slice(scratch, index), page.encode(store.pool, name)));
             self.pages.written(name);
         }
         self.push_compute(Computing::Paged, work);
@@ -374,7 +400,11 @@ impl Array {
 
     /// The pages are laid out in memory.
     pub(super) fn paged(&mut self) {
-        let running = self.checkpoints.running.as_ref().expect("a checkpoint runs");
+        let running = self
+            .checkpoints
+            .running
+            .as_ref()
+            .expect("a checkpoint runs");
         let scratch = running.scratch.expect("pages were laid out");
         let mut transfers = Vec::new();
         for (index, &name) in running.pages.iter().enumerate() {
@@ -401,6 +431,7 @@ impl Array {
             };
             self.push_io(purpose, |id| transfer.io(id));
         }
+        self.running().begun = true;
         self.pages_ended();
     }
 
@@ -411,7 +442,7 @@ impl Array {
 
     fn pages_ended(&mut self) {
         let running = self.running();
-        if running.phase != Phase::Paging || !running.writes.is_done() {
+        if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() {
             return;
         }
         running.phase = Phase::Settling;
@@ -427,7 +458,11 @@ impl Array {
 
     /// Blocks and pages are durable: the log may begin later.
     fn write_anchor(&mut self) {
-        let running = self.checkpoints.running.as_ref().expect("a checkpoint runs");
+        let running = self
+            .checkpoints
+            .running
+            .as_ref()
+            .expect("a checkpoint runs");
         let covers = running.covers;
         let oldest_stuck = running
             .stuck
@@ -437,6 +472,7 @@ impl Array {
             .min();
         let first = oldest_stuck.unwrap_or(covers + 1).min(covers + 1);
         self.running().phase = Phase::Anchoring;
+        self.running().begun = false;
         if self.log.ring.is_empty() || self.log.ring.is_oldest(first) {
             // The tail has not moved.
             self.close_checkpoint();
@@ -457,7 +493,8 @@ impl Array {
             number: self.log.anchor,
         };
         let scratch = self.fresh_scratch();
-        self.actions.push_back(Action::Allocate(scratch, PAGE_BYTES));
+        self.actions
+            .push_back(Action::Allocate(scratch, PAGE_BYTES));
         let work = Compute {
             puts: vec![(page_slice(scratch, 0), anchor.encode(store.pool, self.lane))],
             ..Compute::default()
@@ -473,6 +510,7 @@ impl Array {
         let seats = self.live_seats();
         if let Some(running) = self.checkpoints.running.as_mut() {
             running.scratch = Some(scratch);
+            running.begun = true;
             for _ in &seats {
                 running.writes.begin();
             }
@@ -502,7 +540,7 @@ impl Array {
 
     fn anchors_ended(&mut self) {
         let running = self.running();
-        if running.phase != Phase::Anchoring || !running.writes.is_done() {
+        if running.phase != Phase::Anchoring || !running.begun || !running.writes.is_done() {
             return;
         }
         running.phase = Phase::Closing;
@@ -531,7 +569,9 @@ impl Array {
         }
         for wanting in running.wanting {
             match wanting {
-                Wanting::Pool => self.events.push_back(Event::Checkpointed { lane: self.lane }),
+                Wanting::Pool => self
+                    .events
+                    .push_back(Event::Checkpointed { lane: self.lane }),
                 Wanting::Job(job) => self.job_checkpointed(job),
             }
         }

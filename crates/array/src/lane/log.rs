@@ -14,7 +14,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Outcome, Seat};
 use erasure::Code;
 
-use super::overlay::Logged;
+use super::overlay::{Bytes, Logged};
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Array, Computing, Purpose};
@@ -217,7 +217,9 @@ impl Array {
             incarnation: self.log.incarnation,
             sequence,
             flushed: self.log.flushed,
-            seats: (0..columns).map(|i| seats[(first + i) % seats.len()]).collect(),
+            seats: (0..columns)
+                .map(|i| seats[(first + i) % seats.len()])
+                .collect(),
             data_columns: u16::try_from(data).expect("at most 64"),
             rows: u16::try_from(rows).expect("a batch is short"),
             parity_crcs: Vec::new(),
@@ -246,10 +248,10 @@ impl Array {
         let parities = columns - data;
         // `parity_crcs` is still empty, and counts towards the header's length.
         let head = length - u64::from(header.rows);
-        let column = |index: usize| column_slice(scratch, index, length).part(
-            head * BLOCK_BYTES,
-            u64::from(header.rows) * BLOCK_BYTES,
-        );
+        let column = |index: usize| {
+            column_slice(scratch, index, length)
+                .part(head * BLOCK_BYTES, u64::from(header.rows) * BLOCK_BYTES)
+        };
         let mut work = Compute::default();
         let all = units.iter().flat_map(|unit| &unit.blocks);
         let mut copied = 0;
@@ -391,9 +393,8 @@ impl Array {
     fn complete(&mut self, sequence: u64, batch: Batch) {
         let header = &batch.header;
         let mut fault = None;
-        let there = |seat: &&Seat| {
-            !self.view.is_out(**seat) && !batch.writes.kept().contains_key(*seat)
-        };
+        let there =
+            |seat: &&Seat| !self.view.is_out(**seat) && !batch.writes.kept().contains_key(*seat);
         if let Some(&kept) = batch.writes.kept().values().next() {
             // A drive that failed its column stays in use, because nothing can be lost any more
             // but by losing data. Recovery might not find this batch, nor any that follow.
@@ -425,7 +426,7 @@ impl Array {
                     let offset = (head + index % rows) * BLOCK_BYTES;
                     index += 1;
                     let logged = Logged {
-                        bytes: Some(column.part(offset, BLOCK_BYTES)),
+                        bytes: Bytes::Memory(column.part(offset, BLOCK_BYTES)),
                         entry: Entry::new(pool, name, crc, header.sequence),
                         sequence: header.sequence,
                     };
@@ -433,7 +434,7 @@ impl Array {
                 }
                 Descriptor::Unknown(name) => {
                     let logged = Logged {
-                        bytes: None,
+                        bytes: Bytes::Nowhere,
                         entry: Entry::UNKNOWN,
                         sequence: header.sequence,
                     };
@@ -462,11 +463,13 @@ impl Array {
         for stripe in stripes {
             for slot in 0..geometry.code().elements() {
                 let (column, chunk) = geometry.place(group, stripe, slot);
-                names.extend((chunk * per_chunk..(chunk + 1) * per_chunk).map(|block| BlockName {
-                    group,
-                    column,
-                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                }));
+                names.extend(
+                    (chunk * per_chunk..(chunk + 1) * per_chunk).map(|block| BlockName {
+                        group,
+                        column,
+                        block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+                    }),
+                );
             }
         }
         names
@@ -493,7 +496,11 @@ fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
                 count: u32::try_from(stripes.end - stripes.start).expect("few at a time"),
             });
         }
-        descriptors.extend(unit.blocks.iter().map(|&(name, _, crc)| Descriptor::Content { name, crc }));
+        descriptors.extend(
+            unit.blocks
+                .iter()
+                .map(|&(name, _, crc)| Descriptor::Content { name, crc }),
+        );
         descriptors.extend(unit.unknown.iter().map(|&name| Descriptor::Unknown(name)));
     }
     descriptors

@@ -46,7 +46,11 @@ enum Purpose {
     /// A column of a batch of the log.
     Batch { sequence: u64, seat: Seat },
     /// Copy number `index` of a page.
-    PageRead { name: PageName, index: usize, seat: Seat },
+    PageRead {
+        name: PageName,
+        index: usize,
+        seat: Seat,
+    },
     /// Logged blocks on their way to their place.
     Install { transfer: Transfer },
     /// Pages on their way to one of their places.
@@ -280,7 +284,8 @@ impl Array {
                 if self.geometry.store().is_some() {
                     self.await_checkpoint(Wanting::Pool, []);
                 } else {
-                    self.events.push_back(Event::Checkpointed { lane: self.lane });
+                    self.events
+                        .push_back(Event::Checkpointed { lane: self.lane });
                 }
             }
             Command::Scrub { group } => {
@@ -378,7 +383,8 @@ impl Array {
     fn push_compute(&mut self, computing: Computing, work: Compute) {
         let id = ComputeId(self.fresh());
         self.computes.insert(id, computing);
-        self.actions.push_back(Action::Compute(Compute { id, ..work }));
+        self.actions
+            .push_back(Action::Compute(Compute { id, ..work }));
     }
 
     /// Counts an operation as in flight under the present view.

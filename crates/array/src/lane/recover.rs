@@ -19,9 +19,7 @@ use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
-use crate::action::{
-    Action, BufferId, Compute, ComputeStep, Computed, Event, Io, IoKind, Slice,
-};
+use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, Io, IoKind, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 
 /// Blocks of a header at most: what [`super::log`] writes has three.
@@ -31,7 +29,10 @@ const HEADER_BLOCKS_MAX: u64 = 4;
 enum Phase {
     Anchors,
     /// Headers at `at`; `seek` is what is looked for.
-    Headers { at: u64, seek: Seek },
+    Headers {
+        at: u64,
+        seek: Seek,
+    },
     Columns(Found),
     Checking(Found),
     Mending(Found),

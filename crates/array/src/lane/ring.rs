@@ -93,12 +93,18 @@ impl Ring {
 
     /// Whether nothing before `sequence` is in the ring.
     pub(super) fn is_oldest(&self, sequence: u64) -> bool {
-        self.live.front().is_none_or(|placed| placed.sequence >= sequence)
+        self.live
+            .front()
+            .is_none_or(|placed| placed.sequence >= sequence)
     }
 
     /// Batches before `sequence` are let go.
     pub(super) fn release_before(&mut self, sequence: u64) {
-        while self.live.front().is_some_and(|placed| placed.sequence < sequence) {
+        while self
+            .live
+            .front()
+            .is_some_and(|placed| placed.sequence < sequence)
+        {
             self.live.pop_front();
         }
     }
@@ -115,7 +121,9 @@ mod tests {
         let mut state = 1_u64;
         let mut stalls = 0;
         for sequence in 1..10_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let length = 1 + (state >> 33) % 25;
             let Some(position) = ring.place(length) else {
                 stalls += 1;

@@ -232,7 +232,9 @@ impl Stripe<'_> {
             };
             match state {
                 BlockState::OnDrive => {
-                    let cell = place.source.expect("the planner reads only what is readable");
+                    let cell = place
+                        .source
+                        .expect("the planner reads only what is readable");
                     plan.reads.push(Transfer {
                         seat: cell.seat,
                         column,

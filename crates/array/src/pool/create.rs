@@ -276,6 +276,7 @@ impl Pool {
             generation,
             drives,
             labels: Labels::default(),
+            entering: BTreeSet::new(),
             tables,
             places: BTreeMap::new(),
             taken: BTreeMap::new(),

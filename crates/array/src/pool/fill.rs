@@ -159,7 +159,7 @@ impl Pool {
         let layout = self.geometry.layout();
         let home = layout.cell(group, column);
         if self.facts.seats[home.seat.index()].state.takes_part() {
-            return Some(home);
+            return (!self.entering.contains(&home.seat)).then_some(home);
         }
         // Never two columns of a group on one drive.
         let neighbours: Vec<Seat> = (0..layout.columns())
@@ -171,7 +171,9 @@ impl Pool {
             .flatten()
             .collect();
         let out = |seat: Seat| {
-            !self.facts.seats[seat.index()].state.takes_part() || neighbours.contains(&seat)
+            self.entering.contains(&seat)
+                || !self.facts.seats[seat.index()].state.takes_part()
+                || neighbours.contains(&seat)
         };
         layout.refuge(group, column, &out, &|cell| self.taken.contains_key(&cell))
     }

@@ -72,6 +72,7 @@ impl Pool {
             return;
         }
         self.drives.remove(&seat);
+        self.entering.remove(&seat);
         let since = self.generation + 1;
         let was = self.facts.seats[seat.index()].state;
         self.facts.seats[seat.index()].state = SeatState::Out { since, why };
@@ -120,6 +121,7 @@ impl Pool {
     /// The drive in the seat takes part from the next generation on; its cells are absent.
     fn bring_in(&mut self, seat: Seat, mut effects: Vec<Effect>) {
         self.facts.seats[seat.index()].state = SeatState::Filling;
+        self.entering.insert(seat);
         self.drives.entry(seat).or_default();
         // Pages of an earlier life of this drive do not speak: they carry its earlier identity.
         self.tables.insert(seat, CellTable::default());

@@ -294,7 +294,9 @@ pub enum Report {
         batches: u64,
     },
     /// A block was not what had been written there.
-    #[error("seat {seat}: the block at byte {offset} (group {group}, column {column}) is not what was written there")]
+    #[error(
+        "seat {seat}: the block at byte {offset} (group {group}, column {column}) is not what was written there"
+    )]
     BlockBad {
         /// Whose drive.
         seat: Seat,
@@ -316,7 +318,9 @@ pub enum Report {
         blocks: u64,
     },
     /// Checksums were lost.
-    #[error("group {group} column {column}: a page of checksums was damaged in all its places; its blocks are reconstructed when they are read")]
+    #[error(
+        "group {group} column {column}: a page of checksums was damaged in all its places; its blocks are reconstructed when they are read"
+    )]
     PageLost {
         /// Which group.
         group: u64,
@@ -381,7 +385,10 @@ enum Effect {
     Requeue,
     VolumesChanged,
     /// The lanes read their journals; then these.
-    Recover { fresh: bool, then: Vec<Self> },
+    Recover {
+        fresh: bool,
+        then: Vec<Self>,
+    },
     Resync,
     Done(Ticket, Result<(), PoolError>),
     Report(Report),
@@ -403,6 +410,9 @@ pub struct Pool {
     generation: u64,
     drives: BTreeMap<Seat, Drive>,
     labels: Labels,
+    /// Drives that take part from a generation on that is not durable yet: the lanes have not heard
+    /// of them.
+    entering: BTreeSet<Seat>,
     tables: BTreeMap<Seat, CellTable>,
     /// Columns that are elsewhere than at a current home: where, and the entry's generation.
     places: BTreeMap<(u64, u16), (Cell, u32)>,
@@ -619,7 +629,12 @@ impl Pool {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Lanes(command) => self.tell_lanes(&command),
+            Effect::Lanes(command) => {
+                if let Command::SeatIn(seat) = command {
+                    self.entering.remove(&seat);
+                }
+                self.tell_lanes(&command);
+            }
             Effect::Settle {
                 group,
                 column,
