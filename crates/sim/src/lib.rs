@@ -9,13 +9,16 @@
 //!
 //! No operating system: no files, clocks or threads.
 
+mod buffer;
+mod content;
 mod drive;
+mod image;
 mod oracle;
 mod replay;
 mod scratch;
 mod world;
 
-pub use drive::{Drive, Pace};
+pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Survival, Trigger};
 pub use oracle::Oracle;
 pub use replay::{replay, replay_on_drives};
-pub use world::{World, WorldOptions};
+pub use world::{CutSpec, World, WorldOptions};

@@ -13,7 +13,7 @@ pub(super) enum Waiter {
     Job(u64),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     waiter: Waiter,
     /// Flushes not yet completed.
@@ -25,7 +25,7 @@ struct Pending {
 }
 
 /// Flush bookkeeping of one lane.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Flushes {
     /// Completed writes since the drive's last flush began.
     dirty: BTreeSet<Seat>,

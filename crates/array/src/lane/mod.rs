@@ -46,7 +46,7 @@ enum Purpose {
 ///
 /// Each event is finished before the next one: handlers only mark what has changed, and
 /// `advance` then moves every operation that can move, so no handler finds another half done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Array {
     geometry: Arc<Geometry>,
     lane: u16,

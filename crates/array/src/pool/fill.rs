@@ -43,7 +43,7 @@ struct InFlight {
 }
 
 /// Cells to fill and being filled.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Fills {
     waiting: BTreeMap<Class, BTreeSet<(u64, u16)>>,
     in_flight: BTreeMap<(u64, u16), InFlight>,

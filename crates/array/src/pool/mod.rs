@@ -280,7 +280,7 @@ pub enum Report {
 }
 
 /// What the pool remembers of a drive that takes part.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Drive {
     /// Copy of the label to be written next.
     label_slot: usize,
@@ -289,7 +289,7 @@ struct Drive {
 }
 
 /// After something is durable.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Effect {
     Lanes(Command),
     /// The column is in this cell.
@@ -317,7 +317,7 @@ enum Effect {
 }
 
 /// A write of the pool's own in flight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum PoolIo {
     Label { seat: Seat },
     CellPage { seat: Seat, first_row: u64 },
@@ -325,7 +325,7 @@ enum PoolIo {
 
 /// The pool's state machine. The driver calls `handle_*` when something happens and then
 /// [`poll_action`](Self::poll_action) until `None`. It is deterministic.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pool {
     geometry: Arc<Geometry>,
     facts: PoolFacts,
