@@ -278,6 +278,10 @@ mod tests {
         let Buffer::Sectors(sectors) = buffer else {
             unreachable!()
         };
-        assert_eq!(sectors.first_odd(), None, "the flipped sector was overwritten");
+        assert_eq!(
+            sectors.first_odd(),
+            None,
+            "the flipped sector was overwritten"
+        );
     }
 }

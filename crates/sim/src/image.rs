@@ -53,10 +53,7 @@ impl Image {
             return;
         }
         let old = leaf[index].digest(at);
-        self.digest = self
-            .digest
-            .wrapping_sub(old)
-            .wrapping_add(block.digest(at));
+        self.digest = self.digest.wrapping_sub(old).wrapping_add(block.digest(at));
         Arc::make_mut(leaf)[index] = block;
     }
 

@@ -32,13 +32,13 @@ struct Write {
 
 /// A read that returned what it must not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Illegal {
+pub(crate) struct Illegal {
     /// Which sector of the volume.
-    pub sector: usize,
+    pub(crate) sector: usize,
     /// What was read.
-    pub got: u8,
+    pub(crate) got: u8,
     /// What it could have been.
-    pub legal: Vec<u8>,
+    pub(crate) legal: Vec<u8>,
 }
 
 impl fmt::Display for Illegal {
@@ -53,7 +53,7 @@ const CERTAIN: u32 = u32::MAX;
 
 /// The oracle of concurrent clients.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     /// What was there when `writes` began, where that is certain.
     base: Vec<u8>,
     /// Where it is not: index of its choices.
@@ -78,7 +78,7 @@ pub(crate) fn value_of(stamp: u8, sector: usize) -> u8 {
 impl Ledger {
     /// A fresh volume: zeros.
     #[must_use]
-    pub fn new(sectors: usize) -> Self {
+    pub(crate) fn new(sectors: usize) -> Self {
         Self {
             base: vec![0; sectors],
             uncertain: vec![CERTAIN; sectors],
@@ -93,7 +93,7 @@ impl Ledger {
 
     /// Sectors of the volume.
     #[must_use]
-    pub const fn sectors(&self) -> usize {
+    pub(crate) const fn sectors(&self) -> usize {
         self.base.len()
     }
 
@@ -236,9 +236,8 @@ impl Ledger {
     /// the drives keep their caches: then what was acknowledged is there.
     pub(crate) fn cut(&mut self, kept: bool) {
         let flushed = self.flushed;
-        let durable = |write: &Write| {
-            write.ended != u64::MAX && (kept || write.fua || write.ended < flushed)
-        };
+        let durable =
+            |write: &Write| write.ended != u64::MAX && (kept || write.fua || write.ended < flushed);
         let mut choices = Vec::new();
         // Between two neighbouring ends all sectors have seen the same writes.
         let ends = self.writes.iter().flat_map(|write| [write.low, write.high]);

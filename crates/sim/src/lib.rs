@@ -13,8 +13,10 @@ mod buffer;
 mod content;
 mod drive;
 mod image;
+mod ledger;
 mod oracle;
 mod replay;
+pub mod schedule;
 mod scratch;
 mod world;
 

@@ -69,8 +69,7 @@ pub fn replay_on_drives(
                 let io: array::Io = ios.remove(id).ok_or(index)?;
                 if let (Some(drive), Ok(())) = (drives.get_mut(&io.seat), outcome) {
                     let admitted = drive.admit(io.kind, io.offset);
-                    perform(drive, &io, admitted, &mut written, &mut scratch)
-                        .map_err(|_| index)?;
+                    perform(drive, &io, admitted, &mut written, &mut scratch).map_err(|_| index)?;
                 }
             }
             Input::Computed(id, computed) => {

@@ -209,6 +209,7 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
         cell_table_offset: map.cell_table_offset,
         lanes: sizes.lanes,
         clean: false,
+        layout_drives: drives,
         seats: blueprint
             .drives
             .iter()

@@ -173,6 +173,18 @@ impl Drive {
         self.faults.happened
     }
 
+    /// Whether every operation fails.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        self.faults.broken
+    }
+
+    /// Whether there are blocks that cannot be read.
+    #[must_use]
+    pub const fn has_bad_blocks(&self) -> bool {
+        !self.bad.is_empty()
+    }
+
     /// Space is free again, flushes are done again, and it is as fast as it was.
     pub const fn recover(&mut self) {
         self.faults.full = false;
@@ -290,7 +302,12 @@ impl Drive {
             Effect::WrongRead(blocks) => self.moved(first, count, blocks),
             Effect::Done | Effect::Dropped | Effect::Stray(_) | Effect::Shorn(_) => first,
         };
-        if !self.bad.is_empty() && self.bad.iter().any(|bad| (first..first + count).contains(bad)) {
+        if !self.bad.is_empty()
+            && self
+                .bad
+                .iter()
+                .any(|bad| (first..first + count).contains(bad))
+        {
             return Err(Fault::Medium);
         }
         if self.stores {
@@ -327,16 +344,19 @@ impl Drive {
             return Ok(());
         }
         let current = &mut self.current;
-        let written = (first..).zip(blocks).enumerate().map(|(index, (at, block))| {
-            let mut now = block;
-            if let Some(pieces) = pieces {
-                let mut torn = current.get(at).clone();
-                torn.splice(&now, pieces.mask(index));
-                now = torn;
-            }
-            current.set(at, now.clone());
-            now
-        });
+        let written = (first..)
+            .zip(blocks)
+            .enumerate()
+            .map(|(index, (at, block))| {
+                let mut now = block;
+                if let Some(pieces) = pieces {
+                    let mut torn = current.get(at).clone();
+                    torn.splice(&now, pieces.mask(index));
+                    now = torn;
+                }
+                current.set(at, now.clone());
+                now
+            });
         self.cache.push(sequence, first, written);
         Ok(())
     }
@@ -346,7 +366,11 @@ impl Drive {
     fn moved(&self, first: u64, count: u64, by: i32) -> u64 {
         let blocks = self.size_bytes / BLOCK_BYTES - count;
         let to = first.saturating_add_signed(i64::from(by)).min(blocks);
-        if to == first { first.saturating_sub(1) } else { to }
+        if to == first {
+            first.saturating_sub(1)
+        } else {
+            to
+        }
     }
 
     /// A flush that began at `mark` ends.
@@ -394,9 +418,13 @@ impl Drive {
         if admitted.hangs {
             return Err(Fault::Medium);
         }
-        self.read_blocks((offset, bytes.len() as u64), admitted.effect, |index, block| {
-            block.copy_to(&mut bytes[index * BLOCK..(index + 1) * BLOCK]);
-        })
+        self.read_blocks(
+            (offset, bytes.len() as u64),
+            admitted.effect,
+            |index, block| {
+                block.copy_to(&mut bytes[index * BLOCK..(index + 1) * BLOCK]);
+            },
+        )
     }
 
     /// As [`Drive::read`], but only up to the last block of the range that is not zero.

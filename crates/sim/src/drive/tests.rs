@@ -101,7 +101,9 @@ fn each_silent_fault_does_what_its_name_says() {
     let fresh = || {
         let mut drive = Drive::new(1 << 20, Pace::Null);
         for at in 0..8 {
-            drive.write(at * BLOCK_BYTES, &[at as u8 + 1; BLOCK]).unwrap();
+            drive
+                .write(at * BLOCK_BYTES, &[at as u8 + 1; BLOCK])
+                .unwrap();
         }
         drive
     };

@@ -146,13 +146,11 @@ impl World {
         let request = self.requests.remove(&id)?;
         let read = request.kind == RequestKind::Read;
         let pieces = request.pieces.into_iter().flatten();
-        Some(request.outcome.map(|()| {
-            if read {
-                pieces.collect()
-            } else {
-                Vec::new()
-            }
-        }))
+        Some(
+            request
+                .outcome
+                .map(|()| if read { pieces.collect() } else { Vec::new() }),
+        )
     }
 
     /// Whether a request has ended, and how; for a read, with its bytes.

@@ -13,7 +13,7 @@ use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, Array, IoKind, Reply};
 use block::{Fault, Instant, Outcome, Seat};
-use rand::{Rng, RngExt};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uuid::Uuid;
 
@@ -157,6 +157,24 @@ impl World {
     pub fn drive(&mut self, seat: Seat) -> &mut Drive {
         let index = self.seats[seat.index()].expect("a drive sits there");
         &mut self.drives[index]
+    }
+
+    /// The drive that sits in a seat, if one does.
+    pub fn drive_in(&mut self, seat: Seat) -> Option<&mut Drive> {
+        let index = self.seats.get(seat.index()).copied().flatten()?;
+        Some(&mut self.drives[index])
+    }
+
+    /// The same, to look at.
+    #[must_use]
+    pub fn drive_at(&self, seat: Seat) -> Option<&Drive> {
+        let index = self.seats.get(seat.index()).copied().flatten()?;
+        Some(&self.drives[index])
+    }
+
+    /// From now on latencies follow from `seed`.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rng = ChaCha8Rng::seed_from_u64(seed);
     }
 
     /// All drives there are, also those that have left their seat.

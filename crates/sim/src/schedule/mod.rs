@@ -1,0 +1,159 @@
+//! A schedule: what clients ask and what breaks, as a value that a seed makes.
+//!
+//! A schedule stays within what the geometry promises to survive, so that any loss is a bug. It prints as a few
+//! lines of text and is read back from them; a failing one is cut down ([`shrink`]) until a test can hold it.
+
+mod check;
+mod make;
+mod run;
+mod shrink;
+mod text;
+
+use block::Seat;
+
+use crate::drive::{DriveFault, Trigger};
+use crate::world::CutSpec;
+
+pub use run::{Runner, Verdict, Violation};
+pub use shrink::shrink;
+pub use text::ParseScheduleError;
+
+/// The volume of all schedules.
+pub(crate) const VOLUME: &str = "v";
+
+/// A pool for schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Scheme string.
+    pub scheme: &'static str,
+    /// Drives of the layout.
+    pub drives: u16,
+    /// Drives that wait.
+    pub spares: u16,
+    /// Bytes of a cell.
+    pub cell_bytes: u64,
+    /// Groups of the volume.
+    pub groups: u64,
+}
+
+/// Bytes of a chunk in all schedules: the smallest, so that requests meet many of them.
+pub(crate) const CHUNK_BYTES: u64 = 4096;
+/// Bytes of a drive in all schedules: regions of 5 MiB, a reserve of 8 MiB, and some rows.
+pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
+
+/// The pools that seeds choose from: mirrors, one and two parities, codes of several rows, and a
+/// declustered layout with a spare. All have at least six drives.
+pub const SETTINGS: [Setting; 6] = [
+    Setting::new("raid10:3r", 6, 0, 16 << 10, 4),
+    Setting::new("raid5", 6, 1, 16 << 10, 2),
+    Setting::new("raid6", 6, 0, 16 << 10, 2),
+    Setting::new("raid6:dcode", 7, 0, 32 << 10, 1),
+    Setting::new("raid6:rdp", 6, 0, 16 << 10, 2),
+    Setting::new("pddl2:3d:6c:1s", 6, 0, 16 << 10, 3),
+];
+
+impl Setting {
+    const fn new(
+        scheme: &'static str,
+        drives: u16,
+        spares: u16,
+        cell_bytes: u64,
+        groups: u64,
+    ) -> Self {
+        Self {
+            scheme,
+            drives,
+            spares,
+            cell_bytes,
+            groups,
+        }
+    }
+}
+
+/// One thing that a schedule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A client reads.
+    Read {
+        /// First byte; a multiple of 512.
+        offset: u64,
+        /// Bytes; a multiple of 512.
+        length: u64,
+    },
+    /// A client writes.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Durable before it is acknowledged.
+        fua: bool,
+    },
+    /// A client writes zeros, or trims.
+    Zero {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Whether the space is given back.
+        trim: bool,
+    },
+    /// A client flushes.
+    Flush,
+    /// So many things happen before the next.
+    Steps(u32),
+    /// A fault is planned.
+    Fault {
+        /// On the drive that sits here.
+        seat: Seat,
+        /// When.
+        trigger: Trigger,
+        /// What.
+        fault: DriveFault,
+    },
+    /// All requests end, and everything is flushed.
+    Drain,
+    /// Everything that is under way ends.
+    Settle,
+    /// The daemon dies and is started again; drives keep their caches.
+    Kill,
+    /// The power goes and comes back.
+    Cut(CutSpec),
+    /// A seat whose drive is out gets a fresh one.
+    Replace(Seat),
+}
+
+impl Event {
+    /// Whether a client asks it.
+    #[must_use]
+    pub const fn is_request(self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. } | Self::Write { .. } | Self::Zero { .. } | Self::Flush
+        )
+    }
+}
+
+/// What happens, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Decides all latencies.
+    pub seed: u64,
+    /// Index into [`SETTINGS`].
+    pub setting: usize,
+    /// Requests in flight at most.
+    pub depth: usize,
+    /// What happens.
+    pub events: Vec<Event>,
+}
+
+/// Which faults schedules are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Power cuts with requests in flight and torn writes; faults that a drive says.
+    Said,
+    /// Cuts with nothing in flight and nothing un-flushed: what holds without a journal.
+    Orderly,
+    /// Also what drives do not say: rot, lost, stray and torn writes, wrong reads.
+    Silent,
+}
