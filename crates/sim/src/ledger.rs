@@ -182,6 +182,18 @@ impl Ledger {
         Ok(())
     }
 
+    /// A hash of what is legal now, when nothing has been asked since the last cut.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut all = 0;
+        for sector in 0..self.base.len() {
+            for &choice in self.choices_of(sector) {
+                all = mix(all ^ u64::from(choice));
+            }
+            all = mix(all ^ 0x100);
+        }
+        all
+    }
+
     fn choices_of(&self, sector: usize) -> &[u8] {
         match self.uncertain[sector] {
             CERTAIN => &self.base[sector..=sector],

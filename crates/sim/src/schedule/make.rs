@@ -4,7 +4,7 @@ use block::Seat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{CHUNK_BYTES, Event, SETTINGS, Schedule, Scope};
+use super::{Event, SEEDED, SETTINGS, Schedule, Scope};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Trigger};
 use crate::world::CutSpec;
 
@@ -28,15 +28,15 @@ impl Schedule {
     #[must_use]
     pub fn from_seed(seed: u64, scope: Scope) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let setting = rng.random_range(0..SETTINGS.len());
+        let setting = rng.random_range(0..SEEDED);
         let depth = rng.random_range(1..=8);
-        let (volume_bytes, tolerance) = shape_of(setting);
+        let of = SETTINGS[setting];
         let mut maker = Maker {
             rng,
             scope,
             setting,
-            volume_bytes,
-            tolerance,
+            volume_bytes: of.volume_bytes,
+            tolerance: of.tolerance,
             hurt: Vec::new(),
             events: Vec::new(),
         };
@@ -55,13 +55,15 @@ impl Schedule {
     /// has been replaced and everything under way has ended.
     #[must_use]
     pub fn is_within_budget(&self) -> bool {
-        let (_, tolerance) = shape_of(self.setting);
+        let tolerance = SETTINGS[self.setting].tolerance;
         let mut hurt: Vec<Seat> = Vec::new();
         let mut replaced = Vec::new();
         self.events.iter().all(|event| {
             match *event {
-                Event::Fault { seat, .. } if !hurt.contains(&seat) => hurt.push(seat),
-                Event::Replace(seat) => replaced.push(seat),
+                Event::Fault { seat, .. } | Event::Fail(seat) if !hurt.contains(&seat) => {
+                    hurt.push(seat);
+                }
+                Event::Replace(seat) | Event::Insert(seat) => replaced.push(seat),
                 Event::Settle => {
                     hurt.retain(|seat| !replaced.contains(seat));
                     replaced.clear();
@@ -71,24 +73,6 @@ impl Schedule {
             hurt.len() <= tolerance
         })
     }
-}
-
-/// Bytes of a setting's volume, and how many drives it survives.
-pub(super) fn shape_of(setting: usize) -> (u64, usize) {
-    // Data chunks of a group by stripe; the runner checks it against the pool's own word.
-    let chunks = SETTINGS[setting].cell_bytes / CHUNK_BYTES;
-    let (per_group, tolerance) = match setting {
-        0 => (2 * chunks, 2),
-        1 => (5 * chunks, 1),
-        2 | 4 => (4 * chunks, 2),
-        // Seven rows of seven, of which two rows are parity; a cell has room for one stripe.
-        3 => (7 * 5, 2),
-        _ => (3 * chunks, 2),
-    };
-    (
-        SETTINGS[setting].groups * per_group * CHUNK_BYTES,
-        tolerance,
-    )
 }
 
 impl Maker {

@@ -24,6 +24,8 @@ pub(crate) const VOLUME: &str = "v";
 /// A pool for schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
+    /// What schedules call it.
+    pub name: &'static str,
     /// Scheme string.
     pub scheme: &'static str,
     /// Drives of the layout.
@@ -32,8 +34,10 @@ pub struct Setting {
     pub spares: u16,
     /// Bytes of a cell.
     pub cell_bytes: u64,
-    /// Groups of the volume.
-    pub groups: u64,
+    /// Bytes of the volume: whole groups.
+    pub volume_bytes: u64,
+    /// Drives that it survives.
+    pub tolerance: usize,
 }
 
 /// Bytes of a chunk in all schedules: the smallest, so that requests meet many of them.
@@ -41,32 +45,45 @@ pub(crate) const CHUNK_BYTES: u64 = 4096;
 /// Bytes of a drive in all schedules: regions of 5 MiB, a reserve of 8 MiB, and some rows.
 pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
 
-/// The pools that seeds choose from: mirrors, one and two parities, codes of several rows, and a
-/// declustered layout with a spare. All have at least six drives.
-pub const SETTINGS: [Setting; 6] = [
-    Setting::new("raid10:3r", 6, 0, 16 << 10, 4),
-    Setting::new("raid5", 6, 1, 16 << 10, 2),
-    Setting::new("raid6", 6, 0, 16 << 10, 2),
-    Setting::new("raid6:dcode", 7, 0, 32 << 10, 1),
-    Setting::new("raid6:rdp", 6, 0, 16 << 10, 2),
-    Setting::new("pddl2:3d:6c:1s", 6, 0, 16 << 10, 3),
+/// The pools of schedules: first those that seeds choose from, of six drives and more; then small
+/// ones for enumerations.
+pub const SETTINGS: [Setting; 11] = [
+    Setting::new(("raid10", "raid10:3r", 6, 0), (16, 4 * 8), 2),
+    Setting::new(("raid5", "raid5", 6, 1), (16, 2 * 20), 1),
+    Setting::new(("raid6", "raid6", 6, 0), (16, 2 * 16), 2),
+    Setting::new(("dcode", "raid6:dcode", 7, 0), (32, 35), 2),
+    Setting::new(("rdp", "raid6:rdp", 6, 0), (16, 2 * 16), 2),
+    Setting::new(("pddl2", "pddl2:3d:6c:1s", 6, 0), (16, 3 * 12), 2),
+    Setting::new(("raid1-small", "raid1:3r", 3, 0), (8, 2 * 2), 2),
+    Setting::new(("raid5-small", "raid5", 3, 0), (8, 2 * 4), 1),
+    Setting::new(("raid6-small", "raid6", 4, 0), (8, 2 * 4), 2),
+    Setting::new(("dcode-small", "raid6:dcode", 5, 0), (32, 15), 2),
+    Setting::new(("pddl2-small", "pddl2:2d:5c:1s", 5, 0), (8, 2 * 4), 2),
 ];
+
+/// How many of [`SETTINGS`] seeds choose from.
+pub(crate) const SEEDED: usize = 6;
 
 impl Setting {
     const fn new(
-        scheme: &'static str,
-        drives: u16,
-        spares: u16,
-        cell_bytes: u64,
-        groups: u64,
+        (name, scheme, drives, spares): (&'static str, &'static str, u16, u16),
+        (cell_kib, volume_chunks): (u64, u64),
+        tolerance: usize,
     ) -> Self {
         Self {
+            name,
             scheme,
             drives,
             spares,
-            cell_bytes,
-            groups,
+            cell_bytes: cell_kib << 10,
+            volume_bytes: volume_chunks * CHUNK_BYTES,
+            tolerance,
         }
+    }
+
+    /// The index of a setting by name.
+    pub(crate) fn by_name(name: &str) -> Option<usize> {
+        SETTINGS.iter().position(|setting| setting.name == name)
     }
 }
 
@@ -119,7 +136,13 @@ pub enum Event {
     Kill,
     /// The power goes and comes back.
     Cut(CutSpec),
-    /// A seat whose drive is out gets a fresh one.
+    /// The pool is closed and opened again.
+    Reopen,
+    /// An administrator takes a drive out.
+    Fail(Seat),
+    /// A fresh drive is put into a seat whose drive is out; its rebuild begins.
+    Insert(Seat),
+    /// A drive that something has happened to is replaced, and rebuilt.
     Replace(Seat),
 }
 

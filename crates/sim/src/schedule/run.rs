@@ -8,7 +8,7 @@ use std::time::Duration;
 use array::pool::SeatState;
 use block::{Fault, Instant, Request, RequestKind, Seat};
 
-use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SETTINGS, Schedule, VOLUME, check, make};
+use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SETTINGS, Schedule, VOLUME, check};
 use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
 use crate::drive::{Drive, Pace, Trigger};
@@ -76,23 +76,39 @@ impl Runner {
         self.templates.resize_with(SETTINGS.len(), || None);
         self.templates[setting].get_or_insert_with(|| {
             let of = SETTINGS[setting];
-            let options = WorldOptions {
-                scheme: of.scheme.to_owned(),
-                drives: of.drives,
-                spares: of.spares,
-                drive_bytes: DRIVE_BYTES,
-                chunk_bytes: CHUNK_BYTES,
-                cell_bytes: of.cell_bytes,
-                pace: Pace::Null,
-                seed: setting as u64,
-            };
-            let mut world = World::create_symbolic(&options);
-            let size = of.groups * world.pool().geometry().group_data_bytes();
-            assert_eq!(size, make::shape_of(setting).0, "{}", of.scheme);
-            world.create_volume(VOLUME, size).expect("there is room");
+            let mut world = World::create_symbolic(&options(setting));
+            let group_bytes = world.pool().geometry().group_data_bytes();
+            assert!(of.volume_bytes.is_multiple_of(group_bytes), "{}", of.name);
+            world
+                .create_volume(VOLUME, of.volume_bytes)
+                .expect("there is room");
             world.settle();
             world
         })
+    }
+
+    /// The beginning of a schedule's run.
+    pub(crate) fn begin(&mut self, schedule: &Schedule, log: Option<Log>) -> Run {
+        let mut world = self.template(schedule.setting).clone();
+        world.reseed(schedule.seed);
+        let sectors = sector(SETTINGS[schedule.setting].volume_bytes);
+        Run {
+            before: world.ios(),
+            world: Some(world),
+            ledger: Ledger::new(sectors),
+            in_flight: Vec::new(),
+            depth: schedule.depth,
+            answered: 0,
+            requests: 0,
+            ios: 0,
+            faults: 0,
+            trace: 0,
+            reopened: 0,
+            seed: schedule.seed,
+            log,
+            reported: 0,
+            moments: None,
+        }
     }
 
     /// Runs a schedule. A failed assertion in the logic is a violation too.
@@ -109,26 +125,7 @@ impl Runner {
     }
 
     fn run_with(&mut self, schedule: &Schedule, log: Option<Log>) -> Verdict {
-        let mut world = self.template(schedule.setting).clone();
-        world.reseed(schedule.seed);
-        let (volume_bytes, _) = make::shape_of(schedule.setting);
-        let sectors = usize::try_from(volume_bytes).expect("volumes are small") / SECTOR;
-        let run = Run {
-            before: world.ios(),
-            world: Some(world),
-            ledger: Ledger::new(sectors),
-            in_flight: Vec::new(),
-            depth: schedule.depth,
-            answered: 0,
-            requests: 0,
-            ios: 0,
-            faults: 0,
-            trace: 0,
-            reopened: 0,
-            seed: schedule.seed,
-            log,
-            reported: 0,
-        };
+        let run = self.begin(schedule, log);
         let mut run = AssertUnwindSafe(run);
         let outcome = catch_unwind(move || {
             let violation = run.all(&schedule.events).err();
@@ -159,8 +156,22 @@ impl Runner {
     }
 }
 
+fn options(setting: usize) -> WorldOptions {
+    let of = SETTINGS[setting];
+    WorldOptions {
+        scheme: of.scheme.to_owned(),
+        drives: of.drives,
+        spares: of.spares,
+        drive_bytes: DRIVE_BYTES,
+        chunk_bytes: CHUNK_BYTES,
+        cell_bytes: of.cell_bytes,
+        pace: Pace::Null,
+        seed: setting as u64,
+    }
+}
+
 /// Lines that outlive a panic.
-type Log = Arc<Mutex<Vec<String>>>;
+pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
 /// What a request in flight is to the ledger.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +181,8 @@ enum Asked {
     Flush(Tick),
 }
 
-struct Run {
+/// A run under way.
+pub(crate) struct Run {
     /// `None` only while the power is off.
     world: Option<World>,
     ledger: Ledger,
@@ -189,24 +201,59 @@ struct Run {
     log: Option<Log>,
     /// Reports of the present world that are in the log.
     reported: usize,
+    /// What there was after each write and flush, where that is wanted.
+    pub(crate) moments: Option<Vec<Moment>>,
 }
 
-type Checked = Result<(), Violation>;
+/// A run at one moment: all that a power cut leaves something of.
+#[derive(Clone)]
+pub(crate) struct Moment {
+    pub(crate) world: World,
+    pub(crate) ledger: Ledger,
+}
+
+pub(crate) type Checked = Result<(), Violation>;
 
 fn sector(bytes: u64) -> usize {
     usize::try_from(bytes).expect("volumes are small") / SECTOR
 }
 
 impl Run {
-    fn world(&mut self) -> &mut World {
+    pub(crate) fn world(&mut self) -> &mut World {
         self.world.as_mut().expect("the power is on")
     }
 
-    fn all(&mut self, events: &[Event]) -> Checked {
+    /// A run that goes on after a power cut: the drives as they are, and what they may hold.
+    pub(crate) fn after(ledger: Ledger, seed: u64) -> Self {
+        Self {
+            world: None,
+            ledger,
+            in_flight: Vec::new(),
+            depth: 1,
+            answered: 0,
+            requests: 0,
+            ios: 0,
+            before: 0,
+            faults: 0,
+            trace: 0,
+            reopened: 0,
+            seed,
+            log: None,
+            reported: 0,
+            moments: None,
+        }
+    }
+
+    pub(crate) fn events(&mut self, events: &[Event]) -> Checked {
         for &event in events {
             self.say(|| event.to_string());
             self.event(event)?;
         }
+        Ok(())
+    }
+
+    fn all(&mut self, events: &[Event]) -> Checked {
+        self.events(events)?;
         self.say(|| "quiesce".to_owned());
         self.quiesce()?;
         self.read_back()?;
@@ -222,8 +269,7 @@ impl Run {
             }
             Event::Steps(count) => {
                 for _ in 0..count {
-                    self.world().step();
-                    self.reap()?;
+                    self.step()?;
                 }
                 Ok(())
             }
@@ -243,6 +289,15 @@ impl Run {
             Event::Settle => self.settle(),
             Event::Kill => self.power(None),
             Event::Cut(spec) => self.power(Some(spec)),
+            Event::Reopen => self.reopen(),
+            Event::Fail(seat) => {
+                let failed = self.world().fail_drive(seat, false);
+                failed.map_err(|error| Violation::new("I3", error.to_string()))
+            }
+            Event::Insert(seat) => {
+                self.insert(seat);
+                Ok(())
+            }
             Event::Replace(seat) => self.replace(seat),
         }
     }
@@ -334,16 +389,37 @@ impl Run {
         Ok(())
     }
 
+    /// Lets the next thing happen; false if there is none, or only ends that are held back.
+    fn step(&mut self) -> Result<bool, Violation> {
+        let boundary = self.world().boundaries();
+        let mut stepped = self.world().step();
+        if !stepped {
+            // The ends that a hanging drive holds back come at last.
+            self.world().release();
+            stepped = self.world().step();
+        }
+        self.reap()?;
+        let world = self.world.as_ref().expect("the power is on");
+        if let Some(moments) = &mut self.moments
+            && world.boundaries() != boundary
+        {
+            moments.push(Moment {
+                world: world.clone(),
+                ledger: self.ledger.clone(),
+            });
+        }
+        Ok(stepped)
+    }
+
     fn go_on(&mut self, limit: Instant, what: &str) -> Checked {
-        let world = self.world();
-        if !world.step() || world.now() > limit {
-            let now = world.now();
+        if !self.step()? || self.world().now() > limit {
+            let now = self.world().now();
             return Err(Violation::new(
                 "I4",
                 format!("{what} has not ended at {now}"),
             ));
         }
-        self.reap()
+        Ok(())
     }
 
     fn reap(&mut self) -> Checked {
@@ -409,6 +485,11 @@ impl Run {
             None => world.kill(),
             Some(spec) => world.cut(spec),
         };
+        self.open(drives)
+    }
+
+    /// Opens the pool on these drives.
+    pub(crate) fn open(&mut self, drives: Vec<Drive>) -> Checked {
         self.reopened += 1;
         let seed = mix(self.seed ^ self.reopened);
         let opened = World::begin_open(drives, false, seed, true)
@@ -421,6 +502,19 @@ impl Run {
             self.go_on(limit, "opening")?;
         }
         Ok(())
+    }
+
+    /// Closes the pool and opens it again.
+    fn reopen(&mut self) -> Checked {
+        self.room(0)?;
+        self.settle()?;
+        self.world().begin_close();
+        self.settle()?;
+        self.count();
+        self.report();
+        self.reported = 0;
+        let world = self.world.take().expect("the power is on");
+        self.open(world.kill())
     }
 
     /// A drive that something has happened to is taken away and a fresh one put in its place. One
@@ -440,7 +534,7 @@ impl Run {
         self.hand_in(seat)
     }
 
-    fn settle(&mut self) -> Checked {
+    pub(crate) fn settle(&mut self) -> Checked {
         let limit = self.world().now() + BOUND;
         while !self.world().is_quiet() {
             self.go_on(limit, "work in the background")?;
@@ -449,7 +543,7 @@ impl Run {
     }
 
     /// Faults stop, everything ends, every seat has a good drive again.
-    fn quiesce(&mut self) -> Checked {
+    pub(crate) fn quiesce(&mut self) -> Checked {
         let world = self.world();
         for drive in world.drives_mut() {
             drive.stop_faults();
@@ -495,6 +589,12 @@ impl Run {
             })?;
             self.settle()?;
         }
+        self.insert(seat);
+        self.settle()
+    }
+
+    /// Puts a fresh drive into the seat, if its drive is out.
+    fn insert(&mut self, seat: Seat) {
         let world = self.world();
         if matches!(
             world.pool().facts().seats[seat.index()].state,
@@ -506,12 +606,12 @@ impl Run {
             }
             world.begin_replace_drive(seat, drive);
         }
-        self.settle()
     }
 
     // --- the end -----------------------------------------------------------------------------
 
-    fn read_back(&mut self) -> Checked {
+    /// Reads the whole volume.
+    pub(crate) fn read_back(&mut self) -> Checked {
         let (depth, bytes) = READ_BACK;
         let size = (self.ledger.sectors() * SECTOR) as u64;
         let mut offset = 0;

@@ -1,7 +1,7 @@
 //! Schedules as text: one event a line, for tests and reports.
 //!
 //! ```text
-//! raid6:rdp seed 77 depth 3
+//! rdp seed 77 depth 3
 //! write 4096 8192 fua
 //! fault 2 shorn:0:3:9:16 writes journal 4
 //! cut torn:3:5
@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use block::Seat;
 
-use super::{Event, SETTINGS, Schedule};
+use super::{Event, SETTINGS, Schedule, Setting};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Trigger};
 use crate::world::CutSpec;
 
@@ -139,6 +139,9 @@ impl fmt::Display for Event {
             Self::Settle => f.write_str("settle"),
             Self::Kill => f.write_str("kill"),
             Self::Cut(spec) => write!(f, "cut {spec}"),
+            Self::Reopen => f.write_str("reopen"),
+            Self::Fail(seat) => write!(f, "fail {}", seat.0),
+            Self::Insert(seat) => write!(f, "insert {}", seat.0),
             Self::Replace(seat) => write!(f, "replace {}", seat.0),
         }
     }
@@ -146,8 +149,8 @@ impl fmt::Display for Event {
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = SETTINGS[self.setting].scheme;
-        writeln!(f, "{scheme} seed {} depth {}", self.seed, self.depth)?;
+        let name = SETTINGS[self.setting].name;
+        writeln!(f, "{name} seed {} depth {}", self.seed, self.depth)?;
         self.events
             .iter()
             .try_for_each(|event| writeln!(f, "{event}"))
@@ -167,7 +170,7 @@ impl FromStr for Schedule {
         let ["seed", seed, "depth", depth] = words.get(1..).unwrap_or_default() else {
             return Err(wrong(head));
         };
-        let setting = SETTINGS.iter().position(|of| of.scheme == words[0]);
+        let setting = Setting::by_name(words[0]);
         Ok(Self {
             seed: seed.parse().map_err(|_| wrong(head))?,
             setting: setting.ok_or_else(|| wrong(head))?,
@@ -217,6 +220,9 @@ fn parse_event(line: &str) -> Option<Event> {
         ["settle"] => Event::Settle,
         ["kill"] => Event::Kill,
         ["cut", spec] => Event::Cut(parse_cut(spec)?),
+        ["reopen"] => Event::Reopen,
+        ["fail", at] => Event::Fail(seat(at)?),
+        ["insert", at] => Event::Insert(seat(at)?),
         ["replace", at] => Event::Replace(seat(at)?),
         _ => return None,
     };

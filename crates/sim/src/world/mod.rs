@@ -82,6 +82,8 @@ pub struct World {
     write_sequence: u64,
     trace: u64,
     ios: u64,
+    /// Writes and flushes that have ended.
+    boundaries: u64,
     /// Everything that the pool reported.
     pub reports: Vec<Report>,
 }
@@ -120,6 +122,7 @@ impl World {
             write_sequence: 0,
             trace: 0,
             ios: 0,
+            boundaries: 0,
             reports: Vec::new(),
         };
         world.poll_pool();
@@ -148,6 +151,18 @@ impl World {
     #[must_use]
     pub const fn ios(&self) -> u64 {
         self.ios
+    }
+
+    /// Writes and flushes that have ended: after each of them the power may go.
+    pub(crate) const fn boundaries(&self) -> u64 {
+        self.boundaries
+    }
+
+    /// A hash of what is on all drives' media, and of which are gone.
+    pub(crate) fn image_digest(drives: &[Drive]) -> u64 {
+        drives.iter().fold(0, |all, drive| {
+            mix(all ^ drive.digest()).wrapping_add(u64::from(drive.is_gone()))
+        })
     }
 
     /// A seat's drive.
@@ -286,12 +301,18 @@ impl World {
     /// As the pool says.
     pub fn close(mut self) -> Result<Vec<Drive>, PoolError> {
         self.settle();
-        self.command(|pool, now, ticket| {
-            pool.close(now, ticket);
-            Ok(())
-        })?;
+        self.begin_close();
+        let ticket = Ticket(self.next_ticket - 1);
+        self.await_ticket(ticket)?;
         self.settle();
         Ok(self.kill())
+    }
+
+    /// Begins to close the pool: when it is quiet, it is closed.
+    pub(crate) fn begin_close(&mut self) {
+        let ticket = self.ticket();
+        self.pool.close(self.now, ticket);
+        self.poll_pool();
     }
 
     /// Whether nothing is left to happen but clocks that run down for nothing.
@@ -393,6 +414,7 @@ impl World {
                     _ => Err(Fault::Gone),
                 };
                 self.ios += 1;
+                self.boundaries += u64::from(io.kind != IoKind::Read);
                 self.note(io.offset << 16 | (u64::from(lane) << 8) | code_of(outcome));
                 self.lanes[index].handle_completion(at, io.id, outcome);
                 self.poll_lane(lane);
@@ -461,6 +483,7 @@ impl World {
             return;
         };
         self.ios += 1;
+        self.boundaries += 1;
         self.write_sequence += 1;
         let range = (offset, bytes.len() as u64);
         let blocks = bytes
@@ -483,6 +506,7 @@ impl World {
 
     fn pool_ended(&mut self, id: array::IoId, outcome: Outcome) {
         self.ios += 1;
+        self.boundaries += 1;
         self.note(id.0 << 8 | code_of(outcome));
         self.pool.handle_completion(self.now, id, outcome);
         self.poll_pool();
