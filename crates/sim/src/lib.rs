@@ -12,6 +12,7 @@
 mod buffer;
 mod content;
 mod drive;
+pub mod enumerate;
 mod image;
 mod ledger;
 mod oracle;
@@ -23,4 +24,4 @@ mod world;
 pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Survival, Trigger};
 pub use oracle::Oracle;
 pub use replay::{replay, replay_on_drives};
-pub use world::{CutSpec, World, WorldOptions};
+pub use world::{CutSpec, PowerLoss, World, WorldOptions};

@@ -60,7 +60,9 @@ impl Schedule {
         let mut replaced = Vec::new();
         self.events.iter().all(|event| {
             match *event {
-                Event::Fault { seat, .. } | Event::Fail(seat) if !hurt.contains(&seat) => {
+                Event::Fault { seat, .. } | Event::Fail(seat) | Event::Stale(seat)
+                    if !hurt.contains(&seat) =>
+                {
                     hurt.push(seat);
                 }
                 Event::Replace(seat) | Event::Insert(seat) => replaced.push(seat),

@@ -14,6 +14,7 @@ use block::Seat;
 use crate::drive::{DriveFault, Trigger};
 use crate::world::CutSpec;
 
+pub(crate) use run::{Moment, Run};
 pub use run::{Runner, Verdict, Violation};
 pub use shrink::shrink;
 pub use text::ParseScheduleError;
@@ -144,6 +145,8 @@ pub enum Event {
     Insert(Seat),
     /// A drive that something has happened to is replaced, and rebuilt.
     Replace(Seat),
+    /// When the pool is opened next, the drive is as it is now.
+    Stale(Seat),
 }
 
 impl Event {

@@ -11,7 +11,7 @@ use block::{Fault, Instant, Request, RequestKind, Seat};
 use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SETTINGS, Schedule, VOLUME, check};
 use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
-use crate::drive::{Drive, Pace, Trigger};
+use crate::drive::{Drive, DriveFault, Pace, Survival, Trigger};
 use crate::ledger::{Ledger, Tick};
 use crate::world::{CutSpec, World, WorldOptions};
 
@@ -30,7 +30,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    pub(super) fn new(invariant: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn new(invariant: &'static str, what: impl Into<String>) -> Self {
         let what = what.into();
         Self { invariant, what }
     }
@@ -107,6 +107,8 @@ impl Runner {
             seed: schedule.seed,
             log,
             reported: 0,
+            may_fill: false,
+            stale: Vec::new(),
             moments: None,
         }
     }
@@ -182,6 +184,7 @@ enum Asked {
 }
 
 /// A run under way.
+#[derive(Clone)]
 pub(crate) struct Run {
     /// `None` only while the power is off.
     world: Option<World>,
@@ -201,6 +204,10 @@ pub(crate) struct Run {
     log: Option<Log>,
     /// Reports of the present world that are in the log.
     reported: usize,
+    /// Whether a drive has been told to be full.
+    may_fill: bool,
+    /// Drives as they were, that come back so when the pool is opened next.
+    stale: Vec<(usize, Drive)>,
     /// What there was after each write and flush, where that is wanted.
     pub(crate) moments: Option<Vec<Moment>>,
 }
@@ -240,6 +247,8 @@ impl Run {
             seed,
             log: None,
             reported: 0,
+            may_fill: false,
+            stale: Vec::new(),
             moments: None,
         }
     }
@@ -299,6 +308,12 @@ impl Run {
                 Ok(())
             }
             Event::Replace(seat) => self.replace(seat),
+            Event::Stale(seat) => {
+                let index = self.world().drive_index(seat);
+                let then = index.map(|index| (index, self.world().drives()[index].clone()));
+                self.stale.extend(then);
+                Ok(())
+            }
         }
     }
 
@@ -320,7 +335,8 @@ impl Run {
         }
     }
 
-    fn inject(&mut self, seat: Seat, trigger: Trigger, fault: crate::drive::DriveFault) {
+    fn inject(&mut self, seat: Seat, trigger: Trigger, fault: DriveFault) {
+        self.may_fill |= matches!(fault, DriveFault::Full { .. });
         if let Some(drive) = self.world().drive_in(seat) {
             drive.inject(trigger, fault);
         }
@@ -443,6 +459,10 @@ impl Run {
     }
 
     fn ended(&mut self, asked: Asked, outcome: Result<Vec<Buffer>, Fault>) -> Checked {
+        // A full drive is said to the client: the write is not acknowledged, and may be there.
+        if outcome == Err(Fault::Full) && self.may_fill && matches!(asked, Asked::Write(_)) {
+            return Ok(());
+        }
         let pieces = outcome.map_err(|fault| {
             Violation::new(
                 "I3",
@@ -489,7 +509,11 @@ impl Run {
     }
 
     /// Opens the pool on these drives.
-    pub(crate) fn open(&mut self, drives: Vec<Drive>) -> Checked {
+    pub(crate) fn open(&mut self, mut drives: Vec<Drive>) -> Checked {
+        for (index, mut drive) in std::mem::take(&mut self.stale) {
+            drive.cut(|_, _| Survival::Kept);
+            drives[index] = drive;
+        }
         self.reopened += 1;
         let seed = mix(self.seed ^ self.reopened);
         let opened = World::begin_open(drives, false, seed, true)
@@ -540,6 +564,19 @@ impl Run {
             self.go_on(limit, "work in the background")?;
         }
         Ok(())
+    }
+
+    /// Of these seats, all but the lost ones have a drive that counts.
+    pub(crate) fn takes_part(&mut self, seats: &[Seat], lost: &[Seat]) -> Checked {
+        let facts = self.world().pool().facts();
+        let out = |seat: &&Seat| matches!(facts.seats[seat.index()].state, SeatState::Out { .. });
+        match seats.iter().filter(|seat| !lost.contains(seat)).find(out) {
+            Some(seat) => {
+                let what = format!("seat {seat} is out though nothing happened to its drive");
+                Err(Violation::new("I5", what))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Faults stop, everything ends, every seat has a good drive again.

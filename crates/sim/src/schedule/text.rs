@@ -143,6 +143,7 @@ impl fmt::Display for Event {
             Self::Fail(seat) => write!(f, "fail {}", seat.0),
             Self::Insert(seat) => write!(f, "insert {}", seat.0),
             Self::Replace(seat) => write!(f, "replace {}", seat.0),
+            Self::Stale(seat) => write!(f, "stale {}", seat.0),
         }
     }
 }
@@ -224,6 +225,7 @@ fn parse_event(line: &str) -> Option<Event> {
         ["fail", at] => Event::Fail(seat(at)?),
         ["insert", at] => Event::Insert(seat(at)?),
         ["replace", at] => Event::Replace(seat(at)?),
+        ["stale", at] => Event::Stale(seat(at)?),
         _ => return None,
     };
     Some(event)

@@ -24,7 +24,7 @@ use crate::drive::{Admitted, Drive, Pace};
 use crate::replay::perform;
 use crate::scratch::Scratch;
 
-pub use self::power::CutSpec;
+pub use self::power::{CutSpec, PowerLoss};
 
 /// How long a hand-over between pool and lanes takes. The same for all, so that they arrive in order.
 const HAND_OVER: Duration = Duration::from_nanos(200);
@@ -172,6 +172,11 @@ impl World {
     pub fn drive(&mut self, seat: Seat) -> &mut Drive {
         let index = self.seats[seat.index()].expect("a drive sits there");
         &mut self.drives[index]
+    }
+
+    /// Which of [`World::drives`] sits in a seat, if one does.
+    pub(crate) fn drive_index(&self, seat: Seat) -> Option<usize> {
+        self.seats.get(seat.index()).copied().flatten()
     }
 
     /// The drive that sits in a seat, if one does.

@@ -30,6 +30,42 @@ pub enum CutSpec {
     Seed(u64),
 }
 
+/// Drives at the moment when the power goes, before it is known what their caches lose.
+#[derive(Clone, Debug)]
+pub struct PowerLoss {
+    drives: Vec<Drive>,
+    /// Un-flushed writes by their places among all writes.
+    order: Vec<u64>,
+}
+
+impl PowerLoss {
+    /// Un-flushed writes.
+    #[must_use]
+    pub const fn writes(&self) -> usize {
+        self.order.len()
+    }
+
+    /// What is left when `spec` says what survives.
+    #[must_use]
+    pub fn with(&self, spec: CutSpec) -> Vec<Drive> {
+        let mut chance = match spec {
+            CutSpec::Seed(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
+            _ => None,
+        };
+        let mut drives = self.drives.clone();
+        for drive in &mut drives {
+            drive.cut(|sequence, sectors| {
+                let number = self.order.partition_point(|&other| other < sequence);
+                match &mut chance {
+                    Some(chance) => by_chance(chance, sectors),
+                    None => decide(spec, number, sectors),
+                }
+            });
+        }
+        drives
+    }
+}
+
 impl World {
     /// Stops everything at this instant, as `kill -9` does: what is in flight is gone, what the
     /// drives have, they keep.
@@ -38,18 +74,15 @@ impl World {
         self.drives
     }
 
-    /// Writes that a cut at this instant would decide about.
-    #[must_use]
-    pub fn unflushed(&self) -> usize {
-        let mut copy = self.clone();
-        copy.writes_in_flight();
-        let drives = copy.drives.iter();
-        drives.map(|drive| drive.cached_writes().count()).sum()
-    }
-
     /// Cuts the power at this instant: volatile caches lose what `spec` says.
     #[must_use]
-    pub fn cut(mut self, spec: CutSpec) -> Vec<Drive> {
+    pub fn cut(self, spec: CutSpec) -> Vec<Drive> {
+        self.lose_power().with(spec)
+    }
+
+    /// Cuts the power at this instant, with all that can be left of it.
+    #[must_use]
+    pub fn lose_power(mut self) -> PowerLoss {
         self.writes_in_flight();
         let mut order: Vec<u64> = self
             .drives
@@ -57,20 +90,8 @@ impl World {
             .flat_map(|drive| drive.cached_writes().map(|(sequence, _)| sequence))
             .collect();
         order.sort_unstable();
-        let mut chance = match spec {
-            CutSpec::Seed(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
-            _ => None,
-        };
-        for drive in &mut self.drives {
-            drive.cut(|sequence, sectors| {
-                let number = order.partition_point(|&other| other < sequence);
-                match &mut chance {
-                    Some(chance) => by_chance(chance, sectors),
-                    None => decide(spec, number, sectors),
-                }
-            });
-        }
-        self.drives
+        let drives = self.drives;
+        PowerLoss { drives, order }
     }
 
     /// Writes that have been handed over and not ended may be on their medium or not: they go into
