@@ -36,6 +36,7 @@ fn label(generation: u64) -> Label {
                 size_bytes: 4096,
                 extents: vec![(0, 1)],
             }],
+            layout_drives: 0,
             layout_table: None,
         },
     }

@@ -9,13 +9,19 @@
 //!
 //! No operating system: no files, clocks or threads.
 
+mod buffer;
+mod content;
 mod drive;
+pub mod enumerate;
+mod image;
+mod ledger;
 mod oracle;
 mod replay;
+pub mod schedule;
 mod scratch;
 mod world;
 
-pub use drive::{Drive, Pace};
+pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Survival, Trigger};
 pub use oracle::Oracle;
 pub use replay::{replay, replay_on_drives};
-pub use world::{World, WorldOptions};
+pub use world::{CutSpec, PowerLoss, World, WorldOptions};

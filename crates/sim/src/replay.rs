@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use array::record::{Input, Output, Record, feed};
 use array::{Action, Array, Geometry, IoKind, RequestId};
-use block::{Outcome, RequestKind, Seat};
+use block::{BLOCK_BYTES, Outcome, RequestKind, Seat};
 
-use crate::drive::Drive;
-use crate::scratch::Scratch;
+use crate::buffer::Buffer;
+use crate::content::Block;
+use crate::drive::{Admitted, Drive};
+use crate::scratch::{Scratch, offsets};
 
 /// Tells a fresh lane what the recorded one was told.
 ///
@@ -47,6 +49,7 @@ pub fn replay_on_drives(
 ) -> Result<BTreeMap<RequestId, Vec<u8>>, usize> {
     let mut lane = Array::new(geometry, lane);
     let mut scratch = Scratch::default();
+    let mut written = 0;
     let mut ios = BTreeMap::new();
     let mut computes = BTreeMap::new();
     let mut kinds = BTreeMap::new();
@@ -60,12 +63,13 @@ pub fn replay_on_drives(
                     buffer = vec![0; usize::try_from(bytes).expect("fits into memory")];
                 }
                 kinds.insert(*id, request.request.kind);
-                scratch.lend(*id, buffer);
+                scratch.lend(*id, Buffer::Bytes(buffer));
             }
             Input::Completion(id, outcome) => {
                 let io: array::Io = ios.remove(id).ok_or(index)?;
                 if let (Some(drive), Ok(())) = (drives.get_mut(&io.seat), outcome) {
-                    perform(drive, &io, &mut scratch).map_err(|_| index)?;
+                    let admitted = drive.admit(io.kind, io.offset);
+                    perform(drive, &io, admitted, &mut written, &mut scratch).map_err(|_| index)?;
                 }
             }
             Input::Computed(id, computed) => {
@@ -95,7 +99,9 @@ pub fn replay_on_drives(
                     computes.insert(compute.id, compute);
                 }
                 Action::Reply(reply) => {
-                    let bytes = scratch.take_back(reply.request);
+                    let Some(Buffer::Bytes(bytes)) = scratch.take_back(reply.request) else {
+                        return Err(index);
+                    };
                     if kinds.get(&reply.request) == Some(&RequestKind::Read) {
                         reads.insert(reply.request, bytes);
                     }
@@ -107,13 +113,34 @@ pub fn replay_on_drives(
     Ok(reads)
 }
 
-/// Carries out one operation on a drive.
-pub(crate) fn perform(drive: &mut Drive, io: &array::Io, scratch: &mut Scratch) -> Outcome {
+/// Carries out one operation on a drive. `written` counts the writes of all drives.
+pub(crate) fn perform(
+    drive: &mut Drive,
+    io: &array::Io,
+    admitted: Admitted,
+    written: &mut u64,
+    scratch: &mut Scratch,
+) -> Outcome {
+    let range = (io.offset, io.length);
     match (io.kind, io.slice) {
-        (IoKind::Read, Some(slice)) => drive.read(io.offset, scratch.bytes_mut(slice)),
-        (IoKind::Write, Some(slice)) => drive.write(io.offset, scratch.bytes(slice)),
-        (IoKind::WriteZeroes, None) => drive.zero(io.offset, io.length),
-        (IoKind::Flush, None) => drive.flush(),
+        (IoKind::Read, Some(slice)) => {
+            let mut offsets = offsets(slice);
+            let buffer = scratch.buffer_mut(slice.buffer);
+            drive.read_blocks(range, admitted.effect, |_, block| {
+                let offset = offsets.next().expect("slice and range are of one length");
+                buffer.set_block(offset, block);
+            })
+        }
+        (IoKind::Write, Some(slice)) => {
+            *written += 1;
+            drive.write_blocks(range, admitted.effect, *written, scratch.blocks(slice))
+        }
+        (IoKind::WriteZeroes, None) => {
+            *written += 1;
+            let zeros = (0..io.length / BLOCK_BYTES).map(|_| Block::ZERO);
+            drive.write_blocks(range, admitted.effect, *written, zeros)
+        }
+        (IoKind::Flush, None) => drive.flush_to(admitted.mark, admitted.effect),
         other => unreachable!("{other:?} does not go together"),
     }
 }

@@ -1,88 +1,156 @@
 //! Buffers of one lane, and its computations on them.
 
-use std::collections::BTreeMap;
-
 use array::{Action, BufferId, Compute, ComputeStep, Computed, RequestId, ScratchId, Slice};
 
-/// The bytes behind a lane's buffer names.
-#[derive(Debug, Default)]
+use crate::buffer::{Buffer, Sectors};
+use crate::content::{BLOCK, Block, SECTOR};
+
+/// The memory behind a lane's buffer names. Few are in use at a time, so they are searched for one by one.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
-    buffers: BTreeMap<BufferId, Vec<u8>>,
+    buffers: Vec<(BufferId, Buffer)>,
+    /// Memory for one byte per sector instead of for bytes.
+    symbolic: bool,
+    spare: Vec<Vec<u8>>,
+    sum: Vec<u8>,
+}
+
+fn at(value: u64) -> usize {
+    usize::try_from(value).expect("fits into memory")
 }
 
 impl Scratch {
-    pub(crate) fn allocate(&mut self, id: ScratchId, bytes: u64) {
+    pub(crate) fn new(symbolic: bool) -> Self {
+        Self {
+            symbolic,
+            ..Self::default()
+        }
+    }
+
+    fn allocate(&mut self, id: ScratchId, bytes: u64) {
         // Not zeros: a plan that relies on the content of fresh memory is wrong.
-        let bytes = vec![0xa5; usize::try_from(bytes).expect("fits into memory")];
-        let previous = self.buffers.insert(BufferId::Scratch(id), bytes);
-        assert!(previous.is_none(), "{id:?} is allocated once");
+        let count = if self.symbolic {
+            at(bytes) / SECTOR
+        } else {
+            at(bytes)
+        };
+        let mut memory = self.spare.pop().unwrap_or_default();
+        memory.clear();
+        memory.resize(count, 0xa5);
+        let buffer = if self.symbolic {
+            Buffer::Sectors(Sectors::new(memory))
+        } else {
+            Buffer::Bytes(memory)
+        };
+        debug_assert!(
+            self.find(BufferId::Scratch(id)).is_none(),
+            "{id:?} is allocated once"
+        );
+        self.buffers.push((BufferId::Scratch(id), buffer));
     }
 
-    pub(crate) fn release(&mut self, id: ScratchId) {
-        let buffer = self.buffers.remove(&BufferId::Scratch(id));
-        assert!(buffer.is_some(), "{id:?} is released once");
+    fn release(&mut self, id: ScratchId) {
+        let index = self.find(BufferId::Scratch(id));
+        let index = index.unwrap_or_else(|| panic!("{id:?} is released once"));
+        let (_, buffer) = self.buffers.swap_remove(index);
+        self.recycle(buffer);
     }
 
-    pub(crate) fn lend(&mut self, id: RequestId, bytes: Vec<u8>) {
-        self.buffers.insert(BufferId::Request(id), bytes);
+    /// Takes memory back for later buffers.
+    pub(crate) fn recycle(&mut self, buffer: Buffer) {
+        if self.spare.len() < 64 {
+            self.spare.push(match buffer {
+                Buffer::Bytes(bytes) => bytes,
+                Buffer::Sectors(sectors) => sectors.into_values(),
+            });
+        }
     }
 
-    pub(crate) fn take_back(&mut self, id: RequestId) -> Vec<u8> {
-        self.buffers
-            .remove(&BufferId::Request(id))
-            .unwrap_or_default()
+    pub(crate) fn lend(&mut self, id: RequestId, buffer: Buffer) {
+        self.buffers.push((BufferId::Request(id), buffer));
     }
 
-    pub(crate) fn bytes(&self, slice: Slice) -> &[u8] {
-        &self.buffers[&slice.buffer][range(slice)]
+    pub(crate) fn take_back(&mut self, id: RequestId) -> Option<Buffer> {
+        let index = self.find(BufferId::Request(id))?;
+        Some(self.buffers.swap_remove(index).1)
     }
 
-    pub(crate) fn bytes_mut(&mut self, slice: Slice) -> &mut [u8] {
-        let buffer = self.buffers.get_mut(&slice.buffer);
-        &mut buffer.expect("the buffer lives")[range(slice)]
+    fn find(&self, id: BufferId) -> Option<usize> {
+        self.buffers.iter().position(|(name, _)| *name == id)
+    }
+
+    pub(crate) fn buffer(&self, id: BufferId) -> &Buffer {
+        let index = self.find(id).expect("the buffer lives");
+        &self.buffers[index].1
+    }
+
+    pub(crate) fn buffer_mut(&mut self, id: BufferId) -> &mut Buffer {
+        let index = self.find(id).expect("the buffer lives");
+        &mut self.buffers[index].1
+    }
+
+    /// The blocks of a slice, in order.
+    pub(crate) fn blocks(&self, slice: Slice) -> impl Iterator<Item = Block> + '_ {
+        let buffer = self.buffer(slice.buffer);
+        offsets(slice).map(|offset| buffer.block(offset))
     }
 
     /// Whether all scratch memory has been given back.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(crate) const fn is_idle(&self) -> bool {
         self.buffers.is_empty()
     }
 
     /// Carries out a computation: puts, steps, sums, takes.
     pub(crate) fn compute(&mut self, work: &Compute) -> Computed {
         for (slice, bytes) in &work.puts {
-            self.bytes_mut(*slice).copy_from_slice(bytes);
+            let buffer = self.buffer_mut(slice.buffer);
+            for (offset, bytes) in offsets(*slice).zip(bytes.chunks_exact(BLOCK)) {
+                buffer.set_block(offset, &Block::from_bytes(bytes));
+            }
         }
-        self.run(&work.steps);
-        let sums = work.sums.iter().flat_map(|&slice| {
-            let blocks = self.bytes(slice).chunks(4096);
-            blocks.map(crc32c::crc32c).collect::<Vec<_>>()
-        });
+        for step in &work.steps {
+            self.run(step);
+        }
+        let sums = work.sums.iter().flat_map(|&slice| self.blocks(slice));
         Computed {
-            sums: sums.collect(),
+            sums: sums.map(|block| block.crc()).collect(),
             bytes: work
                 .takes
                 .iter()
-                .map(|&slice| self.bytes(slice).to_vec())
+                .map(|&slice| {
+                    let blocks = self.blocks(slice);
+                    blocks.flat_map(|block| block.to_bytes()).collect()
+                })
                 .collect(),
         }
     }
 
     /// `target (^)= Σ coefficient · source`, the slow way.
-    fn run(&mut self, steps: &[ComputeStep]) {
-        for step in steps {
-            let mut sum = if step.accumulate {
-                self.bytes(step.target).to_vec()
-            } else {
-                vec![0; usize::try_from(step.target.length).expect("fits into memory")]
-            };
-            for &(slice, coefficient) in &step.terms {
-                let products = products_of(coefficient);
-                for (sum, &byte) in sum.iter_mut().zip(self.bytes(slice)) {
-                    *sum ^= products[usize::from(byte)];
-                }
+    fn run(&mut self, step: &ComputeStep) {
+        let mut sum = std::mem::take(&mut self.sum);
+        sum.clear();
+        let bytes = at(step.target.length);
+        sum.resize(if self.symbolic { bytes / SECTOR } else { bytes }, 0);
+        let own = step.accumulate.then_some((step.target, 1));
+        let mut terms = step.terms.iter().copied().chain(own);
+        let symbols = terms.all(|(slice, coefficient)| {
+            let buffer = self.buffer(slice.buffer);
+            buffer.add_to(at(slice.offset), &mut sum, coefficient)
+        });
+        if symbols {
+            self.buffer_mut(step.target.buffer)
+                .set_sum(at(step.target.offset), &sum);
+        } else {
+            sum.clear();
+            sum.resize(bytes, 0);
+            for (slice, coefficient) in step.terms.iter().copied().chain(own) {
+                let buffer = self.buffer(slice.buffer);
+                buffer.add_bytes_to(at(slice.offset), &mut sum, coefficient);
             }
-            self.bytes_mut(step.target).copy_from_slice(&sum);
+            self.buffer_mut(step.target.buffer)
+                .set_sum_bytes(at(step.target.offset), &sum);
         }
+        self.sum = sum;
     }
 
     /// Carries out an action on memory; whether it was one.
@@ -96,24 +164,7 @@ impl Scratch {
     }
 }
 
-fn range(slice: Slice) -> std::ops::Range<usize> {
-    let low = usize::try_from(slice.offset).expect("fits into memory");
-    low..low + usize::try_from(slice.length).expect("fits into memory")
-}
-
-/// The products of all bytes with `coefficient` over GF(2^8), polynomial 0x11d: shift and add,
-/// written again here so that the simulator does not trust the kernels that it checks.
-fn products_of(coefficient: u8) -> [u8; 256] {
-    let mut products = [0; 256];
-    for (byte, product) in (0..=u8::MAX).zip(&mut products) {
-        let mut shifted = coefficient;
-        for bit in 0..8 {
-            if byte >> bit & 1 == 1 {
-                *product ^= shifted;
-            }
-            let carry = shifted >> 7;
-            shifted = (shifted << 1) ^ (carry * 0x1d);
-        }
-    }
-    products
+/// Where the blocks of a slice begin in its buffer.
+pub(crate) fn offsets(slice: Slice) -> impl Iterator<Item = usize> + use<> {
+    (at(slice.offset)..at(slice.offset + slice.length)).step_by(BLOCK)
 }

@@ -195,3 +195,21 @@ fn parity_is_computed_anew_after_a_kill() {
     }
     world.settle();
 }
+
+/// The failed drive of a seat that a spare took sits behind the layout's seats, and used to be
+/// counted as one of them: the pool opened with a layout of one drive more, and found nothing.
+#[test]
+fn a_pool_opens_as_wide_as_it_was_after_a_spare_took_a_seat() {
+    let mut options = options("raid5", 6);
+    options.spares = 1;
+    let mut world = World::create(&options);
+    let size = 12 * world.pool().geometry().group_data_bytes();
+    world.create_volume(VOLUME, size).unwrap();
+    let bytes: Vec<u8> = (0..size).map(|at| (at / 511 % 251) as u8).collect();
+    world.write(VOLUME, 0, &bytes).unwrap();
+    world.fail_drive(Seat(3), false).unwrap();
+    let mut world = World::open(world.close().unwrap(), false, 2).unwrap();
+    assert_eq!(world.pool().geometry().layout().drives(), 6);
+    read_all(&mut world, &bytes);
+    world.settle();
+}

@@ -48,7 +48,7 @@ pub(super) enum Wanting {
     Job(u64),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Running {
     phase: Phase,
     /// The last batch that this checkpoint puts in place.
@@ -70,7 +70,7 @@ struct Running {
 }
 
 /// The checkpoint under way, and what the next one is for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Checkpoints {
     running: Option<Running>,
     wanted: bool,

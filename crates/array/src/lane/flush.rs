@@ -17,7 +17,7 @@ pub(super) enum Waiter {
     Recovery,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     waiter: Waiter,
     /// Batches up to this one were complete when the flush began.
@@ -31,7 +31,7 @@ struct Pending {
 }
 
 /// Flush bookkeeping of one lane.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Flushes {
     /// Completed writes since the drive's last flush began.
     dirty: BTreeSet<Seat>,

@@ -19,7 +19,7 @@ const STEP_BYTES: u64 = 1 << 20;
 const STEPS_IN_FLIGHT: u64 = 2;
 
 /// Something to be done to every stripe of a group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Job {
     group: u64,
     kind: Kind,

@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(super) type Holder = u64;
 
 /// The locks of one lane.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Locks {
     /// Front holds, the others wait.
     queues: BTreeMap<(u64, u64), VecDeque<Holder>>,

@@ -32,7 +32,7 @@ const MEMORY_WANTS_CHECKPOINT: u64 = 4 << 20;
 const MEMORY_MAX: u64 = 16 << 20;
 
 /// Blocks that count only together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Unit {
     /// The operation that waits for it.
     pub(super) op: u64,
@@ -50,7 +50,7 @@ impl Unit {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Batch {
     units: Vec<Unit>,
     header: BatchHeader,
@@ -61,7 +61,7 @@ struct Batch {
 }
 
 /// What is written where, in which order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     waiting: VecDeque<Unit>,
     batches: BTreeMap<u64, Batch>,

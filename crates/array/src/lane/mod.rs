@@ -97,7 +97,7 @@ enum Computing {
 ///
 /// Each event is finished before the next one: handlers only mark what has changed, and
 /// `advance` then moves every operation that can move, so no handler finds another half done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Array {
     geometry: Arc<Geometry>,
     lane: u16,

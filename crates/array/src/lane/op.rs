@@ -58,7 +58,7 @@ pub(super) enum Phase {
     Judging,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Op {
     pub(super) owner: Owner,
     pub(super) group: u64,

@@ -41,7 +41,7 @@ pub(super) struct Logged {
     pub(super) sequence: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Buffer {
     scratch: ScratchId,
     bytes: u64,
@@ -52,7 +52,7 @@ struct Buffer {
 }
 
 /// The overlay of a lane.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Overlay {
     blocks: BTreeMap<BlockName, Logged>,
     /// Stripes that read as zeros but for newer blocks, by group and stripe, and since which batch.

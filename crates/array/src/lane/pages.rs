@@ -15,7 +15,7 @@ use crate::plan::{BlockState, Blocks};
 /// Pages that a lane keeps: with 16 lanes, 256 MiB in all.
 const PAGES_MAX: usize = 4096;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Cached {
     page: MetaPage,
     /// In use since the hand passed last.
@@ -24,7 +24,7 @@ struct Cached {
     dirty: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Loading {
     scratch: ScratchId,
     copies: Vec<(Slice, Outcome)>,
@@ -33,7 +33,7 @@ struct Loading {
 }
 
 /// The pages of a lane.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     cached: BTreeMap<PageName, Cached>,
     loading: BTreeMap<PageName, Loading>,

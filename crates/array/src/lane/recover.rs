@@ -25,7 +25,7 @@ use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 /// Blocks of a header at most: what [`super::log`] writes has three.
 const HEADER_BLOCKS_MAX: u64 = 4;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Phase {
     Anchors,
     /// Headers at `at`; `seek` is what is looked for.
@@ -48,7 +48,7 @@ enum Seek {
     Proof,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Found {
     header: BatchHeader,
     position: u64,
@@ -59,7 +59,7 @@ struct Found {
 }
 
 /// A recovery under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Recovery {
     phase: Phase,
     anchor: Anchor,

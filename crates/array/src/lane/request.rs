@@ -13,7 +13,7 @@ use crate::{GroupRequest, RequestId};
 const ZERO_STRIPES_MAX: u64 = 64;
 
 /// A request in flight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pending {
     kind: RequestKind,
     fua: bool,

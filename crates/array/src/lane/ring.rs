@@ -13,7 +13,7 @@ pub(super) struct Placed {
 
 /// The ring's blocks and who has them. Batches follow one another; one that does not fit before the
 /// end begins at the start, and whoever reads looks there too.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ring {
     blocks: u64,
     head: u64,

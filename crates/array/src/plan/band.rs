@@ -63,7 +63,7 @@ struct Key {
 
 /// Plans already made, and recoveries. Elimination over a wide stripe costs microseconds to
 /// milliseconds; the same handful of conditions comes back for every request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct BandPlans {
     writes: BTreeMap<Key, Result<Arc<BandPlan>, Lost>>,
     recoveries: BTreeMap<(ElementSet, ElementSet), Result<Arc<Recovery>, Lost>>,

@@ -9,7 +9,7 @@ use super::{Effect, OutReason, Pool, PoolAction, PoolIo};
 use crate::format::{CellEntry, CellPage, ENTRIES_PER_PAGE};
 
 /// One drive's table in memory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct CellTable {
     pages: BTreeMap<u64, CellPage>,
     /// Pages being written.

@@ -11,7 +11,7 @@ use crate::action::Command;
 const RESYNCING_MAX: usize = 8;
 
 /// Groups whose parity may disagree with their data.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Chores {
     waiting: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,

@@ -236,6 +236,7 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
         store,
         lanes: sizes.lanes,
         clean: false,
+        layout_drives: drives,
         seats: blueprint
             .drives
             .iter()
@@ -276,7 +277,6 @@ impl Pool {
             generation,
             drives,
             labels: Labels::default(),
-            entering: BTreeSet::new(),
             tables,
             places: BTreeMap::new(),
             taken: BTreeMap::new(),

@@ -30,6 +30,9 @@ pub struct PoolFacts {
     pub lanes: u16,
     /// Whether the pool was closed with nothing in flight. Otherwise parity is computed anew.
     pub clean: bool,
+    /// Seats of the layout; 0 in labels from before it was written down.
+    #[serde(default)]
+    pub layout_drives: u16,
     /// One entry per seat of the layout, then one per waiting spare drive.
     pub seats: Vec<SeatFacts>,
     /// The volumes.

@@ -43,7 +43,7 @@ struct InFlight {
 }
 
 /// Cells to fill and being filled.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Fills {
     waiting: BTreeMap<Class, BTreeSet<(u64, u16)>>,
     in_flight: BTreeMap<(u64, u16), InFlight>,
@@ -53,6 +53,8 @@ pub(super) struct Fills {
     draining: BTreeMap<(u64, u16), Cell>,
     /// Columns that could not be filled; not tried again before membership changes.
     hopeless: BTreeSet<(u64, u16)>,
+    /// Seats whose new drive the lanes have not heard of yet, once for each time.
+    pub(super) arriving: Vec<Seat>,
     busy: BTreeMap<Seat, u64>,
     progress: Progress,
     /// Nothing new is filled, for the pool is being closed.
@@ -75,6 +77,13 @@ impl Fills {
 
     fn is_under_way(&self, key: (u64, u16)) -> bool {
         self.in_flight.contains_key(&key) || self.recording.contains_key(&key)
+    }
+
+    /// The lanes hear of the seat's new drive.
+    pub(super) fn arrived(&mut self, seat: Seat) {
+        if let Some(at) = self.arriving.iter().position(|&other| other == seat) {
+            self.arriving.remove(at);
+        }
     }
 
     fn busy(&self, seat: Seat) -> u64 {
@@ -159,7 +168,7 @@ impl Pool {
         let layout = self.geometry.layout();
         let home = layout.cell(group, column);
         if self.facts.seats[home.seat.index()].state.takes_part() {
-            return (!self.entering.contains(&home.seat)).then_some(home);
+            return Some(home);
         }
         // Never two columns of a group on one drive.
         let neighbours: Vec<Seat> = (0..layout.columns())
@@ -171,8 +180,7 @@ impl Pool {
             .flatten()
             .collect();
         let out = |seat: Seat| {
-            self.entering.contains(&seat)
-                || !self.facts.seats[seat.index()].state.takes_part()
+            !self.facts.seats[seat.index()].state.takes_part()
                 || neighbours.contains(&seat)
         };
         layout.refuge(group, column, &out, &|cell| self.taken.contains_key(&cell))
@@ -180,7 +188,10 @@ impl Pool {
 
     /// Starts as many fills as the drives can take.
     pub(super) fn pump_fills(&mut self) {
-        if self.fills.stopped || self.fills.paused {
+        // A lane writes nothing to a seat that it believes to be out, and would report a cell as
+        // filled that never was.
+        let unknown = !self.fills.arriving.is_empty();
+        if self.fills.stopped || self.fills.paused || unknown {
             return;
         }
         while self.fills.in_flight.len() < FILLS_MAX

@@ -8,7 +8,7 @@ use super::{Effect, OutReason, Pool, PoolAction, PoolIo};
 use crate::format::{LABEL_OFFSETS, Label};
 
 /// Label writes under way and what waits for them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     /// Drives whose label is being written.
     outstanding: BTreeSet<Seat>,

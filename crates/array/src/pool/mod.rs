@@ -352,7 +352,7 @@ pub enum Report {
 }
 
 /// What the pool remembers of a drive that takes part.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Drive {
     /// Copy of the label to be written next.
     label_slot: usize,
@@ -361,7 +361,7 @@ struct Drive {
 }
 
 /// After something is durable.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Effect {
     Lanes(Command),
     /// The column is in this cell.
@@ -395,7 +395,7 @@ enum Effect {
 }
 
 /// A write of the pool's own in flight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum PoolIo {
     Label { seat: Seat },
     CellPage { seat: Seat, first_row: u64 },
@@ -403,16 +403,13 @@ enum PoolIo {
 
 /// The pool's state machine. The driver calls `handle_*` when something happens and then
 /// [`poll_action`](Self::poll_action) until `None`. It is deterministic.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pool {
     geometry: Arc<Geometry>,
     facts: PoolFacts,
     generation: u64,
     drives: BTreeMap<Seat, Drive>,
     labels: Labels,
-    /// Drives that take part from a generation on that is not durable yet: the lanes have not heard
-    /// of them.
-    entering: BTreeSet<Seat>,
     tables: BTreeMap<Seat, CellTable>,
     /// Columns that are elsewhere than at a current home: where, and the entry's generation.
     places: BTreeMap<(u64, u16), (Cell, u32)>,
@@ -631,7 +628,7 @@ impl Pool {
         match effect {
             Effect::Lanes(command) => {
                 if let Command::SeatIn(seat) = command {
-                    self.entering.remove(&seat);
+                    self.fills.arrived(seat);
                 }
                 self.tell_lanes(&command);
             }

@@ -246,6 +246,10 @@ fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         None => None,
     };
     let drives = scheme.drives.unwrap_or_else(|| {
+        if facts.layout_drives > 0 {
+            return facts.layout_drives;
+        }
+        // Without a spare that has taken a seat, whoever does not wait sits in the layout.
         let seats = facts
             .seats
             .iter()

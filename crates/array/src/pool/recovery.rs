@@ -8,7 +8,7 @@ use super::{Effect, Pool, PoolError, Report};
 use crate::action::Command;
 
 /// Lanes that have not answered yet, and what happens then.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Recovering {
     lanes: BTreeSet<u16>,
     lost: Option<u16>,

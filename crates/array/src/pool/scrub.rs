@@ -32,7 +32,7 @@ pub struct ScrubProgress {
 }
 
 /// The scrub under way, or the last one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scrub {
     waiting: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,

@@ -12,7 +12,7 @@ const VOLUMES_MAX: usize = 400;
 const ZEROING_MAX: usize = 16;
 
 /// Space being zeroed for a volume that is created or grown.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct NewVolume {
     ticket: Ticket,
     /// The volume as it will be.

@@ -1,0 +1,38 @@
+//! Runs an enumeration and prints what it came to: `exhaust cuts|said|silent ONE_IN`.
+
+use sim::enumerate::{Share, Tally, cuts, said, silent, workloads};
+use sim::schedule::Runner;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let one_in = args[2].parse().expect("a number");
+    let share = Share { one_in, part: 0 };
+    let mut runner = Runner::new();
+    let mut all = Tally::default();
+    for workload in workloads() {
+        let tally = match args[1].as_str() {
+            "cuts" => cuts(&mut runner, &workload, share),
+            "said" => said(&mut runner, &workload, share),
+            _ => silent(&mut runner, &workload, share),
+        };
+        eprintln!(
+            "{}: {} points, {} states, {} merged, {} violations",
+            workload.name,
+            tally.points,
+            tally.states,
+            tally.merged,
+            tally.violations.len()
+        );
+        for line in tally.violations.iter().take(2) {
+            eprintln!("    {line}");
+        }
+        all.add(tally);
+    }
+    eprintln!(
+        "{} points, {} states, {} merged, {} violations",
+        all.points,
+        all.states,
+        all.merged,
+        all.violations.len()
+    );
+}

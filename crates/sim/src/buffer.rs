@@ -1,0 +1,287 @@
+//! Memory of the simulator: bytes, or one byte for each sector of one repeated byte.
+
+use std::sync::Arc;
+
+use crate::content::{BLOCK, Block, Full, PRODUCTS, SECTOR, SECTORS};
+
+/// Bytes behind a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Buffer {
+    Bytes(Vec<u8>),
+    Sectors(Sectors),
+}
+
+/// Sectors, of which most are one repeated byte.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sectors {
+    values: Vec<u8>,
+    /// Sectors that are not: which, and where their bytes are.
+    odd: Vec<Odd>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Odd {
+    at: usize,
+    full: Arc<Full>,
+    /// Which sector of `full`.
+    sector: usize,
+}
+
+impl Odd {
+    fn bytes(&self) -> &[u8] {
+        &self.full.bytes()[self.sector * SECTOR..(self.sector + 1) * SECTOR]
+    }
+}
+
+fn to_sectors(bytes: usize) -> usize {
+    assert!(
+        bytes.is_multiple_of(SECTOR),
+        "requests on symbolic contents are whole sectors"
+    );
+    bytes / SECTOR
+}
+
+impl Sectors {
+    /// These values, each standing for a sector.
+    pub(crate) const fn new(values: Vec<u8>) -> Self {
+        Self {
+            values,
+            odd: Vec::new(),
+        }
+    }
+
+    pub(crate) fn values(&self) -> &[u8] {
+        &self.values
+    }
+
+    /// Takes the memory back for another use.
+    pub(crate) fn into_values(self) -> Vec<u8> {
+        self.values
+    }
+
+    /// A sector that is no repeated byte, if there is one.
+    pub(crate) fn first_odd(&self) -> Option<usize> {
+        let odd = self.odd.iter();
+        odd.filter(|odd| odd.bytes().iter().any(|&byte| byte != odd.bytes()[0]))
+            .map(|odd| odd.at)
+            .min()
+    }
+
+    fn odd_in(&self, first: usize, count: usize) -> bool {
+        !self.odd.is_empty()
+            && self
+                .odd
+                .iter()
+                .any(|odd| (first..first + count).contains(&odd.at))
+    }
+
+    fn forget_odd(&mut self, first: usize, count: usize) {
+        if !self.odd.is_empty() {
+            self.odd
+                .retain(|odd| !(first..first + count).contains(&odd.at));
+        }
+    }
+
+    fn sector_to(&self, at: usize, target: &mut [u8]) {
+        match self.odd.iter().find(|odd| odd.at == at) {
+            Some(odd) => target.copy_from_slice(odd.bytes()),
+            None => target.fill(self.values[at]),
+        }
+    }
+
+    fn block(&self, first: usize) -> Block {
+        if !self.odd_in(first, SECTORS) {
+            let values = self.values[first..first + SECTORS].try_into();
+            return Block::Sectors(values.expect("eight sectors"));
+        }
+        let mut whole = self
+            .odd
+            .iter()
+            .filter(|odd| (first..first + SECTORS).contains(&odd.at));
+        let one = whole.next().expect("just seen");
+        let same = |odd: &Odd| Arc::ptr_eq(&odd.full, &one.full) && odd.at == first + odd.sector;
+        if same(one) && whole.all(same) && whole_count(&self.odd, first) == SECTORS {
+            return Block::Bytes(Arc::clone(&one.full));
+        }
+        let mut bytes = [0; BLOCK];
+        for (at, sector) in (first..).zip(bytes.chunks_exact_mut(SECTOR)) {
+            self.sector_to(at, sector);
+        }
+        Block::from_bytes(&bytes)
+    }
+
+    fn set_block(&mut self, first: usize, block: &Block) {
+        self.forget_odd(first, SECTORS);
+        match block {
+            Block::Sectors(values) => self.values[first..first + SECTORS].copy_from_slice(values),
+            Block::Bytes(full) => self.odd.extend((0..SECTORS).map(|sector| Odd {
+                at: first + sector,
+                full: Arc::clone(full),
+                sector,
+            })),
+        }
+    }
+
+    fn set_sector(&mut self, at: usize, bytes: &[u8]) {
+        self.forget_odd(at, 1);
+        if bytes.iter().all(|&byte| byte == bytes[0]) {
+            self.values[at] = bytes[0];
+            return;
+        }
+        let mut block = [0; BLOCK];
+        block[..SECTOR].copy_from_slice(bytes);
+        let Block::Bytes(full) = Block::from_bytes(&block) else {
+            unreachable!("its first sector is not one repeated byte");
+        };
+        let sector = 0;
+        self.odd.push(Odd { at, full, sector });
+    }
+}
+
+fn whole_count(odd: &[Odd], first: usize) -> usize {
+    odd.iter()
+        .filter(|odd| (first..first + SECTORS).contains(&odd.at))
+        .count()
+}
+
+impl Buffer {
+    /// The whole block that begins at byte `offset`.
+    pub(crate) fn block(&self, offset: usize) -> Block {
+        match self {
+            Self::Bytes(bytes) => Block::from_bytes(&bytes[offset..offset + BLOCK]),
+            Self::Sectors(sectors) => sectors.block(to_sectors(offset)),
+        }
+    }
+
+    pub(crate) fn set_block(&mut self, offset: usize, block: &Block) {
+        match self {
+            Self::Bytes(bytes) => block.copy_to(&mut bytes[offset..offset + BLOCK]),
+            Self::Sectors(sectors) => sectors.set_block(to_sectors(offset), block),
+        }
+    }
+
+    /// Bytes in it.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Sectors(sectors) => sectors.values.len() * SECTOR,
+        }
+    }
+
+    /// `sum ^= coefficient · (the bytes at offset …)`; the sum is in the buffer's own unit, bytes or sectors.
+    /// False if a sector there is not one repeated byte.
+    pub(crate) fn add_to(&self, offset: usize, sum: &mut [u8], coefficient: u8) -> bool {
+        let source = match self {
+            Self::Bytes(bytes) => &bytes[offset..offset + sum.len()],
+            Self::Sectors(sectors) => {
+                let first = to_sectors(offset);
+                if sectors.odd_in(first, sum.len()) {
+                    return false;
+                }
+                &sectors.values[first..first + sum.len()]
+            }
+        };
+        if coefficient == 1 {
+            for (sum, &byte) in sum.iter_mut().zip(source) {
+                *sum ^= byte;
+            }
+        } else {
+            let products = &PRODUCTS[usize::from(coefficient)];
+            for (sum, &byte) in sum.iter_mut().zip(source) {
+                *sum ^= products[usize::from(byte)];
+            }
+        }
+        true
+    }
+
+    /// As [`Buffer::add_to`] with real bytes, whatever is there.
+    pub(crate) fn add_bytes_to(&self, offset: usize, sum: &mut [u8], coefficient: u8) {
+        let products = &PRODUCTS[usize::from(coefficient)];
+        let mut sector = [0; SECTOR];
+        let Self::Sectors(sectors) = self else {
+            unreachable!("bytes are added as they are");
+        };
+        for (at, sum) in (to_sectors(offset)..).zip(sum.chunks_exact_mut(SECTOR)) {
+            sectors.sector_to(at, &mut sector);
+            for (sum, &byte) in sum.iter_mut().zip(&sector) {
+                *sum ^= products[usize::from(byte)];
+            }
+        }
+    }
+
+    /// Puts a sum from [`Buffer::add_to`] there.
+    pub(crate) fn set_sum(&mut self, offset: usize, sum: &[u8]) {
+        match self {
+            Self::Bytes(bytes) => bytes[offset..offset + sum.len()].copy_from_slice(sum),
+            Self::Sectors(sectors) => {
+                let first = to_sectors(offset);
+                sectors.forget_odd(first, sum.len());
+                sectors.values[first..first + sum.len()].copy_from_slice(sum);
+            }
+        }
+    }
+
+    /// Puts real bytes there, whole sectors.
+    pub(crate) fn set_sum_bytes(&mut self, offset: usize, sum: &[u8]) {
+        match self {
+            Self::Bytes(bytes) => bytes[offset..offset + sum.len()].copy_from_slice(sum),
+            Self::Sectors(sectors) => {
+                for (at, sector) in (to_sectors(offset)..).zip(sum.chunks_exact(SECTOR)) {
+                    sectors.set_sector(at, sector);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::mix;
+
+    #[test]
+    fn sums_over_sectors_are_sums_over_the_bytes_that_they_stand_for() {
+        let values: Vec<u8> = (0..32).map(|at| mix(at) as u8).collect();
+        let bytes = |values: &[u8]| -> Vec<u8> {
+            values.iter().flat_map(|&value| [value; SECTOR]).collect()
+        };
+        let mut short = Buffer::Sectors(Sectors::new(values.clone()));
+        let long = Buffer::Bytes(bytes(&values));
+        let mut sum = vec![7; 8];
+        assert!(short.add_to(3 * SECTOR, &mut sum, 29));
+        let mut long_sum = vec![7; 8 * SECTOR];
+        assert!(long.add_to(3 * SECTOR, &mut long_sum, 29));
+        assert_eq!(bytes(&sum), long_sum);
+        // With an odd sector, the slow way.
+        let damaged = short.block(8 * SECTOR).flipped(3);
+        short.set_block(8 * SECTOR, &damaged);
+        assert!(!short.add_to(3 * SECTOR, &mut sum, 29));
+        let mut slow = vec![7; 8 * SECTOR];
+        short.add_bytes_to(3 * SECTOR, &mut slow, 29);
+        slow[5 * SECTOR] ^= PRODUCTS[29][8];
+        assert_eq!(slow, long_sum);
+    }
+
+    #[test]
+    fn odd_blocks_come_back_whole_or_in_parts() {
+        let mut buffer = Buffer::Sectors(Sectors::new(vec![5; 24]));
+        let odd = Block::Sectors([1, 2, 3, 4, 5, 6, 7, 8]).flipped(5000);
+        buffer.set_block(4 * SECTOR, &odd);
+        assert_eq!(buffer.block(4 * SECTOR), odd);
+        let part = buffer.block(8 * SECTOR).to_bytes();
+        assert_eq!(part[..4 * SECTOR], odd.to_bytes()[4 * SECTOR..]);
+        assert_eq!(part[4 * SECTOR..], [5; 4 * SECTOR]);
+        buffer.set_block(0, &Block::ZERO);
+        assert_eq!(buffer.block(0), Block::ZERO);
+        let rest = buffer.block(8 * SECTOR).to_bytes();
+        assert_eq!(rest, part, "the other half is untouched");
+        let Buffer::Sectors(sectors) = buffer else {
+            unreachable!()
+        };
+        assert_eq!(
+            sectors.first_odd(),
+            None,
+            "the flipped sector was overwritten"
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! What a block holds, at the price of eight bytes where that is enough.
+//!
+//! Bytes are what makes a simulation slow. A client of the simulator therefore writes sectors (512 bytes)
+//! of one repeated byte, and a block of eight such sectors is kept as eight bytes:
+//!
+//! ```text
+//!   Sectors [a b c d e f g h]   =   aaaa…a bbbb…b cccc…c …      eight bytes for 4096
+//!   Bytes                           anything else: labels, headers, pages, damaged blocks
+//! ```
+//!
+//! This is a representation and not an abstraction. Sums over GF(2^8) act byte by byte, so the sum of
+//! such blocks is such a block; CRC-32C is affine, so its value for the 4096 bytes is eight table look-ups;
+//! a write that is torn at a sector leaves such a block. Whatever does not fit (a flipped bit) becomes
+//! `Bytes`. Everything that the array sees is exactly what it would see with real bytes.
+
+use std::sync::{Arc, LazyLock};
+
+use block::BLOCK_BYTES;
+
+/// Bytes of a block.
+pub(crate) const BLOCK: usize = 4096;
+/// Bytes of a sector, which no cut leaves half written.
+pub(crate) const SECTOR: usize = 512;
+/// Sectors of a block.
+pub(crate) const SECTORS: usize = BLOCK / SECTOR;
+
+const _: () = assert!(BLOCK as u64 == BLOCK_BYTES);
+
+/// The content of one block. Equal contents have equal representations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// Each sector repeats one byte.
+    Sectors([u8; SECTORS]),
+    /// Some sector does not.
+    Bytes(Arc<Full>),
+}
+
+/// A block of bytes and a hash of them.
+#[derive(Debug)]
+pub(crate) struct Full {
+    bytes: [u8; BLOCK],
+    digest: u64,
+}
+
+impl PartialEq for Full {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest && self.bytes == other.bytes
+    }
+}
+
+impl Eq for Full {}
+
+impl Full {
+    pub(crate) const fn bytes(&self) -> &[u8; BLOCK] {
+        &self.bytes
+    }
+}
+
+impl Block {
+    /// Zeros.
+    pub(crate) const ZERO: Self = Self::Sectors([0; SECTORS]);
+
+    /// A block of these 4096 bytes.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        let bytes: &[u8; BLOCK] = bytes.try_into().expect("a block has 4096 bytes");
+        let mut sectors = [0; SECTORS];
+        for (value, sector) in sectors.iter_mut().zip(bytes.chunks_exact(SECTOR)) {
+            *value = sector[0];
+            if sector.iter().any(|&byte| byte != sector[0]) {
+                return Self::Bytes(Arc::new(Full {
+                    digest: digest_bytes(bytes),
+                    bytes: *bytes,
+                }));
+            }
+        }
+        Self::Sectors(sectors)
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        *self == Self::ZERO
+    }
+
+    /// Lays the block's bytes into `target`.
+    pub(crate) fn copy_to(&self, target: &mut [u8]) {
+        match self {
+            Self::Sectors(sectors) => {
+                for (value, sector) in sectors.iter().zip(target.chunks_exact_mut(SECTOR)) {
+                    sector.fill(*value);
+                }
+            }
+            Self::Bytes(full) => target.copy_from_slice(&full.bytes),
+        }
+    }
+
+    pub(crate) fn to_bytes(&self) -> [u8; BLOCK] {
+        let mut bytes = [0; BLOCK];
+        self.copy_to(&mut bytes);
+        bytes
+    }
+
+    /// CRC-32C of its 4096 bytes.
+    pub(crate) fn crc(&self) -> u32 {
+        match self {
+            Self::Sectors(sectors) => crc_of_sectors(sectors),
+            Self::Bytes(full) => crc32c::crc32c(&full.bytes),
+        }
+    }
+
+    /// A hash of the block as block number `at`; zero for zeros.
+    pub(crate) fn digest(&self, at: u64) -> u64 {
+        let content = match self {
+            Self::Sectors([0, 0, 0, 0, 0, 0, 0, 0]) => return 0,
+            Self::Sectors(sectors) => u64::from_le_bytes(*sectors),
+            Self::Bytes(full) => full.digest,
+        };
+        mix(content ^ mix(at.wrapping_add(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    /// Takes over `other`'s sectors where the bit of `mask` is set.
+    pub(crate) fn splice(&mut self, other: &Self, mask: u8) {
+        if mask == u8::MAX {
+            self.clone_from(other);
+        } else if let (Self::Sectors(mine), Self::Sectors(theirs)) = (&mut *self, other) {
+            for sector in 0..SECTORS {
+                if mask >> sector & 1 == 1 {
+                    mine[sector] = theirs[sector];
+                }
+            }
+        } else if mask != 0 {
+            let mut mine = self.to_bytes();
+            let theirs = other.to_bytes();
+            for sector in 0..SECTORS {
+                if mask >> sector & 1 == 1 {
+                    let range = sector * SECTOR..(sector + 1) * SECTOR;
+                    mine[range.clone()].copy_from_slice(&theirs[range]);
+                }
+            }
+            *self = Self::from_bytes(&mine);
+        }
+    }
+
+    /// The block with one bit changed.
+    pub(crate) fn flipped(&self, bit: u32) -> Self {
+        let mut bytes = self.to_bytes();
+        let bit = usize::try_from(bit).expect("fits into memory") % (8 * BLOCK);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        Self::from_bytes(&bytes)
+    }
+}
+
+/// A bijection that spreads every bit (the finalizer of `SplitMix64`).
+pub(crate) const fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+fn digest_bytes(bytes: &[u8; BLOCK]) -> u64 {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().fold(0, |sum: u64, &word| {
+        let sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9fb2_1c65_1e98_df25);
+        sum ^ sum >> 32
+    })
+}
+
+/// By sector and value: what a sector of that value changes in the CRC of a block of zeros.
+static CRC_CHANGES: LazyLock<(u32, Box<[[u32; 256]; SECTORS]>)> = LazyLock::new(|| {
+    let mut block = [0; BLOCK];
+    let zeros = crc32c::crc32c(&block);
+    let mut changes = Box::new([[0; 256]; SECTORS]);
+    for (sector, changes) in changes.iter_mut().enumerate() {
+        for (value, change) in (0..=u8::MAX).zip(changes) {
+            block[sector * SECTOR..(sector + 1) * SECTOR].fill(value);
+            *change = crc32c::crc32c(&block) ^ zeros;
+        }
+        block[sector * SECTOR..(sector + 1) * SECTOR].fill(0);
+    }
+    (zeros, changes)
+});
+
+fn crc_of_sectors(sectors: &[u8; SECTORS]) -> u32 {
+    let (zeros, changes) = &*CRC_CHANGES;
+    let changed = sectors.iter().zip(changes.iter());
+    changed.fold(*zeros, |sum, (&value, changes)| {
+        sum ^ changes[usize::from(value)]
+    })
+}
+
+/// The products of all bytes with each coefficient over GF(2^8), polynomial 0x11d: shift and add,
+/// written again here so that the simulator does not trust the kernels that it checks.
+pub(crate) static PRODUCTS: LazyLock<Box<[[u8; 256]; 256]>> = LazyLock::new(|| {
+    let mut all = Box::new([[0; 256]; 256]);
+    for (coefficient, products) in (0..=u8::MAX).zip(all.iter_mut()) {
+        for (byte, product) in (0..=u8::MAX).zip(products) {
+            let mut shifted = coefficient;
+            for bit in 0..8 {
+                if byte >> bit & 1 == 1 {
+                    *product ^= shifted;
+                }
+                let carry = shifted >> 7;
+                shifted = (shifted << 1) ^ (carry * 0x1d);
+            }
+        }
+    }
+    all
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bytes_have_the_crc_of_the_4096_that_they_stand_for() {
+        for seed in 0..100 {
+            let block = Block::Sectors(mix(seed).to_le_bytes());
+            assert_eq!(block.crc(), crc32c::crc32c(&block.to_bytes()));
+            assert_eq!(Block::from_bytes(&block.to_bytes()), block);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_makes_bytes_and_flipping_it_back_makes_sectors_again() {
+        let block = Block::Sectors([1, 2, 3, 4, 5, 6, 7, 8]);
+        let damaged = block.flipped(12345);
+        assert!(matches!(damaged, Block::Bytes(_)));
+        assert_ne!(damaged.crc(), block.crc());
+        assert_ne!(damaged.digest(3), block.digest(3));
+        assert_eq!(damaged.flipped(12345), block);
+    }
+
+    #[test]
+    fn a_torn_block_has_each_sector_old_or_new() {
+        let old = Block::Sectors([1; 8]);
+        let new = Block::Sectors([2; 8]);
+        let mut torn = old.clone();
+        torn.splice(&new, 0b0110_0001);
+        assert_eq!(torn, Block::Sectors([2, 1, 1, 1, 1, 2, 2, 1]));
+        // The same through bytes.
+        let mut torn = old.flipped(8 * 4095);
+        torn.splice(&new, 0b0110_0001);
+        assert_eq!(
+            torn.flipped(8 * 4095),
+            Block::Sectors([2, 1, 1, 1, 1, 2, 2, 1])
+        );
+        torn.splice(&new, 0b1000_0000);
+        assert_eq!(torn, Block::Sectors([2, 1, 1, 1, 1, 2, 2, 2]));
+    }
+}

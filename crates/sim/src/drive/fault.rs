@@ -1,0 +1,306 @@
+//! What can go wrong with a drive, and when it does.
+
+use std::ops::Range;
+
+use array::IoKind;
+use array::format::DriveMap;
+use block::Fault;
+
+use crate::content::SECTORS;
+
+/// Something that happens to the operation that triggers it, or from it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriveFault {
+    /// From now on nothing is answered but with [`Fault::Gone`].
+    Gone,
+    /// The operation fails with [`Fault::Medium`] and nothing is done; every later one too if
+    /// `for_good`.
+    Eio {
+        /// Whether the drive never does anything again.
+        for_good: bool,
+    },
+    /// The operation is done and its end is not reported, until [`World::release`](crate::World::release).
+    Hang {
+        /// Whether later ones hang too.
+        for_good: bool,
+    },
+    /// From now on everything takes this many times as long.
+    Slow {
+        /// How many times.
+        factor: u32,
+    },
+    /// The first block of the range cannot be read until it is written again.
+    Lse,
+    /// Rot: a bit of the range's first block changes, in the medium and in what is read.
+    Flip {
+        /// Which bit of the block.
+        bit: u32,
+    },
+    /// A write is acknowledged and not done.
+    Dropped,
+    /// A write lands that many blocks further on (or, if negative, before), and not where it should.
+    Stray {
+        /// How far.
+        blocks: i32,
+    },
+    /// A write is acknowledged and done in part.
+    Shorn(Pieces),
+    /// A read returns what lies that many blocks further on.
+    WrongRead {
+        /// How far.
+        blocks: i32,
+    },
+    /// The write fails with [`Fault::Full`]; every later one too if `for_good`.
+    Full {
+        /// Whether no space is ever free again.
+        for_good: bool,
+    },
+    /// From now on flushes are acknowledged and not done.
+    IgnoreFlush,
+}
+
+impl DriveFault {
+    /// Whether the fault makes sense for such an operation.
+    #[must_use]
+    pub const fn concerns(self, kind: IoKind) -> bool {
+        match self {
+            Self::Gone | Self::Eio { .. } | Self::Hang { .. } | Self::Slow { .. } => true,
+            Self::Lse | Self::Flip { .. } => !matches!(kind, IoKind::Flush),
+            Self::Dropped | Self::Full { .. } => {
+                matches!(kind, IoKind::Write | IoKind::WriteZeroes)
+            }
+            Self::Stray { .. } | Self::Shorn(_) => matches!(kind, IoKind::Write),
+            Self::WrongRead { .. } => matches!(kind, IoKind::Read),
+            Self::IgnoreFlush => matches!(kind, IoKind::Flush),
+        }
+    }
+}
+
+/// The sectors of a write that reach the medium: one or two runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// First sector and the one behind the last, twice; the second may be empty.
+    pub runs: [(u32, u32); 2],
+}
+
+impl Pieces {
+    /// The first `sectors` sectors.
+    #[must_use]
+    pub const fn prefix(sectors: u32) -> Self {
+        Self {
+            runs: [(0, sectors), (0, 0)],
+        }
+    }
+
+    /// Which sectors of block `index` of the write are in.
+    pub(crate) fn mask(self, index: usize) -> u8 {
+        let first = u32::try_from(index * SECTORS).expect("writes are short");
+        (0..8)
+            .filter(|bit| {
+                let sector = first + bit;
+                let inside = |&(low, high): &(u32, u32)| (low..high).contains(&sector);
+                self.runs.iter().any(inside)
+            })
+            .fold(0, |mask, bit| mask | 1 << bit)
+    }
+}
+
+/// A part of a drive by what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Region {
+    /// Both copies of the label.
+    Label,
+    /// Which foreign cells the drive holds.
+    CellTable,
+    /// The rings of the lanes.
+    Journal,
+    /// Checksums and states.
+    Metadata,
+    /// Rows of cells.
+    Data,
+}
+
+impl Region {
+    /// All of them, in the order in which they lie on a drive.
+    pub const ALL: [Self; 5] = [
+        Self::Label,
+        Self::CellTable,
+        Self::Journal,
+        Self::Metadata,
+        Self::Data,
+    ];
+
+    /// The region's bytes.
+    #[must_use]
+    pub const fn range(self, map: &DriveMap) -> Range<u64> {
+        match self {
+            Self::Label => 0..map.cell_table_offset,
+            Self::CellTable => map.cell_table_offset..map.journal_offset,
+            Self::Journal => map.journal_offset..map.metadata_offset,
+            Self::Metadata => map.metadata_offset..map.data_offset,
+            Self::Data => map.data_offset..u64::MAX,
+        }
+    }
+}
+
+/// Which operations a trigger counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All of them.
+    Any,
+    /// Reads.
+    Reads,
+    /// Writes and writes of zeros.
+    Writes,
+    /// Flushes.
+    Flushes,
+}
+
+/// When a fault happens: at the operation number `skip` (from 0) among those that it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Which kinds count.
+    pub counted: Counted,
+    /// Only those that begin here; flushes are nowhere.
+    pub region: Option<Region>,
+    /// How many go well before.
+    pub skip: u64,
+}
+
+impl Trigger {
+    /// The `skip`-th operation from now on, whatever it is.
+    #[must_use]
+    pub const fn nth(skip: u64) -> Self {
+        Self {
+            counted: Counted::Any,
+            region: None,
+            skip,
+        }
+    }
+
+    fn counts(&self, kind: IoKind, offset: u64, map: Option<&DriveMap>) -> bool {
+        let kind_counts = match self.counted {
+            Counted::Any => true,
+            Counted::Reads => kind == IoKind::Read,
+            Counted::Writes => matches!(kind, IoKind::Write | IoKind::WriteZeroes),
+            Counted::Flushes => kind == IoKind::Flush,
+        };
+        let here = |region: Region| {
+            kind != IoKind::Flush && map.is_none_or(|map| region.range(map).contains(&offset))
+        };
+        kind_counts && self.region.is_none_or(here)
+    }
+}
+
+/// What becomes of one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It is carried out.
+    #[default]
+    Done,
+    Fail(Fault),
+    Dropped,
+    Stray(i32),
+    Shorn(Pieces),
+    WrongRead(i32),
+}
+
+/// The faults of one drive: those to come and those that have come to stay.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    waiting: Vec<(Trigger, DriveFault)>,
+    pub(crate) gone: bool,
+    pub(crate) broken: bool,
+    pub(crate) hanging: bool,
+    pub(crate) full: bool,
+    pub(crate) lies: bool,
+    /// How many times as long everything takes, if not once.
+    pub(crate) slow: Option<u32>,
+    /// How many of them have happened.
+    pub(crate) happened: u64,
+}
+
+impl Faults {
+    pub(crate) fn add(&mut self, trigger: Trigger, fault: DriveFault) {
+        self.waiting.push((trigger, fault));
+    }
+
+    /// Nothing new happens; what has come to stay stays.
+    pub(crate) fn stop(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Whether a fault is still to come.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Counts an operation; the faults that it triggers.
+    pub(crate) fn triggered(
+        &mut self,
+        kind: IoKind,
+        offset: u64,
+        map: Option<&DriveMap>,
+    ) -> Vec<DriveFault> {
+        let mut now = Vec::new();
+        self.waiting.retain_mut(|(trigger, fault)| {
+            if !trigger.counts(kind, offset, map) || !fault.concerns(kind) {
+                return true;
+            }
+            if trigger.skip > 0 {
+                trigger.skip -= 1;
+                return true;
+            }
+            now.push(*fault);
+            false
+        });
+        self.happened += now.len() as u64;
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_name_sectors_across_blocks() {
+        let pieces = Pieces {
+            runs: [(0, 3), (9, 16)],
+        };
+        assert_eq!(pieces.mask(0), 0b0000_0111);
+        assert_eq!(pieces.mask(1), 0b1111_1110);
+        assert_eq!(pieces.mask(2), 0);
+    }
+
+    #[test]
+    fn a_trigger_counts_only_what_it_names() {
+        let map = DriveMap::new(64 << 20, None).unwrap();
+        let mut faults = Faults::default();
+        faults.add(
+            Trigger {
+                counted: Counted::Writes,
+                region: Some(Region::Data),
+                skip: 1,
+            },
+            DriveFault::Dropped,
+        );
+        let mut hits = Vec::new();
+        for (index, (kind, offset)) in [
+            (IoKind::Write, 4096),
+            (IoKind::Write, map.data_offset),
+            (IoKind::Read, map.data_offset),
+            (IoKind::Flush, 0),
+            (IoKind::WriteZeroes, map.data_offset + 4096),
+            (IoKind::Write, map.data_offset),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            if !faults.triggered(kind, offset, Some(&map)).is_empty() {
+                hits.push(index);
+            }
+        }
+        assert_eq!(hits, [4]);
+    }
+}

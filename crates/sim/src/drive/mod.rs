@@ -1,0 +1,490 @@
+//! A modelled drive: blocks, a volatile cache, a pace, and faults.
+//!
+//! ```text
+//!   write ─► cache (in order) ── flush ─► medium          reads see the cache
+//!                 │
+//!                 └── power cut: any subset, each write whole or torn ─► medium
+//! ```
+
+mod cache;
+mod fault;
+
+use std::time::Duration;
+
+use array::IoKind;
+use array::format::DriveMap;
+use block::{BLOCK_BYTES, Fault, Instant};
+
+use self::cache::Cache;
+pub use self::cache::Survival;
+pub(crate) use self::fault::Effect;
+use self::fault::Faults;
+pub use self::fault::{Counted, DriveFault, Pieces, Region, Trigger};
+use crate::content::{BLOCK, Block};
+use crate::image::Image;
+
+/// How long a drive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// No time at all but what the world adds: a null disk in the sense of queueing.
+    Null,
+    /// One first-come first-served server: size / bandwidth + 1 / iops.
+    Server {
+        /// Bytes per second.
+        bytes_per_second: u64,
+        /// Time per operation.
+        per_operation: Duration,
+    },
+}
+
+/// A drive. Cheap to clone: copies share what neither of them changes.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    size_bytes: u64,
+    /// False for a drive that stores nothing (studies of timing).
+    stores: bool,
+    /// What is on the medium.
+    durable: Image,
+    /// What reads see.
+    current: Image,
+    cache: Cache,
+    pace: Pace,
+    busy_until: Instant,
+    faults: Faults,
+    /// Blocks that cannot be read until they are written again.
+    bad: Vec<u64>,
+    map: Option<DriveMap>,
+    reads: u64,
+    writes: u64,
+    flushes: u64,
+}
+
+/// What a drive says to an operation when it is handed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admitted {
+    /// What will become of it.
+    pub(crate) effect: Effect,
+    /// For a flush: what it covers.
+    pub(crate) mark: u64,
+    /// Whether its end is held back.
+    pub(crate) hangs: bool,
+    /// How many times as long it takes.
+    pub(crate) slow: u32,
+}
+
+impl Drive {
+    /// A drive of zeros.
+    #[must_use]
+    pub fn new(size_bytes: u64, pace: Pace) -> Self {
+        Self {
+            size_bytes,
+            stores: true,
+            durable: Image::default(),
+            current: Image::default(),
+            cache: Cache::default(),
+            pace,
+            busy_until: Instant::ZERO,
+            faults: Faults::default(),
+            bad: Vec::new(),
+            map: None,
+            reads: 0,
+            writes: 0,
+            flushes: 0,
+        }
+    }
+
+    /// A null disk: takes any bytes and keeps none.
+    #[must_use]
+    pub fn null(size_bytes: u64, pace: Pace) -> Self {
+        let mut drive = Self::new(size_bytes, pace);
+        drive.stores = false;
+        drive
+    }
+
+    /// Tells the drive where its regions are, for faults that name one.
+    #[must_use]
+    pub const fn with_map(mut self, map: DriveMap) -> Self {
+        self.map = Some(map);
+        self
+    }
+
+    /// Its size.
+    #[must_use]
+    pub const fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Where its regions are, if it knows.
+    #[must_use]
+    pub const fn map(&self) -> Option<&DriveMap> {
+        self.map.as_ref()
+    }
+
+    /// Operations done: reads and writes.
+    #[must_use]
+    pub const fn operations(&self) -> (u64, u64) {
+        (self.reads, self.writes)
+    }
+
+    /// Operations handed over in all: reads, writes and flushes.
+    #[must_use]
+    pub const fn admitted(&self) -> u64 {
+        self.reads + self.writes + self.flushes
+    }
+
+    /// A hash of what is on the medium.
+    #[must_use]
+    pub const fn digest(&self) -> u64 {
+        self.durable.digest()
+    }
+
+    // --- faults ------------------------------------------------------------------------------
+
+    /// From now on nothing is answered but with [`Fault::Gone`].
+    pub const fn pull(&mut self) {
+        self.faults.gone = true;
+    }
+
+    /// Whether it has been pulled.
+    #[must_use]
+    pub const fn is_gone(&self) -> bool {
+        self.faults.gone
+    }
+
+    /// Plans a fault.
+    pub fn inject(&mut self, trigger: Trigger, fault: DriveFault) {
+        self.faults.add(trigger, fault);
+    }
+
+    /// No planned fault happens any more; what is broken stays so.
+    pub fn stop_faults(&mut self) {
+        self.faults.stop();
+    }
+
+    /// Whether a planned fault has not happened yet.
+    #[must_use]
+    pub const fn has_planned_faults(&self) -> bool {
+        self.faults.is_waiting()
+    }
+
+    /// Planned faults that have happened.
+    #[must_use]
+    pub const fn faults_happened(&self) -> u64 {
+        self.faults.happened
+    }
+
+    /// Whether every operation fails.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        self.faults.broken
+    }
+
+    /// Whether there are blocks that cannot be read.
+    #[must_use]
+    pub const fn has_bad_blocks(&self) -> bool {
+        !self.bad.is_empty()
+    }
+
+    /// Space is free again, flushes are done again, and it is as fast as it was.
+    pub const fn recover(&mut self) {
+        self.faults.full = false;
+        self.faults.lies = false;
+        self.faults.hanging = false;
+        self.faults.slow = None;
+    }
+
+    /// The block that holds `offset` cannot be read until it is written.
+    pub fn spoil(&mut self, offset: u64) {
+        self.bad.push(offset / BLOCK_BYTES);
+    }
+
+    /// Changes a bit of the block that holds `offset`, on the medium.
+    pub fn flip(&mut self, offset: u64, bit: u32) {
+        let at = offset / BLOCK_BYTES;
+        for image in [&mut self.durable, &mut self.current] {
+            let damaged = image.get(at).flipped(bit);
+            image.set(at, damaged);
+        }
+    }
+
+    /// Counts an operation that is handed over, and decides what becomes of it.
+    pub(crate) fn admit(&mut self, kind: IoKind, offset: u64) -> Admitted {
+        match kind {
+            IoKind::Read => self.reads += 1,
+            IoKind::Write | IoKind::WriteZeroes => self.writes += 1,
+            IoKind::Flush => self.flushes += 1,
+        }
+        let mut admitted = Admitted {
+            effect: Effect::Done,
+            mark: self.cache.mark(),
+            hangs: false,
+            slow: self.faults.slow.unwrap_or(1),
+        };
+        if self.faults.is_waiting() {
+            let triggered = self.faults.triggered(kind, offset, self.map.as_ref());
+            for fault in triggered {
+                self.begin_fault(fault, offset, &mut admitted);
+            }
+        }
+        admitted.hangs |= self.faults.hanging;
+        if self.faults.broken {
+            admitted.effect = Effect::Fail(Fault::Medium);
+        }
+        if self.faults.full && matches!(kind, IoKind::Write | IoKind::WriteZeroes) {
+            admitted.effect = Effect::Fail(Fault::Full);
+        }
+        if self.faults.lies && kind == IoKind::Flush {
+            admitted.effect = Effect::Dropped;
+        }
+        admitted
+    }
+
+    fn begin_fault(&mut self, fault: DriveFault, offset: u64, admitted: &mut Admitted) {
+        match fault {
+            DriveFault::Gone => self.faults.gone = true,
+            DriveFault::Eio { for_good } => {
+                self.faults.broken |= for_good;
+                admitted.effect = Effect::Fail(Fault::Medium);
+            }
+            DriveFault::Hang { for_good } => {
+                self.faults.hanging |= for_good;
+                admitted.hangs = true;
+            }
+            DriveFault::Slow { factor } => {
+                self.faults.slow = Some(factor);
+                admitted.slow = factor;
+            }
+            DriveFault::Lse => self.spoil(offset),
+            DriveFault::Flip { bit } => self.flip(offset, bit),
+            DriveFault::Dropped => admitted.effect = Effect::Dropped,
+            DriveFault::Stray { blocks } => admitted.effect = Effect::Stray(blocks),
+            DriveFault::Shorn(pieces) => admitted.effect = Effect::Shorn(pieces),
+            DriveFault::WrongRead { blocks } => admitted.effect = Effect::WrongRead(blocks),
+            DriveFault::Full { for_good } => {
+                self.faults.full |= for_good;
+                admitted.effect = Effect::Fail(Fault::Full);
+            }
+            DriveFault::IgnoreFlush => self.faults.lies = true,
+        }
+    }
+
+    // --- time --------------------------------------------------------------------------------
+
+    /// When an operation that is handed over at `now` is done.
+    pub fn serve(&mut self, now: Instant, bytes: u64) -> Instant {
+        if let Pace::Server {
+            bytes_per_second,
+            per_operation,
+        } = self.pace
+        {
+            let begin = now.max(self.busy_until);
+            let moving = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second);
+            let moving = u64::try_from(moving).unwrap_or(u64::MAX);
+            self.busy_until = begin + Duration::from_nanos(moving) + per_operation;
+            return self.busy_until;
+        }
+        now
+    }
+
+    // --- blocks ------------------------------------------------------------------------------
+
+    /// Hands every block of a range to `take`, in order.
+    pub(crate) fn read_blocks(
+        &self,
+        (offset, length): (u64, u64),
+        effect: Effect,
+        mut take: impl FnMut(usize, &Block),
+    ) -> Result<(), Fault> {
+        self.check(offset, length)?;
+        let (first, count) = (offset / BLOCK_BYTES, length / BLOCK_BYTES);
+        let from = match effect {
+            Effect::Fail(fault) => return Err(fault),
+            Effect::WrongRead(blocks) => self.moved(first, count, blocks),
+            Effect::Done | Effect::Dropped | Effect::Stray(_) | Effect::Shorn(_) => first,
+        };
+        if !self.bad.is_empty()
+            && self
+                .bad
+                .iter()
+                .any(|bad| (first..first + count).contains(bad))
+        {
+            return Err(Fault::Medium);
+        }
+        if self.stores {
+            for (index, at) in (from..from + count).enumerate() {
+                take(index, self.current.get(at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `blocks` into the cache. `sequence` is the write's place among all writes.
+    pub(crate) fn write_blocks(
+        &mut self,
+        (offset, length): (u64, u64),
+        effect: Effect,
+        sequence: u64,
+        blocks: impl Iterator<Item = Block>,
+    ) -> Result<(), Fault> {
+        self.check(offset, length)?;
+        let count = length / BLOCK_BYTES;
+        let mut first = offset / BLOCK_BYTES;
+        let mut pieces = None;
+        match effect {
+            Effect::Done | Effect::WrongRead(_) => {}
+            Effect::Fail(fault) => return Err(fault),
+            Effect::Dropped => return Ok(()),
+            Effect::Stray(blocks) => first = self.moved(first, count, blocks),
+            Effect::Shorn(kept) => pieces = Some(kept),
+        }
+        if !self.bad.is_empty() {
+            self.bad.retain(|bad| !(first..first + count).contains(bad));
+        }
+        if !self.stores {
+            return Ok(());
+        }
+        let current = &mut self.current;
+        let written = (first..)
+            .zip(blocks)
+            .enumerate()
+            .map(|(index, (at, block))| {
+                let mut now = block;
+                if let Some(pieces) = pieces {
+                    let mut torn = current.get(at).clone();
+                    torn.splice(&now, pieces.mask(index));
+                    now = torn;
+                }
+                current.set(at, now.clone());
+                now
+            });
+        self.cache.push(sequence, first, written);
+        Ok(())
+    }
+
+    /// Where a stray write or read of `count` blocks at `first` goes: inside the drive, and not
+    /// where it should.
+    fn moved(&self, first: u64, count: u64, by: i32) -> u64 {
+        let blocks = self.size_bytes / BLOCK_BYTES - count;
+        let to = first.saturating_add_signed(i64::from(by)).min(blocks);
+        if to == first {
+            first.saturating_sub(1)
+        } else {
+            to
+        }
+    }
+
+    /// A flush that began at `mark` ends.
+    pub(crate) fn flush_to(&mut self, mark: u64, effect: Effect) -> Result<(), Fault> {
+        if self.faults.gone {
+            return Err(Fault::Gone);
+        }
+        match effect {
+            Effect::Fail(fault) => Err(fault),
+            Effect::Dropped => Ok(()),
+            Effect::Done | Effect::Stray(_) | Effect::Shorn(_) | Effect::WrongRead(_) => {
+                self.cache.flush(mark, &mut self.durable);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes that a power cut would decide about: place among all writes, and sectors.
+    pub(crate) fn cached_writes(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.cache.writes()
+    }
+
+    /// The power goes: what was flushed stays, of the rest what `decide` says (it is given each
+    /// write's place among all writes and its sectors, oldest first).
+    pub(crate) fn cut(&mut self, decide: impl FnMut(u64, u32) -> Survival) {
+        self.cache.cut(&mut self.durable, decide);
+        self.current = self.durable.clone();
+        self.busy_until = Instant::ZERO;
+        self.faults.hanging = false;
+    }
+
+    /// A block as it is on the medium or in the cache, whatever is broken.
+    pub(crate) fn block(&self, at: u64) -> &Block {
+        self.current.get(at)
+    }
+
+    // --- bytes -------------------------------------------------------------------------------
+
+    /// Reads into `bytes`.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] when pulled, [`Fault::Medium`] on a spoiled block.
+    pub fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let admitted = self.admit(IoKind::Read, offset);
+        if admitted.hangs {
+            return Err(Fault::Medium);
+        }
+        self.read_blocks(
+            (offset, bytes.len() as u64),
+            admitted.effect,
+            |index, block| {
+                block.copy_to(&mut bytes[index * BLOCK..(index + 1) * BLOCK]);
+            },
+        )
+    }
+
+    /// As [`Drive::read`], but only up to the last block of the range that is not zero.
+    ///
+    /// # Errors
+    /// As [`Drive::read`].
+    pub fn read_used(&mut self, offset: u64, length: u64) -> Result<Vec<u8>, Fault> {
+        let first = offset / BLOCK_BYTES;
+        let used = self.current.used(first, first + length / BLOCK_BYTES);
+        let mut bytes = vec![0; usize::try_from(used * BLOCK_BYTES).expect("fits into memory")];
+        self.read(offset, &mut bytes).map(|()| bytes)
+    }
+
+    /// Writes `bytes` into the cache.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] when pulled.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let admitted = self.admit(IoKind::Write, offset);
+        let blocks = bytes.chunks(BLOCK).map(Block::from_bytes);
+        self.write_blocks((offset, bytes.len() as u64), admitted.effect, 0, blocks)
+    }
+
+    /// Makes a range read as zeros.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] when pulled.
+    pub fn zero(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
+        let admitted = self.admit(IoKind::WriteZeroes, offset);
+        let blocks = (0..length / BLOCK_BYTES).map(|_| Block::ZERO);
+        self.write_blocks((offset, length), admitted.effect, 0, blocks)
+    }
+
+    /// Makes everything written before durable.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] when pulled.
+    pub fn flush(&mut self) -> Result<(), Fault> {
+        let admitted = self.admit(IoKind::Flush, 0);
+        self.flush_to(admitted.mark, admitted.effect)
+    }
+
+    /// Every request is answered, but only whole blocks inside the drive are good.
+    fn check(&self, offset: u64, length: u64) -> Result<(), Fault> {
+        if self.faults.gone {
+            return Err(Fault::Gone);
+        }
+        let end = offset.checked_add(length).ok_or(Fault::Invalid)?;
+        let aligned = offset.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
+        assert!(
+            aligned,
+            "the array asks for whole blocks: {offset} +{length}"
+        );
+        assert!(
+            end <= self.size_bytes,
+            "the array stays inside its drives: {offset} +{length}"
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! The power goes after every write and flush, and again while the pool recovers.
+//!
+//! ```text
+//!   workload ─┬─ after each write or flush: any subset of what is un-flushed survives
+//!             │      └─ equal images merged ─ × lost drives ─► open, recover, read everything
+//!             │             └─ after each write or flush of that: none, all, each one missing, each prefix
+//!             │                    └─ equal images merged ─► open, recover, read everything
+//! ```
+
+use std::collections::BTreeSet;
+
+use block::Seat;
+
+use super::{Share, Tally, Workload, guarded, subsets};
+use crate::content::mix;
+use crate::drive::Drive;
+use crate::ledger::Ledger;
+use crate::schedule::{Moment, Run, Runner, Violation};
+use crate::world::{CutSpec, PowerLoss, World};
+
+/// Un-flushed writes of which every subset is tried; of more, some.
+const SUBSETS_OF_MAX: usize = 12;
+/// Subsets that are tried of more.
+const SUBSETS_MAX: u64 = 1 << SUBSETS_OF_MAX;
+/// The most writes and flushes that a reference workload has.
+pub(super) const BOUNDARIES_MAX: usize = 64;
+
+/// A cut state: what the drives have, and what they may be asked for.
+struct Cut<'a> {
+    workload: &'a Workload,
+    seen: BTreeSet<u64>,
+    tally: Tally,
+    share: Share,
+}
+
+/// Cuts a workload everywhere.
+///
+/// # Panics
+/// When the workload does not run without a cut.
+pub fn cuts(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
+    let mut run = runner.begin(&workload.frame, None);
+    run.events(&workload.prepare).expect("it can be prepared");
+    run.moments = Some(Vec::new());
+    run.events(&workload.events).expect("it runs without a cut");
+    run.settle().expect("it ends");
+    let mut moments = run.moments.take().expect("they were wanted");
+    moments.truncate(BOUNDARIES_MAX);
+    let mut cut = Cut {
+        workload,
+        seen: BTreeSet::new(),
+        tally: Tally::default(),
+        share,
+    };
+    for (at, moment) in moments.into_iter().enumerate() {
+        cut.moment(at, moment);
+    }
+    cut.tally
+}
+
+/// What may survive of `writes` un-flushed writes.
+fn every_subset(writes: usize) -> Vec<CutSpec> {
+    if writes <= SUBSETS_OF_MAX {
+        return (0..1 << writes).map(CutSpec::Mask).collect();
+    }
+    let mut specs = few_subsets(writes);
+    specs.extend((specs.len() as u64..SUBSETS_MAX).map(|seed| CutSpec::Seed(mix(seed))));
+    specs
+}
+
+/// None, all, each one missing, each prefix; and each torn in its middle.
+fn few_subsets(writes: usize) -> Vec<CutSpec> {
+    let missing = (0..writes).map(CutSpec::Missing);
+    let prefixes = (1..writes).map(CutSpec::Prefix);
+    [CutSpec::None, CutSpec::All]
+        .into_iter()
+        .chain(missing)
+        .chain(prefixes)
+        .collect()
+}
+
+impl Cut<'_> {
+    fn moment(&mut self, at: usize, moment: Moment) {
+        self.tally.points += 1;
+        let mut ledger = moment.ledger;
+        ledger.cut(false);
+        let legal = ledger.digest();
+        let loss = moment.world.lose_power();
+        let sets = subsets(&self.workload.seats, self.workload.spare_losses);
+        for (number, spec) in every_subset(loss.writes()).into_iter().enumerate() {
+            self.tally.states += sets.len() as u64;
+            let case = mix(at as u64) ^ number as u64;
+            if !self.share.has(case) {
+                continue;
+            }
+            let drives = loss.with(spec);
+            for lost in &sets {
+                let what = || format!("point {at} cut {spec} lost {lost:?}");
+                self.state(&drives, legal, &ledger, lost, &what, true);
+            }
+        }
+    }
+
+    /// Recovers one state, if it is new.
+    fn state(
+        &mut self,
+        drives: &[Drive],
+        legal: u64,
+        ledger: &Ledger,
+        lost: &[Seat],
+        what: &dyn Fn() -> String,
+        again: bool,
+    ) {
+        let mut drives = drives.to_vec();
+        for seat in lost {
+            drives[seat.index()].pull();
+        }
+        if !self.seen.insert(mix(World::image_digest(&drives)) ^ legal) {
+            return;
+        }
+        self.tally.merged += 1;
+        let recovered = guarded(|| {
+            let mut run = Run::after(ledger.clone(), legal);
+            run.moments = again.then(Vec::new);
+            run.open(drives)?;
+            run.settle()?;
+            run.takes_part(&self.workload.seats, lost)?;
+            let moments = run.moments.take();
+            let whole = (lost.is_empty()).then(|| run.clone());
+            run.read_back()?;
+            Ok((moments, whole))
+        });
+        match recovered {
+            Err(violation) => self.violated(what, &violation),
+            Ok((moments, whole)) => {
+                if let Some(whole) = whole {
+                    self.lose_afterwards(&whole, what);
+                }
+                for (at, moment) in moments.into_iter().flatten().enumerate() {
+                    let what = || format!("{}, again at {at}", what());
+                    self.again(moment, lost, &what);
+                }
+            }
+        }
+    }
+
+    /// The drives go after the recovery, not before it.
+    fn lose_afterwards(&mut self, run: &Run, what: &dyn Fn() -> String) {
+        let sets = subsets(&self.workload.seats, self.workload.spare_losses);
+        let largest = sets.iter().filter(|set| {
+            set.len() == self.workload.spare_losses && self.workload.spare_losses > 0
+        });
+        for lost in largest {
+            self.tally.states += 1;
+            self.tally.merged += 1;
+            let read = guarded(|| {
+                let mut run = run.clone();
+                for &seat in lost {
+                    run.world().pull(seat);
+                }
+                run.read_back()
+            });
+            if let Err(violation) = read {
+                let what = || format!("{}, {lost:?} lost afterwards", what());
+                self.violated(&what, &violation);
+            }
+        }
+    }
+
+    /// The power goes again while the pool recovers.
+    fn again(&mut self, moment: Moment, lost: &[Seat], what: &dyn Fn() -> String) {
+        self.tally.points += 1;
+        let mut ledger = moment.ledger;
+        ledger.cut(false);
+        let legal = ledger.digest();
+        let loss: PowerLoss = moment.world.lose_power();
+        for spec in few_subsets(loss.writes()) {
+            self.tally.states += 1;
+            let drives = loss.with(spec);
+            let what = || format!("{} {spec}", what());
+            // Drives that are lost are lost already.
+            self.state(&drives, legal, &ledger, lost, &what, false);
+        }
+    }
+
+    fn violated(&mut self, what: &dyn Fn() -> String, violation: &Violation) {
+        let line = format!("{}: {}: {violation}", self.workload.name, what());
+        self.tally.violations.push(line);
+    }
+}

@@ -1,0 +1,165 @@
+//! The n-th operation goes wrong, for every n.
+
+use block::Seat;
+
+use super::{Share, Tally, Workload};
+use crate::content::mix;
+use crate::drive::{Counted, Drive, DriveFault, Pieces, Region, Trigger};
+use crate::schedule::{Event, Runner, Schedule};
+
+/// Faults that a drive says.
+const SAID: [DriveFault; 6] = [
+    DriveFault::Gone,
+    DriveFault::Eio { for_good: false },
+    DriveFault::Eio { for_good: true },
+    DriveFault::Full { for_good: false },
+    DriveFault::Full { for_good: true },
+    DriveFault::Hang { for_good: false },
+];
+
+/// Faults that it does not say. A drive that comes back as it was earlier is added to them.
+const SILENT: [DriveFault; 7] = [
+    DriveFault::Flip { bit: 12_345 },
+    DriveFault::Dropped,
+    DriveFault::Stray { blocks: 1 },
+    DriveFault::Stray { blocks: -2 },
+    DriveFault::Shorn(Pieces::prefix(3)),
+    DriveFault::Shorn(Pieces {
+        runs: [(0, 1), (5, 8)],
+    }),
+    DriveFault::WrongRead { blocks: 1 },
+];
+
+/// The workload as a schedule, with its pool closed and opened at the end.
+fn schedule(workload: &Workload, events: impl IntoIterator<Item = Event>) -> Schedule {
+    let mut schedule = workload.frame.clone();
+    schedule.events.extend(&workload.prepare);
+    schedule.events.extend(events);
+    schedule.events.extend(&workload.events);
+    schedule.events.push(Event::Reopen);
+    schedule
+}
+
+/// Operations of each seat's drive that the enumerated part of a workload takes.
+fn operations(runner: &mut Runner, workload: &Workload) -> Vec<u64> {
+    let mut run = runner.begin(&workload.frame, None);
+    let mut count = |events: &[Event]| -> Vec<u64> {
+        run.events(events).expect("the workload runs");
+        run.world().drives().iter().map(Drive::admitted).collect()
+    };
+    let before = count(&workload.prepare);
+    count(&workload.events);
+    let after = count(&[Event::Reopen]);
+    let before = before.into_iter().chain(std::iter::repeat(0));
+    after
+        .iter()
+        .zip(before)
+        .map(|(after, before)| after - before)
+        .collect()
+}
+
+fn run(runner: &mut Runner, workload: &Workload, fault: Event, tally: &mut Tally) {
+    tally.merged += 1;
+    let schedule = schedule(workload, [fault]);
+    if let Some(violation) = runner.run(&schedule).violation {
+        let line = format!("{}: {fault}: {violation}", workload.name);
+        tally.violations.push(line);
+    }
+}
+
+/// Every operation of every drive fails once in each way that a drive says: workload, closing and opening.
+pub fn said(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
+    let mut tally = Tally::default();
+    if workload.spare_losses == 0 {
+        return tally;
+    }
+    let operations = operations(runner, workload);
+    for &seat in &workload.seats {
+        for skip in 0..operations[seat.index()] {
+            tally.points += 1;
+            for (kind, fault) in SAID.into_iter().enumerate() {
+                tally.states += 1;
+                let case = mix(u64::from(seat.0) << 32 | skip << 8 | kind as u64);
+                if share.has(case) {
+                    let trigger = Trigger::nth(skip);
+                    let event = Event::Fault {
+                        seat,
+                        trigger,
+                        fault,
+                    };
+                    run(runner, workload, event, &mut tally);
+                }
+            }
+        }
+    }
+    tally
+}
+
+/// Every operation of every drive in every region goes wrong silently in every way.
+pub fn silent(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
+    let mut tally = Tally::default();
+    if workload.spare_losses == 0 {
+        return tally;
+    }
+    let operations = operations(runner, workload);
+    for &seat in &workload.seats {
+        for region in Region::ALL {
+            for skip in 0..operations[seat.index()] {
+                tally.points += 1;
+                let Some(hit) = silent_at(runner, workload, (seat, region, skip), share) else {
+                    // No operation with that number in this region: no later one either.
+                    tally.points -= 1;
+                    break;
+                };
+                tally.add(hit);
+            }
+        }
+        tally.points += 1;
+        tally.states += 1;
+        run(runner, workload, Event::Stale(seat), &mut tally);
+    }
+    tally
+}
+
+/// All silent faults at one operation of a region; `None` if there is no such operation.
+fn silent_at(
+    runner: &mut Runner,
+    workload: &Workload,
+    (seat, region, skip): (Seat, Region, u64),
+    share: Share,
+) -> Option<Tally> {
+    let mut tally = Tally::default();
+    let trigger = |counted| Trigger {
+        counted,
+        region: Some(region),
+        skip,
+    };
+    // Whether there is such an operation is asked with a fault that changes nothing.
+    let probe = Event::Fault {
+        seat,
+        trigger: trigger(Counted::Any),
+        fault: DriveFault::Slow { factor: 1 },
+    };
+    if runner.run(&schedule(workload, [probe])).faults == 0 {
+        return None;
+    }
+    for (kind, fault) in SILENT.into_iter().enumerate() {
+        tally.states += 1;
+        let place = u64::from(seat.0) << 40 | (region as u64) << 32 | skip << 8;
+        if !share.has(mix(place | kind as u64)) {
+            continue;
+        }
+        let counted = match fault {
+            DriveFault::WrongRead { .. } => Counted::Reads,
+            DriveFault::Flip { .. } => Counted::Any,
+            _ => Counted::Writes,
+        };
+        let event = Event::Fault {
+            seat,
+            trigger: trigger(counted),
+            fault,
+        };
+        run(runner, workload, event, &mut tally);
+    }
+    Some(tally)
+}

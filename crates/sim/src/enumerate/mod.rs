@@ -1,0 +1,112 @@
+//! The small, exhausted: every cut of every reference workload, the n-th operation failing for every
+//! n, and silent faults of every kind in every state and region.
+
+mod cuts;
+mod faults;
+mod workloads;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use block::Seat;
+
+use crate::content::mix;
+use crate::schedule::Violation;
+
+pub use cuts::cuts;
+pub use faults::{said, silent};
+pub use workloads::{Workload, workloads};
+
+/// Which part of an enumeration is run: one case in so many, chosen by a hash of the case, so that
+/// the parts are spread evenly and together are the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// 1 is everything.
+    pub one_in: u64,
+    /// Which part, below `one_in`.
+    pub part: u64,
+}
+
+impl Share {
+    /// Everything.
+    pub const ALL: Self = Self { one_in: 1, part: 0 };
+
+    fn has(self, case: u64) -> bool {
+        self.one_in == 1 || mix(case) % self.one_in == self.part
+    }
+}
+
+/// What an enumeration has gone through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Moments of a cut, or places of a fault.
+    pub points: u64,
+    /// What can be left at them: subsets of un-flushed writes with lost drives.
+    pub states: u64,
+    /// Those of them that differ: the ones that were recovered and read.
+    pub merged: u64,
+    /// What was wrong.
+    pub violations: Vec<String>,
+}
+
+impl Tally {
+    /// Adds another part.
+    pub fn add(&mut self, other: Self) {
+        self.points += other.points;
+        self.states += other.states;
+        self.merged += other.merged;
+        self.violations.extend(other.violations);
+    }
+}
+
+/// Runs a check of which a failed assertion is a violation too.
+fn guarded<T>(check: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violation> {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|panic| {
+        let what = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Violation::new("panic", what.unwrap_or("not a text")))
+    })
+}
+
+/// All sets of at most `most` of these seats, the empty one first.
+fn subsets(seats: &[Seat], most: usize) -> Vec<Vec<Seat>> {
+    let mut all = vec![Vec::new()];
+    let mut begin = 0;
+    for _ in 0..most {
+        let end = all.len();
+        for index in begin..end {
+            let last: Option<Seat> = all[index].last().copied();
+            for &seat in seats.iter().filter(|&&seat| Some(seat) > last) {
+                let mut larger = all[index].clone();
+                larger.push(seat);
+                all.push(larger);
+            }
+        }
+        begin = end;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subsets_are_all_sets_up_to_a_size() {
+        let seats = [0, 1, 2, 3, 4].map(Seat);
+        let all = subsets(&seats, 2);
+        assert_eq!(all.len(), 1 + 5 + 10);
+        assert_eq!(all[0], []);
+        assert_eq!(all.last(), Some(&vec![Seat(3), Seat(4)]));
+    }
+
+    #[test]
+    fn the_parts_of_an_enumeration_are_the_whole_of_it() {
+        let parts = (0..50).map(|part| Share { one_in: 50, part });
+        let shares: Vec<Share> = parts.collect();
+        for case in 0..1000 {
+            assert_eq!(shares.iter().filter(|share| share.has(case)).count(), 1);
+        }
+    }
+}

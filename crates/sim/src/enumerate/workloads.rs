@@ -1,0 +1,140 @@
+//! Twenty small workloads: schemes by the state that the pool is in.
+
+use block::Seat;
+
+use crate::schedule::{Event, SETTINGS, Schedule, Setting};
+
+/// What the pool is doing while the client writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Healthy,
+    /// One drive is out.
+    Degraded,
+    /// Two are.
+    TwoOut,
+    /// One was out, and a fresh one is being filled.
+    Rebuild,
+}
+
+/// A small workload: its preparation, and what the client does then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Scheme and state.
+    pub name: String,
+    /// What brings the pool into its state.
+    pub prepare: Vec<Event>,
+    /// What is enumerated: at most 64 writes and flushes of drives.
+    pub events: Vec<Event>,
+    /// Seed, setting and depth.
+    pub(crate) frame: Schedule,
+    /// Drives that may still be lost.
+    pub(crate) spare_losses: usize,
+    /// Seats that have had their drive from the beginning.
+    pub(crate) seats: Vec<Seat>,
+}
+
+const fn write(offset: u64, length: u64, fua: bool) -> Event {
+    Event::Write {
+        offset,
+        length,
+        fua,
+    }
+}
+
+/// What a client does: few writes, and each kind of meeting between them.
+fn client(pattern: usize, volume_bytes: u64) -> Vec<Event> {
+    match pattern % 4 {
+        // A block over a block, part of one, flushes.
+        0 => vec![
+            write(0, 4096, false),
+            write(4096, 512, false),
+            Event::Flush,
+            write(0, 4096, true),
+        ],
+        // Overlapping ranges that end inside blocks.
+        1 => vec![
+            write(512, 3072, false),
+            write(3584, 4608, false),
+            Event::Flush,
+            write(4096, 4096, false),
+        ],
+        // A whole stripe, then a part of it.
+        2 => vec![
+            write(0, volume_bytes / 2, false),
+            write(4096, 4096, false),
+            Event::Flush,
+        ],
+        // At once, and zeros.
+        _ => vec![
+            write(0, 8192, false),
+            write(4096, 8192, true),
+            Event::Zero {
+                offset: 0,
+                length: 4096,
+                trim: false,
+            },
+            Event::Flush,
+        ],
+    }
+}
+
+/// The twenty.
+///
+/// # Panics
+/// Never: all settings have a name.
+#[must_use]
+pub fn workloads() -> Vec<Workload> {
+    use State::{Degraded, Healthy, Rebuild, TwoOut};
+    let mut all = Vec::new();
+    for (index, (name, states)) in [
+        ("raid1-small", [Healthy, Degraded, TwoOut, Rebuild]),
+        ("raid5-small", [Healthy, Healthy, Degraded, Rebuild]),
+        ("raid6-small", [Healthy, Degraded, TwoOut, Rebuild]),
+        ("dcode-small", [Healthy, Degraded, TwoOut, Rebuild]),
+        ("pddl2-small", [Healthy, Degraded, TwoOut, Rebuild]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (turn, state) in states.into_iter().enumerate() {
+            // Each scheme meets each pattern, in another state each time.
+            all.push(workload(name, state, index + turn));
+        }
+    }
+    all
+}
+
+fn workload(name: &str, state: State, pattern: usize) -> Workload {
+    let setting = Setting::by_name(name).expect("all settings have a name");
+    let of = SETTINGS[setting];
+    let mut prepare = vec![write(0, of.volume_bytes, false), Event::Drain];
+    let out = match state {
+        State::Healthy => 0,
+        State::Degraded | State::Rebuild => 1,
+        State::TwoOut => 2,
+    };
+    for seat in 0..out {
+        prepare.push(Event::Fail(Seat(seat)));
+    }
+    // Spare space is filled before the client goes on, or, in a rebuild, while it does.
+    prepare.push(Event::Settle);
+    if state == State::Rebuild {
+        prepare.push(Event::Insert(Seat(0)));
+    }
+    Workload {
+        name: format!("{name} {state:?} {}", pattern % 4).to_lowercase(),
+        prepare,
+        events: client(pattern, of.volume_bytes),
+        frame: Schedule {
+            seed: pattern as u64,
+            setting,
+            depth: 2,
+            events: Vec::new(),
+        },
+        spare_losses: of.tolerance - usize::from(out),
+        seats: (0..of.drives)
+            .map(Seat)
+            .filter(|seat| seat.0 >= out)
+            .collect(),
+    }
+}

@@ -1,0 +1,185 @@
+//! A schedule: what clients ask and what breaks, as a value that a seed makes.
+//!
+//! A schedule stays within what the geometry promises to survive, so that any loss is a bug. It prints as a few
+//! lines of text and is read back from them; a failing one is cut down ([`shrink`]) until a test can hold it.
+
+mod check;
+mod make;
+mod run;
+mod shrink;
+mod text;
+
+use block::Seat;
+
+use crate::drive::{DriveFault, Trigger};
+use crate::world::CutSpec;
+
+pub(crate) use run::{Moment, Run};
+pub use run::{Runner, Verdict, Violation};
+pub use shrink::shrink;
+pub use text::ParseScheduleError;
+
+/// The volume of all schedules.
+pub(crate) const VOLUME: &str = "v";
+
+/// A pool for schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What schedules call it.
+    pub name: &'static str,
+    /// Scheme string.
+    pub scheme: &'static str,
+    /// Drives of the layout.
+    pub drives: u16,
+    /// Drives that wait.
+    pub spares: u16,
+    /// Bytes of a cell.
+    pub cell_bytes: u64,
+    /// Bytes of the volume: whole groups.
+    pub volume_bytes: u64,
+    /// Drives that it survives.
+    pub tolerance: usize,
+}
+
+/// Bytes of a chunk in all schedules: the smallest, so that requests meet many of them.
+pub(crate) const CHUNK_BYTES: u64 = 4096;
+/// Bytes of a drive in all schedules: regions of 5 MiB, a reserve of 8 MiB, and some rows.
+pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
+
+/// The pools of schedules: first those that seeds choose from, of six drives and more; then small
+/// ones for enumerations.
+pub const SETTINGS: [Setting; 11] = [
+    Setting::new(("raid10", "raid10:3r", 6, 0), (16, 4 * 8), 2),
+    Setting::new(("raid5", "raid5", 6, 1), (16, 2 * 20), 1),
+    Setting::new(("raid6", "raid6", 6, 0), (16, 2 * 16), 2),
+    Setting::new(("dcode", "raid6:dcode", 7, 0), (32, 35), 2),
+    Setting::new(("rdp", "raid6:rdp", 6, 0), (16, 2 * 16), 2),
+    Setting::new(("pddl2", "pddl2:3d:6c:1s", 6, 0), (16, 3 * 12), 2),
+    Setting::new(("raid1-small", "raid1:3r", 3, 0), (8, 2 * 2), 2),
+    Setting::new(("raid5-small", "raid5", 3, 0), (8, 2 * 4), 1),
+    Setting::new(("raid6-small", "raid6", 4, 0), (8, 2 * 4), 2),
+    Setting::new(("dcode-small", "raid6:dcode", 5, 0), (32, 15), 2),
+    Setting::new(("pddl2-small", "pddl2:2d:5c:1s", 5, 0), (8, 2 * 4), 2),
+];
+
+/// How many of [`SETTINGS`] seeds choose from.
+pub(crate) const SEEDED: usize = 6;
+
+impl Setting {
+    const fn new(
+        (name, scheme, drives, spares): (&'static str, &'static str, u16, u16),
+        (cell_kib, volume_chunks): (u64, u64),
+        tolerance: usize,
+    ) -> Self {
+        Self {
+            name,
+            scheme,
+            drives,
+            spares,
+            cell_bytes: cell_kib << 10,
+            volume_bytes: volume_chunks * CHUNK_BYTES,
+            tolerance,
+        }
+    }
+
+    /// The index of a setting by name.
+    pub(crate) fn by_name(name: &str) -> Option<usize> {
+        SETTINGS.iter().position(|setting| setting.name == name)
+    }
+}
+
+/// One thing that a schedule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A client reads.
+    Read {
+        /// First byte; a multiple of 512.
+        offset: u64,
+        /// Bytes; a multiple of 512.
+        length: u64,
+    },
+    /// A client writes.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Durable before it is acknowledged.
+        fua: bool,
+    },
+    /// A client writes zeros, or trims.
+    Zero {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Whether the space is given back.
+        trim: bool,
+    },
+    /// A client flushes.
+    Flush,
+    /// So many things happen before the next.
+    Steps(u32),
+    /// A fault is planned.
+    Fault {
+        /// On the drive that sits here.
+        seat: Seat,
+        /// When.
+        trigger: Trigger,
+        /// What.
+        fault: DriveFault,
+    },
+    /// All requests end, and everything is flushed.
+    Drain,
+    /// Everything that is under way ends.
+    Settle,
+    /// The daemon dies and is started again; drives keep their caches.
+    Kill,
+    /// The power goes and comes back.
+    Cut(CutSpec),
+    /// The pool is closed and opened again.
+    Reopen,
+    /// An administrator takes a drive out.
+    Fail(Seat),
+    /// A fresh drive is put into a seat whose drive is out; its rebuild begins.
+    Insert(Seat),
+    /// A drive that something has happened to is replaced, and rebuilt.
+    Replace(Seat),
+    /// When the pool is opened next, the drive is as it is now.
+    Stale(Seat),
+}
+
+impl Event {
+    /// Whether a client asks it.
+    #[must_use]
+    pub const fn is_request(self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. } | Self::Write { .. } | Self::Zero { .. } | Self::Flush
+        )
+    }
+}
+
+/// What happens, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Decides all latencies.
+    pub seed: u64,
+    /// Index into [`SETTINGS`].
+    pub setting: usize,
+    /// Requests in flight at most.
+    pub depth: usize,
+    /// What happens.
+    pub events: Vec<Event>,
+}
+
+/// Which faults schedules are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Power cuts with requests in flight and torn writes; faults that a drive says.
+    Said,
+    /// Cuts with nothing in flight and nothing un-flushed: what holds without a journal.
+    Orderly,
+    /// Also what drives do not say: rot, lost, stray and torn writes, wrong reads.
+    Silent,
+}

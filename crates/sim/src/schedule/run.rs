@@ -1,0 +1,676 @@
+//! Running a schedule against the oracle.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use array::pool::SeatState;
+use block::{Fault, Instant, Request, RequestKind, Seat};
+
+use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SETTINGS, Schedule, VOLUME, check};
+use crate::buffer::Buffer;
+use crate::content::{SECTOR, mix};
+use crate::drive::{Drive, DriveFault, Pace, Survival, Trigger};
+use crate::ledger::{Ledger, Tick};
+use crate::world::{CutSpec, World, WorldOptions};
+
+/// Virtual time in which everything must have ended once faults have stopped (I4).
+const BOUND: Duration = Duration::from_secs(60);
+/// Requests in flight when the whole volume is read back, and bytes of each.
+const READ_BACK: (usize, u64) = (8, 64 << 10);
+
+/// What a schedule showed to be wrong, by the invariant of `faults.md` that it breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// I1 to I6; "panic" when an assertion failed, "open" when the pool did not open.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(invariant: &'static str, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self { invariant, what }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant, self.what)
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What was wrong, if something was.
+    pub violation: Option<Violation>,
+    /// Client requests.
+    pub requests: u64,
+    /// Drive operations.
+    pub ios: u64,
+    /// Planned faults that happened, the cut not counted.
+    pub faults: u64,
+    /// A hash of all that happened, in order.
+    pub trace: u64,
+}
+
+/// Runs schedules. Pools are made once and copied for each run.
+#[derive(Default)]
+pub struct Runner {
+    templates: Vec<Option<World>>,
+}
+
+impl Runner {
+    /// A runner that has made no pool yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            templates: Vec::new(),
+        }
+    }
+
+    fn template(&mut self, setting: usize) -> &World {
+        self.templates.resize_with(SETTINGS.len(), || None);
+        self.templates[setting].get_or_insert_with(|| {
+            let of = SETTINGS[setting];
+            let mut world = World::create_symbolic(&options(setting));
+            let group_bytes = world.pool().geometry().group_data_bytes();
+            assert!(of.volume_bytes.is_multiple_of(group_bytes), "{}", of.name);
+            world
+                .create_volume(VOLUME, of.volume_bytes)
+                .expect("there is room");
+            world.settle();
+            world
+        })
+    }
+
+    /// The beginning of a schedule's run.
+    pub(crate) fn begin(&mut self, schedule: &Schedule, log: Option<Log>) -> Run {
+        let mut world = self.template(schedule.setting).clone();
+        world.reseed(schedule.seed);
+        let sectors = sector(SETTINGS[schedule.setting].volume_bytes);
+        Run {
+            before: world.ios(),
+            world: Some(world),
+            ledger: Ledger::new(sectors),
+            in_flight: Vec::new(),
+            depth: schedule.depth,
+            answered: 0,
+            requests: 0,
+            ios: 0,
+            faults: 0,
+            trace: 0,
+            reopened: 0,
+            seed: schedule.seed,
+            log,
+            reported: 0,
+            may_fill: false,
+            stale: Vec::new(),
+            moments: None,
+        }
+    }
+
+    /// Runs a schedule. A failed assertion in the logic is a violation too.
+    pub fn run(&mut self, schedule: &Schedule) -> Verdict {
+        self.run_with(schedule, None)
+    }
+
+    /// The same, with a line for each event and for each report of the pool.
+    pub fn explain(&mut self, schedule: &Schedule) -> (Verdict, Vec<String>) {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let verdict = self.run_with(schedule, Some(Arc::clone(&log)));
+        let lines = std::mem::take(&mut *log.lock().expect("one thread"));
+        (verdict, lines)
+    }
+
+    fn run_with(&mut self, schedule: &Schedule, log: Option<Log>) -> Verdict {
+        let run = self.begin(schedule, log);
+        let mut run = AssertUnwindSafe(run);
+        let outcome = catch_unwind(move || {
+            let violation = run.all(&schedule.events).err();
+            run.report();
+            run.count();
+            Verdict {
+                violation,
+                requests: run.requests,
+                ios: run.ios,
+                faults: run.faults,
+                trace: run.trace,
+            }
+        });
+        outcome.unwrap_or_else(|panic| {
+            let what = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("something else than text");
+            Verdict {
+                violation: Some(Violation::new("panic", what)),
+                requests: 0,
+                ios: 0,
+                faults: 0,
+                trace: 0,
+            }
+        })
+    }
+}
+
+fn options(setting: usize) -> WorldOptions {
+    let of = SETTINGS[setting];
+    WorldOptions {
+        scheme: of.scheme.to_owned(),
+        drives: of.drives,
+        spares: of.spares,
+        drive_bytes: DRIVE_BYTES,
+        chunk_bytes: CHUNK_BYTES,
+        cell_bytes: of.cell_bytes,
+        pace: Pace::Null,
+        seed: setting as u64,
+    }
+}
+
+/// Lines that outlive a panic.
+pub(crate) type Log = Arc<Mutex<Vec<String>>>;
+
+/// What a request in flight is to the ledger.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Read { begun: Tick, low: usize },
+    Write(usize),
+    Flush(Tick),
+}
+
+/// A run under way.
+#[derive(Clone)]
+pub(crate) struct Run {
+    /// `None` only while the power is off.
+    world: Option<World>,
+    ledger: Ledger,
+    in_flight: Vec<(u64, Asked)>,
+    depth: usize,
+    /// Answers that have been looked at.
+    answered: u64,
+    requests: u64,
+    ios: u64,
+    /// Operations of the present world that are not this run's.
+    before: u64,
+    faults: u64,
+    trace: u64,
+    reopened: u64,
+    seed: u64,
+    log: Option<Log>,
+    /// Reports of the present world that are in the log.
+    reported: usize,
+    /// Whether a drive has been told to be full.
+    may_fill: bool,
+    /// Drives as they were, that come back so when the pool is opened next.
+    stale: Vec<(usize, Drive)>,
+    /// What there was after each write and flush, where that is wanted.
+    pub(crate) moments: Option<Vec<Moment>>,
+}
+
+/// A run at one moment: all that a power cut leaves something of.
+#[derive(Clone)]
+pub(crate) struct Moment {
+    pub(crate) world: World,
+    pub(crate) ledger: Ledger,
+}
+
+pub(crate) type Checked = Result<(), Violation>;
+
+fn sector(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("volumes are small") / SECTOR
+}
+
+impl Run {
+    pub(crate) fn world(&mut self) -> &mut World {
+        self.world.as_mut().expect("the power is on")
+    }
+
+    /// A run that goes on after a power cut: the drives as they are, and what they may hold.
+    pub(crate) fn after(ledger: Ledger, seed: u64) -> Self {
+        Self {
+            world: None,
+            ledger,
+            in_flight: Vec::new(),
+            depth: 1,
+            answered: 0,
+            requests: 0,
+            ios: 0,
+            before: 0,
+            faults: 0,
+            trace: 0,
+            reopened: 0,
+            seed,
+            log: None,
+            reported: 0,
+            may_fill: false,
+            stale: Vec::new(),
+            moments: None,
+        }
+    }
+
+    pub(crate) fn events(&mut self, events: &[Event]) -> Checked {
+        for &event in events {
+            self.say(|| event.to_string());
+            self.event(event)?;
+        }
+        Ok(())
+    }
+
+    fn all(&mut self, events: &[Event]) -> Checked {
+        self.events(events)?;
+        self.say(|| "quiesce".to_owned());
+        self.quiesce()?;
+        self.read_back()?;
+        check::stripes_agree(self.world())
+    }
+
+    fn event(&mut self, event: Event) -> Checked {
+        match event {
+            Event::Read { .. } | Event::Write { .. } | Event::Zero { .. } | Event::Flush => {
+                self.room(self.depth - 1)?;
+                self.ask(event);
+                self.reap()
+            }
+            Event::Steps(count) => {
+                for _ in 0..count {
+                    self.step()?;
+                }
+                Ok(())
+            }
+            Event::Fault {
+                seat,
+                trigger,
+                fault,
+            } => {
+                self.inject(seat, trigger, fault);
+                Ok(())
+            }
+            Event::Drain => {
+                self.room(0)?;
+                self.ask(Event::Flush);
+                self.room(0)
+            }
+            Event::Settle => self.settle(),
+            Event::Kill => self.power(None),
+            Event::Cut(spec) => self.power(Some(spec)),
+            Event::Reopen => self.reopen(),
+            Event::Fail(seat) => {
+                let failed = self.world().fail_drive(seat, false);
+                failed.map_err(|error| Violation::new("I3", error.to_string()))
+            }
+            Event::Insert(seat) => {
+                self.insert(seat);
+                Ok(())
+            }
+            Event::Replace(seat) => self.replace(seat),
+            Event::Stale(seat) => {
+                let index = self.world().drive_index(seat);
+                let then = index.map(|index| (index, self.world().drives()[index].clone()));
+                self.stale.extend(then);
+                Ok(())
+            }
+        }
+    }
+
+    fn say(&mut self, what: impl FnOnce() -> String) {
+        self.report();
+        if let (Some(log), Some(world)) = (&self.log, &self.world) {
+            let line = format!("{} {}", world.now(), what());
+            log.lock().expect("one thread").push(line);
+        }
+    }
+
+    /// Puts what the pool has reported into the log.
+    fn report(&mut self) {
+        if let (Some(log), Some(world)) = (&self.log, &self.world) {
+            let new = &world.reports[self.reported..];
+            self.reported = world.reports.len();
+            let lines = new.iter().map(|report| format!("    {report}"));
+            log.lock().expect("one thread").extend(lines);
+        }
+    }
+
+    fn inject(&mut self, seat: Seat, trigger: Trigger, fault: DriveFault) {
+        self.may_fill |= matches!(fault, DriveFault::Full { .. });
+        if let Some(drive) = self.world().drive_in(seat) {
+            drive.inject(trigger, fault);
+        }
+    }
+
+    // --- requests ----------------------------------------------------------------------------
+
+    fn ask(&mut self, event: Event) {
+        self.requests += 1;
+        let request = |kind, offset, length, fua| Request {
+            kind,
+            offset,
+            length,
+            fua,
+        };
+        let (request, values, asked) = match event {
+            Event::Read { offset, length } => {
+                let begun = self.ledger.read_begins();
+                let low = sector(offset);
+                let asked = Asked::Read { begun, low };
+                let request = request(RequestKind::Read, offset, length, false);
+                (request, Vec::new(), asked)
+            }
+            Event::Write {
+                offset,
+                length,
+                fua,
+            } => {
+                let range = (sector(offset), sector(offset + length));
+                let (index, values) = self.ledger.write_begins(range.0, range.1, fua, false);
+                let request = request(RequestKind::Write, offset, length, fua);
+                (request, values, Asked::Write(index))
+            }
+            Event::Zero {
+                offset,
+                length,
+                trim,
+            } => {
+                let range = (sector(offset), sector(offset + length));
+                let (index, _) = self.ledger.write_begins(range.0, range.1, false, true);
+                let kind = if trim {
+                    RequestKind::Trim
+                } else {
+                    RequestKind::WriteZeroes
+                };
+                let request = request(kind, offset, length, false);
+                (request, Vec::new(), Asked::Write(index))
+            }
+            _ => {
+                let begun = self.ledger.flush_begins();
+                let request = request(RequestKind::Flush, 0, 0, false);
+                (request, Vec::new(), Asked::Flush(begun))
+            }
+        };
+        let id = self.world().submit_sectors(VOLUME, request, values);
+        self.in_flight.push((id, asked));
+    }
+
+    /// Runs until at most `most` requests are in flight.
+    fn room(&mut self, most: usize) -> Checked {
+        let limit = self.world().now() + BOUND;
+        self.reap()?;
+        while self.in_flight.len() > most {
+            self.go_on(limit, "a request")?;
+        }
+        Ok(())
+    }
+
+    /// Lets the next thing happen; false if there is none, or only ends that are held back.
+    fn step(&mut self) -> Result<bool, Violation> {
+        let boundary = self.world().boundaries();
+        let mut stepped = self.world().step();
+        if !stepped {
+            // The ends that a hanging drive holds back come at last.
+            self.world().release();
+            stepped = self.world().step();
+        }
+        self.reap()?;
+        let world = self.world.as_ref().expect("the power is on");
+        if let Some(moments) = &mut self.moments
+            && world.boundaries() != boundary
+        {
+            moments.push(Moment {
+                world: world.clone(),
+                ledger: self.ledger.clone(),
+            });
+        }
+        Ok(stepped)
+    }
+
+    fn go_on(&mut self, limit: Instant, what: &str) -> Checked {
+        if !self.step()? || self.world().now() > limit {
+            let now = self.world().now();
+            return Err(Violation::new(
+                "I4",
+                format!("{what} has not ended at {now}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self) -> Checked {
+        let answered = self.world().answered();
+        if answered == self.answered {
+            return Ok(());
+        }
+        self.answered = answered;
+        let mut index = 0;
+        while index < self.in_flight.len() {
+            let (id, asked) = self.in_flight[index];
+            match self.world().ended_pieces(id) {
+                None => index += 1,
+                Some(outcome) => {
+                    self.in_flight.swap_remove(index);
+                    self.ended(asked, outcome)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, asked: Asked, outcome: Result<Vec<Buffer>, Fault>) -> Checked {
+        // A full drive is said to the client: the write is not acknowledged, and may be there.
+        if outcome == Err(Fault::Full) && self.may_fill && matches!(asked, Asked::Write(_)) {
+            return Ok(());
+        }
+        let pieces = outcome.map_err(|fault| {
+            Violation::new(
+                "I3",
+                format!("{asked:?} ended with {fault:?} within the budget"),
+            )
+        })?;
+        match asked {
+            Asked::Write(index) => self.ledger.write_ends(index),
+            Asked::Flush(begun) => self.ledger.flush_ends(begun),
+            Asked::Read { begun, mut low } => {
+                for piece in pieces {
+                    let Buffer::Sectors(sectors) = piece else {
+                        unreachable!("schedules have symbolic contents");
+                    };
+                    if let Some(odd) = sectors.first_odd() {
+                        let what = format!("sector {} is of no client", low + odd);
+                        return Err(Violation::new("I1", what));
+                    }
+                    let values = sectors.values();
+                    self.ledger
+                        .read_ends(begun, low, values)
+                        .map_err(|illegal| Violation::new("I1", illegal.to_string()))?;
+                    low += values.len();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    // --- power and drives --------------------------------------------------------------------
+
+    fn power(&mut self, cut: Option<CutSpec>) -> Checked {
+        self.count();
+        self.report();
+        self.reported = 0;
+        self.in_flight.clear();
+        self.ledger.cut(cut.is_none());
+        let world = self.world.take().expect("the power is on");
+        let drives = match cut {
+            None => world.kill(),
+            Some(spec) => world.cut(spec),
+        };
+        self.open(drives)
+    }
+
+    /// Opens the pool on these drives.
+    pub(crate) fn open(&mut self, mut drives: Vec<Drive>) -> Checked {
+        for (index, mut drive) in std::mem::take(&mut self.stale) {
+            drive.cut(|_, _| Survival::Kept);
+            drives[index] = drive;
+        }
+        self.reopened += 1;
+        let seed = mix(self.seed ^ self.reopened);
+        let opened = World::begin_open(drives, false, seed, true)
+            .map_err(|error| Violation::new("open", error.to_string()))?;
+        self.world = Some(opened);
+        self.before = 0;
+        self.answered = 0;
+        let limit = Instant::ZERO + BOUND;
+        while !self.world().is_open() {
+            self.go_on(limit, "opening")?;
+        }
+        Ok(())
+    }
+
+    /// Closes the pool and opens it again.
+    fn reopen(&mut self) -> Checked {
+        self.room(0)?;
+        self.settle()?;
+        self.world().begin_close();
+        self.settle()?;
+        self.count();
+        self.report();
+        self.reported = 0;
+        let world = self.world.take().expect("the power is on");
+        self.open(world.kill())
+    }
+
+    /// A drive that something has happened to is taken away and a fresh one put in its place. One
+    /// that nothing has happened to yet is spared from then on.
+    fn replace(&mut self, seat: Seat) -> Checked {
+        self.settle()?;
+        let world = self.world();
+        let state = world.pool().facts().seats[seat.index()].state;
+        let good = world.drive_in(seat).is_some_and(|drive| {
+            drive.stop_faults();
+            drive.recover();
+            drive.faults_happened() == 0
+        });
+        if good && !matches!(state, SeatState::Out { .. }) {
+            return Ok(());
+        }
+        self.hand_in(seat)
+    }
+
+    pub(crate) fn settle(&mut self) -> Checked {
+        let limit = self.world().now() + BOUND;
+        while !self.world().is_quiet() {
+            self.go_on(limit, "work in the background")?;
+        }
+        Ok(())
+    }
+
+    /// Of these seats, all but the lost ones have a drive that counts.
+    pub(crate) fn takes_part(&mut self, seats: &[Seat], lost: &[Seat]) -> Checked {
+        let facts = self.world().pool().facts();
+        let out = |seat: &&Seat| matches!(facts.seats[seat.index()].state, SeatState::Out { .. });
+        match seats.iter().filter(|seat| !lost.contains(seat)).find(out) {
+            Some(seat) => {
+                let what = format!("seat {seat} is out though nothing happened to its drive");
+                Err(Violation::new("I5", what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Faults stop, everything ends, every seat has a good drive again.
+    pub(crate) fn quiesce(&mut self) -> Checked {
+        let world = self.world();
+        for drive in world.drives_mut() {
+            drive.stop_faults();
+            drive.recover();
+        }
+        world.release();
+        self.room(0)?;
+        self.settle()?;
+        let seats = SETTINGS.len().max(self.world().pool().facts().seats.len());
+        for seat in 0..seats {
+            let seat = Seat(u16::try_from(seat).expect("seats are 16 bits"));
+            let world = self.world();
+            if seat.index() >= world.pool().facts().seats.len() {
+                break;
+            }
+            let state = world.pool().facts().seats[seat.index()].state;
+            let bad = world
+                .drive_in(seat)
+                .is_none_or(|drive| drive.is_gone() || drive.is_broken() || drive.has_bad_blocks());
+            if bad || matches!(state, SeatState::Out { .. }) {
+                self.hand_in(seat)?;
+            }
+        }
+        self.settle()?;
+        let world = self.world();
+        let facts = world.pool().facts();
+        let drives = usize::from(world.pool().geometry().layout().drives());
+        let incomplete = facts.seats().take(drives);
+        let incomplete = incomplete.filter(|(_, facts)| facts.state != SeatState::Current);
+        match incomplete.map(|(seat, _)| seat).next() {
+            Some(seat) => Err(Violation::new("I5", format!("seat {seat} is not complete"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the seat's drive away, whatever the pool thinks of it, and puts a fresh one there.
+    fn hand_in(&mut self, seat: Seat) -> Checked {
+        let world = self.world();
+        let state = world.pool().facts().seats[seat.index()].state;
+        if !matches!(state, SeatState::Out { .. }) {
+            world.fail_drive(seat, false).map_err(|error| {
+                Violation::new("I3", format!("seat {seat} cannot be handed in: {error}"))
+            })?;
+            self.settle()?;
+        }
+        self.insert(seat);
+        self.settle()
+    }
+
+    /// Puts a fresh drive into the seat, if its drive is out.
+    fn insert(&mut self, seat: Seat) {
+        let world = self.world();
+        if matches!(
+            world.pool().facts().seats[seat.index()].state,
+            SeatState::Out { .. }
+        ) {
+            let mut drive = Drive::new(DRIVE_BYTES, Pace::Null);
+            if let Some(map) = world.drives()[0].map().copied() {
+                drive = drive.with_map(map);
+            }
+            world.begin_replace_drive(seat, drive);
+        }
+    }
+
+    // --- the end -----------------------------------------------------------------------------
+
+    /// Reads the whole volume.
+    pub(crate) fn read_back(&mut self) -> Checked {
+        let (depth, bytes) = READ_BACK;
+        let size = (self.ledger.sectors() * SECTOR) as u64;
+        let mut offset = 0;
+        while offset < size {
+            let length = bytes.min(size - offset);
+            self.room(depth - 1)?;
+            self.ask(Event::Read { offset, length });
+            // The client's requests are counted without these.
+            self.requests -= 1;
+            offset += length;
+        }
+        self.room(0)?;
+        self.settle()
+    }
+
+    /// Adds what the present world has done.
+    fn count(&mut self) {
+        if let Some(world) = &self.world {
+            self.ios += world.ios() - self.before;
+            self.before = world.ios();
+            self.trace = mix(self.trace ^ world.trace());
+            self.faults = world.drives().iter().map(Drive::faults_happened).sum();
+        }
+    }
+}

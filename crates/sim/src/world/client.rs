@@ -1,0 +1,222 @@
+//! A world from the client's side.
+
+use array::RequestId;
+use array::router::Part;
+use block::{Fault, Outcome, Request, RequestKind};
+
+use super::World;
+use crate::buffer::{Buffer, Sectors};
+use crate::content::SECTOR;
+
+/// A request in flight or answered.
+#[derive(Clone, Debug)]
+pub(super) struct ClientRequest {
+    kind: RequestKind,
+    /// Parts not yet answered.
+    open: usize,
+    outcome: Outcome,
+    /// What each part brought back.
+    pieces: Vec<Option<Buffer>>,
+}
+
+impl ClientRequest {
+    /// A lane has answered; whether the request is answered with that.
+    pub(super) fn part_ended(
+        &mut self,
+        part: usize,
+        outcome: Outcome,
+        buffer: Option<Buffer>,
+    ) -> bool {
+        self.open -= 1;
+        self.outcome = self.outcome.and(outcome);
+        self.pieces[part] = buffer;
+        self.open == 0
+    }
+}
+
+/// The client's request and the part of it that a lane's request is.
+pub(super) fn client_of(request: RequestId) -> (u64, usize) {
+    (request.0 >> 16, usize::from(request.0 as u16))
+}
+
+/// A part of a client's bytes.
+fn cut(buffer: &Buffer, at: u64, length: u64) -> Buffer {
+    let at = usize::try_from(at).expect("fits into memory");
+    let length = usize::try_from(length).expect("fits into memory");
+    match buffer {
+        Buffer::Bytes(bytes) => Buffer::Bytes(bytes[at..at + length].to_vec()),
+        Buffer::Sectors(sectors) => {
+            let range = at / SECTOR..(at + length) / SECTOR;
+            Buffer::Sectors(Sectors::new(sectors.values()[range].to_vec()))
+        }
+    }
+}
+
+impl World {
+    /// Starts a request; its bytes (for a write) or length come with it.
+    ///
+    /// # Panics
+    /// When there is no such volume or the request is outside.
+    pub fn submit(&mut self, volume: &str, request: Request, bytes: &[u8]) -> u64 {
+        self.submit_buffer(volume, request, Buffer::Bytes(bytes.to_vec()))
+    }
+
+    /// Starts a request on symbolic contents: one byte for each sector of a write.
+    pub(crate) fn submit_sectors(
+        &mut self,
+        volume: &str,
+        request: Request,
+        values: Vec<u8>,
+    ) -> u64 {
+        self.submit_buffer(volume, request, Buffer::Sectors(Sectors::new(values)))
+    }
+
+    fn submit_buffer(&mut self, volume: &str, request: Request, buffer: Buffer) -> u64 {
+        let id = self.next_request;
+        self.next_request += 1;
+        let parts: Vec<Part> = if request.kind == RequestKind::Flush {
+            self.flush_parts(request)
+        } else {
+            self.volumes[volume].split(&request)
+        };
+        let state = ClientRequest {
+            kind: request.kind,
+            open: parts.len(),
+            outcome: Ok(()),
+            pieces: vec![None; parts.len()],
+        };
+        self.requests.insert(id, state);
+        let mut whole = Some(buffer);
+        let only = parts.len() == 1;
+        for (index, mut part) in parts.into_iter().enumerate() {
+            let lane_request = RequestId((id << 16) | index as u64);
+            let length = part.request.request.length;
+            let buffer = match request.kind {
+                RequestKind::Write if only => whole.take().expect("there is one part"),
+                RequestKind::Write => {
+                    let whole = whole.as_ref().expect("taken by a lone part only");
+                    cut(whole, part.request.buffer_offset, length)
+                }
+                RequestKind::Read => self.blank(length),
+                RequestKind::Flush | RequestKind::Trim | RequestKind::WriteZeroes => self.blank(0),
+            };
+            part.request.buffer_offset = 0;
+            let lane = usize::from(part.lane);
+            self.scratch[lane].lend(lane_request, buffer);
+            self.lanes[lane].handle_request(self.now, lane_request, part.request);
+            self.poll_lane(part.lane);
+        }
+        id
+    }
+
+    /// A flush is a barrier to every lane.
+    fn flush_parts(&self, request: Request) -> Vec<Part> {
+        (0..self.pool.geometry().lanes())
+            .map(|lane| Part {
+                lane,
+                request: array::GroupRequest {
+                    group: u64::from(lane),
+                    request,
+                    buffer_offset: 0,
+                },
+            })
+            .collect()
+    }
+
+    /// Memory that nobody has filled yet.
+    fn blank(&self, length: u64) -> Buffer {
+        let length = usize::try_from(length).expect("fits into memory");
+        if self.symbolic {
+            Buffer::Sectors(Sectors::new(vec![0xee; length / SECTOR]))
+        } else {
+            Buffer::Bytes(vec![0xee; length])
+        }
+    }
+
+    /// Requests that have been answered in all.
+    pub(crate) const fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// Whether a request has ended, and how; for a read, with what came back, part by part.
+    pub(crate) fn ended_pieces(&mut self, id: u64) -> Option<Result<Vec<Buffer>, Fault>> {
+        if self.requests[&id].open > 0 {
+            return None;
+        }
+        let request = self.requests.remove(&id)?;
+        let read = request.kind == RequestKind::Read;
+        let pieces = request.pieces.into_iter().flatten();
+        Some(
+            request
+                .outcome
+                .map(|()| if read { pieces.collect() } else { Vec::new() }),
+        )
+    }
+
+    /// Whether a request has ended, and how; for a read, with its bytes.
+    pub fn ended(&mut self, id: u64) -> Option<Result<Vec<u8>, Fault>> {
+        let outcome = self.ended_pieces(id)?;
+        Some(outcome.map(|pieces| {
+            let mut all = Vec::with_capacity(pieces.iter().map(Buffer::len).sum());
+            for piece in pieces {
+                match piece {
+                    Buffer::Bytes(bytes) => all.extend(bytes),
+                    Buffer::Sectors(_) => {
+                        unreachable!("a world with symbolic contents has its own clients")
+                    }
+                }
+            }
+            all
+        }))
+    }
+
+    /// Submits a request and runs until it has ended.
+    ///
+    /// # Errors
+    /// What the client is told.
+    ///
+    /// # Panics
+    /// When it never ends.
+    pub fn request(
+        &mut self,
+        volume: &str,
+        request: Request,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
+        let id = self.submit(volume, request, bytes);
+        loop {
+            if let Some(end) = self.ended(id) {
+                return end;
+            }
+            assert!(self.step(), "the request ends before everything is quiet");
+        }
+    }
+
+    /// Writes.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub fn write(&mut self, volume: &str, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let request = Request {
+            kind: RequestKind::Write,
+            offset,
+            length: bytes.len() as u64,
+            fua: false,
+        };
+        self.request(volume, request, bytes).map(drop)
+    }
+
+    /// Reads.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub fn read(&mut self, volume: &str, offset: u64, length: u64) -> Result<Vec<u8>, Fault> {
+        let request = Request {
+            kind: RequestKind::Read,
+            offset,
+            length,
+            fua: false,
+        };
+        self.request(volume, request, &[])
+    }
+}

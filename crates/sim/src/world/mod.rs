@@ -1,0 +1,636 @@
+//! A pool, its lanes, its drives, and one queue of things that will happen.
+
+mod client;
+mod open;
+mod power;
+mod queue;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::router::VolumeMap;
+use array::{Action, Array, IoKind, Reply};
+use block::{Fault, Instant, Outcome, Seat};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use uuid::Uuid;
+
+use self::client::ClientRequest;
+use self::queue::{Happening, Queue};
+use crate::content::mix;
+use crate::drive::{Admitted, Drive, Pace};
+use crate::replay::perform;
+use crate::scratch::Scratch;
+
+pub use self::power::{CutSpec, PowerLoss};
+
+/// How long a hand-over between pool and lanes takes. The same for all, so that they arrive in order.
+const HAND_OVER: Duration = Duration::from_nanos(200);
+/// How long a computation takes.
+const COMPUTATION: Duration = Duration::from_nanos(100);
+
+/// How a world is made.
+#[derive(Clone, Debug)]
+pub struct WorldOptions {
+    /// Scheme string.
+    pub scheme: String,
+    /// Drives of the layout.
+    pub drives: u16,
+    /// Drives that wait as spares.
+    pub spares: u16,
+    /// Size of each.
+    pub drive_bytes: u64,
+    /// `-o chunk=`.
+    pub chunk_bytes: u64,
+    /// `-o cell=`.
+    pub cell_bytes: u64,
+    /// Pace of each drive.
+    pub pace: Pace,
+    /// Decides all latencies.
+    pub seed: u64,
+}
+
+/// A simulated pool.
+#[derive(Clone)]
+pub struct World {
+    pool: Pool,
+    lanes: Vec<Array>,
+    scratch: Vec<Scratch>,
+    symbolic: bool,
+    /// All drives there are, also those that have left their seat.
+    drives: Vec<Drive>,
+    /// Which of them sits where, as the pool sees it.
+    seats: Vec<Option<usize>>,
+    /// The same as each lane sees it: it hears of changes in order with the pool's commands.
+    lane_seats: Vec<Vec<Option<usize>>>,
+    now: Instant,
+    queue: Queue,
+    /// Operations that have been done and whose end is not reported.
+    held: Vec<Happening>,
+    /// When each lane's clock is set to.
+    armed: Vec<Option<Instant>>,
+    rng: ChaCha8Rng,
+    volumes: BTreeMap<String, VolumeMap>,
+    next_request: u64,
+    requests: BTreeMap<u64, ClientRequest>,
+    answered: u64,
+    tickets: BTreeMap<Ticket, Option<Result<(), PoolError>>>,
+    next_ticket: u64,
+    /// Writes that drives have been given, in all.
+    write_sequence: u64,
+    trace: u64,
+    ios: u64,
+    /// Writes and flushes that have ended.
+    boundaries: u64,
+    /// Everything that the pool reported.
+    pub reports: Vec<Report>,
+}
+
+impl World {
+    fn around(
+        pool: Pool,
+        drives: Vec<Drive>,
+        seats: Vec<Option<usize>>,
+        rng: ChaCha8Rng,
+        symbolic: bool,
+    ) -> Self {
+        let geometry = Arc::clone(pool.geometry());
+        let lanes: Vec<Array> = (0..geometry.lanes())
+            .map(|lane| Array::new(Arc::clone(&geometry), lane))
+            .collect();
+        let mut world = Self {
+            scratch: lanes.iter().map(|_| Scratch::new(symbolic)).collect(),
+            symbolic,
+            armed: vec![None; lanes.len()],
+            pool,
+            lanes,
+            drives,
+            lane_seats: vec![seats.clone(); usize::from(geometry.lanes())],
+            seats,
+            now: Instant::ZERO,
+            queue: Queue::default(),
+            held: Vec::new(),
+            rng,
+            volumes: BTreeMap::new(),
+            next_request: 0,
+            requests: BTreeMap::new(),
+            answered: 0,
+            tickets: BTreeMap::from([(Ticket(0), None)]),
+            next_ticket: 1,
+            write_sequence: 0,
+            trace: 0,
+            ios: 0,
+            boundaries: 0,
+            reports: Vec::new(),
+        };
+        world.poll_pool();
+        world
+    }
+
+    /// The pool.
+    #[must_use]
+    pub const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Now.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A hash of everything that has happened, in order: equal for equal runs.
+    #[must_use]
+    pub const fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    /// Drive operations that have ended, the pool's own included.
+    #[must_use]
+    pub const fn ios(&self) -> u64 {
+        self.ios
+    }
+
+    /// Writes and flushes that have ended: after each of them the power may go.
+    pub(crate) const fn boundaries(&self) -> u64 {
+        self.boundaries
+    }
+
+    /// A hash of what is on all drives' media, and of which are gone.
+    pub(crate) fn image_digest(drives: &[Drive]) -> u64 {
+        drives.iter().fold(0, |all, drive| {
+            mix(all ^ drive.digest()).wrapping_add(u64::from(drive.is_gone()))
+        })
+    }
+
+    /// A seat's drive.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn drive(&mut self, seat: Seat) -> &mut Drive {
+        let index = self.seats[seat.index()].expect("a drive sits there");
+        &mut self.drives[index]
+    }
+
+    /// Which of [`World::drives`] sits in a seat, if one does.
+    pub(crate) fn drive_index(&self, seat: Seat) -> Option<usize> {
+        self.seats.get(seat.index()).copied().flatten()
+    }
+
+    /// The drive that sits in a seat, if one does.
+    pub fn drive_in(&mut self, seat: Seat) -> Option<&mut Drive> {
+        let index = self.seats.get(seat.index()).copied().flatten()?;
+        Some(&mut self.drives[index])
+    }
+
+    /// The same, to look at.
+    #[must_use]
+    pub fn drive_at(&self, seat: Seat) -> Option<&Drive> {
+        let index = self.seats.get(seat.index()).copied().flatten()?;
+        Some(&self.drives[index])
+    }
+
+    /// From now on latencies follow from `seed`.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rng = ChaCha8Rng::seed_from_u64(seed);
+    }
+
+    /// All drives there are, also those that have left their seat.
+    #[must_use]
+    pub fn drives(&self) -> &[Drive] {
+        &self.drives
+    }
+
+    /// The same, to break them.
+    pub fn drives_mut(&mut self) -> &mut [Drive] {
+        &mut self.drives
+    }
+
+    /// The generator that decides latencies, for a test's own choices.
+    pub const fn rng(&mut self) -> &mut ChaCha8Rng {
+        &mut self.rng
+    }
+
+    // --- administrator -----------------------------------------------------------------------
+
+    fn ticket(&mut self) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.tickets.insert(ticket, None);
+        ticket
+    }
+
+    fn await_ticket(&mut self, ticket: Ticket) -> Result<(), PoolError> {
+        loop {
+            if let Some(Some(_)) = self.tickets.get(&ticket) {
+                return self.tickets.remove(&ticket).flatten().expect("just seen");
+            }
+            assert!(self.step(), "{ticket:?} ends before everything is quiet");
+        }
+    }
+
+    fn command(
+        &mut self,
+        act: impl FnOnce(&mut Pool, Instant, Ticket) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let ticket = self.ticket();
+        let started = act(&mut self.pool, self.now, ticket);
+        self.poll_pool();
+        started?;
+        self.await_ticket(ticket)
+    }
+
+    /// Creates a volume.
+    ///
+    /// # Errors
+    /// As [`Pool::create_volume`].
+    pub fn create_volume(&mut self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
+        let uuid = random_uuid(&mut self.rng);
+        self.command(|pool, now, ticket| pool.create_volume(now, name, uuid, size_bytes, ticket))
+    }
+
+    /// Fails a drive by command; returns when that is durable.
+    ///
+    /// # Errors
+    /// As [`Pool::fail_drive`].
+    pub fn fail_drive(&mut self, seat: Seat, force: bool) -> Result<(), PoolError> {
+        self.command(|pool, now, ticket| {
+            pool.fail_drive(now, seat, OutReason::Failed, force, ticket)
+        })
+    }
+
+    /// Puts a fresh drive into an empty seat; returns when that is durable.
+    ///
+    /// # Errors
+    /// As [`Pool::insert_drive`].
+    pub fn replace_drive(&mut self, seat: Seat, drive: Drive) -> Result<(), PoolError> {
+        self.begin_replace_drive(seat, drive);
+        let ticket = Ticket(self.next_ticket - 1);
+        self.await_ticket(ticket)
+    }
+
+    /// The same without waiting; whether the pool agreed.
+    pub fn begin_replace_drive(&mut self, seat: Seat, drive: Drive) -> bool {
+        let uuid = random_uuid(&mut self.rng);
+        let size_bytes = drive.size_bytes();
+        let ticket = self.ticket();
+        let facts = (uuid, "sim:new".to_owned(), size_bytes);
+        let started = self.pool.insert_drive(self.now, seat, facts, ticket);
+        let agreed = started.is_ok();
+        if agreed {
+            let index = self.drives.len();
+            self.drives.push(drive);
+            self.seats[seat.index()] = Some(index);
+            // Before any command that makes a lane use it.
+            for lane in 0..self.pool.geometry().lanes() {
+                self.queue
+                    .push(self.now + HAND_OVER, Happening::Seated(lane, seat, index));
+            }
+        } else {
+            self.tickets.insert(ticket, Some(started));
+        }
+        self.poll_pool();
+        agreed
+    }
+
+    /// Pulls a drive: from now on it answers nothing.
+    pub fn pull(&mut self, seat: Seat) {
+        self.drive(seat).pull();
+    }
+
+    /// Closes the pool cleanly.
+    ///
+    /// # Errors
+    /// As the pool says.
+    pub fn close(mut self) -> Result<Vec<Drive>, PoolError> {
+        self.settle();
+        self.begin_close();
+        let ticket = Ticket(self.next_ticket - 1);
+        self.await_ticket(ticket)?;
+        self.settle();
+        Ok(self.kill())
+    }
+
+    /// Begins to close the pool: when it is quiet, it is closed.
+    pub(crate) fn begin_close(&mut self) {
+        let ticket = self.ticket();
+        self.pool.close(self.now, ticket);
+        self.poll_pool();
+    }
+
+    /// Whether nothing is left to happen but clocks that run down for nothing.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.queue.only_timers() && self.held.is_empty() && self.pool.is_idle() && self.lanes_idle()
+    }
+
+    fn lanes_idle(&self) -> bool {
+        self.lanes.iter().all(Array::is_idle)
+    }
+
+    /// Runs until nothing is left to happen.
+    ///
+    /// # Panics
+    /// When then something is still waiting: that is a hang.
+    pub fn settle(&mut self) {
+        while !self.is_quiet() {
+            if !self.step() {
+                break;
+            }
+        }
+        for (index, lane) in self.lanes.iter().enumerate() {
+            assert!(lane.is_idle(), "lane {index} hangs: {lane:#?}");
+            assert!(self.scratch[index].is_idle(), "lane {index} keeps memory");
+        }
+        assert!(self.pool.is_idle(), "the pool hangs: {:#?}", self.pool);
+    }
+
+    // --- the queue ---------------------------------------------------------------------------
+
+    fn push(&mut self, at: Instant, happening: Happening) {
+        self.queue.push(at, happening);
+    }
+
+    /// Reports the ends that a hanging drive held back.
+    pub fn release(&mut self) {
+        for happening in std::mem::take(&mut self.held) {
+            self.push(self.now, happening);
+        }
+    }
+
+    /// A latency that makes any two operations in flight end in either order.
+    fn jitter(&mut self) -> Duration {
+        Duration::from_nanos(self.rng.random_range(1_000..200_000))
+    }
+
+    /// Hands an operation to a drive: what it says, and when the end is due.
+    fn admit(
+        &mut self,
+        drive: Option<usize>,
+        (kind, offset, length): (IoKind, u64, u64),
+    ) -> (Option<Admitted>, Instant) {
+        let jitter = self.jitter();
+        let Some(drive) = drive else {
+            return (None, self.now + jitter);
+        };
+        let drive = &mut self.drives[drive];
+        let admitted = drive.admit(kind, offset);
+        let served = drive.serve(self.now, length);
+        let taken = served.since(self.now) + jitter;
+        (Some(admitted), self.now + taken * admitted.slow)
+    }
+
+    fn push_io(&mut self, at: Instant, admitted: Option<Admitted>, happening: Happening) {
+        if admitted.is_some_and(|admitted| admitted.hangs) {
+            self.held.push(happening);
+        } else {
+            self.push(at, happening);
+        }
+    }
+
+    fn note(&mut self, what: u64) {
+        self.trace = mix(self.trace ^ what).wrapping_add(self.now.0);
+    }
+
+    /// Lets the next thing happen; false if there is none.
+    pub fn step(&mut self) -> bool {
+        let Some((at, happening)) = self.queue.pop() else {
+            return false;
+        };
+        self.now = at;
+        match happening {
+            Happening::LaneIo {
+                lane,
+                drive,
+                io,
+                admitted,
+            } => {
+                let index = usize::from(lane);
+                let outcome = match (drive, admitted) {
+                    (Some(drive), Some(admitted)) => perform(
+                        &mut self.drives[drive],
+                        &io,
+                        admitted,
+                        &mut self.write_sequence,
+                        &mut self.scratch[index],
+                    ),
+                    _ => Err(Fault::Gone),
+                };
+                self.ios += 1;
+                self.boundaries += u64::from(io.kind != IoKind::Read);
+                self.note(io.offset << 16 | (u64::from(lane) << 8) | code_of(outcome));
+                self.lanes[index].handle_completion(at, io.id, outcome);
+                self.poll_lane(lane);
+            }
+            Happening::LaneCompute(lane, compute) => {
+                let index = usize::from(lane);
+                let computed = self.scratch[index].compute(&compute);
+                let sums = computed.sums.iter().map(|&sum| u64::from(sum));
+                self.note(sums.fold(u64::from(lane), |all, sum| mix(all ^ sum)));
+                self.lanes[index].handle_computed(at, compute.id, computed);
+                self.poll_lane(lane);
+            }
+            Happening::PoolWrite {
+                id,
+                drive,
+                offset,
+                bytes,
+                admitted,
+            } => self.pool_write(id, (drive, admitted), offset, &bytes),
+            Happening::PoolFlush {
+                id,
+                drive,
+                admitted,
+            } => {
+                let outcome = self.drives[drive].flush_to(admitted.mark, admitted.effect);
+                self.pool_ended(id, outcome);
+            }
+            Happening::ToLane(lane, command) => {
+                self.lanes[usize::from(lane)]
+                    .handle_command(at, command)
+                    .expect("the pool knows the lanes' groups");
+                self.poll_lane(lane);
+            }
+            Happening::Swap(lane, a, b) => {
+                self.lane_seats[usize::from(lane)].swap(a.index(), b.index());
+            }
+            Happening::Seated(lane, seat, drive) => {
+                self.lane_seats[usize::from(lane)][seat.index()] = Some(drive);
+            }
+            Happening::ToPool(event) => {
+                self.pool.handle_event(at, &event);
+                self.poll_pool();
+            }
+            Happening::Timer(lane) => {
+                let index = usize::from(lane);
+                if self.armed[index] == Some(at) {
+                    self.armed[index] = None;
+                    self.lanes[index].handle_timeout(at);
+                    self.poll_lane(lane);
+                }
+            }
+        }
+        true
+    }
+
+    /// The bytes of a `WriteDurably` are in the drive's cache; now it flushes.
+    fn pool_write(
+        &mut self,
+        id: array::IoId,
+        (drive, admitted): (Option<usize>, Option<Admitted>),
+        offset: u64,
+        bytes: &[u8],
+    ) {
+        let (Some(drive), Some(admitted)) = (drive, admitted) else {
+            self.pool_ended(id, Err(Fault::Gone));
+            return;
+        };
+        self.ios += 1;
+        self.boundaries += 1;
+        self.write_sequence += 1;
+        let range = (offset, bytes.len() as u64);
+        let blocks = bytes
+            .chunks(crate::content::BLOCK)
+            .map(crate::content::Block::from_bytes);
+        let written =
+            self.drives[drive].write_blocks(range, admitted.effect, self.write_sequence, blocks);
+        if written.is_err() {
+            self.pool_ended(id, written);
+            return;
+        }
+        let (admitted, at) = self.admit(Some(drive), (IoKind::Flush, 0, 0));
+        let flush = Happening::PoolFlush {
+            id,
+            drive,
+            admitted: admitted.expect("there is a drive"),
+        };
+        self.push_io(at, admitted, flush);
+    }
+
+    fn pool_ended(&mut self, id: array::IoId, outcome: Outcome) {
+        self.ios += 1;
+        self.boundaries += 1;
+        self.note(id.0 << 8 | code_of(outcome));
+        self.pool.handle_completion(self.now, id, outcome);
+        self.poll_pool();
+    }
+
+    fn poll_lane(&mut self, lane: u16) {
+        let index = usize::from(lane);
+        while let Some(action) = self.lanes[index].poll_action() {
+            if self.scratch[index].carry_out(&action) {
+                continue;
+            }
+            match action {
+                Action::Io(io) => {
+                    let drive = self.lane_seats[index][io.seat.index()];
+                    let (admitted, at) = self.admit(drive, (io.kind, io.offset, io.length));
+                    let happening = Happening::LaneIo {
+                        lane,
+                        drive,
+                        io,
+                        admitted,
+                    };
+                    self.push_io(at, admitted, happening);
+                }
+                Action::Compute(compute) => {
+                    let at = self.now + COMPUTATION;
+                    self.push(at, Happening::LaneCompute(lane, compute));
+                }
+                Action::Reply(reply) => self.replied(lane, reply),
+                Action::Allocate(..) | Action::Release(_) => unreachable!("memory is done"),
+            }
+        }
+        while let Some(event) = self.lanes[index].poll_event() {
+            self.push(self.now + HAND_OVER, Happening::ToPool(event));
+        }
+        let timeout = self.lanes[index].poll_timeout();
+        if timeout != self.armed[index] {
+            self.armed[index] = timeout;
+            if let Some(at) = timeout {
+                self.push(at.max(self.now), Happening::Timer(lane));
+                self.armed[index] = Some(at.max(self.now));
+            }
+        }
+    }
+
+    fn replied(&mut self, lane: u16, reply: Reply) {
+        let buffer = self.scratch[usize::from(lane)].take_back(reply.request);
+        self.note(reply.request.0 << 8 | code_of(reply.outcome));
+        let (id, part) = client::client_of(reply.request);
+        let request = self.requests.get_mut(&id).expect("in flight");
+        if request.part_ended(part, reply.outcome, buffer) {
+            self.answered += 1;
+        }
+    }
+
+    fn poll_pool(&mut self) {
+        while let Some(action) = self.pool.poll_action() {
+            match action {
+                PoolAction::WriteDurably {
+                    id,
+                    seat,
+                    offset,
+                    bytes,
+                } => {
+                    let drive = self.seats[seat.index()];
+                    let length = bytes.len() as u64;
+                    let (admitted, at) = self.admit(drive, (IoKind::Write, offset, length));
+                    let happening = Happening::PoolWrite {
+                        id,
+                        drive,
+                        offset,
+                        bytes,
+                        admitted,
+                    };
+                    self.push_io(at, admitted, happening);
+                }
+                // In order per lane: the same delay for all, ties by sequence.
+                PoolAction::Lane(lane, command) => {
+                    self.push(self.now + HAND_OVER, Happening::ToLane(lane, command));
+                }
+                PoolAction::Swap(a, b) => {
+                    self.seats.swap(a.index(), b.index());
+                    for lane in 0..self.pool.geometry().lanes() {
+                        self.push(self.now + HAND_OVER, Happening::Swap(lane, a, b));
+                    }
+                }
+                PoolAction::VolumesChanged => {
+                    let geometry = self.pool.geometry();
+                    self.volumes = self
+                        .pool
+                        .facts()
+                        .volumes
+                        .iter()
+                        .map(|volume| (volume.name.clone(), VolumeMap::new(geometry, volume)))
+                        .collect();
+                }
+                PoolAction::Done(ticket, outcome) => {
+                    self.tickets.insert(ticket, Some(outcome));
+                }
+                PoolAction::Report(report) => self.reports.push(report),
+            }
+        }
+    }
+}
+
+/// An outcome as a number, for the trace.
+const fn code_of(outcome: Outcome) -> u64 {
+    match outcome {
+        Ok(()) => 0,
+        Err(Fault::Medium) => 1,
+        Err(Fault::Gone) => 2,
+        Err(Fault::Full) => 3,
+        Err(Fault::Invalid) => 4,
+        Err(Fault::Shutdown) => 5,
+        Err(Fault::Lost) => 6,
+    }
+}
+
+fn random_uuid(rng: &mut ChaCha8Rng) -> Uuid {
+    let mut bytes = [0; 16];
+    rng.fill_bytes(&mut bytes);
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}

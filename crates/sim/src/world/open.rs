@@ -1,0 +1,150 @@
+//! Worlds begin: on fresh drives, or on drives that have a pool.
+
+use std::collections::BTreeMap;
+
+use array::format;
+use array::format::DriveMap;
+use array::pool::{Blueprint, FoundDrive, NewDrive, OpenError, Ticket};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::{World, WorldOptions, random_uuid};
+use crate::drive::Drive;
+
+impl World {
+    /// Creates a pool on fresh drives.
+    ///
+    /// # Panics
+    /// When the options do not make a pool: tests state what must work.
+    #[must_use]
+    pub fn create(options: &WorldOptions) -> Self {
+        Self::create_with(options, false)
+    }
+
+    /// The same for clients whose sectors are one repeated byte each, which is quicker.
+    ///
+    /// # Panics
+    /// As [`World::create`].
+    pub(crate) fn create_symbolic(options: &WorldOptions) -> Self {
+        Self::create_with(options, true)
+    }
+
+    fn create_with(options: &WorldOptions, symbolic: bool) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+        let new_drive = |uuid, index: u16| NewDrive {
+            uuid,
+            path: format!("sim:{index}"),
+            size_bytes: options.drive_bytes,
+            domain: None,
+        };
+        let total = options.drives + options.spares;
+        let mut all: Vec<NewDrive> = (0..total)
+            .map(|index| new_drive(random_uuid(&mut rng), index))
+            .collect();
+        let spares = all.split_off(usize::from(options.drives));
+        let blueprint = Blueprint {
+            name: "sim".to_owned(),
+            uuid: random_uuid(&mut rng),
+            scheme: options.scheme.parse().expect("a scheme"),
+            chunk_bytes: Some(options.chunk_bytes),
+            cell_bytes: Some(options.cell_bytes),
+            journal: true,
+            drives: all,
+            spares,
+        };
+        let pool = array::pool::create(&blueprint, Ticket(0)).expect("a pool");
+        let map = DriveMap::new(options.drive_bytes, Some(options.cell_bytes)).expect("a map");
+        let drives = (0..total)
+            .map(|_| Drive::new(options.drive_bytes, options.pace).with_map(map))
+            .collect();
+        let seats = (0..usize::from(total)).map(Some).collect();
+        let mut world = Self::around(pool, drives, seats, rng, symbolic);
+        world
+            .await_ticket(Ticket(0))
+            .expect("a new pool is written");
+        world
+    }
+
+    /// Opens the pool that is on `drives`.
+    ///
+    /// # Errors
+    /// As [`array::pool::open`].
+    pub fn open(drives: Vec<Drive>, degraded: bool, seed: u64) -> Result<Self, OpenError> {
+        let mut world = Self::begin_open(drives, degraded, seed, false)?;
+        world.finish_open();
+        Ok(world)
+    }
+
+    /// Runs until the pool is open.
+    ///
+    /// # Panics
+    /// When it never is.
+    pub(crate) fn finish_open(&mut self) {
+        self.await_ticket(Ticket(0))
+            .expect("an opened pool is written");
+    }
+
+    /// Whether the pool that [`World::begin_open`] began to open is open.
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.tickets.get(&Ticket(0)), Some(None))
+    }
+
+    /// Begins to open the pool that is on `drives`: it has been decided whom to believe, and nothing
+    /// has been written.
+    pub(crate) fn begin_open(
+        mut drives: Vec<Drive>,
+        degraded: bool,
+        seed: u64,
+        symbolic: bool,
+    ) -> Result<Self, OpenError> {
+        let mut found = Vec::new();
+        let mut places = Vec::new();
+        for (index, drive) in drives.iter_mut().enumerate() {
+            let slots = format::LABEL_OFFSETS
+                .map(|offset| drive.read_used(offset, format::LABEL_SLOT_BYTES as u64));
+            let [Ok(first), Ok(second)] = slots else {
+                continue;
+            };
+            if let Ok((label_slot, label)) = format::newest_label([&first, &second]) {
+                found.push(FoundDrive {
+                    path: format!("sim:{index}"),
+                    label,
+                    label_slot,
+                    size_bytes: drive.size_bytes(),
+                });
+                places.push(index);
+            }
+        }
+        let opening = array::pool::open(&found, degraded)?;
+        let seated = opening.seated().clone();
+        let facts = opening.facts().clone();
+        let mut tables = BTreeMap::new();
+        let mut slots = BTreeMap::new();
+        let mut in_seats = vec![None; facts.seats.len()];
+        for (&seat, &at) in &seated {
+            let drive = &mut drives[places[at]];
+            let mut pages = Vec::new();
+            for first_row in (0..facts.rows).step_by(252) {
+                let mut empty = format::CellPage::empty(first_row);
+                let copies = [0, 1].map(|sequence| {
+                    empty.sequence = sequence;
+                    let mut bytes = vec![0; 4096];
+                    drive
+                        .read(facts.cell_table_offset + empty.offset(), &mut bytes)
+                        .map_or_else(|_| vec![0; 4096], |()| bytes)
+                });
+                pages.push(format::CellPage::newest(
+                    [&copies[0], &copies[1]],
+                    found[at].label.drive,
+                    first_row,
+                ));
+            }
+            tables.insert(seat, pages);
+            slots.insert(seat, found[at].label_slot);
+            in_seats[seat.index()] = Some(places[at]);
+        }
+        let pool = opening.finish(tables, &slots, Ticket(0))?;
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        Ok(Self::around(pool, drives, in_seats, rng, symbolic))
+    }
+}

@@ -1,0 +1,175 @@
+//! The end of a world: killed, or cut from power.
+
+use array::IoKind;
+use block::BLOCK_BYTES;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::World;
+use super::queue::Happening;
+use crate::content::{BLOCK, Block};
+use crate::drive::{Drive, Pieces, Survival};
+
+/// Which un-flushed writes survive a power cut. They are counted over all drives in the order in
+/// which they were carried out; those in flight come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutSpec {
+    /// None of them.
+    None,
+    /// All of them.
+    All,
+    /// All but one.
+    Missing(usize),
+    /// The first ones.
+    Prefix(usize),
+    /// Those whose bit is set; there are at most 64.
+    Mask(u64),
+    /// The first ones whole, one write torn after that many sectors, nothing later.
+    TornAt(usize, u32),
+    /// Any of them, each whole, torn after a prefix, or torn into two pieces, by chance.
+    Seed(u64),
+}
+
+/// Drives at the moment when the power goes, before it is known what their caches lose.
+#[derive(Clone, Debug)]
+pub struct PowerLoss {
+    drives: Vec<Drive>,
+    /// Un-flushed writes by their places among all writes.
+    order: Vec<u64>,
+}
+
+impl PowerLoss {
+    /// Un-flushed writes.
+    #[must_use]
+    pub const fn writes(&self) -> usize {
+        self.order.len()
+    }
+
+    /// What is left when `spec` says what survives.
+    #[must_use]
+    pub fn with(&self, spec: CutSpec) -> Vec<Drive> {
+        let mut chance = match spec {
+            CutSpec::Seed(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
+            _ => None,
+        };
+        let mut drives = self.drives.clone();
+        for drive in &mut drives {
+            drive.cut(|sequence, sectors| {
+                let number = self.order.partition_point(|&other| other < sequence);
+                match &mut chance {
+                    Some(chance) => by_chance(chance, sectors),
+                    None => decide(spec, number, sectors),
+                }
+            });
+        }
+        drives
+    }
+}
+
+impl World {
+    /// Stops everything at this instant, as `kill -9` does: what is in flight is gone, what the
+    /// drives have, they keep.
+    #[must_use]
+    pub fn kill(self) -> Vec<Drive> {
+        self.drives
+    }
+
+    /// Cuts the power at this instant: volatile caches lose what `spec` says.
+    #[must_use]
+    pub fn cut(self, spec: CutSpec) -> Vec<Drive> {
+        self.lose_power().with(spec)
+    }
+
+    /// Cuts the power at this instant, with all that can be left of it.
+    #[must_use]
+    pub fn lose_power(mut self) -> PowerLoss {
+        self.writes_in_flight();
+        let mut order: Vec<u64> = self
+            .drives
+            .iter()
+            .flat_map(|drive| drive.cached_writes().map(|(sequence, _)| sequence))
+            .collect();
+        order.sort_unstable();
+        let drives = self.drives;
+        PowerLoss { drives, order }
+    }
+
+    /// Writes that have been handed over and not ended may be on their medium or not: they go into
+    /// the caches behind the others.
+    fn writes_in_flight(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        for happening in self.queue.drain().into_iter().chain(held) {
+            self.write_sequence += 1;
+            let sequence = self.write_sequence;
+            match happening {
+                Happening::LaneIo {
+                    lane,
+                    drive: Some(drive),
+                    io,
+                    admitted: Some(admitted),
+                } => {
+                    let range = (io.offset, io.length);
+                    let drive = &mut self.drives[drive];
+                    let scratch = &self.scratch[usize::from(lane)];
+                    // A drive that refuses the write (it is gone, say) has not done it.
+                    let _refused = match (io.kind, io.slice) {
+                        (IoKind::Write, Some(slice)) => {
+                            let blocks = scratch.blocks(slice);
+                            drive.write_blocks(range, admitted.effect, sequence, blocks)
+                        }
+                        (IoKind::WriteZeroes, _) => {
+                            let zeros = (0..io.length / BLOCK_BYTES).map(|_| Block::ZERO);
+                            drive.write_blocks(range, admitted.effect, sequence, zeros)
+                        }
+                        _ => Ok(()),
+                    };
+                }
+                Happening::PoolWrite {
+                    drive: Some(drive),
+                    offset,
+                    bytes,
+                    admitted: Some(admitted),
+                    ..
+                } => {
+                    let range = (offset, bytes.len() as u64);
+                    let blocks = bytes.chunks(BLOCK).map(Block::from_bytes);
+                    let drive = &mut self.drives[drive];
+                    let _refused = drive.write_blocks(range, admitted.effect, sequence, blocks);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn decide(spec: CutSpec, number: usize, sectors: u32) -> Survival {
+    let kept = match spec {
+        CutSpec::None => false,
+        CutSpec::All => true,
+        CutSpec::Missing(missing) => number != missing,
+        CutSpec::Prefix(count) => number < count,
+        CutSpec::Mask(mask) => mask >> number & 1 == 1,
+        CutSpec::TornAt(at, keep) if number == at => {
+            return Survival::Torn(Pieces::prefix(keep.min(sectors)));
+        }
+        CutSpec::TornAt(at, _) => number < at,
+        CutSpec::Seed(_) => unreachable!("decided by chance"),
+    };
+    if kept { Survival::Kept } else { Survival::Lost }
+}
+
+fn by_chance(chance: &mut ChaCha8Rng, sectors: u32) -> Survival {
+    match chance.random_range(0..8) {
+        0..3 => Survival::Lost,
+        3..6 => Survival::Kept,
+        6 => Survival::Torn(Pieces::prefix(chance.random_range(0..=sectors))),
+        _ => {
+            let mut ends = [0; 3].map(|_| chance.random_range(0..=sectors));
+            ends.sort_unstable();
+            let [end, begin, last] = ends;
+            Survival::Torn(Pieces {
+                runs: [(0, end), (begin, last)],
+            })
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What will happen, by time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use array::{Command, Compute, Io, IoId};
+use block::{Instant, Seat};
+
+use crate::drive::Admitted;
+
+/// Something that will happen.
+#[derive(Clone, Debug)]
+pub(super) enum Happening {
+    /// An operation on the drive that sat in the seat when it was asked for.
+    LaneIo {
+        lane: u16,
+        drive: Option<usize>,
+        io: Io,
+        admitted: Option<Admitted>,
+    },
+    LaneCompute(u16, Compute),
+    /// The first half of a `WriteDurably`.
+    PoolWrite {
+        id: IoId,
+        drive: Option<usize>,
+        offset: u64,
+        bytes: Vec<u8>,
+        admitted: Option<Admitted>,
+    },
+    /// The second half.
+    PoolFlush {
+        id: IoId,
+        drive: usize,
+        admitted: Admitted,
+    },
+    ToLane(u16, Command),
+    /// For a lane, two drives change places.
+    Swap(u16, Seat, Seat),
+    /// For a lane, a drive comes to sit in a seat.
+    Seated(u16, Seat, usize),
+    ToPool(array::Event),
+    /// A lane's clock.
+    Timer(u16),
+}
+
+impl Happening {
+    /// Whether it is only a clock that runs down.
+    const fn is_timer(&self) -> bool {
+        matches!(self, Self::Timer(_))
+    }
+}
+
+/// Happenings by time; those of one time in the order in which they were put in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    order: BinaryHeap<Reverse<(Instant, u64, usize)>>,
+    slots: Vec<Option<Happening>>,
+    free: Vec<usize>,
+    next: u64,
+    timers: usize,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, at: Instant, happening: Happening) {
+        self.timers += usize::from(happening.is_timer());
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(happening);
+        self.next += 1;
+        self.order.push(Reverse((at, self.next, slot)));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Instant, Happening)> {
+        let Reverse((at, _, slot)) = self.order.pop()?;
+        let happening = self.slots[slot].take().expect("it was put there");
+        self.free.push(slot);
+        self.timers -= usize::from(happening.is_timer());
+        Some((at, happening))
+    }
+
+    /// Whether nothing but clocks is in it.
+    pub(super) fn only_timers(&self) -> bool {
+        self.order.len() == self.timers
+    }
+
+    /// Takes everything out, in order.
+    pub(super) fn drain(&mut self) -> Vec<Happening> {
+        std::iter::from_fn(|| self.pop().map(|(_, happening)| happening)).collect()
+    }
+}
