@@ -180,8 +180,7 @@ impl Pool {
             .flatten()
             .collect();
         let out = |seat: Seat| {
-            !self.facts.seats[seat.index()].state.takes_part()
-                || neighbours.contains(&seat)
+            !self.facts.seats[seat.index()].state.takes_part() || neighbours.contains(&seat)
         };
         layout.refuge(group, column, &out, &|cell| self.taken.contains_key(&cell))
     }
