@@ -501,7 +501,12 @@ impl Pool {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Lanes(command) => self.tell_lanes(&command),
+            Effect::Lanes(command) => {
+                if let Command::SeatIn(seat) = command {
+                    self.seat_joined(seat);
+                }
+                self.tell_lanes(&command);
+            }
             Effect::Settle {
                 group,
                 column,
