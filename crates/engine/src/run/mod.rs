@@ -4,6 +4,7 @@ mod compute;
 mod handle;
 mod lane;
 mod pool;
+mod queue;
 mod volume;
 
 pub use handle::{PoolHandle, RunOptions, StartError};
