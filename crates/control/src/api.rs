@@ -131,6 +131,24 @@ pub struct Overwrite {
 pub struct Pools {
     /// By name.
     pub pools: Vec<PoolSummary>,
+    /// What was there before the daemon started and is not now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unrestored: Vec<Unrestored>,
+}
+
+/// A pool or an export that a start of the daemon did not bring back. It is tried again at the next
+/// start, and forgotten by `pool export` or `volume detach`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unrestored {
+    /// The pool.
+    pub pool: String,
+    /// Its identity.
+    pub uuid: String,
+    /// The volume, where the pool is open and only an export of it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// Why.
+    pub problem: Problem,
 }
 
 /// A line of `pool list`.

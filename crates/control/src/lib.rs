@@ -17,6 +17,7 @@ mod daemon;
 mod failure;
 mod routes;
 pub mod server;
+pub mod state;
 
 pub use client::{Client, ClientError};
 pub use daemon::{Change, Daemon};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::state::{StateError, StateFile};
 use crate::{Daemon, Failure, routes};
 
 /// How long requests under way may go on after a stop was asked for.
@@ -41,6 +42,9 @@ pub enum ServeError {
         /// Its reason.
         source: io::Error,
     },
+    /// It cannot keep what it must know in its next life.
+    #[error("{0}")]
+    State(#[from] StateError),
     /// No threads or signals.
     #[error("the daemon cannot run: {0}")]
     System(#[from] io::Error),
@@ -136,21 +140,27 @@ fn remove_stale(path: &Path) -> Result<(), ServeError> {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then ends the exports, closes the pools and removes the socket.
-/// A second signal ends the process at once. `ready` is called when requests are answered.
+/// Opens what `state` says was open, and serves until SIGTERM or SIGINT; then ends the exports,
+/// closes the pools and removes the socket. A second signal ends the process at once. `ready` is
+/// called when all that came back is there and requests are answered.
 ///
 /// # Errors
 /// When it cannot begin, or the end was not clean.
-pub fn run(socket: &Socket, ready: impl FnOnce()) -> Result<(), ServeError> {
+pub fn run(socket: &Socket, state: StateFile, ready: impl FnOnce()) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .thread_name("api")
         .build()?;
-    let daemon = Arc::new(Daemon::new());
+    let daemon = Arc::new(Daemon::new(state));
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // Who asks meanwhile waits in the socket's queue.
+        let restoring = Arc::clone(&daemon);
+        if let Err(error) = tokio::task::spawn_blocking(move || restoring.restore()).await {
+            tracing::error!("bringing back what was open had panicked: {error}");
+        }
         let listener = tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?;
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let serving = axum::serve(listener, routes::router(Arc::clone(&daemon)))

@@ -5,6 +5,8 @@
 mod bench;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
+#[path = "cli/restore.rs"]
+mod restore;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -103,6 +105,8 @@ fn a_pools_life_from_create_to_destroy() {
     assert_eq!(bench.terminate(), Some(0));
     assert!(!bench.path("socket").exists());
     bench.start();
+    assert_eq!(bench.json(&["pool", "list"])["pools"][0]["name"], "tank");
+    bench.ok(&["pool", "export", "tank"]);
     let seen = bench.json(&["pool", "import", "--dir", "."]);
     assert_eq!(seen["pools"][0]["name"], "tank");
     bench.json(&["pool", "import", "--dir", ".", "tank"]);

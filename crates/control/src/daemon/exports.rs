@@ -27,6 +27,10 @@ enum Way {
 pub(super) struct Exported {
     pool: String,
     volume: String,
+    /// As it was asked for.
+    attach: Attach,
+    /// Not asked for in this life of the daemon.
+    restored: bool,
     way: Way,
 }
 
@@ -138,11 +142,64 @@ impl Daemon {
 
     /// Serves a volume.
     pub fn attach(&self, pool: &str, name: &str, request: &Attach) -> Result<Export, Failure> {
+        // Scripts that attach after each start find it done.
+        let restored = self.exports().iter().find_map(|exported| {
+            let same = exported.is(pool, Some(name)) && exported.attach == *request;
+            (same && exported.restored).then(|| exported.view())
+        });
+        if let Some(restored) = restored {
+            return Ok(restored);
+        }
         let what = format!("volume `{pool}/{name}` was not attached");
-        let handle = self.handle(pool, &what)?;
+        let uuid = self.status(pool)?.pool.uuid;
+        let noted = self.remember_export(&uuid, name, request);
+        let served = self.serve(pool, name, request, false, &what);
+        // With the port that was taken, so that it is the same next time.
+        let taken = served.as_ref().ok().and_then(|view| {
+            let nbd = request.nbd.as_ref().filter(|nbd| **nbd != view.address)?;
+            tracing::debug!("{nbd} became {}", view.address);
+            Some(Attach {
+                nbd: Some(view.address.clone()),
+                ..request.clone()
+            })
+        });
+        if let Some(noted) = noted
+            && (taken.is_some() || served.is_err())
+        {
+            self.forget_exports(&uuid, |export| *export == noted);
+        }
+        if let Some(taken) = taken {
+            self.remember_export(&uuid, name, &taken);
+        }
+        if served.is_ok() {
+            self.missing_no_more(&uuid, name);
+        }
+        served
+    }
+
+    /// Serves a volume as it was served in an earlier life.
+    pub(super) fn attach_again(
+        &self,
+        pool: &str,
+        name: &str,
+        request: &Attach,
+    ) -> Result<Export, Failure> {
+        let what = format!("volume `{pool}/{name}` was not attached again");
+        self.serve(pool, name, request, true, &what)
+    }
+
+    fn serve(
+        &self,
+        pool: &str,
+        name: &str,
+        request: &Attach,
+        restored: bool,
+        what: &str,
+    ) -> Result<Export, Failure> {
+        let handle = self.handle(pool, what)?;
         let volume = handle.volume(name).ok_or_else(|| {
             let name = name.to_owned();
-            Failure::pool(&what, &array::pool::PoolError::NoVolume { name })
+            Failure::pool(what, &array::pool::PoolError::NoVolume { name })
         })?;
         let mut exports = self.exports();
         let way = match (&request.nbd, &request.fuse) {
@@ -151,9 +208,9 @@ impl Daemon {
                     name: format!("{pool}/{name}"),
                     volume,
                 };
-                Way::Nbd(serve_nbd(&exports, address, one, &what)?)
+                Way::Nbd(serve_nbd(&exports, address, one, what)?)
             }
-            (None, Some(file)) => Way::Fuse(serve_fuse(file, volume, &what)?),
+            (None, Some(file)) => Way::Fuse(serve_fuse(file, volume, what)?),
             (None, None) | (Some(_), Some(_)) => {
                 return Err(Failure::request(
                     what,
@@ -165,6 +222,8 @@ impl Daemon {
         let exported = Exported {
             pool: pool.to_owned(),
             volume: name.to_owned(),
+            attach: request.clone(),
+            restored,
             way,
         };
         let view = exported.view();
@@ -177,7 +236,7 @@ impl Daemon {
         drop(exports);
         // The pool may have begun to close meanwhile, and then did not see this export.
         drop(handle);
-        if self.handle(pool, &what).is_err() {
+        if self.handle(pool, what).is_err() {
             self.end_exports(pool, Some(name));
         }
         Ok(view)
@@ -186,11 +245,15 @@ impl Daemon {
     /// Serves a volume no longer, anywhere.
     pub fn detach(&self, pool: &str, name: &str, force: bool) -> Result<Vec<Export>, Failure> {
         let what = format!("volume `{pool}/{name}` was not detached");
-        self.handle(pool, &what)?;
+        let uuid = self.status(pool)?.pool.uuid;
         if !force {
             self.refuse_clients(pool, Some(name), &what)?;
         }
         let ended = self.end_exports(pool, Some(name));
+        self.forget_exports(&uuid, |export| export.volume == name);
+        if self.missing_no_more(&uuid, name) {
+            return Ok(ended);
+        }
         if ended.is_empty() {
             return Err(Failure::missing(
                 what,

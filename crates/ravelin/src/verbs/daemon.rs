@@ -2,20 +2,29 @@
 
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 
 use clap::Args;
 use control::server::{self, ServeError, Socket};
+use control::state::StateFile;
 use serde_json::json;
 
 use super::common::{Context, Failure};
 
-/// Run the daemon in the foreground.
+/// Run the daemon in the foreground. It opens the pools that were open when it last ran, and serves
+/// their volumes where they were served.
 #[derive(Debug, Args)]
-pub(crate) struct DaemonArguments {}
+pub(crate) struct DaemonArguments {
+    /// Where it keeps what it needs to know when it starts again.
+    ///
+    /// If not given, `$STATE_DIRECTORY`; else beside a socket that is given, `PATH.state`; else
+    /// `/var/lib/ravelin` for root and `~/.local/state/ravelin` for others.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
 
 impl DaemonArguments {
     /// Serves until SIGTERM or SIGINT.
-    #[expect(clippy::unused_self, reason = "every verb is run alike")]
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let path = context.socket();
         if context.socket.is_none()
@@ -31,11 +40,14 @@ impl DaemonArguments {
                 })?;
         }
         let socket = Socket::bind(&path)?;
+        let state = self.state_directory(context);
         tracing_subscriber::fmt()
             .with_writer(io::stderr)
             .with_ansi(io::stderr().is_terminal())
             .with_target(false)
             .init();
+        // Said after the log is there: it may have something to say.
+        let state = StateFile::open(&state).map_err(ServeError::from)?;
         more_files();
         no_waiting_for_ourselves();
         let ready = || {
@@ -47,7 +59,36 @@ impl DaemonArguments {
                 writeln!(out, "ravelin daemon {pid} answers at {}", path.display())
             });
         };
-        Ok(server::run(&socket, ready)?)
+        Ok(server::run(&socket, state, ready)?)
+    }
+
+    fn state_directory(&self, context: &Context) -> PathBuf {
+        let named = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
+        if let Some(state) = &self.state {
+            return state.clone();
+        }
+        // systemd separates several by colons; ours has one.
+        if let Some(state) = named("STATE_DIRECTORY") {
+            return PathBuf::from(state);
+        }
+        // A daemon at a place of its own is a world of its own.
+        let home = named("HOME").map(PathBuf::from);
+        match (&context.socket, home) {
+            (Some(_), _) => {}
+            (None, _) if rustix::process::geteuid().is_root() => {
+                return PathBuf::from("/var/lib/ravelin");
+            }
+            (None, Some(home)) => {
+                let state = named("XDG_STATE_HOME").map(PathBuf::from);
+                return state
+                    .unwrap_or_else(|| home.join(".local/state"))
+                    .join("ravelin");
+            }
+            (None, None) => {}
+        }
+        let mut beside = context.socket().into_os_string();
+        beside.push(".state");
+        PathBuf::from(beside)
     }
 }
 

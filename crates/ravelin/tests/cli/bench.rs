@@ -101,6 +101,7 @@ impl Bench {
             .args(arguments)
             .current_dir(&self.directory)
             .env("RAVELIN_SOCKET", self.path("socket"))
+            .env_remove("STATE_DIRECTORY")
             .stdin(Stdio::null());
         command
     }
