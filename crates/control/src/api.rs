@@ -321,6 +321,14 @@ pub struct Attach {
     /// By FUSE: the file that the volume is to be; absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuse: Option<PathBuf>,
+    /// With a loop device over that file.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub loop_device: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A volume that is served.
@@ -334,7 +342,10 @@ pub struct Export {
     pub address: String,
     /// What an NBD client connects to, or the file.
     pub uri: String,
-    /// Clients now; for a file, how often it is open.
+    /// The loop device made over the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// Clients now; for a file, how often it is open, and for a loop device, whether it is held.
     pub clients: usize,
 }
 

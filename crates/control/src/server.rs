@@ -2,12 +2,12 @@
 
 use std::future::IntoFuture;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use export::socket::{SocketError, SocketFile};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::state::{StateError, StateFile};
@@ -15,6 +15,9 @@ use crate::{Daemon, Failure, routes};
 
 /// How long requests under way may go on after a stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// Why there is no daemon.
 #[derive(Debug, thiserror::Error)]
@@ -69,74 +72,30 @@ fn told(failures: &[Failure]) -> String {
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    path: PathBuf,
-    device: u64,
-    inode: u64,
+    _file: SocketFile,
 }
 
 impl Socket {
-    /// Listens at `path`, for this user only. Changes the process's umask for a moment, so it is
-    /// called before there are threads. The file of a daemon that was killed is replaced.
+    /// Listens at `path`, for this user only: whoever could connect could wipe drives. The file of
+    /// a daemon that was killed is replaced.
     ///
     /// # Errors
     /// [`ServeError`] says who or what is in the way.
     pub fn bind(path: &Path) -> Result<Self, ServeError> {
-        let failed = |source| ServeError::Listen {
-            path: path.to_owned(),
-            source,
-        };
-        // From the first moment for this user only: whoever could connect could wipe drives.
-        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-        let bound = UnixListener::bind(path);
-        let listener = match bound {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                remove_stale(path).inspect_err(|_| {
-                    rustix::process::umask(mask);
-                })?;
-                UnixListener::bind(path)
-            }
-            bound => bound,
-        };
-        rustix::process::umask(mask);
-        let listener = listener.map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let found = std::fs::symlink_metadata(path).map_err(failed)?;
-        Ok(Self {
-            listener,
-            path: path.to_owned(),
-            device: found.dev(),
-            inode: found.ino(),
-        })
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let ours = std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode);
-        if ours && let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!("the socket's file stays: {error}");
+        let path = path.to_owned();
+        match export::socket::listen(&path, 0o600, BACKLOG) {
+            Ok((listener, file)) => Ok(Self {
+                listener: listener.into(),
+                _file: file,
+            }),
+            Err(SocketError::Busy { .. }) => Err(ServeError::Busy { path }),
+            Err(SocketError::NotASocket { .. }) => Err(ServeError::NotASocket { path }),
+            Err(SocketError::System { source, .. }) => Err(ServeError::Listen { path, source }),
+            Err(error @ SocketError::TooLong { .. }) => Err(ServeError::Listen {
+                path,
+                source: io::Error::other(error),
+            }),
         }
-    }
-}
-
-fn remove_stale(path: &Path) -> Result<(), ServeError> {
-    let failed = |source| ServeError::Listen {
-        path: path.to_owned(),
-        source,
-    };
-    let found = std::fs::symlink_metadata(path).map_err(failed)?;
-    let path = path.to_owned();
-    if !found.file_type().is_socket() {
-        return Err(ServeError::NotASocket { path });
-    }
-    match UnixStream::connect(&path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(&path).map_err(failed)
-        }
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(error)),
-        // A full backlog is a daemon too, only a busy one.
-        _ => Err(ServeError::Busy { path }),
     }
 }
 

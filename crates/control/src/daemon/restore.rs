@@ -9,6 +9,7 @@ use engine::drive::DriveUri;
 use engine::status::PoolStatus;
 
 use super::Daemon;
+use super::exports::remove_dead;
 use crate::Failure;
 use crate::api::{Attach, Unrestored};
 use crate::state::{SavedExport, SavedPool};
@@ -142,7 +143,12 @@ impl Daemon {
             .and_then(|found| self.open(&found, false, &what));
         match opened {
             Ok(()) => self.restore_exports(&saved.uuid),
-            Err(failure) => self.did_not_return(&saved.name, &saved.uuid, None, failure),
+            Err(failure) => {
+                for export in &saved.exports {
+                    remove_dead(&export.attach);
+                }
+                self.did_not_return(&saved.name, &saved.uuid, None, failure);
+            }
         }
     }
 

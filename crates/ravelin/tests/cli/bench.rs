@@ -95,6 +95,11 @@ impl Bench {
         daemon.wait().unwrap().code()
     }
 
+    /// What the daemon has logged since its start.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("daemon.log")).unwrap_or_default()
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ravelin"));
         command
@@ -154,8 +159,7 @@ impl Drop for Bench {
             daemon.wait().ok();
         }
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.path("daemon.log")).unwrap_or_default();
-            std::io::Write::write_all(&mut std::io::stderr(), log.as_bytes()).ok();
+            std::io::Write::write_all(&mut std::io::stderr(), self.log().as_bytes()).ok();
         }
         std::fs::remove_dir_all(&self.directory).ok();
     }
