@@ -18,6 +18,7 @@ mod failure;
 mod routes;
 pub mod server;
 pub mod state;
+mod supervisor;
 
 pub use client::{Client, ClientError};
 pub use daemon::{Change, Daemon};

@@ -11,7 +11,7 @@ use export::socket::{SocketError, SocketFile};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::state::{StateError, StateFile};
-use crate::{Daemon, Failure, routes};
+use crate::{Daemon, Failure, routes, supervisor};
 
 /// How long requests under way may go on after a stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
@@ -128,11 +128,15 @@ pub fn run(socket: &Socket, state: StateFile, ready: impl FnOnce()) -> Result<()
                 stopped.await.ok();
             });
         let serving = tokio::spawn(serving.into_future());
+        let living = tokio::spawn(supervisor::live(Arc::clone(&daemon)));
+        supervisor::ready(&daemon);
         ready();
         tokio::select! {
             _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
             _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
         }
+        supervisor::stopping();
+        living.abort();
         tokio::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}

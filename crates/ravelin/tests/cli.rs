@@ -2,6 +2,7 @@
 //! get wrong.
 
 #[path = "cli/bench.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
 mod bench;
 #[path = "cli/mistakes.rs"]
 mod mistakes;

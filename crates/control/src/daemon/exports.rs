@@ -113,7 +113,7 @@ impl nbd::Exports for One {
 }
 
 impl Daemon {
-    fn exports(&self) -> MutexGuard<'_, Vec<Exported>> {
+    pub(super) fn exports(&self) -> MutexGuard<'_, Vec<Exported>> {
         self.exports.lock().expect("no holder of the lock panics")
     }
 

@@ -21,6 +21,10 @@ pub(crate) struct DaemonArguments {
     /// `/var/lib/ravelin` for root and `~/.local/state/ravelin` for others.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Keep all memory that it has touched in memory: no swapping, and no reading of its own code
+    /// from a disk that may be a volume of its own.
+    #[arg(long)]
+    lock_memory: bool,
 }
 
 impl DaemonArguments {
@@ -50,6 +54,9 @@ impl DaemonArguments {
         let state = StateFile::open(&state).map_err(ServeError::from)?;
         more_files();
         no_waiting_for_ourselves();
+        if self.lock_memory {
+            lock_memory();
+        }
         let ready = || {
             tracing::info!("answers at {}", path.display());
             let pid = std::process::id();
@@ -102,10 +109,35 @@ fn more_files() {
     }
 }
 
+/// What has been touched stays. What has not been touched yet takes no memory before it is.
+fn lock_memory() {
+    use rustix::mm::{MlockAllFlags, mlockall};
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    // With a limit, an allocation beyond it would fail later, and that is worse than what we want
+    // to prevent. Raising it takes CAP_SYS_RESOURCE, or LimitMEMLOCK= in systemd's unit.
+    let unlimited = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    let locked = setrlimit(Resource::Memlock, unlimited).and_then(|()| mlockall(flags));
+    if let Err(error) = locked {
+        tracing::warn!("memory is not locked, it needs CAP_IPC_LOCK and no limit of it: {error}");
+    }
+}
+
 /// A file system on a volume writes its dirty pages through this process. When memory is short, an
 /// allocation here must not wait for just that; all threads inherit this.
 fn no_waiting_for_ourselves() {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
-        tracing::debug!("no PR_SET_IO_FLUSHER, it needs CAP_SYS_RESOURCE: {error}");
+        let needs = "it needs CAP_SYS_RESOURCE";
+        // Only root mounts file systems on volumes.
+        if rustix::process::geteuid().is_root() {
+            tracing::warn!(
+                "no PR_SET_IO_FLUSHER, {needs}: when memory is short, file systems on volumes may hang: {error}"
+            );
+        } else {
+            tracing::debug!("no PR_SET_IO_FLUSHER, {needs}: {error}");
+        }
     }
 }

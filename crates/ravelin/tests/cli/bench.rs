@@ -64,19 +64,39 @@ impl Bench {
 
     /// Starts the daemon and waits until it answers.
     pub(crate) fn start(&mut self) {
-        let log = std::fs::File::create(self.path("daemon.log")).unwrap();
-        let daemon = self
-            .command(&["daemon"])
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.daemon = Some(daemon);
+        self.start_with(&[]);
+    }
+
+    /// Starts the daemon with more options.
+    pub(crate) fn start_with(&mut self, options: &[&str]) {
+        self.spawn(options, &[]);
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.run(&["pool", "list"]).code != 0 {
             assert!(Instant::now() < deadline, "the daemon does not answer");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Starts the daemon in an environment, and does not wait.
+    pub(crate) fn launch(&mut self, environment: &[(&str, &str)]) {
+        self.spawn(&[], environment);
+    }
+
+    fn spawn(&mut self, options: &[&str], environment: &[(&str, &str)]) {
+        let log = std::fs::File::create(self.path("daemon.log")).unwrap();
+        let daemon = self
+            .command(&[&["daemon"], options].concat())
+            .envs(environment.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.daemon = Some(daemon);
+    }
+
+    /// The daemon's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon.as_ref().map(Child::id).unwrap()
     }
 
     /// Ends the daemon as a power cut would.
@@ -107,6 +127,7 @@ impl Bench {
             .current_dir(&self.directory)
             .env("RAVELIN_SOCKET", self.path("socket"))
             .env_remove("STATE_DIRECTORY")
+            .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null());
         command
     }
