@@ -21,6 +21,7 @@ use crate::Failure;
 use crate::api::{
     CreatePool, CreatedPool, FoundPool, Import, Overwrite, PoolSummary, Status, Unrestored,
 };
+use crate::hooks::{HookEvent, Hooks};
 use crate::state::StateFile;
 pub use drives::Change;
 use exports::Exported;
@@ -41,6 +42,8 @@ pub struct Daemon {
     exports: Mutex<Vec<Exported>>,
     /// What a next life shall begin with.
     state: Option<StateFile>,
+    /// Programs to be told.
+    hooks: Option<Hooks>,
     /// What this life did not begin with although it should have.
     unrestored: Mutex<Vec<Unrestored>>,
 }
@@ -54,6 +57,17 @@ struct Reserved<'a> {
 
 impl Reserved<'_> {
     fn fill(self, handle: PoolHandle) {
+        self.daemon.tell("pool_open", self.name, "the pool is open");
+        if let Some(hooks) = self.daemon.hooks.clone() {
+            let pool = self.name.to_owned();
+            handle.listen(Box::new(move |event| {
+                let told = HookEvent::new(&event.event, &pool, event.at, event.text.clone());
+                hooks.send(HookEvent {
+                    seat: event.seat,
+                    ..told
+                });
+            }));
+        }
         let mut pools = self.daemon.pools();
         pools.insert(self.name.to_owned(), Some(Arc::new(handle)));
     }
@@ -71,10 +85,19 @@ impl Drop for Reserved<'_> {
 impl Daemon {
     /// Without pools. Those of an earlier life come back by [`Daemon::restore`].
     #[must_use]
-    pub fn new(state: StateFile) -> Self {
+    pub fn new(state: StateFile, hooks: Option<Hooks>) -> Self {
         Self {
             state: Some(state),
+            hooks,
             ..Self::default()
+        }
+    }
+
+    /// Tells hooks what a pool cannot tell itself.
+    fn tell(&self, event: &str, pool: &str, text: &str) {
+        if let Some(hooks) = &self.hooks {
+            let now = std::time::SystemTime::now();
+            hooks.send(HookEvent::new(event, pool, now, text.to_owned()));
         }
     }
 
@@ -360,6 +383,7 @@ impl Daemon {
         let closed = close(handle, what);
         drop(reserved);
         tracing::info!(pool = name, "closed");
+        self.tell("pool_closed", name, "the pool is closed");
         closed.and(status)
     }
 

@@ -15,6 +15,7 @@ pub mod api;
 pub mod client;
 mod daemon;
 mod failure;
+pub mod hooks;
 mod routes;
 pub mod server;
 pub mod state;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use export::socket::{SocketError, SocketFile};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::hooks::{HookOptions, Hooks};
 use crate::state::{StateError, StateFile};
 use crate::{Daemon, Failure, routes, supervisor};
 
@@ -105,13 +106,21 @@ impl Socket {
 ///
 /// # Errors
 /// When it cannot begin, or the end was not clean.
-pub fn run(socket: &Socket, state: StateFile, ready: impl FnOnce()) -> Result<(), ServeError> {
+pub fn run(
+    socket: &Socket,
+    state: StateFile,
+    hooks: Option<HookOptions>,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
+    let (hooks, hooks_end) = hooks.map(Hooks::start).transpose()?.unzip();
+    // Here, so that programs which are started by that thread do not inherit it.
+    no_waiting_for_ourselves();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .thread_name("api")
         .build()?;
-    let daemon = Arc::new(Daemon::new(state));
+    let daemon = Arc::new(Daemon::new(state, hooks));
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -157,5 +166,25 @@ pub fn run(socket: &Socket, state: StateFile, ready: impl FnOnce()) -> Result<()
     });
     // Not for ever: a request that hangs must not keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    // The daemon was the last to put events into their queue.
+    if let Some(end) = hooks_end {
+        end.wait();
+    }
     ended
+}
+
+/// A file system on a volume writes its dirty pages through this process. When memory is short, an
+/// allocation here must not wait for just that; all threads inherit this.
+fn no_waiting_for_ourselves() {
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+        let needs = "it needs CAP_SYS_RESOURCE";
+        // Only root mounts file systems on volumes.
+        if rustix::process::geteuid().is_root() {
+            tracing::warn!(
+                "no PR_SET_IO_FLUSHER, {needs}: when memory is short, file systems on volumes may hang: {error}"
+            );
+        } else {
+            tracing::debug!("no PR_SET_IO_FLUSHER, {needs}: {error}");
+        }
+    }
 }

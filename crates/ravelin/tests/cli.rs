@@ -4,6 +4,8 @@
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod bench;
+#[path = "cli/hooks.rs"]
+mod hooks;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
 #[path = "cli/restore.rs"]

@@ -169,7 +169,13 @@ impl Daemon {
 
     fn did_not_return(&self, pool: &str, uuid: &str, volume: Option<String>, failure: Failure) {
         let problem = failure.problem;
-        tracing::error!("{}: {}; try: {}", problem.what, problem.why, problem.hint);
+        let text = format!("{}: {}; try: {}", problem.what, problem.why, problem.hint);
+        tracing::error!("{text}");
+        let event = match &volume {
+            None => "pool_missing",
+            Some(_) => "export_missing",
+        };
+        self.tell(event, pool, &text);
         self.missing().push(Unrestored {
             pool: pool.to_owned(),
             uuid: uuid.to_owned(),

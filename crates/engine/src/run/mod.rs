@@ -7,6 +7,7 @@ mod pool;
 mod volume;
 
 pub use handle::{PoolHandle, RunOptions, StartError};
+pub use pool::Listener;
 pub use volume::Volume;
 
 use std::sync::Arc;

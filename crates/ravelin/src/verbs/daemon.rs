@@ -3,8 +3,10 @@
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use control::hooks::HookOptions;
 use control::server::{self, ServeError, Socket};
 use control::state::StateFile;
 use serde_json::json;
@@ -25,6 +27,13 @@ pub(crate) struct DaemonArguments {
     /// from a disk that may be a volume of its own.
     #[arg(long)]
     lock_memory: bool,
+    /// Programs that are run when a drive goes out, a rebuild begins or ends, data is lost, and so
+    /// on; the event is on their standard input, as JSON.
+    #[arg(long, value_name = "DIR")]
+    hooks: Option<PathBuf>,
+    /// How long one of them may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "hooks")]
+    hook_seconds: u64,
 }
 
 impl DaemonArguments {
@@ -53,7 +62,6 @@ impl DaemonArguments {
         // Said after the log is there: it may have something to say.
         let state = StateFile::open(&state).map_err(ServeError::from)?;
         more_files();
-        no_waiting_for_ourselves();
         if self.lock_memory {
             lock_memory();
         }
@@ -66,7 +74,12 @@ impl DaemonArguments {
                 writeln!(out, "ravelin daemon {pid} answers at {}", path.display())
             });
         };
-        Ok(server::run(&socket, state, ready)?)
+        let hooks = self.hooks.as_ref().map(|directory| HookOptions {
+            directory: directory.clone(),
+            time_limit: Duration::from_secs(self.hook_seconds),
+            socket: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
+        });
+        Ok(server::run(&socket, state, hooks, ready)?)
     }
 
     fn state_directory(&self, context: &Context) -> PathBuf {
@@ -123,21 +136,5 @@ fn lock_memory() {
     let locked = setrlimit(Resource::Memlock, unlimited).and_then(|()| mlockall(flags));
     if let Err(error) = locked {
         tracing::warn!("memory is not locked, it needs CAP_IPC_LOCK and no limit of it: {error}");
-    }
-}
-
-/// A file system on a volume writes its dirty pages through this process. When memory is short, an
-/// allocation here must not wait for just that; all threads inherit this.
-fn no_waiting_for_ourselves() {
-    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
-        let needs = "it needs CAP_SYS_RESOURCE";
-        // Only root mounts file systems on volumes.
-        if rustix::process::geteuid().is_root() {
-            tracing::warn!(
-                "no PR_SET_IO_FLUSHER, {needs}: when memory is short, file systems on volumes may hang: {error}"
-            );
-        } else {
-            tracing::debug!("no PR_SET_IO_FLUSHER, {needs}: {error}");
-        }
     }
 }

@@ -70,6 +70,10 @@ impl Bench {
     /// Starts the daemon with more options.
     pub(crate) fn start_with(&mut self, options: &[&str]) {
         self.spawn(options, &[]);
+        self.wait_until_it_answers();
+    }
+
+    pub(crate) fn wait_until_it_answers(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.run(&["pool", "list"]).code != 0 {
             assert!(Instant::now() < deadline, "the daemon does not answer");
