@@ -16,6 +16,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bench::Bench;
+use export::nbd::Client;
 
 const MIB: u64 = 1 << 20;
 
@@ -115,6 +116,56 @@ fn locked_memory_is_locked() {
         .parse()
         .unwrap();
     assert!(kib > 1024, "{kib} KiB");
+    assert_eq!(bench.terminate(), Some(0));
+}
+
+/// Nanoseconds that the threads of a process have been on a CPU.
+fn cpu_nanoseconds(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of_one = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    tasks.filter_map(of_one).sum()
+}
+
+#[test]
+fn an_idle_daemon_with_ten_volumes_uses_less_than_a_thousandth_of_a_core() {
+    let mut bench = Bench::without_daemon("idle");
+    // The watchdog is part of what it does when it does nothing, here six times as often as shipped.
+    bench.launch(&[("WATCHDOG_USEC", "10000000")]);
+    bench.wait_until_it_answers();
+    let drives = bench.drives("d", 6, 96 * MIB);
+    assert_eq!(bench.create("tank", "pddl1:3d:1s", &drives, &[]).code, 0);
+    let mut clients = Vec::new();
+    for number in 0..10 {
+        let volume = format!("tank/v{number}");
+        bench.ok(&["volume", "create", &volume, "--size", "8M"]);
+        if number < 5 {
+            let address = format!("unix:nbd{number}");
+            let export = bench.json(&["volume", "attach", &volume, "--nbd", &address]);
+            let uri = export["uri"].as_str().unwrap().parse().unwrap();
+            let mut client = Client::connect(&uri, None).unwrap();
+            client.write(0, &[1; 65536], true).unwrap();
+            clients.push(client);
+        } else if number < 7 && rustix::process::geteuid().is_root() {
+            let file = format!("fuse{number}");
+            bench.ok(&["volume", "attach", &volume, "--fuse", &file]);
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let long = std::env::var_os("RAVELIN_LONG").is_some();
+    let time = Duration::from_secs(if long { 20 } else { 4 });
+    let before = cpu_nanoseconds(bench.pid());
+    std::thread::sleep(time);
+    let used = Duration::from_nanos(cpu_nanoseconds(bench.pid()) - before);
+    let share = used.as_secs_f64() / time.as_secs_f64();
+    println!(
+        "idle: {used:?} in {time:?}, {:.5} % of a core",
+        share * 100.0
+    );
+    assert!(share < 0.001, "{:.3} % of a core", share * 100.0);
+    drop(clients);
     assert_eq!(bench.terminate(), Some(0));
 }
 
