@@ -136,6 +136,25 @@ fn a_pools_life_from_create_to_destroy() {
 }
 
 #[test]
+fn the_kind_of_a_document_is_the_verb_as_it_is_typed() {
+    let bench = Bench::without_daemon("kinds");
+    for line in [
+        "code list",
+        "code show dcode:7",
+        "code verify rdp:5",
+        "layout show raid5:5c --rows 3",
+        "layout map draid1:3d:9c:1s",
+        "layout locate raid5:5c 3 1",
+        "layout balance pddl1:3d:13c:1s --failures 1",
+        "layout crush --devices 9 --rule indep:3 --x 0..3",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        // This compares `kind` with the first two words.
+        bench.json(&words);
+    }
+}
+
+#[test]
 fn what_was_flushed_survives_a_daemon_that_is_killed_while_it_writes() {
     let mut bench = Bench::new("kill");
     let drives = bench.drives("d", 5, 96 * MIB);
