@@ -100,18 +100,30 @@ impl Socket {
     }
 }
 
-/// Opens what `state` says was open, and serves until SIGTERM or SIGINT; then ends the exports,
+/// What a daemon is to know besides its socket.
+#[derive(Debug)]
+pub struct Options {
+    /// What it knows of its last life.
+    pub state: StateFile,
+    /// Programs to be told what happens.
+    pub hooks: Option<HookOptions>,
+    /// How long its start waits for drives that are not there: opening a pool without a drive puts
+    /// it out, and it would have to be filled again.
+    pub late_drives: Duration,
+}
+
+/// Opens what the state says was open, and serves until SIGTERM or SIGINT; then ends the exports,
 /// closes the pools and removes the socket. A second signal ends the process at once. `ready` is
 /// called when all that came back is there and requests are answered.
 ///
 /// # Errors
 /// When it cannot begin, or the end was not clean.
-pub fn run(
-    socket: &Socket,
-    state: StateFile,
-    hooks: Option<HookOptions>,
-    ready: impl FnOnce(),
-) -> Result<(), ServeError> {
+pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<(), ServeError> {
+    let Options {
+        state,
+        hooks,
+        late_drives,
+    } = options;
     let (hooks, hooks_end) = hooks.map(Hooks::start).transpose()?.unzip();
     // Here, so that programs which are started by that thread do not inherit it.
     no_waiting_for_ourselves();
@@ -126,7 +138,9 @@ pub fn run(
         let mut interrupt = signal(SignalKind::interrupt())?;
         // Who asks meanwhile waits in the socket's queue.
         let restoring = Arc::clone(&daemon);
-        if let Err(error) = tokio::task::spawn_blocking(move || restoring.restore()).await {
+        if let Err(error) =
+            tokio::task::spawn_blocking(move || restoring.restore(late_drives)).await
+        {
             tracing::error!("bringing back what was open had panicked: {error}");
         }
         let listener = tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?;

@@ -17,6 +17,7 @@ mod tools;
 #[path = "lives/writer.rs"]
 mod writer;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,16 @@ enum Order {
     OneStays(End),
 }
 
+/// Each once; twenty times over where there is time.
 fn orders(with_stays: bool) -> Vec<Order> {
+    let rounds = match std::env::var_os("RAVELIN_LONG") {
+        Some(_) => 20,
+        None => 1,
+    };
+    each_order(with_stays).repeat(rounds)
+}
+
+fn each_order(with_stays: bool) -> Vec<Order> {
     let ends = [End::Stop, End::Kill];
     let pairs = ends.iter().flat_map(|&a| ends.map(|b| (a, b)));
     let mut orders: Vec<Order> = pairs
@@ -193,6 +203,7 @@ fn can_loop() -> bool {
     false
 }
 
+/// The loop device over the volume's file.
 fn device(bench: &Bench) -> PathBuf {
     let list = bench.json(&["volume", "list"]);
     let device = &list["volumes"][0]["exports"][0]["device"];
@@ -207,44 +218,55 @@ fn read_region(device: &Path) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn loop_devices_over_fuse_and_the_daemon_end_in_every_order_and_leave_nothing() {
-    if !can_loop() {
-        return;
-    }
-    let mut bench = Bench::new("lives-loop");
+/// `place` says what a client opens.
+fn over_fuse(test: &str, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf) {
+    let mut bench = Bench::new(test);
     pool_of(&bench);
-    let attached = bench.json(&[
-        "volume",
-        "attach",
-        "tank/v",
-        "--fuse",
-        "volume.img",
-        "--loop",
-    ]);
-    assert_eq!(
-        loops::over(&bench.path("volume.img")),
-        [PathBuf::from(attached["device"].as_str().unwrap())]
-    );
+    let attach = ["volume", "attach", "tank/v", "--fuse", "lives.img"];
+    bench.ok(&[&attach, more].concat());
     let log = |bench: &Bench| bench.path("client.log");
     let start = |bench: &Bench| {
-        let device = device(bench);
-        vec![Writer::start(
-            Target::Device(&device),
-            0,
-            REGION_BYTES,
-            &log(bench),
-        )]
+        let target = place(bench);
+        let target = Target::Device(&target);
+        vec![Writer::start(target, 0, REGION_BYTES, &log(bench))]
     };
+    let mut used = BTreeSet::new();
     for order in orders(false) {
         println!("{order:?}");
+        used.insert(place(&bench));
         live(&mut bench, order, &start);
-        writer::verify(&read_region(&device(&bench)), &log(&bench));
-        let over = loops::over(&bench.path("volume.img"));
-        assert_eq!(over, [device(&bench)], "one, and it works");
+        writer::verify(&read_region(&place(&bench)), &log(&bench));
+        let over = loops::over(&bench.path("lives.img"));
+        let wanted: Vec<PathBuf> = more.iter().map(|_| device(&bench)).collect();
+        assert_eq!(over, wanted, "what works, and nothing that is dead");
     }
     end_daemon(&mut bench, End::Stop);
-    nothing_is_left(&bench, &["socket", "volume.img"]);
+    nothing_is_left(&bench, &["socket", "lives.img"]);
+    // What is below a loop device has no name any more when its mount is gone.
+    for device in used.iter().filter_map(|device| device.file_name()) {
+        let below = Path::new("/sys/block")
+            .join(device)
+            .join("loop/backing_file");
+        let below = std::fs::read_to_string(below).unwrap_or_default();
+        assert!(
+            below.is_empty() || (below.trim().len() > 1 && !below.contains("lives.img")),
+            "{device:?} is left over `{below}`"
+        );
+    }
+}
+
+#[test]
+fn loop_devices_over_fuse_and_the_daemon_end_in_every_order_and_leave_nothing() {
+    if can_loop() {
+        over_fuse("lives-loop", &["--loop"], &device);
+    }
+}
+
+#[test]
+fn users_of_a_fuse_file_and_the_daemon_end_in_every_order_and_leave_nothing() {
+    if can_loop() {
+        over_fuse("lives-fuse", &[], &|bench| bench.path("lives.img"));
+    }
 }
 
 /// A mounted file system is the client that cannot be asked to go first. At a stop of the daemon it
@@ -289,7 +311,7 @@ fn a_mounted_file_system_is_written_back_when_the_daemon_stops_and_mounts_again_
     for drive in ["d0", "d1", "d2", "d3", "d4"] {
         std::fs::rename(bench.path(drive), bench.path(&format!("gone-{drive}"))).unwrap();
     }
-    bench.start();
+    bench.start_with(&["--wait-drives", "0"]);
     nothing_is_left(&bench, &["v.img"]);
     end_daemon(&mut bench, End::Stop);
     nothing_is_left(&bench, &["socket", "v.img"]);

@@ -14,11 +14,7 @@ use crate::Failure;
 use crate::api::{Attach, Unrestored};
 use crate::state::{SavedExport, SavedPool};
 
-/// How long a start waits for drives that are not there yet: opening a pool without a drive puts it
-/// out, and it would have to be filled again. A guess: enclosures that spin up take longer, but
-/// then the machine's own start has waited for them.
-const LATE_DRIVES: Duration = Duration::from_secs(5);
-/// How often is looked meanwhile.
+/// How often a drive that is late is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Where the drives of a pool are.
@@ -110,21 +106,22 @@ impl Daemon {
     }
 
     /// Opens the pools that were open in an earlier life, and serves their volumes where they were
-    /// served. What does not come back is in the log and in [`Daemon::unrestored`].
-    pub fn restore(&self) {
+    /// served. Drives that are not there are waited for. What does not come back is in the log and in
+    /// [`Daemon::unrestored`].
+    pub fn restore(&self, late_drives: Duration) {
         let Some(state) = &self.state else { return };
         let pools = state.pools();
         // One pool's drives must not keep another one waiting.
         std::thread::scope(|scope| {
             for pool in &pools {
-                scope.spawn(|| self.restore_pool(pool));
+                scope.spawn(|| self.restore_pool(pool, late_drives));
             }
         });
     }
 
-    fn restore_pool(&self, saved: &SavedPool) {
+    fn restore_pool(&self, saved: &SavedPool, late_drives: Duration) {
         let what = format!("pool `{}` was not opened again", saved.name);
-        let opened = find_patiently(saved)
+        let opened = find_patiently(saved, late_drives)
             .ok_or_else(|| {
                 let places: Vec<String> = saved
                     .places
@@ -186,8 +183,8 @@ impl Daemon {
 }
 
 /// Looks for a pool's drives until all that it counts on are there.
-fn find_patiently(saved: &SavedPool) -> Option<assemble::FoundPool> {
-    let deadline = Instant::now() + LATE_DRIVES;
+fn find_patiently(saved: &SavedPool, late_drives: Duration) -> Option<assemble::FoundPool> {
+    let deadline = Instant::now() + late_drives;
     loop {
         let found = assemble::find(&saved.uuid, &saved.places);
         let complete = found.as_ref().is_some_and(assemble::FoundPool::is_complete);

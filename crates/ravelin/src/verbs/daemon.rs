@@ -23,6 +23,11 @@ pub(crate) struct DaemonArguments {
     /// `/var/lib/ravelin` for root and `~/.local/state/ravelin` for others.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// How long a start waits for drives that are not there.
+    ///
+    /// Opening a pool without a drive puts it out, and it would have to be filled again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    wait_drives: u64,
     /// Keep all memory that it has touched in memory: no swapping, and no reading of its own code
     /// from a disk that may be a volume of its own.
     #[arg(long)]
@@ -79,7 +84,12 @@ impl DaemonArguments {
             time_limit: Duration::from_secs(self.hook_seconds),
             socket: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
         });
-        Ok(server::run(&socket, state, hooks, ready)?)
+        let options = server::Options {
+            state,
+            hooks,
+            late_drives: Duration::from_secs(self.wait_drives),
+        };
+        Ok(server::run(&socket, options, ready)?)
     }
 
     fn state_directory(&self, context: &Context) -> PathBuf {

@@ -263,11 +263,11 @@ fn list(context: &Context, client: &Client, pool: Option<String>) -> Result<(), 
         }
         let mut lines = table(&["VOLUME", "SIZE", "ATTACHED", "CLIENTS"]);
         for volume in &all {
-            let addresses: Vec<&str> = volume
-                .exports
-                .iter()
-                .map(|export| &*export.address)
-                .collect();
+            let address = |export: &Export| match &export.device {
+                Some(device) => format!("{} ({})", export.address, device.display()),
+                None => export.address.clone(),
+            };
+            let addresses: Vec<String> = volume.exports.iter().map(address).collect();
             let clients: usize = volume.exports.iter().map(|export| export.clients).sum();
             lines.add_row(vec![
                 format!("{}/{}", volume.pool, volume.name),

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use super::bench::Bench;
 use super::{MIB, connect};
 
+/// Drives that are not there are not waited for.
+const NOW: [&str; 2] = ["--wait-drives", "0"];
+
 fn addresses(bench: &Bench) -> Vec<(String, String)> {
     let list = bench.json(&["volume", "list"]);
     let volumes = list["volumes"].as_array().unwrap();
@@ -122,7 +125,7 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
         }
     };
     carry(&bench, false);
-    bench.start();
+    bench.start_with(&NOW);
     let list = bench.json(&["pool", "list"]);
     assert_eq!(list["pools"][0]["name"], "pond");
     assert_eq!(list["unrestored"][0]["pool"], "tank");
@@ -134,7 +137,7 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
 
     // It is still remembered at the next start; found by hand, it is served where it was.
     assert_eq!(bench.terminate(), Some(0));
-    bench.start();
+    bench.start_with(&NOW);
     bench.ok(&["pool", "import", "--dir", "elsewhere", "tank"]);
     assert_eq!(addresses(&bench), before);
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
@@ -142,7 +145,7 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
 
     // Where it is now is where it is looked for.
     bench.kill();
-    bench.start();
+    bench.start_with(&NOW);
     assert_eq!(addresses(&bench), before);
 
     // And it can be forgotten.
@@ -151,11 +154,11 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
     for drive in &drives[0] {
         std::fs::rename(bench.path(drive), bench.path(&format!("gone-{drive}"))).unwrap();
     }
-    bench.start();
+    bench.start_with(&NOW);
     bench.ok(&["pool", "export", "tank"]);
     assert_eq!(bench.json(&["pool", "list"]).get("unrestored"), None);
     assert_eq!(bench.terminate(), Some(0));
-    bench.start();
+    bench.start_with(&NOW);
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
 }
 
