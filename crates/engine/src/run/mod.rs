@@ -8,6 +8,7 @@ mod queue;
 mod volume;
 
 pub use handle::{PoolHandle, RunOptions, StartError};
+pub use pool::Listener;
 pub use volume::Volume;
 
 use std::sync::Arc;
