@@ -48,6 +48,7 @@ impl Bench {
             scheme: scheme.parse().unwrap(),
             chunk_bytes: None,
             cell_bytes: None,
+            journal: true,
             drives: vec![drive; drives],
             spares: Vec::new(),
             force: false,

@@ -181,6 +181,7 @@ fn pool(scheme: &str, drives: usize) -> PoolHandle {
         scheme: scheme.parse().unwrap(),
         chunk_bytes: None,
         cell_bytes: None,
+        journal: true,
         drives: vec![drive; drives],
         spares: Vec::new(),
         force: false,
