@@ -186,6 +186,12 @@ impl Drop for Bench {
         if std::thread::panicking() {
             std::io::Write::write_all(&mut std::io::stderr(), self.log().as_bytes()).ok();
         }
+        // What a test that has failed could not have the daemon unmount.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        for place in places.filter(|place| Path::new(place).starts_with(&self.directory)) {
+            Command::new("umount").args(["-l", place]).status().ok();
+        }
         std::fs::remove_dir_all(&self.directory).ok();
     }
 }
