@@ -22,6 +22,7 @@ pub(crate) struct Operation {
     pub(crate) matrix: Vec<Coefficient>,
     pub(crate) after: Vec<Coefficient>,
     pub(crate) ones: bool,
+    pub(crate) powers: bool,
     /// A later operation reads a target: it should stay in the cache.
     pub(crate) reread: bool,
 }
@@ -256,16 +257,19 @@ impl Rows {
                     .for_each(|row| row.swap(0, first));
             }
         }
+        let matrix: Vec<Coefficient> = self
+            .coefficients
+            .concat()
+            .into_iter()
+            .map(Into::into)
+            .collect();
+        let from_zero = after.is_empty() && self.initial.iter().all(|&s| s == ZERO);
         Operation {
             targets,
+            powers: kernel::powers(&matrix, self.sources.len(), from_zero),
             initial: self.initial,
             sources: self.sources,
-            matrix: self
-                .coefficients
-                .concat()
-                .into_iter()
-                .map(Into::into)
-                .collect(),
+            matrix,
             after: after.into_iter().map(Into::into).collect(),
             ones: first.is_some(),
             reread: false,

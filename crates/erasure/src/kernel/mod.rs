@@ -20,6 +20,7 @@
     reason = "SIMD and raw slices; every block says why it is sound"
 )]
 
+mod groups;
 mod naive;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -31,6 +32,8 @@ mod vector;
 mod x86;
 
 use std::sync::LazyLock;
+
+use crate::gf;
 
 pub(crate) use run::run;
 
@@ -81,6 +84,8 @@ pub(crate) struct Job<'a> {
     pub(crate) after: &'a [Coefficient],
     /// The first row of `matrix` is all ones.
     pub(crate) ones: bool,
+    /// The whole job is P and Q: see [`powers`].
+    pub(crate) powers: bool,
     pub(crate) stream: bool,
     pub(crate) length: usize,
 }
@@ -106,6 +111,17 @@ pub(crate) fn shape(sources: usize, rows: usize, targets: usize, after: &[Coeffi
         targets <= rows && after.len() == rows * targets
     };
     sources > 0 && (1..=ROWS_MAX).contains(&rows) && mixed
+}
+
+/// Whether a job is P and Q of some strips: two rows from zero, unmixed, the first of ones, the
+/// second of the powers of 2 in order. Then Q = d0 + 2·(d1 + 2·(d2 + …)) needs no coefficients.
+pub(crate) fn powers(matrix: &[Coefficient], sources: usize, from_zero: bool) -> bool {
+    let doubled = |pair: &[Coefficient]| gf::multiply(2, pair[0].value) == pair[1].value;
+    from_zero
+        && sources > 1
+        && matrix.len() == 2 * sources
+        && matrix[..=sources].iter().all(|c| c.value == 1)
+        && matrix[sources..].windows(2).all(doubled)
 }
 
 /// A way to do the arithmetic, by instruction set.
@@ -266,6 +282,7 @@ impl Kernel {
                 matrix: &coefficients,
                 after: &[],
                 ones: coefficients[..here.len()].iter().all(|c| c.value == 1),
+                powers: powers(&coefficients, here.len(), !accumulate),
                 stream,
                 length: end - start,
             };
