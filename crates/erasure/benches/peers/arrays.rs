@@ -16,16 +16,16 @@ fn element_bytes(level: Level) -> usize {
     }
 }
 
-pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+pub(crate) fn run(wanted: &dyn Fn(&str, Level) -> bool) {
     for level in LEVELS {
         for name in ["dcode", "xcode", "rdp", "evenodd", "liberation"] {
             let code = by_parameter(name, 7).expect("a prime");
             let encode = format!("{name}:7 encode");
-            if wanted(&encode) {
+            if wanted(&encode, level) {
                 work(&encode, &code, &code.encode().program(), level);
             }
             let decode = format!("{name}:7 decode");
-            if wanted(&decode) {
+            if wanted(&decode, level) {
                 let wanted = code.columns_set(&[1, 4]);
                 let recovery = code.recover(&code.without_columns(&[1, 4]), &wanted);
                 let program = recovery.expect("two columns").schedule.program();

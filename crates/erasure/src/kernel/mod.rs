@@ -289,7 +289,7 @@ impl Kernel {
             assert!(job.has_shape());
             // SAFETY: the shape was asserted; every pointer comes from a slice cut to
             // `start..end`, so `length` bytes are behind it, and the targets are unique borrows.
-            unsafe { (self.combine)(&job) };
+            unsafe { groups::combine(self, &job) };
             start = end;
         }
         if stream {
