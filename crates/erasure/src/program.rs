@@ -23,8 +23,10 @@ pub(crate) struct Operation {
     pub(crate) after: Vec<Coefficient>,
     pub(crate) ones: bool,
     pub(crate) powers: bool,
-    /// A later operation reads a target: it should stay in the cache.
+    /// A later operation reads a target: it, or a copy of it, should stay in the cache.
     pub(crate) reread: bool,
+    /// Every target may go past the cache: no later operation reads it but from a copy.
+    pub(crate) streams: bool,
 }
 
 /// A schedule, fused and with its operands numbered: inputs, outputs, temporaries.
@@ -33,6 +35,9 @@ pub struct Program {
     inputs: Vec<u16>,
     outputs: Vec<u16>,
     temporaries: usize,
+    /// For each operand the number of its copy, if streaming runs keep one.
+    copy: Vec<Option<u16>>,
+    copies: usize,
     /// Sources of the operation that has the most.
     sources_max: usize,
     operations: Vec<Operation>,
@@ -82,10 +87,24 @@ impl Program {
             );
         }
         let sources_max = operations.iter().map(|o| o.sources.len()).max();
+        let operands = inputs.len() + outputs.len();
+        let used = |o: &Operation| {
+            let mut all = o.targets.iter().chain(&o.initial).chain(&o.sources);
+            all.any(|&s| s != ZERO && usize::from(s) >= operands)
+        };
+        // Those that became rows of a mixing operation need no memory.
+        let temporaries = if operations.iter().any(used) {
+            schedule.temporaries()
+        } else {
+            0
+        };
+        let (copy, copies) = number_copies(&mut operations, inputs.len()..operands, temporaries);
         Self {
             inputs,
             outputs,
-            temporaries: schedule.temporaries(),
+            temporaries,
+            copy,
+            copies,
             sources_max: sources_max.unwrap_or(0),
             operations,
         }
@@ -112,6 +131,17 @@ impl Program {
 
     pub(crate) fn temporaries(&self) -> usize {
         self.temporaries
+    }
+
+    /// How many copies a streaming run keeps, numbered on from the temporaries.
+    pub(crate) fn copies(&self) -> usize {
+        self.copies
+    }
+
+    /// What a streaming run reads instead of an operand that it has written.
+    #[inline(always)]
+    pub(crate) fn copy(&self, operand: u16) -> Option<u16> {
+        self.copy[usize::from(operand)]
     }
 
     pub(crate) fn operations(&self) -> &[Operation] {
@@ -164,6 +194,42 @@ impl Schedule {
             stripe[s] = element;
         }
     }
+}
+
+/// Copies for the outputs (operands in `range`) that one operation writes, from other operands
+/// alone, and later ones read; and which operations may stream, given these.
+///
+/// Without copies such an output would be written through the cache, and its lines fetched from
+/// memory before they are overwritten.
+fn number_copies(
+    operations: &mut [Operation],
+    range: std::ops::Range<usize>,
+    temporaries: usize,
+) -> (Vec<Option<u16>>, usize) {
+    let mut copy = vec![None; range.end + temporaries];
+    let mut copies = 0;
+    for i in 0..operations.len() {
+        let reads = |o: &Operation, t: u16| o.sources.contains(&t) || o.initial.contains(&t);
+        let (before, from) = operations.split_at(i);
+        let (this, later) = from.split_first().expect("i is in range");
+        let mut streams = true;
+        for &t in &this.targets {
+            if !later.iter().any(|o| reads(o, t)) {
+                continue;
+            }
+            let once = !reads(this, t)
+                && !before.iter().any(|o| reads(o, t) || o.targets.contains(&t))
+                && !later.iter().any(|o| o.targets.contains(&t));
+            if once && range.contains(&usize::from(t)) {
+                copy[usize::from(t)] = Some(slot(range.end + temporaries + copies));
+                copies += 1;
+            } else {
+                streams = false;
+            }
+        }
+        operations[i].streams = streams;
+    }
+    (copy, copies)
 }
 
 /// The operation that the first steps make, and how many of them it takes.
@@ -273,6 +339,7 @@ impl Rows {
             after: after.into_iter().map(Into::into).collect(),
             ones: first.is_some(),
             reread: false,
+            streams: true,
         }
     }
 }

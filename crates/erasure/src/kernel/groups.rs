@@ -67,6 +67,10 @@ unsafe fn in_groups(kernel: &Kernel, job: &Job<'_>) {
             let target = job.targets.get(k).copied();
             target.unwrap_or(std::ptr::null_mut()).wrapping_add(at)
         });
+        let copies: [*mut u8; ROWS_MAX] = std::array::from_fn(|k| match job.copies.get(k) {
+            Some(copy) if !copy.is_null() => copy.wrapping_add(at),
+            _ => std::ptr::null_mut(),
+        });
         for (g, (members, matrix)) in groups.iter().enumerate() {
             let sources: [*const u8; GROUP] = std::array::from_fn(|i| {
                 let source = members.get(i).copied();
@@ -78,6 +82,11 @@ unsafe fn in_groups(kernel: &Kernel, job: &Job<'_>) {
                     &targets[..job.targets.len()]
                 } else {
                     &partial[..rows]
+                },
+                copies: if last {
+                    &copies[..job.copies.len()]
+                } else {
+                    &[]
                 },
                 initial: if g == 0 {
                     &given[..rows]

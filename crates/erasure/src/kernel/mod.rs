@@ -77,6 +77,8 @@ pub(crate) const ROWS_MAX: usize = 3;
 /// `target[k] = Σ_t after[k * rows + t] · row[t]`, or `target[t] = row[t]` when `after` is empty.
 pub(crate) struct Job<'a> {
     pub(crate) targets: &'a [*mut u8],
+    /// Where a target is stored through the cache as well, or null; one for each target, or none.
+    pub(crate) copies: &'a [*mut u8],
     /// Null: from zero. One for each row.
     pub(crate) initial: &'a [*const u8],
     pub(crate) sources: &'a [*const u8],
@@ -98,7 +100,10 @@ impl Job<'_> {
     /// What every kernel relies on, beside valid pointers.
     fn has_shape(&self) -> bool {
         let (sources, rows) = (self.sources.len(), self.rows());
-        self.matrix.len() == rows * sources && shape(sources, rows, self.targets.len(), self.after)
+        let copied = self.copies.is_empty() || self.copies.len() == self.targets.len();
+        copied
+            && self.matrix.len() == rows * sources
+            && shape(sources, rows, self.targets.len(), self.after)
     }
 }
 
@@ -130,8 +135,9 @@ pub struct Kernel {
     /// # Safety
     ///
     /// The job has its shape ([`Job::has_shape`]); `length` bytes can be read behind
-    /// every source and initial pointer that is not null, and written behind every target; a
-    /// target overlaps nothing else of the job but the very same `initial` slice.
+    /// every source and initial pointer that is not null, and written behind every target
+    /// and copy that is not null; these overlap nothing else of the job, a target but the very
+    /// same `initial` slice.
     combine: unsafe fn(&Job<'_>),
 }
 
@@ -277,6 +283,7 @@ impl Kernel {
                 .collect();
             let job = Job {
                 targets: &pointers,
+                copies: &[],
                 initial: &initial,
                 sources: &slices,
                 matrix: &coefficients,

@@ -9,10 +9,10 @@ use crate::program::{Operation, Program, ZERO};
 /// start of a tile are still there at its end.
 const TILE_SET_BYTES: usize = 512 << 10;
 
-/// The same for slices that come from memory: a share of an L3 cache. The longer an operation runs
+/// The same for slices that come from memory: a core's share of an L3 cache. The longer an operation runs
 /// on the same slices the less it waits for the first lines of each, and that is worth more than
 /// the second crossing from L2 rather than L3 (D-Code 7, Zen 4: 32 KiB 1.2 times as fast as 8).
-const TILE_SET_STREAMING_BYTES: usize = 2 << 20;
+const TILE_SET_STREAMING_BYTES: usize = 4 << 20;
 
 /// Below this a tile's slices are too short for the memory's prefetchers: D-Code 7 from DRAM runs
 /// at 13 GB/s with 1 KiB, 18 with 4 KiB and more.
@@ -43,18 +43,22 @@ pub(crate) fn run(
         unsafe { run_single(operation, kernel, inputs, outputs, stream) };
         return;
     }
-    let tile = tile_bytes(program, operands + program.temporaries(), length, stream);
-    let mut scratch = vec![0u8; program.temporaries() * tile];
+    // Outputs that later operations read: past the cache to memory, and a copy to read from.
+    let copies = if stream { program.copies() } else { 0 };
+    let scratch_slices = program.temporaries() + copies;
+    let tile = tile_bytes(program, operands + scratch_slices, length, stream);
+    let mut scratch = vec![0u8; scratch_slices * tile];
 
     // The table of all operands; inputs are never written through it.
-    let mut table = Room::<*mut u8, 96>::new(operands + program.temporaries());
+    let mut table = Room::<*mut u8, 96>::new(operands + scratch_slices);
     let scratch_start = scratch.as_mut_ptr();
-    let temporaries = (0..program.temporaries()).map(|i| scratch_start.wrapping_add(i * tile));
+    let temporaries = (0..scratch_slices).map(|i| scratch_start.wrapping_add(i * tile));
     let read = inputs.iter().map(|slice| slice.as_ptr().cast_mut());
     let written = outputs.iter_mut().map(|slice| slice.as_mut_ptr());
     let table = table.fill(read.chain(written).chain(temporaries));
 
     let mut targets = Room::<*mut u8, ROWS_MAX>::new(ROWS_MAX);
+    let mut copied = Room::<*mut u8, ROWS_MAX>::new(ROWS_MAX);
     let mut initial = Room::<*const u8, ROWS_MAX>::new(ROWS_MAX);
     let mut sources = Room::<*const u8, 64>::new(program.sources_max());
     let mut at = 0;
@@ -66,20 +70,28 @@ pub(crate) fn run(
                 let operand = usize::from(operand);
                 table[operand].wrapping_add(if operand < operands { at } else { 0 })
             };
-            let from = |operand: u16| match operand {
+            let copy_of = |operand: u16| if stream { program.copy(operand) } else { None };
+            let copy = |operand: u16| copy_of(operand).map_or(std::ptr::null_mut(), pointer);
+            let read = |&operand: &u16| pointer(copy_of(operand).unwrap_or(operand)).cast_const();
+            let from = |operand: &u16| match *operand {
                 ZERO => std::ptr::null(),
-                _ => pointer(operand).cast_const(),
+                _ => read(operand),
             };
-            let read = |&operand: &u16| pointer(operand).cast_const();
+            let has_copies = stream && operation.reread;
             let job = Job {
                 targets: targets.fill(operation.targets.iter().map(|&o| pointer(o))),
-                initial: initial.fill(operation.initial.iter().map(|&o| from(o))),
+                copies: if has_copies {
+                    copied.fill(operation.targets.iter().map(|&o| copy(o)))
+                } else {
+                    &[]
+                },
+                initial: initial.fill(operation.initial.iter().map(from)),
                 sources: sources.fill(operation.sources.iter().map(read)),
                 matrix: &operation.matrix,
                 after: &operation.after,
                 ones: operation.ones,
                 powers: operation.powers,
-                stream: stream && !operation.reread,
+                stream: stream && operation.streams,
                 length: here,
             };
             debug_assert!(job.has_shape());
@@ -131,6 +143,7 @@ unsafe fn run_single(
     let mut sources = Room::<*const u8, 64>::new(operation.sources.len());
     let job = Job {
         targets: &targets[..operation.targets.len()],
+        copies: &[],
         initial: &initial[..operation.initial.len()],
         sources: sources.fill(
             operation

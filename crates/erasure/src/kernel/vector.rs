@@ -100,7 +100,7 @@ pub(super) unsafe fn combine<
     let short = U != SHORT && crowded && !job.stream;
     // SAFETY: passed on; `powers` says that the job is P and Q.
     unsafe {
-        if H > 0 && job.powers && !job.stream {
+        if H > 0 && job.powers && !job.stream && job.copies.is_empty() {
             return doubling::<V, H>(job);
         }
         match (job.rows(), job.ones, short) {
@@ -132,7 +132,7 @@ unsafe fn doubling<V: Vector, const H: usize>(job: &Job<'_>) {
             at = at.wrapping_add(V::BYTES);
         }
         if at < job.length {
-            block::<V, 1, 2, true, true>(job, at, job.length - at, false);
+            block::<V, 1, 2, true, true>(job, at, job.length - at, To::default());
         }
     }
 }
@@ -174,13 +174,25 @@ unsafe fn doubling_block<V: Vector, const H: usize>(job: &Job<'_>, at: usize) {
     }
 }
 
+/// Where results go.
+#[derive(Clone, Copy, Default)]
+struct To {
+    /// Past the cache.
+    memory: bool,
+    /// To the job's copies as well.
+    copies: bool,
+}
+
 #[inline(always)]
 unsafe fn rows<V: Vector, const U: usize, const T: usize, const ONES: bool>(job: &Job<'_>) {
     let aligned = job
         .targets
         .iter()
         .all(|t| t.addr().is_multiple_of(V::BYTES));
-    let stream = job.stream && aligned;
+    let stores = To {
+        memory: job.stream && aligned,
+        copies: !job.copies.is_empty(),
+    };
     let blocks = job.length / (U * V::BYTES);
     let vectors = job.length / V::BYTES;
     let mut at = 0usize;
@@ -188,15 +200,15 @@ unsafe fn rows<V: Vector, const U: usize, const T: usize, const ONES: bool>(job:
     // Streaming stores go to targets aligned to a vector, `at` being a multiple of one.
     unsafe {
         for _ in 0..blocks {
-            block::<V, U, T, ONES, false>(job, at, 0, stream);
+            block::<V, U, T, ONES, false>(job, at, 0, stores);
             at = at.wrapping_add(U * V::BYTES);
         }
         for _ in blocks * U..vectors {
-            block::<V, 1, T, ONES, false>(job, at, 0, stream);
+            block::<V, 1, T, ONES, false>(job, at, 0, stores);
             at = at.wrapping_add(V::BYTES);
         }
         if at < job.length {
-            block::<V, 1, T, ONES, true>(job, at, job.length - at, false);
+            block::<V, 1, T, ONES, true>(job, at, job.length - at, stores);
         }
     }
 }
@@ -225,10 +237,10 @@ unsafe fn block<
     job: &Job<'_>,
     at: usize,
     count: usize,
-    stream: bool,
+    stores: To,
 ) {
     let n = job.sources.len();
-    // SAFETY: the job's shape gives `n` sources, `T` initial pointers, `T * n` coefficients, at most `T` targets with `T` coefficients of `after` each, and `length` bytes behind each
+    // SAFETY: the job's shape gives `n` sources, `T` initial pointers, `T * n` coefficients, at most `T` targets with `T` coefficients of `after` and a copy, if there are any, each, and `length` bytes behind each
     // pointer; `rows` keeps the block inside of `length`.
     unsafe {
         let load = |pointer: *const u8, u: usize| {
@@ -292,7 +304,7 @@ unsafe fn block<
                 }
             }
         }
-        let store = |target: *mut u8, u: usize, value: V| {
+        let put = |target: *mut u8, u: usize, value: V, stream: bool| {
             let pointer = target.add(at);
             if PARTIAL {
                 value.store_partial(pointer, count);
@@ -303,16 +315,25 @@ unsafe fn block<
             }
         };
         let targets = job.targets.as_ptr();
+        let store = |k: usize, u: usize, value: V| {
+            put(*targets.add(k), u, value, stores.memory);
+            if stores.copies {
+                let copy = *job.copies.as_ptr().add(k);
+                if !copy.is_null() {
+                    put(copy, u, value, false);
+                }
+            }
+        };
         if job.after.is_empty() {
             for t in 0..T {
                 for u in 0..U {
-                    store(*targets.add(t), u, sums[t][u]);
+                    store(t, u, sums[t][u]);
                 }
             }
             return;
         }
         let mut after = job.after.as_ptr();
-        for &target in job.targets {
+        for k in 0..job.targets.len() {
             let mut mixed = [V::zero(); U];
             for t in 0..T {
                 let by = V::multiplier(&*after.add(t));
@@ -322,7 +343,7 @@ unsafe fn block<
             }
             after = after.add(T);
             for u in 0..U {
-                store(target, u, mixed[u]);
+                store(k, u, mixed[u]);
             }
         }
     }
