@@ -23,8 +23,9 @@ pub(crate) struct Operation {
     pub(crate) after: Vec<Coefficient>,
     pub(crate) ones: bool,
     pub(crate) powers: bool,
-    /// A later operation reads a target: it, or a copy of it, should stay in the cache.
-    pub(crate) reread: bool,
+    /// Streaming runs: where a target is stored through the cache as well, or [`ZERO`]. One for
+    /// each target, or none at all.
+    pub(crate) copies: Vec<u16>,
     /// Every target may go past the cache: no later operation reads it but from a copy.
     pub(crate) streams: bool,
 }
@@ -35,8 +36,8 @@ pub struct Program {
     inputs: Vec<u16>,
     outputs: Vec<u16>,
     temporaries: usize,
-    /// For each operand the number of its copy, if streaming runs keep one.
-    copy: Vec<Option<u16>>,
+    /// The operations of streaming runs, which keep copies of what is read again.
+    streaming: Vec<Operation>,
     copies: usize,
     /// Sources of the operation that has the most.
     sources_max: usize,
@@ -59,14 +60,6 @@ impl Program {
             let (operation, taken) = fuse(rest, schedule.elements());
             operations.push(operation);
             rest = &rest[taken..];
-        }
-        let mut later = vec![false; schedule.slots()];
-        for operation in operations.iter_mut().rev() {
-            operation.reread = operation.targets.iter().any(|&t| later[usize::from(t)]);
-            let initial = operation.initial.iter().filter(|&&s| s != ZERO);
-            for &s in operation.sources.iter().chain(initial) {
-                later[usize::from(s)] = true;
-            }
         }
         for operation in &mut operations {
             let lists = [
@@ -98,12 +91,12 @@ impl Program {
         } else {
             0
         };
-        let (copy, copies) = number_copies(&mut operations, inputs.len()..operands, temporaries);
+        let (streaming, copies) = with_copies(&operations, inputs.len()..operands, temporaries);
         Self {
             inputs,
             outputs,
             temporaries,
-            copy,
+            streaming,
             copies,
             sources_max: sources_max.unwrap_or(0),
             operations,
@@ -138,10 +131,8 @@ impl Program {
         self.copies
     }
 
-    /// What a streaming run reads instead of an operand that it has written.
-    #[inline(always)]
-    pub(crate) fn copy(&self, operand: u16) -> Option<u16> {
-        self.copy[usize::from(operand)]
+    pub(crate) fn streaming(&self) -> &[Operation] {
+        &self.streaming
     }
 
     pub(crate) fn operations(&self) -> &[Operation] {
@@ -196,40 +187,44 @@ impl Schedule {
     }
 }
 
-/// Copies for the outputs (operands in `range`) that one operation writes, from other operands
-/// alone, and later ones read; and which operations may stream, given these.
+/// The operations with copies of the outputs (operands in `range`) that one operation writes, from
+/// other operands alone, and later ones read; and how many copies there are.
 ///
 /// Without copies such an output would be written through the cache, and its lines fetched from
 /// memory before they are overwritten.
-fn number_copies(
-    operations: &mut [Operation],
+fn with_copies(
+    operations: &[Operation],
     range: std::ops::Range<usize>,
     temporaries: usize,
-) -> (Vec<Option<u16>>, usize) {
-    let mut copy = vec![None; range.end + temporaries];
+) -> (Vec<Operation>, usize) {
+    let reads = |o: &Operation, t: u16| o.sources.contains(&t) || o.initial.contains(&t);
+    let mut streaming = operations.to_vec();
     let mut copies = 0;
-    for i in 0..operations.len() {
-        let reads = |o: &Operation, t: u16| o.sources.contains(&t) || o.initial.contains(&t);
-        let (before, from) = operations.split_at(i);
-        let (this, later) = from.split_first().expect("i is in range");
-        let mut streams = true;
-        for &t in &this.targets {
+    for (i, this) in operations.iter().enumerate() {
+        let (before, later) = (&operations[..i], &operations[i + 1..]);
+        let mut own = vec![ZERO; this.targets.len()];
+        for (own, &t) in own.iter_mut().zip(&this.targets) {
             if !later.iter().any(|o| reads(o, t)) {
                 continue;
             }
             let once = !reads(this, t)
                 && !before.iter().any(|o| reads(o, t) || o.targets.contains(&t))
                 && !later.iter().any(|o| o.targets.contains(&t));
-            if once && range.contains(&usize::from(t)) {
-                copy[usize::from(t)] = Some(slot(range.end + temporaries + copies));
-                copies += 1;
-            } else {
-                streams = false;
+            if !once || !range.contains(&usize::from(t)) {
+                streaming[i].streams = false;
+                continue;
             }
+            *own = slot(range.end + temporaries + copies);
+            copies += 1;
+            let users = streaming[i + 1..].iter_mut();
+            let operands = users.flat_map(|o| o.sources.iter_mut().chain(&mut o.initial));
+            operands.filter(|s| **s == t).for_each(|s| *s = *own);
         }
-        operations[i].streams = streams;
+        if own.iter().any(|&copy| copy != ZERO) {
+            streaming[i].copies = own;
+        }
     }
-    (copy, copies)
+    (streaming, copies)
 }
 
 /// The operation that the first steps make, and how many of them it takes.
@@ -338,7 +333,7 @@ impl Rows {
             matrix,
             after: after.into_iter().map(Into::into).collect(),
             ones: first.is_some(),
-            reread: false,
+            copies: Vec::new(),
             streams: true,
         }
     }

@@ -44,7 +44,11 @@ pub(crate) fn run(
         return;
     }
     // Outputs that later operations read: past the cache to memory, and a copy to read from.
-    let copies = if stream { program.copies() } else { 0 };
+    let (operations, copies) = if stream {
+        (program.streaming(), program.copies())
+    } else {
+        (program.operations(), 0)
+    };
     let scratch_slices = program.temporaries() + copies;
     let tile = tile_bytes(program, operands + scratch_slices, length, stream);
     let mut scratch = vec![0u8; scratch_slices * tile];
@@ -64,28 +68,25 @@ pub(crate) fn run(
     let mut at = 0;
     while at < length {
         let here = tile.min(length - at);
-        for operation in program.operations() {
+        for operation in operations {
             // Temporaries (from `operands` on) are as long as a tile and start anew in each.
             let pointer = |operand: u16| {
                 let operand = usize::from(operand);
                 table[operand].wrapping_add(if operand < operands { at } else { 0 })
             };
-            let copy_of = |operand: u16| if stream { program.copy(operand) } else { None };
-            let copy = |operand: u16| copy_of(operand).map_or(std::ptr::null_mut(), pointer);
-            let read = |&operand: &u16| pointer(copy_of(operand).unwrap_or(operand)).cast_const();
-            let from = |operand: &u16| match *operand {
+            let from = |operand: u16| match operand {
                 ZERO => std::ptr::null(),
-                _ => read(operand),
+                _ => pointer(operand).cast_const(),
             };
-            let has_copies = stream && operation.reread;
+            let copy = |operand: u16| match operand {
+                ZERO => std::ptr::null_mut(),
+                _ => pointer(operand),
+            };
+            let read = |&operand: &u16| pointer(operand).cast_const();
             let job = Job {
                 targets: targets.fill(operation.targets.iter().map(|&o| pointer(o))),
-                copies: if has_copies {
-                    copied.fill(operation.targets.iter().map(|&o| copy(o)))
-                } else {
-                    &[]
-                },
-                initial: initial.fill(operation.initial.iter().map(from)),
+                copies: copied.fill(operation.copies.iter().map(|&o| copy(o))),
+                initial: initial.fill(operation.initial.iter().map(|&o| from(o))),
                 sources: sources.fill(operation.sources.iter().map(read)),
                 matrix: &operation.matrix,
                 after: &operation.after,
