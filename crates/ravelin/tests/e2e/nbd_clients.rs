@@ -86,7 +86,7 @@ fn await_fio(child: Child, when: &str) {
         output.status.success() && text.contains("err= 0"),
         "{when}: {text}{errors}"
     );
-    // A run that verified nothing would be as quiet.
+    // All four jobs were there.
     let connected = errors.matches("connected").count() + text.matches("connected").count();
     assert_eq!(connected, 4, "{when}: {text}{errors}");
 }
