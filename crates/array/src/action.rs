@@ -190,8 +190,23 @@ pub enum Command {
         /// Which group.
         group: u64,
     },
-    /// Compute the group's parity anew from its data (after a stop that was not clean).
+    /// Compute the group's parity anew from its data (after a stop that was not clean, in a pool
+    /// without a journal).
     Resync {
+        /// Which group.
+        group: u64,
+    },
+    /// Before the first request: begin the journal anew (`fresh`), or read what is in it.
+    Recover {
+        /// The pool's generation.
+        incarnation: u64,
+        /// Nothing was ever logged.
+        fresh: bool,
+    },
+    /// Put everything that is logged in place.
+    Checkpoint,
+    /// Read the whole group, compare it with its checksums, and mend what is wrong.
+    Scrub {
         /// Which group.
         group: u64,
     },
@@ -255,6 +270,58 @@ pub enum Event {
         group: u64,
         /// How it ended.
         outcome: Outcome,
+    },
+    /// The journal has been read; requests may come.
+    Recovered {
+        /// Which lane.
+        lane: u16,
+        /// Batches that were found.
+        batches: u64,
+        /// `Lost` when a batch that had been flushed cannot be put together.
+        outcome: Outcome,
+    },
+    /// Everything that was logged when `Checkpoint` was told is in place.
+    Checkpointed {
+        /// Which lane.
+        lane: u16,
+    },
+    /// The group has been scrubbed.
+    Scrubbed {
+        /// Which group.
+        group: u64,
+        /// Blocks read.
+        blocks: u64,
+        /// How many of them were wrong.
+        bad: u64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A block is not what was written there.
+    BlockBad {
+        /// Whose drive.
+        seat: Seat,
+        /// First byte on the drive.
+        offset: u64,
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+    },
+    /// Blocks of a stripe that were bad have been reconstructed and written again.
+    Healed {
+        /// Which group.
+        group: u64,
+        /// Which stripe of the group.
+        stripe: u64,
+        /// How many blocks.
+        blocks: u64,
+    },
+    /// A page of checksums was whole in none of its places: its blocks are reconstructed.
+    PageLost {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
     },
     /// A stripe could not be read or written: more is lost than the code survives.
     StripeLost {

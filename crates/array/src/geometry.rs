@@ -13,6 +13,9 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Request};
 use erasure::{Code, Element};
 use layout::{Cell, Layout};
+use uuid::Uuid;
+
+use crate::format::{PAGE_BYTES, pages_per_cell};
 
 /// The fixed shape of a pool: code × layout × sizes. Everything here has been checked once, in
 /// [`Geometry::new`].
@@ -26,6 +29,21 @@ pub struct Geometry {
     data_offset: u64,
     lanes: u16,
     stripes_per_group: u64,
+    store: Option<Store>,
+}
+
+/// Where journal and metadata lie, the same on every drive. A pool without them (`-o journal=off`)
+/// writes in place at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// Identity of the pool, mixed into every checksum.
+    pub pool: Uuid,
+    /// First byte of lane 0's ring.
+    pub journal_offset: u64,
+    /// Bytes of a lane's ring.
+    pub ring_bytes: u64,
+    /// First byte of the metadata pages.
+    pub metadata_offset: u64,
 }
 
 /// Why code, layout and sizes do not go together.
@@ -140,7 +158,55 @@ impl Geometry {
             data_offset,
             lanes,
             stripes_per_group,
+            store: None,
         })
+    }
+
+    /// The same with journal and metadata.
+    #[must_use]
+    pub const fn with_store(mut self, store: Store) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Where journal and metadata lie, if the pool has them.
+    #[must_use]
+    pub const fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    /// Number of the cell's block that lies at byte `offset` of its drive.
+    #[must_use]
+    pub const fn block_of(&self, offset: u64) -> u64 {
+        (offset - self.data_offset) % self.cell_bytes / BLOCK_BYTES
+    }
+
+    /// First byte on the drive of a block of a cell.
+    #[must_use]
+    pub const fn block_offset(&self, cell: Cell, block: u64) -> u64 {
+        self.data_offset + cell.row * self.cell_bytes + block * BLOCK_BYTES
+    }
+
+    /// Pages that describe a cell.
+    #[must_use]
+    pub const fn pages_per_cell(&self) -> u64 {
+        pages_per_cell(self.cell_bytes)
+    }
+
+    /// First byte on the drive of what describes a cell: its own pages, then those of the column
+    /// before it.
+    #[must_use]
+    pub const fn pages_offset(&self, store: &Store, cell: Cell, before: bool) -> u64 {
+        let pages = self.pages_per_cell();
+        store.metadata_offset + (cell.row * 2 + before as u64) * pages * PAGE_BYTES
+    }
+
+    /// Slots of a stripe that lie in a column of the group.
+    #[must_use]
+    pub fn slots_of_column(&self, group: u64, stripe: u64, column: u16) -> Vec<usize> {
+        (0..self.code.elements())
+            .filter(|&slot| self.place(group, stripe, slot).0 == column)
+            .collect()
     }
 
     /// The code.

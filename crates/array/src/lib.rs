@@ -28,5 +28,5 @@ pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
     Reply, RequestId, ScratchId, Slice,
 };
-pub use geometry::{Geometry, GeometryError, GroupRequest};
+pub use geometry::{Geometry, GeometryError, GroupRequest, Store};
 pub use lane::Array;

@@ -21,6 +21,7 @@ fn label(generation: u64) -> Label {
             data_offset: 1 << 27,
             cell_table_offset: 1 << 20,
             lanes: 16,
+            store: None,
             clean: true,
             seats: vec![SeatFacts {
                 drive: Uuid::from_u128(1),

@@ -1,10 +1,11 @@
 //! Plans as text: what a request does to a stripe, healthy and degraded.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use array::plan::{BandPlans, Piece, Scratch, Source, Stripe, plan_fill, plan_read, plan_write};
+use array::plan::{
+    AllOnDrive, BandPlans, Piece, Scratch, Source, Stripe, plan_fill, plan_read, plan_write,
+};
 use array::view::Column;
 use array::{BufferId, Geometry, RequestId, ScratchId, Slice};
 use layout::{Cell, Scheme};
@@ -68,7 +69,7 @@ fn render_writes(scheme: &str, drives: u16, cases: &[Case<'_>]) -> String {
             group: 0,
             stripe: 0,
             columns: &columns,
-            unreadable: &BTreeSet::new(),
+            blocks: &AllOnDrive,
         };
         let mut at = 0;
         let sources: Vec<Source> = case
@@ -197,7 +198,7 @@ fn reads_go_where_the_bytes_are_and_around_what_is_lost() {
             group: 5,
             stripe: 2,
             columns: &columns,
-            unreadable: &BTreeSet::new(),
+            blocks: &AllOnDrive,
         };
         let piece = Piece {
             slot: data(&geometry, 1),
@@ -224,7 +225,7 @@ fn a_fill_moves_a_run_of_stripes_with_one_operation_per_drive() {
         group: 5,
         stripe: 0,
         columns: &columns,
-        unreadable: &BTreeSet::new(),
+        blocks: &AllOnDrive,
     };
     let plan = plan_fill(
         &mut BandPlans::default(),
@@ -253,7 +254,7 @@ fn a_column_of_an_array_code_is_rebuilt_from_the_fewest_elements() {
                 group: 0,
                 stripe: 0,
                 columns: &columns,
-                unreadable: &BTreeSet::new(),
+                blocks: &AllOnDrive,
             };
             let target = geometry.layout().cell(0, column);
             let plan = plan_fill(
@@ -280,7 +281,7 @@ fn a_small_write_to_dcode_touches_two_parities() {
         group: 0,
         stripe: 0,
         columns: &columns,
-        unreadable: &BTreeSet::new(),
+        blocks: &AllOnDrive,
     };
     let source = Source {
         slot: data(&geometry, 9),

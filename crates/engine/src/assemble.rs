@@ -167,6 +167,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
         scheme: new.scheme.clone(),
         chunk_bytes: new.chunk_bytes,
         cell_bytes: new.cell_bytes,
+        journal: true,
         drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };

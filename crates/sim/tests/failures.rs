@@ -409,16 +409,23 @@ fn zeroes_and_trims_of_any_range_read_back_as_zeros() {
 }
 
 #[test]
-fn a_bad_block_is_read_around() {
+fn a_bad_block_is_read_around_and_mended() {
     let (mut world, oracle) = filled_world(&options("raid5", 5), 8);
     let size = 8 * world.pool().geometry().group_data_bytes();
     let data_offset = world.pool().facts().data_offset;
+    world.settle();
     for block in 0..4 {
         world.drive(Seat(2)).spoil(data_offset + block * 4096);
     }
     check_all(&mut world, &oracle, size, "bad blocks on one drive");
-    let bad_twice = data_offset;
-    world.drive(Seat(3)).spoil(bad_twice);
+    world.settle();
+    // What was found was mended: now the same block of another drive may go.
+    world.drive(Seat(3)).spoil(data_offset);
+    check_all(&mut world, &oracle, size, "one bad block after the other");
+    world.settle();
+    for seat in [2, 3] {
+        world.drive(Seat(seat)).spoil(data_offset);
+    }
     assert_eq!(world.read(VOLUME, 0, size), Err(Fault::Medium));
     world.settle();
 }

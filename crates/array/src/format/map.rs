@@ -3,6 +3,7 @@
 use block::ByteSize;
 
 use super::cells::{CELL_PAGE_BYTES, ENTRIES_PER_PAGE};
+use super::page::{PAGE_BYTES, pages_per_cell};
 
 const MIB: u64 = 1 << 20;
 
@@ -10,8 +11,13 @@ const MIB: u64 = 1 << 20;
 const LABELS_BYTES: u64 = MIB;
 /// Kept free at the end of each drive.
 const TAIL_BYTES: u64 = 8 * MIB;
-/// The journal ring takes a 64th of a drive, at most this.
+/// A lane's ring is not shorter than this: a batch, which takes a quarter at most, must hold one
+/// block of every element of the widest stripe.
+const RING_BYTES_MIN: u64 = 512 << 10;
+/// The journal takes a 64th of a drive, at most this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+/// The metadata region is a multiple of this.
+const METADATA_STEP_BYTES: u64 = 64 << 10;
 /// Cells are at least this large; smaller ones cost more in bookkeeping than they give in balance.
 const CELL_BYTES_MIN: u64 = 256 << 10;
 /// Cells of large drives.
@@ -82,8 +88,10 @@ impl DriveMap {
         // The next size that works: regions grow with the drive, so it is searched for.
         let needed_bytes = (size_bytes / MIB + 1..)
             .map(|mebibytes| mebibytes * MIB)
+            // A terabyte: whatever does not fit there was never meant to.
+            .take(1 << 20)
             .find(|&size| Self::divide(size, cell_bytes).rows >= ROWS_MIN)
-            .expect("a large drive has rows");
+            .unwrap_or(u64::MAX);
         Err(DriveMapError::TooSmall {
             size_bytes,
             overhead_bytes: map.data_offset + TAIL_BYTES,
@@ -98,13 +106,18 @@ impl DriveMap {
         // As if all of the drive were cells: a little more than needed.
         let pages = (size / cell_bytes).div_ceil(ENTRIES_PER_PAGE) * 2;
         let cell_table_bytes = (pages * CELL_PAGE_BYTES).next_multiple_of(MIB);
-        let journal_bytes = (size / 64).min(JOURNAL_BYTES_MAX).next_multiple_of(MIB);
-        // Eight bytes for each 4 KiB block, twice, and an eighth of that for everything else.
-        let metadata_bytes = (size / 256 + size / 2048).next_multiple_of(MIB);
+        let rings = RING_BYTES_MIN * u64::from(Self::default_lanes(size));
+        let journal_bytes = (size / 64)
+            .clamp(rings, JOURNAL_BYTES_MAX)
+            .next_multiple_of(MIB);
         let journal_offset = LABELS_BYTES + cell_table_bytes;
         let metadata_offset = journal_offset + journal_bytes;
+        // Each cell comes with its pages, and those of the column before it.
+        let pages_bytes = 2 * pages_per_cell(cell_bytes) * PAGE_BYTES;
+        let left = size.saturating_sub(metadata_offset + TAIL_BYTES);
+        let cells = left.saturating_sub(METADATA_STEP_BYTES) / (cell_bytes + pages_bytes);
+        let metadata_bytes = (cells * pages_bytes).next_multiple_of(METADATA_STEP_BYTES);
         let data_offset = metadata_offset + metadata_bytes;
-        let cells = size.saturating_sub(data_offset + TAIL_BYTES) / cell_bytes;
         let band_rows = (cells / 128).max(1);
         Self {
             cell_table_offset: LABELS_BYTES,
@@ -126,6 +139,12 @@ impl DriveMap {
         // The power of two at or below.
         let power = 1 << wanted.ilog2();
         power.clamp(CELL_BYTES_MIN, CELL_BYTES_DEFAULT)
+    }
+
+    /// Bytes of one lane's ring.
+    #[must_use]
+    pub fn ring_bytes(&self, lanes: u16) -> u64 {
+        self.journal_bytes / u64::from(lanes) / PAGE_BYTES * PAGE_BYTES
     }
 
     /// Lanes of a pool on drives of this size.
@@ -154,13 +173,13 @@ mod tests {
                 let end = map.data_offset + (map.rows + map.band_rows) * map.cell_bytes;
                 assert!(end + TAIL_BYTES <= size, "{size}");
                 assert!(
-                    end + TAIL_BYTES + map.cell_bytes + MIB > size,
+                    end + TAIL_BYTES + map.cell_bytes + 2 * MIB > size,
                     "no cell is wasted"
                 );
                 let entries = map.cell_table_bytes / CELL_PAGE_BYTES / 2 * ENTRIES_PER_PAGE;
                 assert!(entries >= map.rows + map.band_rows);
-                // One block in 256 for checksums, twice eight bytes each.
-                assert!(map.metadata_bytes >= map.rows * map.cell_bytes / 4096 * 16);
+                let pages = 2 * (map.rows + map.band_rows) * pages_per_cell(map.cell_bytes);
+                assert!(map.metadata_bytes >= pages * PAGE_BYTES);
             }
         }
     }

@@ -15,11 +15,17 @@
 //! Format 0 is unstable: it may change without a migration, and says so when a pool is created.
 
 mod cells;
+mod journal;
 mod label;
 mod map;
+mod page;
 
 pub use cells::{CELL_PAGE_BYTES, CellEntry, CellPage, ENTRIES_PER_PAGE};
+pub use journal::{Anchor, BatchHeader, Descriptor, RING_HEAD_BYTES};
 pub use label::{
     FORMAT, LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, newest_label,
 };
 pub use map::{DriveMap, DriveMapError};
+pub use page::{
+    BlockName, ENTRIES_PER_META_PAGE, Entry, Merged, MetaPage, PAGE_BYTES, PageName, pages_per_cell,
+};

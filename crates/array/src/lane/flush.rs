@@ -11,11 +11,17 @@ pub(super) enum Waiter {
     Request(u64),
     /// A job that must be durable before it reports.
     Job(u64),
+    /// The checkpoint under way.
+    Checkpoint,
+    /// The recovery under way.
+    Recovery,
 }
 
 #[derive(Clone, Debug)]
 struct Pending {
     waiter: Waiter,
+    /// Batches up to this one were complete when the flush began.
+    covers: u64,
     /// Flushes not yet completed.
     outstanding: u64,
     /// Drives whose flush failed, and what they said; the pool has yet to decide.
@@ -35,8 +41,8 @@ pub(super) struct Flushes {
     next: u64,
 }
 
-/// A waiter whose flushes have all ended.
-pub(super) type Finished = (Waiter, Result<(), Fault>);
+/// A waiter whose flushes have all ended, how, and which batches are durable if they ended well.
+pub(super) type Finished = (Waiter, Result<(), Fault>, u64);
 
 impl Flushes {
     /// A write to the drive has completed.
@@ -46,7 +52,7 @@ impl Flushes {
 
     /// Begins a flush of all drives that need one; returns its number and the drives. With no
     /// drives there is nothing to wait for and nothing is kept.
-    pub(super) fn begin(&mut self, waiter: Waiter) -> (u64, Vec<Seat>) {
+    pub(super) fn begin(&mut self, waiter: Waiter, covers: u64) -> (u64, Vec<Seat>) {
         let seats: Vec<Seat> = self
             .dirty
             .iter()
@@ -66,6 +72,7 @@ impl Flushes {
                 number,
                 Pending {
                     waiter,
+                    covers,
                     outstanding: seats.len() as u64,
                     failed: BTreeMap::new(),
                     fault: None,
@@ -121,7 +128,8 @@ impl Flushes {
             return None;
         }
         let pending = self.pending.remove(&number)?;
-        Some((pending.waiter, pending.fault.map_or(Ok(()), Err)))
+        let outcome = pending.fault.map_or(Ok(()), Err);
+        Some((pending.waiter, outcome, pending.covers))
     }
 }
 
@@ -133,19 +141,19 @@ mod tests {
     fn a_second_flush_waits_for_the_first_ones_drives() {
         let mut flushes = Flushes::default();
         flushes.wrote(Seat(3));
-        let (first, seats) = flushes.begin(Waiter::Request(1));
+        let (first, seats) = flushes.begin(Waiter::Request(1), 7);
         assert_eq!(seats, [Seat(3)]);
-        let (second, seats) = flushes.begin(Waiter::Request(2));
+        let (second, seats) = flushes.begin(Waiter::Request(2), 8);
         assert_eq!(seats, [Seat(3)], "the first has not ended yet");
         assert_eq!(
             flushes.completed(first, Seat(3), Ok(()), false),
-            Some((Waiter::Request(1), Ok(())))
+            Some((Waiter::Request(1), Ok(()), 7))
         );
         assert_eq!(
             flushes.completed(second, Seat(3), Ok(()), false),
-            Some((Waiter::Request(2), Ok(())))
+            Some((Waiter::Request(2), Ok(()), 8))
         );
-        assert!(flushes.begin(Waiter::Request(3)).1.is_empty());
+        assert!(flushes.begin(Waiter::Request(3), 9).1.is_empty());
     }
 
     #[test]
@@ -153,13 +161,13 @@ mod tests {
         for (out, end) in [(true, Ok(())), (false, Err(Fault::Medium))] {
             let mut flushes = Flushes::default();
             flushes.wrote(Seat(0));
-            let (number, _) = flushes.begin(Waiter::Job(9));
+            let (number, _) = flushes.begin(Waiter::Job(9), 1);
             assert_eq!(
                 flushes.completed(number, Seat(0), Err(Fault::Medium), false),
                 None
             );
             assert!(flushes.decided(Seat(1), true).is_empty());
-            assert_eq!(flushes.decided(Seat(0), out), [(Waiter::Job(9), end)]);
+            assert_eq!(flushes.decided(Seat(0), out), [(Waiter::Job(9), end, 1)]);
         }
     }
 }

@@ -4,9 +4,11 @@ use block::{Fault, Outcome, Seat};
 use layout::Cell;
 
 use super::Array;
+use super::checkpoint::Wanting;
 use super::flush::Waiter;
 use super::op::{Op, Owner, Task};
 use crate::action::Event;
+use crate::format::PageName;
 
 /// Bytes of one cell that a step moves. Large enough that a disk streams, small enough that a
 /// step's memory (as many times this as the stripe has columns) and the time it holds its stripes'
@@ -24,6 +26,10 @@ pub(super) struct Job {
     next_stripe: u64,
     in_flight: u64,
     fault: Option<Fault>,
+    /// A checkpoint that it needs is under way: before its first step, or after its last.
+    waiting: bool,
+    /// Blocks compared with their checksums, and how many of them were wrong.
+    verified: (u64, u64),
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +41,7 @@ enum Kind {
     },
     Zero,
     Resync,
+    Scrub,
 }
 
 impl Job {
@@ -45,6 +52,8 @@ impl Job {
             next_stripe: 0,
             in_flight: 0,
             fault: None,
+            waiting: false,
+            verified: (0, 0),
         }
     }
 
@@ -67,6 +76,10 @@ impl Job {
         Self::new(group, Kind::Resync)
     }
 
+    pub(super) fn scrub(group: u64) -> Self {
+        Self::new(group, Kind::Scrub)
+    }
+
     fn task(&self) -> Task {
         match &self.kind {
             Kind::Fill {
@@ -80,6 +93,7 @@ impl Job {
             },
             Kind::Zero => Task::Zero,
             Kind::Resync => Task::Resync,
+            Kind::Scrub => Task::Scrub,
         }
     }
 }
@@ -87,15 +101,37 @@ impl Job {
 impl Array {
     pub(super) fn begin_job(&mut self, job: Job) {
         let id = self.fresh();
+        let zero = matches!(job.kind, Kind::Zero);
         self.jobs.insert(id, job);
-        self.step_job(id);
+        if zero && self.geometry.store().is_some() {
+            // Nothing that was logged in the group's earlier life may come back.
+            self.jobs.get_mut(&id).expect("just inserted").waiting = true;
+            self.await_checkpoint(Wanting::Job(id), []);
+        } else {
+            self.step_job(id);
+        }
+    }
+
+    /// The checkpoint that a job waited for has ended.
+    pub(super) fn job_checkpointed(&mut self, id: u64) {
+        let fault = self.checkpoint_fault();
+        let job = self.jobs.get_mut(&id).expect("it waits");
+        job.waiting = false;
+        job.fault = job.fault.or(fault);
+        let (group, begins) = (job.group, matches!(job.kind, Kind::Zero));
+        if begins && job.fault.is_none() {
+            self.pages.drop_group(group);
+            self.step_job(id);
+        } else {
+            self.end_job(id, Ok(()));
+        }
     }
 
     /// Stripes that one step takes.
     fn step_stripes(&self, job: &Job) -> u64 {
         match job.kind {
             Kind::Zero => self.geometry.stripes_per_group(),
-            Kind::Fill { .. } | Kind::Resync => {
+            Kind::Fill { .. } | Kind::Resync | Kind::Scrub => {
                 let slot_bytes =
                     self.geometry.chunk_bytes() * u64::from(self.geometry.code().rows());
                 (STEP_BYTES / slot_bytes).max(1)
@@ -127,10 +163,43 @@ impl Array {
             return;
         }
         let fault = job.fault;
+        let store = self.geometry.store().is_some();
         match fault {
             Some(fault) => self.end_job(id, Err(fault)),
+            None if store && matches!(job.kind, Kind::Fill { .. }) => {
+                // The column's pages, and those beside it, must be at the target too.
+                let pages = self.pages_beside(id);
+                self.jobs.get_mut(&id).expect("just seen").waiting = true;
+                self.await_checkpoint(Wanting::Job(id), pages);
+            }
+            None if matches!(job.kind, Kind::Scrub) => self.end_job(id, Ok(())),
             None if self.begin_flush(Waiter::Job(id)) => {}
             None => self.end_job(id, Ok(())),
+        }
+    }
+
+    fn pages_beside(&self, id: u64) -> Vec<PageName> {
+        let job = &self.jobs[&id];
+        let Kind::Fill { column, .. } = job.kind else {
+            return Vec::new();
+        };
+        let columns = self.geometry.layout().columns();
+        let before = (column + columns - 1) % columns;
+        let pages = u32::try_from(self.geometry.pages_per_cell()).expect("few pages");
+        let page = |column| {
+            (0..pages).map(move |index| PageName {
+                group: job.group,
+                column,
+                index,
+            })
+        };
+        page(column).chain(page(before)).collect()
+    }
+
+    pub(super) fn job_verified(&mut self, id: u64, blocks: u64, bad: u64) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.verified.0 += blocks;
+            job.verified.1 += bad;
         }
     }
 
@@ -170,6 +239,12 @@ impl Array {
             }
             (Kind::Zero, outcome) => self.events.push_back(Event::Zeroed { group, outcome }),
             (Kind::Resync, outcome) => self.events.push_back(Event::Resynced { group, outcome }),
+            (Kind::Scrub, outcome) => self.events.push_back(Event::Scrubbed {
+                group,
+                blocks: job.verified.0,
+                bad: job.verified.1,
+                outcome,
+            }),
         }
     }
 

@@ -1,23 +1,37 @@
 //! One lane: requests in, drive operations out.
 
+mod checkpoint;
 mod flush;
+mod heal;
 mod job;
 mod locks;
+mod log;
 mod op;
+mod overlay;
+mod pages;
+mod recover;
 mod request;
+mod ring;
 mod step;
+mod writes;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use block::{Fault, Instant, Outcome, Seat};
 
+use self::checkpoint::{Checkpoints, Wanting};
 use self::flush::{Finished, Flushes, Waiter};
 use self::job::Job;
 use self::locks::Locks;
+use self::log::Log;
 use self::op::{Op, Phase};
+use self::overlay::Overlay;
+use self::pages::Pages;
+use self::recover::Recovery;
 use self::request::Pending;
-use crate::action::{Action, Command, ComputeId, Computed, Event, Io, IoId, IoKind};
+use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
+use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
 use crate::view::View;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
@@ -29,6 +43,43 @@ enum Purpose {
     Transfer { op: u64, transfer: Transfer },
     /// A drive's part of flush number `number`.
     Flush { number: u64, seat: Seat },
+    /// A column of a batch of the log.
+    Batch { sequence: u64, seat: Seat },
+    /// Copy number `index` of a page.
+    PageRead {
+        name: PageName,
+        index: usize,
+        seat: Seat,
+    },
+    /// Logged blocks on their way to their place.
+    Install { transfer: Transfer },
+    /// Pages on their way to one of their places.
+    PageWrite { seat: Seat, offset: u64 },
+    /// An anchor.
+    Anchor { seat: Seat },
+    /// Part of what recovery reads.
+    Recovery { seat: Seat, index: usize },
+}
+
+/// What a computation in flight is for.
+#[derive(Clone, Copy, Debug)]
+enum Computing {
+    /// An operation's sums.
+    Op(u64),
+    /// The checksums of what an operation has read.
+    Verify(u64),
+    /// A batch's blocks and parity.
+    Laid(u64),
+    /// A batch's headers.
+    Headed(u64),
+    /// A look at a page.
+    Page(PageName),
+    /// The checkpoint's pages.
+    Paged,
+    /// An anchor in this memory.
+    Anchor(ScratchId),
+    /// A step of recovery.
+    Recovery,
 }
 
 /// The state machine of one lane: a share of the pool's groups.
@@ -60,7 +111,14 @@ pub struct Array {
     /// Operations that can be planned now.
     runnable: VecDeque<u64>,
     ios: BTreeMap<IoId, Purpose>,
-    computes: BTreeMap<ComputeId, u64>,
+    computes: BTreeMap<ComputeId, Computing>,
+    overlay: Overlay,
+    pages: Pages,
+    log: Log,
+    checkpoints: Checkpoints,
+    recovery: Option<Recovery>,
+    /// Stripes that are being mended.
+    healing: BTreeSet<(u64, u64)>,
     /// Counts changes after which an operation planned before may still touch a cell that one
     /// planned later does not know of.
     epoch: u64,
@@ -71,6 +129,7 @@ pub struct Array {
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
     next_id: u64,
+    now: Instant,
 }
 
 /// Why a command cannot be obeyed.
@@ -107,18 +166,25 @@ impl Array {
             runnable: VecDeque::new(),
             ios: BTreeMap::new(),
             computes: BTreeMap::new(),
+            overlay: Overlay::default(),
+            pages: Pages::default(),
+            log: Log::default(),
+            checkpoints: Checkpoints::default(),
+            recovery: None,
+            healing: BTreeSet::new(),
             epoch: 0,
             in_epoch: BTreeMap::new(),
             after_epoch: VecDeque::new(),
             actions: VecDeque::new(),
             events: VecDeque::new(),
             next_id: 0,
+            now: Instant::ZERO,
         }
     }
 
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
-        let _ = now; // Deadlines and latency policies will use it.
+        self.now = now;
         self.begin_request(id, request);
         self.advance();
     }
@@ -129,10 +195,16 @@ impl Array {
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
-        let _ = now;
+        self.now = now;
         match self.ios.remove(&id).expect("the operation is in flight") {
             Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
             Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
+            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
+            Purpose::PageRead { name, index, seat } => self.page_read(name, index, seat, outcome),
+            Purpose::Install { transfer } => self.install_written(transfer, outcome),
+            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
+            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
+            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
         }
         self.advance();
     }
@@ -142,12 +214,18 @@ impl Array {
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_computed(&mut self, now: Instant, id: ComputeId, computed: Computed) {
-        let _ = (now, computed);
-        let op = self
-            .computes
-            .remove(&id)
-            .expect("the computation is in flight");
-        self.computed(op);
+        self.now = now;
+        let computing = self.computes.remove(&id);
+        match computing.expect("the computation is in flight") {
+            Computing::Op(op) => self.computed(op, &computed),
+            Computing::Verify(op) => self.verified(op, &computed.sums),
+            Computing::Laid(sequence) => self.laid(sequence, computed),
+            Computing::Headed(sequence) => self.headed(sequence),
+            Computing::Page(name) => self.page_loaded(name, &computed),
+            Computing::Paged => self.paged(),
+            Computing::Anchor(scratch) => self.anchor_laid(scratch),
+            Computing::Recovery => self.recovery_computed(&computed),
+        }
         self.advance();
     }
 
@@ -156,12 +234,16 @@ impl Array {
     /// # Errors
     /// [`CommandError`] when the command is about a group of another lane; nothing has changed.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        let _ = now;
+        self.now = now;
         match command {
             Command::SeatOut(seat) => {
                 self.view.seat_out(seat);
                 self.jobs_lost_seat(seat);
                 self.decide(seat, true);
+                if self.geometry.store().is_some() && self.recovery.is_none() {
+                    // What was logged before is there once less.
+                    self.want_checkpoint();
+                }
             }
             Command::SeatKept(seat) => self.decide(seat, false),
             Command::SeatIn(seat) => self.view.seat_in(seat),
@@ -197,6 +279,19 @@ impl Array {
                 self.check_here(group)?;
                 self.begin_job(Job::resync(group));
             }
+            Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
+            Command::Checkpoint => {
+                if self.geometry.store().is_some() {
+                    self.await_checkpoint(Wanting::Pool, []);
+                } else {
+                    self.events
+                        .push_back(Event::Checkpointed { lane: self.lane });
+                }
+            }
+            Command::Scrub { group } => {
+                self.check_here(group)?;
+                self.begin_job(Job::scrub(group));
+            }
         }
         self.advance();
         Ok(())
@@ -204,7 +299,8 @@ impl Array {
 
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
+        self.now = now;
+        self.idle_checkpoint();
         self.advance();
     }
 
@@ -218,10 +314,10 @@ impl Array {
         self.events.pop_front()
     }
 
-    /// When to call `handle_timeout`. A lane has no timers yet: every drive operation is answered.
+    /// When to call `handle_timeout`.
     #[must_use]
-    pub const fn poll_timeout(&self) -> Option<Instant> {
-        None
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.idle_checkpoint_at()
     }
 
     /// The pool's shape.
@@ -238,6 +334,9 @@ impl Array {
             && self.jobs.is_empty()
             && self.ios.is_empty()
             && self.locks.is_idle()
+            && self.log.is_idle()
+            && self.checkpoints.is_idle()
+            && self.recovery.is_none()
     }
 
     fn check_here(&self, group: u64) -> Result<(), CommandError> {
@@ -262,23 +361,52 @@ impl Array {
 
     /// Moves every operation that can move.
     fn advance(&mut self) {
-        while let Some(op) = self.runnable.pop_front() {
-            self.plan(op);
+        loop {
+            while let Some(op) = self.runnable.pop_front() {
+                self.plan(op);
+            }
+            // What recovery reads is not in place before it is all there.
+            if self.recovery.is_none() {
+                self.pump_log();
+                self.pump_checkpoint();
+            }
+            if self.runnable.is_empty() {
+                break;
+            }
+        }
+        for scratch in self.overlay.take_free() {
+            self.actions.push_back(Action::Release(scratch));
         }
         self.report_drained();
+    }
+
+    fn push_compute(&mut self, computing: Computing, work: Compute) {
+        let id = ComputeId(self.fresh());
+        self.computes.insert(id, computing);
+        self.actions
+            .push_back(Action::Compute(Compute { id, ..work }));
     }
 
     /// Counts an operation as in flight under the present view.
     fn enter_epoch(&mut self, id: u64) {
         self.leave_epoch(id);
+        let epoch = self.enter_present_epoch();
         let op = self.ops.get_mut(&id).expect("the operation exists");
-        op.epoch = self.epoch;
+        op.epoch = epoch;
+    }
+
+    fn enter_present_epoch(&mut self) -> u64 {
         *self.in_epoch.entry(self.epoch).or_default() += 1;
+        self.epoch
     }
 
     fn leave_epoch(&mut self, id: u64) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let epoch = std::mem::replace(&mut op.epoch, u64::MAX);
+        self.leave(epoch);
+    }
+
+    fn leave(&mut self, epoch: u64) {
         if let Some(count) = self.in_epoch.get_mut(&epoch) {
             *count -= 1;
             if *count == 0 {
@@ -311,7 +439,11 @@ impl Array {
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.
     fn begin_flush(&mut self, waiter: Waiter) -> bool {
-        let (number, seats) = self.flushes.begin(waiter);
+        let covers = self.log.completed;
+        let (number, seats) = self.flushes.begin(waiter, covers);
+        if seats.is_empty() {
+            self.log.flushed = self.log.flushed.max(covers);
+        }
         for &seat in &seats {
             self.push_io(Purpose::Flush { number, seat }, |id| Io {
                 id,
@@ -335,10 +467,15 @@ impl Array {
     }
 
     fn flush_finished(&mut self, finished: impl IntoIterator<Item = Finished>) {
-        for (waiter, outcome) in finished {
+        for (waiter, outcome, covers) in finished {
+            if outcome.is_ok() {
+                self.log.flushed = self.log.flushed.max(covers);
+            }
             match waiter {
                 Waiter::Request(id) => self.reply(RequestId(id), outcome),
                 Waiter::Job(id) => self.end_job(id, outcome),
+                Waiter::Checkpoint => self.checkpoint_flushed(),
+                Waiter::Recovery => self.recovery_flushed(),
             }
         }
     }
@@ -357,6 +494,9 @@ impl Array {
     fn decide(&mut self, seat: Seat, out: bool) {
         let finished = self.flushes.decided(seat, out);
         self.flush_finished(finished);
+        self.batches_judged(seat, out);
+        self.checkpoint_judged(seat, out);
+        self.recovery_judged(seat, out);
         let judged: Vec<u64> = self
             .ops
             .iter()

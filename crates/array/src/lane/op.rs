@@ -16,6 +16,8 @@ use crate::{BufferId, RequestId, ScratchId};
 pub(super) enum Owner {
     Request(RequestId),
     Job(u64),
+    /// Nobody waits: the lane mends what it has found.
+    Lane,
 }
 
 /// What an operation does.
@@ -30,6 +32,9 @@ pub(super) enum Task {
     },
     Zero,
     Resync,
+    Scrub,
+    /// Blocks (element, first byte in it) to be reconstructed and written again.
+    Heal(Vec<(usize, u64)>),
 }
 
 /// Where an operation stands. Transitions are in `step.rs`.
@@ -37,10 +42,16 @@ pub(super) enum Task {
 pub(super) enum Phase {
     /// In line for its stripes.
     Locking,
+    /// The pages that tell about its blocks are being read.
+    Fetching,
     /// Its reads are in flight.
     Reading,
+    /// What it has read is compared with its checksums.
+    Verifying,
     /// Its computation is in flight.
     Computing,
+    /// What it writes is on its way to the journal.
+    Logging,
     /// Its writes are in flight.
     Writing,
     /// All writes have ended, some with a fault; the pool decides about these drives.
@@ -59,8 +70,18 @@ pub(super) struct Op {
     pub(super) scratch: Option<ScratchId>,
     /// Drive operations in flight.
     pub(super) in_flight: u64,
-    /// Columns of which a read has failed: planned around.
-    pub(super) unreadable: BTreeSet<u16>,
+    /// Blocks (column, block of its cell) that could not be read or were wrong: planned around.
+    pub(super) bad: BTreeSet<(u16, u64)>,
+    /// Some of what was planned cannot be had.
+    pub(super) replan: bool,
+    /// Blocks that were compared with their checksums.
+    pub(super) verified: u64,
+    /// Batches whose memory its plan uses.
+    pub(super) pinned: Vec<u64>,
+    /// Bytes to lay into memory before its computation.
+    pub(super) puts: Vec<(Slice, Vec<u8>)>,
+    /// Units not yet logged.
+    pub(super) units: u64,
     /// The worst that a read of it was told.
     pub(super) read_fault: Option<Fault>,
     /// Drives of which a write has failed, awaiting the verdict.
@@ -83,7 +104,12 @@ impl Op {
             plan: None,
             scratch: None,
             in_flight: 0,
-            unreadable: BTreeSet::new(),
+            bad: BTreeSet::new(),
+            replan: false,
+            verified: 0,
+            pinned: Vec::new(),
+            puts: Vec::new(),
+            units: 0,
             read_fault: None,
             failed_seats: BTreeMap::new(),
             fault: None,

@@ -1,19 +1,25 @@
-//! The life of an operation: lock, plan, read, compute, write, end.
+//! The life of an operation: lock, plan, read, verify, compute, log or write, end.
 //!
 //! ```text
-//!             ┌──────────── a read failed: plan around it ───────────┐
-//!             ▼                                                      │
-//!   Locking ─plan─► Reading ──────────► Computing ────► Writing ─► (end)
-//!             ▲        (nothing to read)    │              │
-//!             └── blocks staged ────────────┘              └─► Judging ─► (end)
+//!      ┌─ pages ─► Fetching ─┐    ┌─ a read failed, or is not what was written: plan around it
+//!      ▼                     │    │
+//!   Locking ──── plan ───────┴─► Reading ─► Verifying ─► Computing ─┬─► Logging ─► (end)
+//!      ▲                                                            ├─► Writing ─► (end)
+//!      └────────────────── blocks staged ───────────────────────────┘      └─► Judging ─► (end)
 //! ```
+//!
+//! Writes of requests are logged; what fills a cell that does not count yet is written in place, and
+//! so is everything in a pool without a journal.
 
-use block::{Fault, Outcome, RequestKind};
+use std::cell::RefCell;
+
+use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
 
 use super::op::{Op, Owner, Phase, Task};
-use super::{Array, Purpose};
-use crate::action::{Action, Compute, ComputeId, Event, Io, IoKind};
+use super::pages::LaneBlocks;
+use super::{Array, Computing, Purpose};
+use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
 
 impl Array {
@@ -30,7 +36,12 @@ impl Array {
                         .readable()
                 })
             }
-            Task::Write(_) | Task::Fill { .. } | Task::Zero | Task::Resync => false,
+            Task::Write(_)
+            | Task::Fill { .. }
+            | Task::Zero
+            | Task::Resync
+            | Task::Scrub
+            | Task::Heal(_) => false,
         };
         self.ops.insert(id, op);
         if free {
@@ -40,7 +51,7 @@ impl Array {
         }
     }
 
-    fn lock(&mut self, id: u64) {
+    pub(super) fn lock(&mut self, id: u64) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.phase = Phase::Locking;
         op.locked = true;
@@ -53,15 +64,34 @@ impl Array {
     pub(super) fn plan(&mut self, id: u64) {
         self.enter_epoch(id);
         self.release_scratch(id);
+        let store = self.geometry.store().is_some();
+        let op = &self.ops[&id];
+        if store && matches!(op.task, Task::Zero) {
+            match op.owner {
+                Owner::Job(_) => self.blank(id),
+                _ => self.log_zeroes(id),
+            }
+            return;
+        }
         let scratch = self.fresh_scratch();
         let op = self.ops.get_mut(&id).expect("the operation exists");
+        op.replan = false;
         let columns = self.view.columns(&self.geometry, op.group);
+        let blocks = LaneBlocks {
+            store,
+            overlay: &self.overlay,
+            pages: &self.pages,
+            group: op.group,
+            bad: &op.bad,
+            missing: RefCell::default(),
+            pinned: RefCell::default(),
+        };
         let stripe = Stripe {
             geometry: &self.geometry,
             group: op.group,
             stripe: op.stripes.start,
             columns: &columns,
-            unreadable: &op.unreadable,
+            blocks: &blocks,
         };
         let name = Scratch(scratch);
         let plans = &mut self.plans;
@@ -88,7 +118,22 @@ impl Array {
             ),
             Task::Zero => plan::plan_zero(plans, stripe, op.stripes.clone()),
             Task::Resync => plan::plan_resync(plans, stripe, op.stripes.clone(), name),
+            Task::Scrub => Ok(plan::plan_scrub(stripe, op.stripes.clone(), name)),
+            Task::Heal(blocks) => plan::plan_heal(plans, &stripe, blocks, name),
         };
+        let missing = blocks.missing.into_inner();
+        let pinned = blocks.pinned.into_inner();
+        if !missing.is_empty() {
+            op.phase = Phase::Fetching;
+            self.fetch_pages(id, missing);
+            return;
+        }
+        if planned.is_ok() {
+            for &sequence in &pinned {
+                self.overlay.pin(sequence);
+            }
+            op.pinned = pinned.into_iter().collect();
+        }
         match planned {
             Ok(plan) => {
                 if plan.kind == Kind::DegradedRead && !op.locked {
@@ -118,6 +163,7 @@ impl Array {
         let op = &self.ops[&id];
         // Without missing columns it is only this range that cannot be read: a medium error.
         let columns = self.view.columns(&self.geometry, op.group);
+        let op = &self.ops[&id];
         let whole = columns.iter().all(|column| column.source.is_some());
         let fault = if whole && op.read_fault == Some(Fault::Medium) {
             Fault::Medium
@@ -126,7 +172,7 @@ impl Array {
         };
         let kind = match op.owner {
             Owner::Request(request) => self.request_kind(request),
-            Owner::Job(_) => RequestKind::Read,
+            Owner::Job(_) | Owner::Lane => RequestKind::Read,
         };
         self.events.push_back(Event::StripeLost {
             group: op.group,
@@ -150,15 +196,27 @@ impl Array {
         }
     }
 
+    /// All reads have succeeded: are they what was written?
+    fn verify(&mut self, id: u64) {
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let plan = op.plan.as_ref().expect("it was planned");
+        if self.geometry.store().is_none() || plan.reads.is_empty() {
+            self.compute(id);
+            return;
+        }
+        op.phase = Phase::Verifying;
+        let sums = plan.reads.iter().filter_map(|read| read.slice).collect();
+        self.push_compute(
+            Computing::Verify(id),
+            Compute {
+                sums,
+                ..Compute::default()
+            },
+        );
+    }
+
     fn push_transfer(&mut self, op: u64, transfer: Transfer) {
-        self.push_io(Purpose::Transfer { op, transfer }, |id| Io {
-            id,
-            seat: transfer.seat,
-            kind: transfer.kind,
-            offset: transfer.offset,
-            length: transfer.length,
-            slice: transfer.slice,
-        });
+        self.push_io(Purpose::Transfer { op, transfer }, |id| transfer.io(id));
     }
 
     /// A transfer has ended.
@@ -175,9 +233,12 @@ impl Array {
         if let (Err(fault), false) = (outcome, out) {
             self.report_fault(transfer.seat, IoKind::Read, transfer.offset, fault, false);
         }
+        let block = self.geometry.block_of(transfer.offset);
         let op = self.ops.get_mut(&id).expect("its reads are in flight");
         if let Err(fault) = outcome {
-            op.unreadable.insert(transfer.column);
+            let blocks = block..block + transfer.length / BLOCK_BYTES;
+            op.bad.extend(blocks.map(|block| (transfer.column, block)));
+            op.replan = true;
             if op.read_fault != Some(Fault::Gone) {
                 op.read_fault = Some(fault);
             }
@@ -186,45 +247,58 @@ impl Array {
         if op.in_flight > 0 {
             return;
         }
-        let planned_on = |column: &u16| {
-            let reads = op.plan.iter().flat_map(|plan| &plan.reads);
-            reads.into_iter().any(|read| read.column == *column)
-        };
-        if !op.unreadable.iter().any(planned_on) {
-            self.compute(id);
-        } else if op.locked {
+        if op.replan && !matches!(op.task, Task::Scrub) {
+            self.plan_again(id);
+        } else {
+            self.verify(id);
+        }
+    }
+
+    /// Something of what was planned cannot be had: plan around it, under the lock.
+    pub(super) fn plan_again(&mut self, id: u64) {
+        if self.ops[&id].locked {
             self.runnable.push_back(id);
         } else {
             self.lock(id);
         }
     }
 
-    fn compute(&mut self, id: u64) {
+    pub(super) fn compute(&mut self, id: u64) {
+        let sums = self.sums_of_writes(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let steps = std::mem::take(&mut op.plan.as_mut().expect("it was planned").steps);
-        if steps.is_empty() {
-            self.computed(id);
+        let puts = std::mem::take(&mut op.puts);
+        if steps.is_empty() && sums.is_empty() && puts.is_empty() {
+            self.computed(id, &Computed::default());
             return;
         }
         op.phase = Phase::Computing;
-        let compute = ComputeId(self.fresh());
-        self.computes.insert(compute, id);
-        self.actions.push_back(Action::Compute(Compute {
-            id: compute,
+        let work = Compute {
+            puts,
             steps,
+            sums,
             ..Compute::default()
-        }));
+        };
+        self.push_compute(Computing::Op(id), work);
     }
 
-    pub(super) fn computed(&mut self, id: u64) {
+    pub(super) fn computed(&mut self, id: u64, computed: &Computed) {
+        let store = self.geometry.store().is_some();
         let op = self.ops.get_mut(&id).expect("the operation exists");
-        if let Task::Write(prepared) = &mut op.task
-            && !prepared.staged
-        {
-            prepared.staged = true;
-            self.runnable.push_back(id);
-            return;
+        match &mut op.task {
+            Task::Write(prepared) if !prepared.staged => {
+                prepared.staged = true;
+                self.runnable.push_back(id);
+                return;
+            }
+            Task::Write(_) | Task::Heal(_) if store => {
+                self.log_writes(id, &computed.sums);
+                return;
+            }
+            Task::Fill { .. } if store => self.note_filled(id, &computed.sums),
+            _ => {}
         }
+        let op = self.ops.get_mut(&id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
         let writes: Vec<Transfer> = plan
             .writes
@@ -274,7 +348,8 @@ impl Array {
             return;
         }
         if let Some(fault) = op.fault {
-            let mend = matches!(op.task, Task::Write(_) | Task::Zero);
+            let store = self.geometry.store().is_some();
+            let mend = !store && matches!(op.task, Task::Write(_) | Task::Zero);
             if mend {
                 // Some of the writes have happened and some not: parity must follow the data that
                 // is there now. The request has failed in any case.
@@ -329,16 +404,22 @@ impl Array {
             self.runnable.extend(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
+        self.after(&op, outcome);
         match op.owner {
             Owner::Request(request) => self.request_op_ended(request, outcome),
             Owner::Job(job) => self.job_op_ended(job, outcome),
+            Owner::Lane => {}
         }
     }
 
     fn release_scratch(&mut self, id: u64) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
+        let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
             self.actions.push_back(Action::Release(scratch));
+        }
+        for sequence in pinned {
+            self.overlay.unpin(sequence);
         }
     }
 }

@@ -107,7 +107,7 @@ impl Binder {
         }
     }
 
-    /// Reads bytes `low..high` of an element into its `Old` operand.
+    /// Brings bytes `low..high` of an element into its `Old` operand.
     pub(super) fn push_read(
         &mut self,
         plan: &mut Plan,
@@ -116,18 +116,8 @@ impl Binder {
         low: u64,
         high: u64,
     ) {
-        let (column, place, chunk) = stripe.place(slot);
-        let cell = place
-            .source
-            .expect("the planner reads only what is readable");
-        plan.reads.push(Transfer {
-            seat: cell.seat,
-            column,
-            kind: IoKind::Read,
-            offset: stripe.geometry.drive_offset(cell, chunk) + low,
-            length: high - low,
-            slice: Some(self.slice(Operand::Old(slot), low, high)),
-        });
+        let slice = self.slice(Operand::Old(slot), low, high);
+        stripe.fetch(plan, slot, (low, high), slice);
     }
 
     /// Writes an operand as bytes `low..high` of an element, to every cell that takes writes.

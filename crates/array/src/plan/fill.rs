@@ -11,19 +11,24 @@ use erasure::ElementSet;
 use layout::Cell;
 
 use super::band::{BandPlans, BandStep, Operand, translate};
-use super::{Kind, Lost, Plan, Scratch, Stripe, Transfer};
+use super::{BlockState, Kind, Lost, Plan, Scratch, Stripe, Transfer, runs};
 use crate::action::{ComputeStep, IoKind, Slice};
 
 /// A chunk of a group: column and chunk number in the column's cell.
 type Chunk = (u16, u64);
 
+/// Part of one element of one stripe.
+type Part = (u64, usize, u64, u64);
+
 /// A run of stripes and what is to be done in each, before memory is laid out.
 struct Run<'a> {
     first: Stripe<'a>,
     stripes: Range<u64>,
-    reads: BTreeSet<Chunk>,
-    computed: BTreeSet<Chunk>,
-    steps: Vec<(u64, Vec<BandStep>)>,
+    /// Stripe, slot, first and last byte of what is read.
+    reads: Vec<Part>,
+    /// Chunks that need memory.
+    chunks: BTreeSet<Chunk>,
+    steps: Vec<(u64, u64, u64, Vec<BandStep>)>,
     temporaries: usize,
 }
 
@@ -32,8 +37,8 @@ impl<'a> Run<'a> {
         Self {
             first,
             stripes,
-            reads: BTreeSet::new(),
-            computed: BTreeSet::new(),
+            reads: Vec::new(),
+            chunks: BTreeSet::new(),
             steps: Vec::new(),
             temporaries: 0,
         }
@@ -50,67 +55,77 @@ impl<'a> Run<'a> {
         stripe.geometry.place(stripe.group, stripe.stripe, slot)
     }
 
-    fn compute(&mut self, stripe: &Stripe<'_>, reads: &[usize], schedule: &erasure::Schedule) {
-        let code = stripe.geometry.code();
-        self.reads
-            .extend(reads.iter().map(|&slot| Self::chunk(stripe, slot)));
-        let steps = translate(code, schedule, 0, Operand::Old);
-        self.computed
-            .extend(steps.iter().filter_map(|step| match step.target {
-                Operand::Old(slot) => Some(Self::chunk(stripe, slot)),
-                Operand::New(_) | Operand::Temporary(_) => None,
-            }));
-        self.temporaries = self.temporaries.max(schedule.slots() - code.elements());
-        self.steps.push((stripe.stripe, steps));
+    fn read(&mut self, stripe: &Stripe<'_>, slot: usize, low: u64, high: u64) {
+        self.chunks.insert(Self::chunk(stripe, slot));
+        self.reads.push((stripe.stripe, slot, low, high));
     }
 
-    /// Lays out memory and turns everything into transfers and steps; `writes` says which chunks
-    /// go where.
-    fn plan(self, kind: Kind, writes: &[(Chunk, Cell)], scratch: Scratch) -> Plan {
+    fn compute(
+        &mut self,
+        stripe: &Stripe<'_>,
+        recovery: &erasure::Recovery,
+        (low, high): (u64, u64),
+    ) {
+        let code = stripe.geometry.code();
+        for &slot in &recovery.reads {
+            self.read(stripe, slot, low, high);
+        }
+        let schedule = &recovery.schedule;
+        let steps = translate(code, schedule, 0, Operand::Old);
+        let targets = steps.iter().filter_map(|step| match step.target {
+            Operand::Old(slot) => Some(Self::chunk(stripe, slot)),
+            Operand::New(_) | Operand::Temporary(_) => None,
+        });
+        self.chunks.extend(targets);
+        self.temporaries = self.temporaries.max(schedule.slots() - code.elements());
+        self.steps.push((stripe.stripe, low, high, steps));
+    }
+
+    /// Lays out memory and turns everything into transfers and steps; `writes` says which bytes of
+    /// which chunks go where.
+    fn plan(self, kind: Kind, writes: &[(Chunk, u64, u64, Cell)], scratch: Scratch) -> Plan {
         let geometry = self.first.geometry;
         let chunk_bytes = geometry.chunk_bytes();
         let regions: BTreeMap<Chunk, u64> = self
-            .reads
-            .union(&self.computed)
+            .chunks
+            .iter()
             .zip(0..)
             .map(|(&chunk, index)| (chunk, index * chunk_bytes))
             .collect();
         let chunks_bytes = regions.len() as u64 * chunk_bytes;
-        let slice = |chunk: Chunk| scratch.slice(regions[&chunk], chunk_bytes);
-        let transfer = |chunk: Chunk, cell: Cell, kind| Transfer {
-            seat: cell.seat,
-            column: chunk.0,
-            kind,
-            offset: geometry.drive_offset(cell, chunk.1),
-            length: chunk_bytes,
-            slice: Some(slice(chunk)),
+        let slice = |chunk: Chunk, low, high| scratch.slice(regions[&chunk] + low, high - low);
+        let at = |stripe| Stripe {
+            stripe,
+            ..self.first
         };
-        let reads = self
-            .reads
-            .iter()
-            .map(|&chunk| {
-                let source = self.first.columns[usize::from(chunk.0)].source;
-                let cell = source.expect("the planner reads only what is readable");
-                transfer(chunk, cell, IoKind::Read)
-            })
-            .collect();
-        let writes = writes
-            .iter()
-            .map(|&(chunk, cell)| transfer(chunk, cell, IoKind::Write))
-            .collect();
-        let mut steps = Vec::new();
-        for (stripe, band) in &self.steps {
-            let stripe = Stripe {
-                stripe: *stripe,
-                ..self.first
-            };
+        let mut plan = Plan::new(kind);
+        plan.scratch_bytes = chunks_bytes + self.temporaries as u64 * chunk_bytes;
+        for &(stripe, slot, low, high) in &self.reads {
+            let stripe = at(stripe);
+            let memory = slice(Self::chunk(&stripe, slot), low, high);
+            stripe.fetch(&mut plan, slot, (low, high), memory);
+        }
+        for &(chunk, low, high, cell) in writes {
+            plan.writes.push(Transfer {
+                seat: cell.seat,
+                column: chunk.0,
+                kind: IoKind::Write,
+                offset: geometry.drive_offset(cell, chunk.1) + low,
+                length: high - low,
+                slice: Some(slice(chunk, low, high)),
+            });
+        }
+        for (stripe, low, high, band) in &self.steps {
+            let stripe = at(*stripe);
             let operand = |operand: Operand| match operand {
-                Operand::Old(slot) | Operand::New(slot) => slice(Self::chunk(&stripe, slot)),
+                Operand::Old(slot) | Operand::New(slot) => {
+                    slice(Self::chunk(&stripe, slot), *low, *high)
+                }
                 Operand::Temporary(index) => {
-                    scratch.slice(chunks_bytes + index as u64 * chunk_bytes, chunk_bytes)
+                    scratch.slice(chunks_bytes + index as u64 * chunk_bytes + low, high - low)
                 }
             };
-            steps.extend(band.iter().map(|step| {
+            plan.steps.extend(band.iter().map(|step| {
                 ComputeStep {
                     target: operand(step.target),
                     accumulate: step.accumulate,
@@ -122,13 +137,6 @@ impl<'a> Run<'a> {
                 }
             }));
         }
-        let mut plan = Plan {
-            kind,
-            scratch_bytes: chunks_bytes + self.temporaries as u64 * chunk_bytes,
-            reads,
-            steps,
-            writes,
-        };
         plan.merge_transfers();
         plan
     }
@@ -136,7 +144,7 @@ impl<'a> Run<'a> {
 
 /// Plans to write `column` of the group into `target`, for the stripes `stripes` (`first.stripe` is
 /// ignored): copied where the column can be read, reconstructed where not. Columns in `avoid` are
-/// read only if it cannot be done without.
+/// read only if it cannot be done without. Blocks that nothing was written to are left out.
 ///
 /// # Errors
 /// [`Lost`] when an element of the column can neither be read nor reconstructed.
@@ -149,36 +157,70 @@ pub fn plan_fill(
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
     let code = first.geometry.code();
+    let chunk_bytes = first.geometry.chunk_bytes();
     let mut run = Run::new(first, stripes);
     let mut writes = Vec::new();
     for stripe in run.stripes() {
-        let mut wanted = ElementSet::new(code.elements());
-        for slot in 0..code.elements() {
-            let chunk = Run::chunk(&stripe, slot);
-            if chunk.0 == column {
-                wanted.insert(slot);
-                writes.push((chunk, target));
+        let slots: Vec<usize> = (0..code.elements())
+            .filter(|&slot| Run::chunk(&stripe, slot).0 == column)
+            .collect();
+        let written_at = |at: u64| -> ElementSet {
+            let written = slots
+                .iter()
+                .copied()
+                .filter(|&slot| stripe.state(slot, at) != BlockState::Zero);
+            written.collect()
+        };
+        for (low, high, written) in runs(0, chunk_bytes, written_at) {
+            if written.is_empty() {
+                continue;
+            }
+            for slot in written.iter() {
+                run.chunks.insert(Run::chunk(&stripe, slot));
+                writes.push((Run::chunk(&stripe, slot), low, high, target));
+            }
+            for (low, high, readable) in runs(low, high, |at| stripe.readable_at(at)) {
+                if written.iter().all(|slot| readable.contains(slot)) {
+                    for slot in written.iter() {
+                        run.read(&stripe, slot, low, high);
+                    }
+                    continue;
+                }
+                let mut spared = readable.clone();
+                for slot in readable.iter() {
+                    if avoid.contains(&Run::chunk(&stripe, slot).0) {
+                        spared.remove(slot);
+                    }
+                }
+                let recovery = match plans.recover(code, &spared, &written) {
+                    Ok(recovery) => recovery,
+                    Err(Lost) => plans.recover(code, &readable, &written)?,
+                };
+                run.compute(&stripe, &recovery, (low, high));
             }
         }
-        if wanted.is_empty() {
-            continue;
-        }
-        let readable = stripe.readable();
-        if wanted.iter().all(|slot| readable.contains(slot)) {
-            run.reads
-                .extend(wanted.iter().map(|slot| Run::chunk(&stripe, slot)));
-            continue;
-        }
-        let spared = stripe.slots_where(|column, state| {
-            state.readable() && !stripe.unreadable.contains(&column) && !avoid.contains(&column)
-        });
-        let recovery = match plans.recover(code, &spared, &wanted) {
-            Ok(recovery) => recovery,
-            Err(Lost) => plans.recover(code, &readable, &wanted)?,
-        };
-        run.compute(&stripe, &recovery.reads, &recovery.schedule);
     }
     Ok(run.plan(Kind::Fill, &writes, scratch))
+}
+
+/// Plans to read everything that was written to the stripes, so that it is compared with its
+/// checksums.
+#[must_use]
+pub fn plan_scrub(first: Stripe<'_>, stripes: Range<u64>, scratch: Scratch) -> Plan {
+    let code = first.geometry.code();
+    let chunk_bytes = first.geometry.chunk_bytes();
+    let mut run = Run::new(first, stripes);
+    for stripe in run.stripes() {
+        for slot in 0..code.elements() {
+            let on_drive = |at| stripe.state(slot, at) == BlockState::OnDrive;
+            for (low, high, on_drive) in runs(0, chunk_bytes, on_drive) {
+                if on_drive {
+                    run.read(&stripe, slot, low, high);
+                }
+            }
+        }
+    }
+    run.plan(Kind::Scrub, &[], scratch)
 }
 
 /// Plans to compute all parity of the stripes from their data.
@@ -192,12 +234,15 @@ pub fn plan_resync(
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
     let code = first.geometry.code();
+    let chunk_bytes = first.geometry.chunk_bytes();
     let data: ElementSet = code.data_slots().collect();
     let mut run = Run::new(first, stripes);
     let mut writes = Vec::new();
     for stripe in run.stripes() {
-        let readable = stripe.readable();
-        if data.iter().any(|slot| !readable.contains(slot)) {
+        let unreadable = |slot| {
+            runs(0, chunk_bytes, |at| stripe.is_readable(slot, at)) != [(0, chunk_bytes, true)]
+        };
+        if data.iter().any(unreadable) {
             return Err(Lost);
         }
         let mut parities = ElementSet::new(code.elements());
@@ -206,14 +251,14 @@ pub fn plan_resync(
             let (column, place, chunk) = stripe.place(slot);
             for cell in place.cells() {
                 parities.insert(slot);
-                writes.push(((column, chunk), cell));
+                writes.push(((column, chunk), 0, chunk_bytes, cell));
             }
         }
         if parities.is_empty() {
             continue;
         }
         let recovery = plans.recover(code, &data, &parities)?;
-        run.compute(&stripe, &recovery.reads, &recovery.schedule);
+        run.compute(&stripe, &recovery, (0, chunk_bytes));
     }
     Ok(run.plan(Kind::Resync, &writes, scratch))
 }
@@ -249,13 +294,8 @@ pub fn plan_zero(
             }));
         }
     }
-    let mut plan = Plan {
-        kind: Kind::Zero,
-        scratch_bytes: 0,
-        reads: Vec::new(),
-        steps: Vec::new(),
-        writes,
-    };
+    let mut plan = Plan::new(Kind::Zero);
+    plan.writes = writes;
     plan.merge_transfers();
     Ok(plan)
 }

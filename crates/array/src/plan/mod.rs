@@ -15,9 +15,10 @@
 //!            element 2  |######........|
 //! ```
 //!
-//! Commit point: a plan's writes are issued together when its computations are done; the request is
-//! acknowledged when all of them have completed. Until the journal exists, a crash between them
-//! can leave parity that does not match (the write hole); opening such a pool recomputes it.
+//! Commit point: what a plan writes is logged as one record when its computations are done, and the
+//! request is acknowledged when the record is; the writes themselves happen at the next checkpoint.
+//! Without a journal they are issued together, and the request is acknowledged when all of them
+//! have completed.
 
 mod band;
 mod bind;
@@ -25,18 +26,17 @@ mod fill;
 mod read;
 mod write;
 
-use std::collections::BTreeSet;
 use std::fmt;
 
-use block::Seat;
+use block::{BLOCK_BYTES, Seat};
 use erasure::ElementSet;
 
 pub use band::{BandPlan, BandPlans, BandStep, Operand};
-pub use fill::{plan_fill, plan_resync, plan_zero};
+pub use fill::{plan_fill, plan_resync, plan_scrub, plan_zero};
 pub use read::{Piece, plan_read};
-pub use write::{Source, plan_write};
+pub use write::{Source, plan_heal, plan_write};
 
-use crate::action::{ComputeStep, IoKind, Slice};
+use crate::action::{ComputeStep, Io, IoId, IoKind, Slice};
 use crate::view::Column;
 use crate::{BufferId, Geometry, ScratchId};
 
@@ -63,6 +63,10 @@ pub enum Kind {
     Resync,
     /// A range is zeroed, parity included.
     Zero,
+    /// Everything is read and compared with its checksums.
+    Scrub,
+    /// Blocks that were found bad are reconstructed.
+    Heal,
 }
 
 /// One transfer between a drive and a buffer.
@@ -82,6 +86,20 @@ pub struct Transfer {
     pub slice: Option<Slice>,
 }
 
+impl Transfer {
+    /// The drive operation.
+    pub(crate) const fn io(&self, id: IoId) -> Io {
+        Io {
+            id,
+            seat: self.seat,
+            kind: self.kind,
+            offset: self.offset,
+            length: self.length,
+            slice: self.slice,
+        }
+    }
+}
+
 /// What to do to a stripe (or to a run of stripes that are filled together).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -95,6 +113,48 @@ pub struct Plan {
     pub steps: Vec<ComputeStep>,
     /// Then these, together.
     pub writes: Vec<Transfer>,
+    /// What changes in columns that are nowhere.
+    pub absent: Vec<Absent>,
+}
+
+/// Part of a column that changes while there is no cell to write it to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// Which column of the group.
+    pub column: u16,
+    /// First byte in the column's cell.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+}
+
+/// Where a block of a column can be found now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// In the column's cell, if the column has one.
+    OnDrive,
+    /// In memory, logged and not yet in place.
+    InMemory(Slice),
+    /// Nothing was written: zeros.
+    Zero,
+    /// Nowhere: a read has failed, or its checksum does not match or is unknown.
+    Unreadable,
+}
+
+/// What is known of the blocks of a group.
+pub trait Blocks: fmt::Debug {
+    /// State of block `block` of the column's cell, which belongs to `stripe`.
+    fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState;
+}
+
+/// Every block is where it belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct AllOnDrive;
+
+impl Blocks for AllOnDrive {
+    fn state(&self, _stripe: u64, _column: u16, _block: u64) -> BlockState {
+        BlockState::OnDrive
+    }
 }
 
 /// More is lost than the code survives.
@@ -112,8 +172,8 @@ pub struct Stripe<'a> {
     pub stripe: u64,
     /// Where the group's columns are.
     pub columns: &'a [Column],
-    /// Columns that must not be read, though they could be: a read of them has just failed.
-    pub unreadable: &'a BTreeSet<u16>,
+    /// Where their blocks are.
+    pub blocks: &'a dyn Blocks,
 }
 
 impl Stripe<'_> {
@@ -123,24 +183,89 @@ impl Stripe<'_> {
         (column, self.columns[usize::from(column)], chunk)
     }
 
-    fn readable(&self) -> ElementSet {
-        self.slots_where(|column, state| state.readable() && !self.unreadable.contains(&column))
+    /// State of the block at byte `at` of an element.
+    fn state(&self, slot: usize, at: u64) -> BlockState {
+        let (column, place, chunk) = self.place(slot);
+        let block = (chunk * self.geometry.chunk_bytes() + at) / BLOCK_BYTES;
+        match self.blocks.state(self.stripe, column, block) {
+            BlockState::OnDrive if !place.readable() => BlockState::Unreadable,
+            state => state,
+        }
+    }
+
+    fn is_readable(&self, slot: usize, at: u64) -> bool {
+        self.state(slot, at) != BlockState::Unreadable
+    }
+
+    /// Elements that can be read at byte `at`.
+    fn readable_at(&self, at: u64) -> ElementSet {
+        self.slots_where(|slot| self.is_readable(slot, at))
     }
 
     fn writable(&self) -> ElementSet {
-        self.slots_where(|_, state| state.writable())
+        self.slots_where(|slot| self.place(slot).1.writable())
     }
 
-    fn slots_where(&self, holds: impl Fn(u16, Column) -> bool) -> ElementSet {
-        let mut set = ElementSet::new(self.geometry.code().elements());
-        for slot in 0..self.geometry.code().elements() {
-            let (column, state, _) = self.place(slot);
-            if holds(column, state) {
-                set.insert(slot);
-            }
+    fn slots_where(&self, holds: impl Fn(usize) -> bool) -> ElementSet {
+        let elements = self.geometry.code().elements();
+        let mut set = ElementSet::new(elements);
+        for slot in (0..elements).filter(|&slot| holds(slot)) {
+            set.insert(slot);
         }
         set
     }
+
+    /// Adds to the plan what brings bytes `low..high` of an element into `slice`.
+    fn fetch(&self, plan: &mut Plan, slot: usize, (low, high): (u64, u64), slice: Slice) {
+        let (column, place, chunk) = self.place(slot);
+        let kinds = runs(low, high, |at| match self.state(slot, at) {
+            // Not joined with its neighbour: each block has memory of its own.
+            BlockState::InMemory(memory) => (BlockState::InMemory(memory), at),
+            state => (state, 0),
+        });
+        for (from, to, (state, _)) in kinds {
+            let part = slice.part(from - low, to - from);
+            let step = |terms| ComputeStep {
+                target: part,
+                accumulate: false,
+                terms,
+            };
+            match state {
+                BlockState::OnDrive => {
+                    let cell = place
+                        .source
+                        .expect("the planner reads only what is readable");
+                    plan.reads.push(Transfer {
+                        seat: cell.seat,
+                        column,
+                        kind: IoKind::Read,
+                        offset: self.geometry.drive_offset(cell, chunk) + from,
+                        length: to - from,
+                        slice: Some(part),
+                    });
+                }
+                BlockState::InMemory(memory) => plan.steps.push(step(vec![(memory, 1)])),
+                BlockState::Zero => plan.steps.push(step(Vec::new())),
+                BlockState::Unreadable => unreachable!("the planner reads only what is readable"),
+            }
+        }
+    }
+}
+
+/// Cuts `low..high` into the longest runs of blocks of which `at` says the same.
+fn runs<T: PartialEq>(low: u64, high: u64, at: impl Fn(u64) -> T) -> Vec<(u64, u64, T)> {
+    let mut runs: Vec<(u64, u64, T)> = Vec::new();
+    let mut from = low;
+    while from < high {
+        let to = high.min((from / BLOCK_BYTES + 1) * BLOCK_BYTES);
+        let here = at(from);
+        match runs.last_mut() {
+            Some((_, end, last)) if *last == here => *end = to,
+            _ => runs.push((from, to, here)),
+        }
+        from = to;
+    }
+    runs
 }
 
 /// Names of the buffers that a plan's slices refer to.
@@ -158,6 +283,17 @@ impl Scratch {
 }
 
 impl Plan {
+    pub(crate) const fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            scratch_bytes: 0,
+            reads: Vec::new(),
+            steps: Vec::new(),
+            writes: Vec::new(),
+            absent: Vec::new(),
+        }
+    }
+
     /// Joins transfers that are adjacent on the drive and in memory.
     fn merge_transfers(&mut self) {
         merge(&mut self.reads);
@@ -171,7 +307,8 @@ impl Plan {
     }
 }
 
-fn merge(transfers: &mut Vec<Transfer>) {
+/// Joins transfers that are adjacent on the drive and in memory.
+pub(crate) fn merge(transfers: &mut Vec<Transfer>) {
     transfers.sort_by_key(|transfer| (transfer.seat, transfer.offset));
     transfers.dedup_by(|next, last| {
         let adjacent = last.seat == next.seat

@@ -5,7 +5,7 @@ use erasure::ElementSet;
 
 use super::band::{BandPlans, Operand, translate};
 use super::bind::{Binder, bands};
-use super::{Kind, Lost, Plan, Scratch, Stripe};
+use super::{Kind, Lost, Plan, Scratch, Stripe, runs};
 use crate::action::{ComputeStep, Slice};
 
 /// Bytes of one element that are wanted, and where.
@@ -51,14 +51,7 @@ pub fn plan_read(
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
     let code = stripe.geometry.code();
-    let readable = stripe.readable();
-    let mut plan = Plan {
-        kind: Kind::Read,
-        scratch_bytes: 0,
-        reads: Vec::new(),
-        steps: Vec::new(),
-        writes: Vec::new(),
-    };
+    let mut plan = Plan::new(Kind::Read);
     let widened = || pieces.iter().map(Piece::widened);
     // Without pieces (a write of zeros that covers whole blocks reads nothing) there is no hull.
     let hull = (
@@ -91,31 +84,31 @@ pub fn plan_read(
         .filter(|(low, high)| low < high)
         .collect::<Vec<_>>();
     for (low, high) in bands(&ranges) {
-        let mut reads = ElementSet::new(code.elements());
-        let mut lost = ElementSet::new(code.elements());
+        let mut wanted = ElementSet::new(code.elements());
         for piece in pieces {
             let (piece_low, piece_high) = piece.widened();
             if piece_low <= low && high <= piece_high {
-                if readable.contains(piece.slot) {
-                    reads.insert(piece.slot);
-                } else {
-                    lost.insert(piece.slot);
+                wanted.insert(piece.slot);
+            }
+        }
+        let whole = |at| wanted.iter().all(|slot| stripe.is_readable(slot, at));
+        for (low, high, whole) in runs(low, high, whole) {
+            if whole {
+                for slot in wanted.iter() {
+                    binder.push_read(&mut plan, stripe, slot, low, high);
                 }
+                continue;
             }
-        }
-        let mut steps = Vec::new();
-        if !lost.is_empty() {
             plan.kind = Kind::DegradedRead;
-            let recovery = plans.recover(code, &readable, &lost)?;
-            for &slot in &recovery.reads {
-                reads.insert(slot);
+            for (low, high, readable) in runs(low, high, |at| stripe.readable_at(at)) {
+                let recovery = plans.recover(code, &readable, &wanted)?;
+                for &slot in &recovery.reads {
+                    binder.push_read(&mut plan, stripe, slot, low, high);
+                }
+                let steps = translate(code, &recovery.schedule, 0, Operand::Old);
+                binder.push_steps(&mut plan, &steps, low, high);
             }
-            steps = translate(code, &recovery.schedule, 0, Operand::Old);
         }
-        for slot in reads.iter() {
-            binder.push_read(&mut plan, stripe, slot, low, high);
-        }
-        binder.push_steps(&mut plan, &steps, low, high);
     }
     for piece in pieces {
         copy_edges(&mut plan, &mut binder, piece);

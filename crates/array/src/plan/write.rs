@@ -3,9 +3,9 @@
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
 
-use super::band::{BandPlans, Operand};
+use super::band::{BandPlans, Operand, translate};
 use super::bind::{Binder, bands};
-use super::{Kind, Lost, Plan, Scratch, Stripe};
+use super::{Absent, Kind, Lost, Plan, Scratch, Stripe, runs};
 use crate::action::Slice;
 
 /// New bytes for whole blocks of one element.
@@ -31,7 +31,6 @@ pub fn plan_write(
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
     let code = stripe.geometry.code();
-    let readable = stripe.readable();
     let writable = stripe.writable();
     let range = |source: &Source| (source.low, source.low + source.slice.length);
     let mut binder = Binder::new(
@@ -51,13 +50,7 @@ pub fn plan_write(
         );
         binder.fix(Operand::New(source.slot), low, source.slice);
     }
-    let mut plan = Plan {
-        kind: Kind::FullStripe,
-        scratch_bytes: 0,
-        reads: Vec::new(),
-        steps: Vec::new(),
-        writes: Vec::new(),
-    };
+    let mut plan = Plan::new(Kind::FullStripe);
     // The plan is called after the dearest of its bands.
     let cost = |kind| match kind {
         Kind::PlainWrite => 0,
@@ -76,19 +69,72 @@ pub fn plan_write(
                 changed.insert(source.slot);
             }
         }
-        let band = plans.write(code, &readable, &writable, &changed)?;
-        if cost(band.kind) > cost(kind) {
-            kind = band.kind;
-        }
-        for &slot in &band.reads {
-            binder.push_read(&mut plan, stripe, slot, low, high);
-        }
-        binder.push_steps(&mut plan, &band.steps, low, high);
-        for &(slot, operand) in &band.writes {
-            binder.push_write(&mut plan, stripe, slot, operand, (low, high));
+        for (low, high, readable) in runs(low, high, |at| stripe.readable_at(at)) {
+            let band = plans.write(code, &readable, &writable, &changed)?;
+            if cost(band.kind) > cost(kind) {
+                kind = band.kind;
+            }
+            for &slot in &band.reads {
+                binder.push_read(&mut plan, stripe, slot, low, high);
+            }
+            binder.push_steps(&mut plan, &band.steps, low, high);
+            for &(slot, operand) in &band.writes {
+                binder.push_write(&mut plan, stripe, slot, operand, (low, high));
+            }
+            let parities = changed.iter().flat_map(|slot| code.parities_of(slot));
+            let touched: ElementSet = changed.iter().chain(parities.copied()).collect();
+            for slot in touched.iter().filter(|&slot| !writable.contains(slot)) {
+                let (column, _, chunk) = stripe.place(slot);
+                plan.absent.push(Absent {
+                    column,
+                    offset: chunk * stripe.geometry.chunk_bytes() + low,
+                    length: high - low,
+                });
+            }
         }
     }
     plan.kind = kind;
+    plan.scratch_bytes = binder.scratch_bytes();
+    plan.merge_transfers();
+    Ok(plan)
+}
+
+/// Plans to reconstruct blocks (element and first byte in it) of one stripe, and to write them again.
+/// They count as unreadable.
+///
+/// # Errors
+/// [`Lost`] when one of them cannot be reconstructed.
+pub fn plan_heal(
+    plans: &mut BandPlans,
+    stripe: &Stripe<'_>,
+    blocks: &[(usize, u64)],
+    scratch: Scratch,
+) -> Result<Plan, Lost> {
+    let code = stripe.geometry.code();
+    let chunk = (0, stripe.geometry.chunk_bytes());
+    let mut binder = Binder::new(scratch, chunk);
+    let mut plan = Plan::new(Kind::Heal);
+    let mut rows: Vec<u64> = blocks.iter().map(|&(_, low)| low).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    for low in rows {
+        let high = low + BLOCK_BYTES;
+        let here = blocks.iter().filter(|&&(_, at)| at == low);
+        let wanted: ElementSet = here.map(|&(slot, _)| slot).collect();
+        let mut readable = stripe.readable_at(low);
+        for slot in wanted.iter() {
+            readable.remove(slot);
+        }
+        let recovery = plans.recover(code, &readable, &wanted)?;
+        for &slot in &recovery.reads {
+            binder.push_read(&mut plan, stripe, slot, low, high);
+        }
+        let steps = translate(code, &recovery.schedule, 0, Operand::Old);
+        binder.push_steps(&mut plan, &steps, low, high);
+        for slot in wanted.iter() {
+            binder.push_write(&mut plan, stripe, slot, Operand::Old(slot), (low, high));
+        }
+    }
     plan.scratch_bytes = binder.scratch_bytes();
     plan.merge_transfers();
     Ok(plan)

@@ -11,11 +11,12 @@ use super::cells::CellTable;
 use super::chores::Chores;
 use super::fill::Fills;
 use super::labels::Labels;
+use super::scrub::Scrub;
 use super::volumes::is_name;
-use super::{Drive, Effect, Pool, PoolFacts, SeatFacts, SeatState, Ticket};
+use super::{Drive, Effect, Pool, PoolFacts, SeatFacts, SeatState, StoreFacts, Ticket};
 use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES};
 use crate::plan::BandPlans;
-use crate::{Geometry, GeometryError};
+use crate::{Geometry, GeometryError, Store};
 
 /// Bytes of a chunk unless `-o chunk=` says otherwise. A guess between md's 512 KiB, which makes
 /// small writes cheap to place and full stripes rare, and the 4 KiB that the codes could live with.
@@ -34,6 +35,8 @@ pub struct Blueprint {
     pub chunk_bytes: Option<u64>,
     /// `-o cell=` or `-o piece=`.
     pub cell_bytes: Option<u64>,
+    /// Whether writes are journalled and blocks have checksums; false is `-o journal=off`.
+    pub journal: bool,
     /// Drives for the layout's seats, in order.
     pub drives: Vec<NewDrive>,
     /// Drives that wait as spares.
@@ -139,6 +142,10 @@ pub(super) fn geometry(
         sizes.data_offset,
         sizes.lanes,
     )?;
+    let geometry = match sizes.store {
+        Some(store) => geometry.with_store(store),
+        None => geometry,
+    };
     Ok((geometry, stored))
 }
 
@@ -150,6 +157,18 @@ pub(super) struct Sizes {
     pub(super) rows: u64,
     pub(super) data_offset: u64,
     pub(super) lanes: u16,
+    pub(super) store: Option<Store>,
+}
+
+impl StoreFacts {
+    pub(super) const fn store(self, pool: Uuid) -> Store {
+        Store {
+            pool,
+            journal_offset: self.journal_offset,
+            ring_bytes: self.ring_bytes,
+            metadata_offset: self.metadata_offset,
+        }
+    }
 }
 
 /// Checks a blueprint and makes the pool. Its first generation is written to all drives before
@@ -177,12 +196,19 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
     let chunk_bytes = blueprint
         .chunk_bytes
         .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes));
+    let lanes = DriveMap::default_lanes(smallest.size_bytes);
+    let store = blueprint.journal.then(|| StoreFacts {
+        journal_offset: map.journal_offset,
+        ring_bytes: map.ring_bytes(lanes),
+        metadata_offset: map.metadata_offset,
+    });
     let sizes = Sizes {
         chunk_bytes,
         cell_bytes: map.cell_bytes,
         rows: map.rows,
         data_offset: map.data_offset,
-        lanes: DriveMap::default_lanes(smallest.size_bytes),
+        lanes,
+        store: store.map(|store| store.store(blueprint.uuid)),
     };
     let (geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
     // In hexadecimal; the rest of the slot is for seats and volumes.
@@ -207,6 +233,7 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
         rows: map.rows,
         data_offset: map.data_offset,
         cell_table_offset: map.cell_table_offset,
+        store,
         lanes: sizes.lanes,
         clean: false,
         layout_drives: drives,
@@ -225,7 +252,10 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
         layout_table: table.map(|table| to_hex(&table)),
     };
     let mut pool = Pool::assemble(geometry, facts, 0);
-    pool.commit(vec![Effect::Done(ticket, Ok(()))]);
+    pool.commit(vec![Effect::Recover {
+        fresh: true,
+        then: vec![Effect::Done(ticket, Ok(()))],
+    }]);
     Ok(pool)
 }
 
@@ -255,6 +285,9 @@ impl Pool {
             chores: Chores::default(),
             new_volumes: Vec::new(),
             closing: None,
+            recovering: None,
+            checkpointing: None,
+            scrub: Scrub::default(),
             plans: BandPlans::default(),
             ios: BTreeMap::new(),
             next_io: 0,

@@ -23,6 +23,9 @@ pub struct PoolFacts {
     pub data_offset: u64,
     /// Byte of the cell table on every drive.
     pub cell_table_offset: u64,
+    /// Journal and metadata; without them writes go in place at once (`-o journal=off`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreFacts>,
     /// Lanes; part of the format, for a group's journal lies in its lane.
     pub lanes: u16,
     /// Whether the pool was closed with nothing in flight. Otherwise parity is computed anew.
@@ -37,6 +40,17 @@ pub struct PoolFacts {
     /// A searched or generated table of the layout, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout_table: Option<String>,
+}
+
+/// Where journal and metadata lie on every drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreFacts {
+    /// Byte of lane 0's ring.
+    pub journal_offset: u64,
+    /// Bytes of a lane's ring.
+    pub ring_bytes: u64,
+    /// Byte of the metadata pages.
+    pub metadata_offset: u64,
 }
 
 /// Who sits in a seat.

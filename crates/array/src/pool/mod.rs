@@ -24,6 +24,8 @@ mod labels;
 mod members;
 mod open;
 mod progress;
+mod recovery;
+mod scrub;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,15 +39,18 @@ use self::cells::CellTable;
 use self::chores::Chores;
 use self::fill::Fills;
 use self::labels::Labels;
+use self::recovery::Recovering;
+use self::scrub::Scrub;
 use self::volumes::NewVolume;
 use crate::Geometry;
 use crate::action::{Command, Event, IoId, IoKind};
 use crate::plan::BandPlans;
 
 pub use create::{Blueprint, CreateError, NewDrive, create};
-pub use facts::{OutReason, PoolFacts, SeatFacts, SeatState, VolumeFacts};
+pub use facts::{OutReason, PoolFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
+pub use scrub::ScrubProgress;
 
 /// Names an administrator's command until it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -172,6 +177,17 @@ pub enum PoolError {
         /// What the drive said.
         fault: block::Fault,
     },
+    /// The journal cannot be read.
+    #[error(
+        "the journal of lane {lane} cannot be read: writes that had been acknowledged are lost with it. Bring the missing drives back"
+    )]
+    JournalLost {
+        /// Which lane.
+        lane: u16,
+    },
+    /// Nothing to compare with.
+    #[error("the pool was made with `-o journal=off`: it has no checksums to compare with")]
+    NoChecksums,
     /// The pool is being closed.
     #[error("the pool is being exported")]
     Closing,
@@ -269,6 +285,62 @@ pub enum Report {
     /// Parity agrees with data again.
     #[error("parity of all groups agrees with their data")]
     ResyncEnds,
+    /// Batches were found in the journal.
+    #[error("lane {lane}: {batches} batches found in the journal")]
+    Replayed {
+        /// Which lane.
+        lane: u16,
+        /// How many.
+        batches: u64,
+    },
+    /// A block was not what had been written there.
+    #[error(
+        "seat {seat}: the block at byte {offset} (group {group}, column {column}) is not what was written there"
+    )]
+    BlockBad {
+        /// Whose drive.
+        seat: Seat,
+        /// First byte on the drive.
+        offset: u64,
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+    },
+    /// Blocks were reconstructed and written again.
+    #[error("group {group} stripe {stripe}: {blocks} blocks reconstructed and written again")]
+    Healed {
+        /// Which group.
+        group: u64,
+        /// Which stripe.
+        stripe: u64,
+        /// How many.
+        blocks: u64,
+    },
+    /// Checksums were lost.
+    #[error(
+        "group {group} column {column}: a page of checksums was damaged in all its places; its blocks are reconstructed when they are read"
+    )]
+    PageLost {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+    },
+    /// A scrub begins.
+    #[error("scrub of {groups} groups begins")]
+    ScrubBegins {
+        /// How many.
+        groups: u64,
+    },
+    /// A scrub has ended.
+    #[error("scrub ends: {blocks} blocks read, {bad} of them bad")]
+    ScrubEnds {
+        /// Blocks read.
+        blocks: u64,
+        /// How many were wrong.
+        bad: u64,
+    },
     /// Parity could not be computed anew.
     #[error(
         "group {group}: parity cannot be checked while a drive is missing; blocks that were being written when the pool stopped may read back wrong"
@@ -312,6 +384,12 @@ enum Effect {
     /// Membership has changed: look at all groups anew.
     Requeue,
     VolumesChanged,
+    /// The lanes read their journals; then these.
+    Recover {
+        fresh: bool,
+        then: Vec<Self>,
+    },
+    Resync,
     Done(Ticket, Result<(), PoolError>),
     Report(Report),
 }
@@ -342,6 +420,11 @@ pub struct Pool {
     chores: Chores,
     new_volumes: Vec<NewVolume>,
     closing: Option<Ticket>,
+    /// Lanes read their journals.
+    recovering: Option<Recovering>,
+    /// Lanes that have yet to put everything in place before the pool is closed.
+    checkpointing: Option<BTreeSet<u16>>,
+    scrub: Scrub,
     plans: BandPlans,
     ios: BTreeMap<IoId, PoolIo>,
     next_io: u64,
@@ -396,6 +479,38 @@ impl Pool {
             Event::StripeLost { group, stripe, .. } => {
                 self.report(Report::StripeLost { group, stripe });
             }
+            Event::Recovered {
+                lane,
+                batches,
+                outcome,
+            } => self.lane_recovered(lane, batches, outcome),
+            Event::Checkpointed { lane } => {
+                if let Some(lanes) = &mut self.checkpointing {
+                    lanes.remove(&lane);
+                }
+            }
+            Event::Scrubbed {
+                group,
+                blocks,
+                bad,
+                outcome,
+            } => self.scrubbed(group, blocks, bad, outcome),
+            Event::BlockBad {
+                seat,
+                offset,
+                group,
+                column,
+            } => self.block_bad(seat, offset, group, column),
+            Event::Healed {
+                group,
+                stripe,
+                blocks,
+            } => self.report(Report::Healed {
+                group,
+                stripe,
+                blocks,
+            }),
+            Event::PageLost { group, column } => self.report(Report::PageLost { group, column }),
         }
         self.advance();
     }
@@ -428,6 +543,8 @@ impl Pool {
             && self.fills.is_idle()
             && self.chores.is_idle()
             && self.new_volumes.is_empty()
+            && self.recovering.is_none()
+            && self.scrub.is_idle()
             && self.actions.is_empty()
     }
 
@@ -449,6 +566,11 @@ impl Pool {
         self.now = now;
         self.closing = Some(ticket);
         self.stop_fills();
+        self.stop_scrub();
+        if self.facts.store.is_some() {
+            self.checkpointing = Some((0..self.geometry.lanes()).collect());
+            self.tell_lanes(&Command::Checkpoint);
+        }
         self.advance();
     }
 
@@ -456,6 +578,7 @@ impl Pool {
     fn advance(&mut self) {
         self.pump_fills();
         self.pump_chores();
+        self.pump_scrub();
         self.complete_seats();
         self.finish_closing();
     }
@@ -464,7 +587,9 @@ impl Pool {
         let quiet = self.fills.in_flight() == 0
             && self.ios.is_empty()
             && self.labels.is_idle()
-            && self.chores.in_flight() == 0;
+            && self.chores.in_flight() == 0
+            && self.scrub.in_flight() == 0
+            && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
         if quiet && let Some(ticket) = self.closing.take() {
             // Parity that was still to be computed anew still is.
             self.facts.clean = !self.chores.resyncing();
@@ -528,6 +653,8 @@ impl Pool {
             Effect::Cleared => {}
             Effect::SeatSpare(seat) => self.seat_spare(seat),
             Effect::Requeue => self.requeue_fills(),
+            Effect::Recover { fresh, then } => self.recover_lanes(fresh, then),
+            Effect::Resync => self.begin_resync(),
             Effect::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
             Effect::Done(ticket, outcome) => self.done(ticket, outcome),
             Effect::Report(report) => self.report(report),

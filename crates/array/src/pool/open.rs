@@ -263,6 +263,7 @@ fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         rows: facts.rows,
         data_offset: facts.data_offset,
         lanes: facts.lanes.max(1),
+        store: facts.store.map(|store| store.store(facts.uuid)),
     };
     let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
     Ok(Pool::assemble(geometry, facts, generation))
@@ -321,13 +322,17 @@ impl Opening {
         for cell in stale {
             pool.write_entry(cell, None, Vec::new());
         }
-        effects.push(Effect::VolumesChanged);
-        effects.push(Effect::Done(ticket, Ok(())));
-        effects.push(Effect::Requeue);
-        pool.commit(effects);
-        if unclean {
-            pool.begin_resync();
+        let mut then = vec![
+            Effect::VolumesChanged,
+            Effect::Done(ticket, Ok(())),
+            Effect::Requeue,
+        ];
+        // What a journal holds makes parity right; without one it is computed anew.
+        if unclean && pool.facts.store.is_none() {
+            then.push(Effect::Resync);
         }
+        effects.push(Effect::Recover { fresh: false, then });
+        pool.commit(effects);
         Ok(pool)
     }
 }

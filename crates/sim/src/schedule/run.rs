@@ -1,7 +1,6 @@
 //! Running a schedule against the oracle.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
 use crate::drive::{Drive, DriveFault, Pace, Survival, Trigger};
 use crate::ledger::{Ledger, Tick};
+use crate::panics::caught;
 use crate::world::{CutSpec, World, WorldOptions};
 
 /// Virtual time in which everything must have ended once faults have stopped (I4).
@@ -33,6 +33,21 @@ impl Violation {
     pub(crate) fn new(invariant: &'static str, what: impl Into<String>) -> Self {
         let what = what.into();
         Self { invariant, what }
+    }
+}
+
+impl Violation {
+    /// What tells findings apart: the invariant, and for a failed assertion which one.
+    #[must_use]
+    pub fn signature(&self) -> String {
+        match self.invariant {
+            "panic" => {
+                let place = self.what.rfind(" (").map_or("", |at| &self.what[at..]);
+                format!("panic{place}")
+            }
+            "open" => self.what.chars().filter(|c| !c.is_ascii_digit()).collect(),
+            invariant => invariant.to_owned(),
+        }
     }
 }
 
@@ -127,9 +142,8 @@ impl Runner {
     }
 
     fn run_with(&mut self, schedule: &Schedule, log: Option<Log>) -> Verdict {
-        let run = self.begin(schedule, log);
-        let mut run = AssertUnwindSafe(run);
-        let outcome = catch_unwind(move || {
+        let mut run = self.begin(schedule, log);
+        let outcome = caught(|| {
             let violation = run.all(&schedule.events).err();
             run.report();
             run.count();
@@ -141,19 +155,12 @@ impl Runner {
                 trace: run.trace,
             }
         });
-        outcome.unwrap_or_else(|panic| {
-            let what = panic
-                .downcast_ref::<String>()
-                .map(String::as_str)
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("something else than text");
-            Verdict {
-                violation: Some(Violation::new("panic", what)),
-                requests: 0,
-                ios: 0,
-                faults: 0,
-                trace: 0,
-            }
+        outcome.unwrap_or_else(|what| Verdict {
+            violation: Some(Violation::new("panic", what)),
+            requests: 0,
+            ios: 0,
+            faults: 0,
+            trace: 0,
         })
     }
 }
@@ -522,10 +529,13 @@ impl Run {
         self.before = 0;
         self.answered = 0;
         let limit = Instant::ZERO + BOUND;
-        while !self.world().is_open() {
-            self.go_on(limit, "opening")?;
+        loop {
+            match self.world().opened() {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(error)) => return Err(Violation::new("open", error.to_string())),
+                None => self.go_on(limit, "opening")?,
+            }
         }
-        Ok(())
     }
 
     /// Closes the pool and opens it again.

@@ -1,0 +1,298 @@
+//! A metadata page: the checksums and states of 496 neighbouring blocks of a column.
+//!
+//! ```text
+//!   page = 8 sectors of 512 bytes, each whole by itself:
+//!     0   4    CRC-32C of bytes 4 to 511, mixed with pool, group, column, page and sector
+//!     4   4    0
+//!     8   8    clock: of two copies the later one counts
+//!     16  62 × 8   entries: CRC-32C of the block, mixed with its name (4), generation (4)
+//! ```
+//!
+//! A torn write leaves each sector old or new, and the journal has what is newer than either; so
+//! a page is written in place, without a copy of it elsewhere first.
+
+use block::BLOCK_BYTES;
+use uuid::Uuid;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: u64 = 4096;
+/// Blocks that a page describes.
+pub const ENTRIES_PER_META_PAGE: u64 = SECTORS as u64 * ENTRIES_PER_SECTOR as u64;
+
+const SECTORS: usize = 8;
+const SECTOR_BYTES: usize = 512;
+const ENTRIES_PER_SECTOR: usize = 62;
+const ENTRIES_AT: usize = 16;
+const _: () = assert!(ENTRIES_AT + ENTRIES_PER_SECTOR * 8 == SECTOR_BYTES);
+const _: () = assert!(SECTORS * SECTOR_BYTES == PAGE_BYTES as usize);
+
+/// A block's name: independent of the drive on which it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockName {
+    /// Which group.
+    pub group: u64,
+    /// Which of its columns.
+    pub column: u16,
+    /// Which block of the column's cell.
+    pub block: u32,
+}
+
+impl BlockName {
+    /// What is mixed into the block's checksum, so that a block of another place does not pass.
+    #[must_use]
+    pub fn seed(self, pool: Uuid) -> u32 {
+        let (high, low) = pool.as_u64_pair();
+        let place = self.group ^ (u64::from(self.column) << 48);
+        let mixed = mix(mix(mix(high ^ low).wrapping_add(place)).wrapping_add(self.block.into()));
+        (mixed ^ (mixed >> 32)) as u32
+    }
+
+    /// The page that describes it.
+    #[must_use]
+    pub fn page(self) -> PageName {
+        PageName {
+            group: self.group,
+            column: self.column,
+            index: self.block / ENTRIES_PER_META_PAGE as u32,
+        }
+    }
+
+    /// Which entry of that page.
+    #[must_use]
+    pub const fn entry(self) -> usize {
+        (self.block % ENTRIES_PER_META_PAGE as u32) as usize
+    }
+}
+
+/// A page's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageName {
+    /// Which group.
+    pub group: u64,
+    /// Which of its columns.
+    pub column: u16,
+    /// Which page of the column.
+    pub index: u32,
+}
+
+/// What is known of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// CRC-32C of the bytes, mixed with the name ([`BlockName::seed`]).
+    pub crc: u32,
+    /// 0 where nothing has been written; [`Entry::UNKNOWN`]'s where that is not known; else low
+    /// bits of the record's sequence.
+    pub generation: u32,
+}
+
+impl Entry {
+    /// Nothing was written: the block reads as zeros.
+    pub const UNWRITTEN: Self = Self {
+        crc: 0,
+        generation: 0,
+    };
+    /// The entry was lost: the block cannot be trusted.
+    pub const UNKNOWN: Self = Self {
+        crc: u32::MAX,
+        generation: u32::MAX,
+    };
+
+    /// The entry of a block with this plain CRC-32C.
+    #[must_use]
+    pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: u64) -> Self {
+        // Neither 0 nor `u32::MAX`.
+        let generation = (sequence % 0xffff_fffe) as u32 + 1;
+        Self {
+            crc: crc ^ name.seed(pool),
+            generation,
+        }
+    }
+
+    /// Whether a block with this plain CRC-32C is the one that was written there.
+    #[must_use]
+    pub fn matches(self, pool: Uuid, name: BlockName, crc: u32) -> bool {
+        self.crc == crc ^ name.seed(pool)
+    }
+}
+
+/// A page in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaPage {
+    clocks: [u64; SECTORS],
+    entries: Box<[Entry; ENTRIES_PER_META_PAGE as usize]>,
+}
+
+impl MetaPage {
+    /// A page all of whose entries are `entry`.
+    #[must_use]
+    pub fn filled(entry: Entry, clock: u64) -> Self {
+        Self {
+            clocks: [clock; SECTORS],
+            entries: Box::new([entry; ENTRIES_PER_META_PAGE as usize]),
+        }
+    }
+
+    /// What is known of entry number `index`.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Entry {
+        self.entries[index]
+    }
+
+    /// Changes an entry; the sector's clock becomes `clock`.
+    pub fn set(&mut self, index: usize, entry: Entry, clock: u64) {
+        self.entries[index] = entry;
+        let sector = &mut self.clocks[index / ENTRIES_PER_SECTOR];
+        *sector = clock.max(*sector);
+    }
+
+    /// The page as bytes.
+    #[must_use]
+    pub fn encode(&self, pool: Uuid, name: PageName) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE_BYTES as usize];
+        for (index, sector) in bytes.chunks_mut(SECTOR_BYTES).enumerate() {
+            sector[8..16].copy_from_slice(&self.clocks[index].to_le_bytes());
+            let entries = &self.entries[index * ENTRIES_PER_SECTOR..][..ENTRIES_PER_SECTOR];
+            for (entry, place) in entries.iter().zip(sector[ENTRIES_AT..].chunks_mut(8)) {
+                place[..4].copy_from_slice(&entry.crc.to_le_bytes());
+                place[4..].copy_from_slice(&entry.generation.to_le_bytes());
+            }
+            let check = sector_check(pool, name, index, sector);
+            sector[..4].copy_from_slice(&check.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Puts a page together from its copies: of each sector the latest that is whole, unknown
+    /// entries where none is. Also says whether the copies differ, so that they should be written
+    /// anew, and how many sectors none of them had.
+    #[must_use]
+    pub fn merge(pool: Uuid, name: PageName, copies: &[&[u8]]) -> (Self, Merged) {
+        let mut page = Self::filled(Entry::UNKNOWN, 0);
+        let mut merged = Merged::default();
+        for index in 0..SECTORS {
+            let whole = |copy: &&[u8]| {
+                let sector = copy.get(index * SECTOR_BYTES..(index + 1) * SECTOR_BYTES)?;
+                let check = u32::from_le_bytes(sector[..4].try_into().ok()?);
+                let clock = u64::from_le_bytes(sector[8..16].try_into().ok()?);
+                (check == sector_check(pool, name, index, sector)).then(|| (clock, sector.to_vec()))
+            };
+            let found: Vec<_> = copies.iter().map(whole).collect();
+            merged.differ |= found.windows(2).any(|pair| pair[0] != pair[1]);
+            let Some((clock, sector)) = found.into_iter().flatten().max() else {
+                merged.lost += 1;
+                continue;
+            };
+            page.clocks[index] = clock;
+            let entries = &mut page.entries[index * ENTRIES_PER_SECTOR..][..ENTRIES_PER_SECTOR];
+            for (entry, place) in entries.iter_mut().zip(sector[ENTRIES_AT..].chunks(8)) {
+                let word = |bytes: &[u8]| {
+                    bytes
+                        .iter()
+                        .rev()
+                        .fold(0, |word, &b| word << 8 | u32::from(b))
+                };
+                entry.crc = word(&place[..4]);
+                entry.generation = word(&place[4..]);
+            }
+        }
+        (page, merged)
+    }
+}
+
+/// What [`MetaPage::merge`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// The copies are not all alike.
+    pub differ: bool,
+    /// Sectors that were whole in no copy.
+    pub lost: usize,
+}
+
+/// Pages of a cell.
+#[must_use]
+pub const fn pages_per_cell(cell_bytes: u64) -> u64 {
+    (cell_bytes / BLOCK_BYTES).div_ceil(ENTRIES_PER_META_PAGE)
+}
+
+fn sector_check(pool: Uuid, name: PageName, index: usize, sector: &[u8]) -> u32 {
+    let block = BlockName {
+        group: name.group,
+        column: name.column,
+        block: name.index * SECTORS as u32 + index as u32,
+    };
+    // Unlike a block's: a page must not pass for a block of data or the other way round.
+    crc32c::crc32c(&sector[4..]) ^ !block.seed(pool)
+}
+
+/// The finaliser of splitmix64: every bit of the input moves half of the output.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: PageName = PageName {
+        group: 7,
+        column: 3,
+        index: 1,
+    };
+
+    fn page() -> MetaPage {
+        let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
+        for index in 0..ENTRIES_PER_META_PAGE as usize {
+            let entry = Entry {
+                crc: index as u32 * 77,
+                generation: 1,
+            };
+            page.set(index, entry, 5);
+        }
+        page
+    }
+
+    #[test]
+    fn a_page_comes_back_as_it_was_written() {
+        let pool = Uuid::from_u128(99);
+        let bytes = page().encode(pool, NAME);
+        assert_eq!(
+            MetaPage::merge(pool, NAME, &[&bytes, &bytes]),
+            (page(), Merged::default())
+        );
+    }
+
+    #[test]
+    fn a_torn_page_is_old_or_new_sector_by_sector() {
+        let pool = Uuid::from_u128(99);
+        let old = page().encode(pool, NAME);
+        let mut newer = page();
+        newer.set(0, Entry::UNWRITTEN, 9);
+        newer.set(495, Entry::UNWRITTEN, 9);
+        let new = newer.encode(pool, NAME);
+        let torn = [&new[..512], &old[512..]].concat();
+        let (merged, found) = MetaPage::merge(pool, NAME, &[&torn]);
+        assert_eq!(merged.get(0), Entry::UNWRITTEN);
+        assert_eq!(merged.get(495), page().get(495));
+        assert_eq!(found, Merged::default());
+        // The other copy is newer in the last sector.
+        let (merged, found) = MetaPage::merge(pool, NAME, &[&torn, &new]);
+        assert_eq!(merged, newer);
+        assert!(found.differ);
+    }
+
+    #[test]
+    fn a_page_of_another_place_or_a_flipped_bit_is_unknown() {
+        let pool = Uuid::from_u128(99);
+        let mut bytes = page().encode(pool, NAME);
+        let other = PageName { column: 4, ..NAME };
+        assert_eq!(MetaPage::merge(pool, other, &[&bytes]).1.lost, 8);
+        bytes[1000] ^= 1;
+        let (merged, found) = MetaPage::merge(pool, NAME, &[&bytes]);
+        assert_eq!(found.lost, 1);
+        assert_eq!(merged.get(62), Entry::UNKNOWN);
+        assert_eq!(merged.get(61), page().get(61));
+        assert_eq!(MetaPage::merge(pool, NAME, &[&bytes[..100]]).1.lost, 8);
+    }
+}

@@ -1,0 +1,314 @@
+//! Checksums at work: what was read is compared, what is written is summed, what is wrong is mended.
+
+use block::{BLOCK_BYTES, Outcome};
+
+use super::Array;
+use super::log::Unit;
+use super::op::{Op, Owner, Phase, Task};
+use crate::action::{BufferId, Event, Slice};
+use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::plan::{Kind, Plan, Transfer};
+
+/// The blocks of a transfer: name, first byte on the drive, bytes.
+fn blocks_of(
+    geometry: &crate::Geometry,
+    group: u64,
+    transfer: Transfer,
+) -> impl Iterator<Item = (BlockName, u64, Slice)> + use<> {
+    let first = geometry.block_of(transfer.offset);
+    let slice = transfer.slice.expect("reads and writes have bytes");
+    (0..transfer.length / BLOCK_BYTES).map(move |index| {
+        let name = BlockName {
+            group,
+            column: transfer.column,
+            block: u32::try_from(first + index).expect("cells have fewer than 2^32 blocks"),
+        };
+        let at = index * BLOCK_BYTES;
+        (name, transfer.offset + at, slice.part(at, BLOCK_BYTES))
+    })
+}
+
+impl Array {
+    /// What an operation has read has these checksums.
+    pub(super) fn verified(&mut self, id: u64, sums: &[u32]) {
+        let pool = self.geometry.store().expect("a store").pool;
+        let op = &self.ops[&id];
+        let (group, locked) = (op.group, op.locked);
+        let scrub = matches!(op.task, Task::Scrub);
+        let reads = op.plan.as_ref().expect("it was planned").reads.clone();
+        let mut sums = sums.iter();
+        let (mut blocks, mut again) = (0, false);
+        let mut bad = Vec::new();
+        for read in reads {
+            for (name, offset, _) in blocks_of(&self.geometry, group, read) {
+                let sum = *sums.next().expect("one for each block");
+                blocks += 1;
+                if op.bad.contains(&(name.column, name.block.into())) {
+                    // Its read has failed; a scrub goes on with the rest.
+                    continue;
+                }
+                match self.pages.entry(name) {
+                    // The page was dropped meanwhile.
+                    None => again = true,
+                    Some(entry) if entry.matches(pool, name, sum) => {}
+                    // Without the lock the block may just be changing.
+                    Some(_) if !locked => again = true,
+                    Some(_) => bad.push((name, read.seat, offset)),
+                }
+            }
+        }
+        if again {
+            self.plan_again(id);
+            return;
+        }
+        for &(name, seat, offset) in &bad {
+            self.events.push_back(Event::BlockBad {
+                seat,
+                offset,
+                group,
+                column: name.column,
+            });
+        }
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        op.verified += blocks;
+        let some_bad = !bad.is_empty();
+        let bad = bad.into_iter();
+        op.bad
+            .extend(bad.map(|(name, ..)| (name.column, name.block.into())));
+        if some_bad && !scrub {
+            self.plan_again(id);
+        } else {
+            self.compute(id);
+        }
+    }
+
+    /// The blocks that an operation writes: what their checksums are wanted of.
+    pub(super) fn sums_of_writes(&self, id: u64) -> Vec<Slice> {
+        let op = &self.ops[&id];
+        let wanted = match &op.task {
+            Task::Write(prepared) => prepared.staged,
+            Task::Heal(_) | Task::Fill { .. } => true,
+            _ => false,
+        };
+        if !wanted || self.geometry.store().is_none() {
+            return Vec::new();
+        }
+        let blocks = self.written_blocks(op);
+        blocks.into_iter().map(|(_, slice)| slice).collect()
+    }
+
+    /// Each block that a plan writes, once, though it may go to two cells; neighbours in the
+    /// elements of a stripe (a band) are neighbours here.
+    fn written_blocks(&self, op: &Op) -> Vec<(BlockName, Slice)> {
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let writes = &op.plan.as_ref().expect("it was planned").writes;
+        let mut blocks: Vec<(BlockName, Slice)> = writes
+            .iter()
+            .flat_map(|&write| blocks_of(&self.geometry, op.group, write))
+            .map(|(name, _, slice)| (name, slice))
+            .collect();
+        blocks.sort_by_key(|&(name, _)| (u64::from(name.block) % per_chunk, name));
+        blocks.dedup_by_key(|&mut (name, _)| name);
+        blocks
+    }
+
+    /// What an operation writes is computed: to the journal with it, band by band.
+    pub(super) fn log_writes(&mut self, id: u64, sums: &[u32]) {
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let band = |name: &BlockName| u64::from(name.block) % per_chunk;
+        let op = &self.ops[&id];
+        let blocks = self.written_blocks(op);
+        let mut unknown: Vec<BlockName> = Vec::new();
+        for absent in &op.plan.as_ref().expect("it was planned").absent {
+            let first = absent.offset / BLOCK_BYTES;
+            unknown.extend(
+                (first..first + absent.length / BLOCK_BYTES).map(|block| BlockName {
+                    group: op.group,
+                    column: absent.column,
+                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+                }),
+            );
+        }
+        unknown.sort_by_key(|name| (band(name), *name));
+        let mut units: Vec<(u64, Unit)> = Vec::new();
+        let unit_at = |units: &mut Vec<(u64, Unit)>, band| {
+            let place = units.partition_point(|(other, _)| *other < band);
+            if units.get(place).is_none_or(|(other, _)| *other != band) {
+                let unit = Unit {
+                    op: id,
+                    ..Unit::default()
+                };
+                units.insert(place, (band, unit));
+            }
+            place
+        };
+        for ((name, slice), &sum) in blocks.into_iter().zip(sums) {
+            let place = unit_at(&mut units, band(&name));
+            units[place].1.blocks.push((name, slice, sum));
+        }
+        for name in unknown {
+            let place = unit_at(&mut units, band(&name));
+            units[place].1.unknown.push(name);
+        }
+        self.log_units(id, units.into_iter().map(|(_, unit)| unit).collect());
+    }
+
+    /// Stripes become zero by a record alone.
+    pub(super) fn log_zeroes(&mut self, id: u64) {
+        let op = &self.ops[&id];
+        let unit = Unit {
+            op: id,
+            zeroed: Some((op.group, op.stripes.clone())),
+            ..Unit::default()
+        };
+        self.log_units(id, vec![unit]);
+    }
+
+    fn log_units(&mut self, id: u64, units: Vec<Unit>) {
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        op.phase = Phase::Logging;
+        op.units = units.len() as u64;
+        if units.is_empty() {
+            self.end(id, Ok(()));
+        } else {
+            self.log(units);
+        }
+    }
+
+    /// One of an operation's units is logged, or will not be.
+    pub(super) fn unit_ended(&mut self, id: u64, outcome: Outcome) {
+        let op = self.ops.get_mut(&id).expect("it waits for its units");
+        op.units -= 1;
+        if let (None, Err(fault)) = (op.fault, outcome) {
+            op.fault = Some(fault);
+        }
+        if op.units == 0 {
+            self.end(id, Ok(()));
+        }
+    }
+
+    /// Makes a whole group unwritten: its pages are written anew, its blocks are left as they are.
+    pub(super) fn blank(&mut self, id: u64) {
+        let store = *self.geometry.store().expect("a store");
+        let group = self.ops[&id].group;
+        let columns = self.geometry.layout().columns();
+        let pages = self.geometry.pages_per_cell();
+        self.pages.clock += 1;
+        let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
+        let scratch = self.fresh_scratch();
+        let cell_bytes = 2 * pages * PAGE_BYTES;
+        let mut plan = Plan::new(Kind::Zero);
+        plan.scratch_bytes = u64::from(columns) * cell_bytes;
+        let mut puts = Vec::new();
+        for column in 0..columns {
+            let slice = Slice {
+                buffer: BufferId::Scratch(scratch),
+                offset: u64::from(column) * cell_bytes,
+                length: cell_bytes,
+            };
+            let before = (column + columns - 1) % columns;
+            let both = [column, before].into_iter().flat_map(|column| {
+                (0..pages).map(move |index| PageName {
+                    group,
+                    column,
+                    index: u32::try_from(index).expect("few pages"),
+                })
+            });
+            for (index, name) in (0..).zip(both) {
+                let place = slice.part(index * PAGE_BYTES, PAGE_BYTES);
+                puts.push((place, blank.encode(store.pool, name)));
+            }
+            let cells = self.view.column(&self.geometry, group, column).cells();
+            plan.writes.extend(cells.map(|cell| Transfer {
+                seat: cell.seat,
+                column,
+                kind: crate::IoKind::Write,
+                offset: self.geometry.pages_offset(&store, cell, false),
+                length: cell_bytes,
+                slice: Some(slice),
+            }));
+        }
+        self.actions
+            .push_back(crate::Action::Allocate(scratch, plan.scratch_bytes));
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        op.scratch = Some(scratch);
+        op.puts = puts;
+        op.plan = Some(plan);
+        self.compute(id);
+    }
+
+    /// A fill has these checksums: those that were not known are now.
+    pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) {
+        let pool = self.geometry.store().expect("a store").pool;
+        let op = &self.ops[&id];
+        let group = op.group;
+        let blocks = self.written_blocks(op);
+        for ((name, _), &sum) in blocks.into_iter().zip(sums) {
+            // What is logged will be written to the target too, and its entry with it.
+            let logged = self.overlay.get(name).map(|logged| logged.bytes.is_some());
+            match (logged, self.pages.entry(name)) {
+                (Some(true), _) | (_, None) => {}
+                (Some(false), _) | (None, Some(Entry::UNKNOWN)) => {
+                    let sequence = self.log.completed;
+                    let entry = Entry::new(pool, name, sum, sequence);
+                    self.overlay.known(name);
+                    self.pages.set(name, entry);
+                }
+                (None, Some(entry)) if !entry.matches(pool, name, sum) => {
+                    // Reconstructed from blocks that are what was written, and yet not what was
+                    // written: reads will not take it either.
+                    let target = self.view.column(&self.geometry, group, name.column).target;
+                    if let Some(cell) = target {
+                        self.events.push_back(Event::BlockBad {
+                            seat: cell.seat,
+                            offset: self.geometry.block_offset(cell, name.block.into()),
+                            group,
+                            column: name.column,
+                        });
+                    }
+                }
+                (None, Some(_)) => {}
+            }
+        }
+    }
+
+    /// An operation has ended: mend what it found.
+    pub(super) fn after(&mut self, op: &Op, outcome: Outcome) {
+        if self.geometry.store().is_none() {
+            return;
+        }
+        if let Task::Heal(blocks) = &op.task {
+            self.healing.remove(&(op.group, op.stripes.start));
+            if outcome.is_ok() {
+                self.events.push_back(Event::Healed {
+                    group: op.group,
+                    stripe: op.stripes.start,
+                    blocks: blocks.len() as u64,
+                });
+            }
+            return;
+        }
+        if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
+            self.job_verified(job, op.verified, op.bad.len() as u64);
+        }
+        if op.bad.is_empty() || outcome.is_err() {
+            return;
+        }
+        let chunk_bytes = self.geometry.chunk_bytes();
+        let per_chunk = chunk_bytes / BLOCK_BYTES;
+        for stripe in op.stripes.clone() {
+            let mut blocks = Vec::new();
+            for slot in 0..self.geometry.code().elements() {
+                let (column, chunk) = self.geometry.place(op.group, stripe, slot);
+                let first = chunk * per_chunk;
+                let bad = op.bad.range((column, first)..(column, first + per_chunk));
+                blocks.extend(bad.map(|&(_, block)| (slot, (block - first) * BLOCK_BYTES)));
+            }
+            if blocks.is_empty() || !self.healing.insert((op.group, stripe)) {
+                continue;
+            }
+            let heal = Task::Heal(blocks);
+            self.start(Op::new(Owner::Lane, op.group, stripe..stripe + 1, heal));
+        }
+    }
+}

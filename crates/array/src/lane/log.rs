@@ -1,0 +1,507 @@
+//! Logging: records gather into batches, batches go to the ring.
+//!
+//! ```text
+//!   waiting ─► Laying (copy, parity) ─► Heading (header) ─► Writing ─► complete, in order of sequence
+//! ```
+//!
+//! A *unit* is what must be logged together: the blocks of one band of one stripe. An operation
+//! that writes more than a band is several units, which need not be in one batch.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use block::{BLOCK_BYTES, Fault, Outcome, Seat};
+use erasure::Code;
+
+use super::overlay::Logged;
+use super::ring::{Placed, Ring};
+use super::writes::Writes;
+use super::{Array, Computing, Purpose};
+use crate::ScratchId;
+use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Io, IoKind, Slice};
+use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
+
+/// Batches in flight. One is written while the next gathers; a guess that the benchmark may correct.
+const IN_FLIGHT_MAX: usize = 4;
+/// Blocks and other descriptors of one batch: a header of three blocks.
+const DESCRIPTORS_MAX: usize = 480;
+/// Bytes of batches in memory from which on a checkpoint should begin, and from which on nothing
+/// more is logged before one has ended.
+const MEMORY_WANTS_CHECKPOINT: u64 = 4 << 20;
+const MEMORY_MAX: u64 = 16 << 20;
+
+/// Blocks that count only together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unit {
+    /// The operation that waits for it.
+    pub(super) op: u64,
+    /// What is written: the bytes, and their plain CRC-32C.
+    pub(super) blocks: Vec<(BlockName, Slice, u32)>,
+    /// What has changed and is written nowhere.
+    pub(super) unknown: Vec<BlockName>,
+    /// Stripes that become zero.
+    pub(super) zeroed: Option<(u64, Range<u64>)>,
+}
+
+impl Unit {
+    fn descriptors(&self) -> usize {
+        self.blocks.len() + self.unknown.len() + usize::from(self.zeroed.is_some())
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Batch {
+    units: Vec<Unit>,
+    header: BatchHeader,
+    position: u64,
+    scratch: ScratchId,
+    writes: Writes,
+    writing: bool,
+}
+
+/// What is written where, in which order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log {
+    waiting: VecDeque<Unit>,
+    batches: BTreeMap<u64, Batch>,
+    pub(super) ring: Ring,
+    pub(super) incarnation: u64,
+    pub(super) inherited: u64,
+    pub(super) next_sequence: u64,
+    /// All batches up to this one are complete.
+    pub(super) completed: u64,
+    /// All batches up to this one have been flushed.
+    pub(super) flushed: u64,
+    /// Number of the newest anchor.
+    pub(super) anchor: u64,
+    /// A batch could not be written as it must: nothing more before a checkpoint has made it
+    /// unnecessary.
+    pub(super) blocked: bool,
+    /// What writes are told while the ring is full of blocks that cannot be put in place.
+    pub(super) stuck: Option<Fault>,
+    codes: BTreeMap<(u16, u16), Arc<Code>>,
+}
+
+impl Log {
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.batches.is_empty()
+    }
+
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.ring.wants_checkpoint() || self.blocked
+    }
+
+    /// The code of a batch of `data` and `parity` columns: P, Q and R; copies where there is one
+    /// data column.
+    pub(super) fn code(&mut self, data: u16, parity: u16) -> Arc<Code> {
+        let make = || {
+            let name = match (data, parity) {
+                (_, 0) => "none",
+                (1, _) => "mirror",
+                (_, 1) => "parity",
+                (_, 2) => "pq",
+                _ => "pqr",
+            };
+            let code = erasure::by_columns(name, data + parity);
+            Arc::new(code.expect("these codes exist in every width"))
+        };
+        Arc::clone(self.codes.entry((data, parity)).or_insert_with(make))
+    }
+}
+
+/// Most data columns that a batch may have beside `parity` others.
+fn data_columns_max(live: u16, parity: u16) -> u16 {
+    // P+Q+R exists for fewer columns than others; a mirror of more than three copies is a mirror.
+    if parity > 3 {
+        1
+    } else {
+        (live - parity).min(64)
+    }
+}
+
+impl Array {
+    /// Seats that take part, in order.
+    pub(super) fn live_seats(&self) -> Vec<Seat> {
+        (0..self.geometry.layout().drives())
+            .map(Seat)
+            .filter(|&seat| !self.view.is_out(seat))
+            .collect()
+    }
+
+    pub(super) fn ring_offset(&self, position: u64) -> u64 {
+        let store = self.geometry.store().expect("a log needs a store");
+        store.journal_offset
+            + u64::from(self.lane) * store.ring_bytes
+            + RING_HEAD_BYTES
+            + position * BLOCK_BYTES
+    }
+
+    /// Queues units; the operation of each hears when it is logged.
+    pub(super) fn log(&mut self, units: impl IntoIterator<Item = Unit>) {
+        self.log.waiting.extend(units);
+    }
+
+    /// Starts as many batches as may be in flight.
+    pub(super) fn pump_log(&mut self) {
+        while !self.log.waiting.is_empty()
+            && self.log.batches.len() < IN_FLIGHT_MAX
+            && !self.log.blocked
+        {
+            if self.overlay.bytes() >= MEMORY_MAX || !self.start_batch() {
+                if !self.checkpoint_is_running() && self.log.stuck.is_some() {
+                    self.refuse_waiting();
+                } else {
+                    self.want_checkpoint();
+                }
+                break;
+            }
+        }
+        if self.log.wants_checkpoint() || self.overlay.bytes() >= MEMORY_WANTS_CHECKPOINT {
+            self.want_checkpoint();
+        }
+    }
+
+    /// The ring is full and nothing can be done about it.
+    fn refuse_waiting(&mut self) {
+        let fault = self.log.stuck.expect("the caller has looked");
+        for unit in std::mem::take(&mut self.log.waiting) {
+            self.unit_ended(unit.op, Err(fault));
+        }
+    }
+
+    /// Takes what fits into one batch; false if the ring has no room.
+    fn start_batch(&mut self) -> bool {
+        let seats = self.live_seats();
+        let live = u16::try_from(seats.len()).expect("seats are 16 bits");
+        if live == 0 {
+            self.log.stuck = self.log.stuck.or(Some(Fault::Lost));
+            return false;
+        }
+        let parity = self.geometry.code().tolerance().min(live - 1);
+        let widest = data_columns_max(live, parity);
+        let limit = self.log.ring.batch_blocks_max();
+        let shape = |blocks: usize, descriptors: usize| {
+            // As wide as there are blocks, so that each drive writes little.
+            let rows = blocks.div_ceil(widest.into());
+            let data = blocks.div_ceil(rows.max(1)).max(1);
+            let columns = data + usize::from(parity);
+            let header = BatchHeader::blocks(columns, usize::from(parity) * rows, descriptors);
+            (data, rows, header + rows as u64)
+        };
+        let (mut blocks, mut descriptors, mut units) = (0, 0, 0);
+        for unit in &self.log.waiting {
+            let (more, all) = (blocks + unit.blocks.len(), descriptors + unit.descriptors());
+            let fits = all <= DESCRIPTORS_MAX && shape(more, all).2 <= limit;
+            if !fits && units > 0 {
+                break;
+            }
+            (blocks, descriptors, units) = (more, all, units + 1);
+        }
+        let (data, rows, length) = shape(blocks, descriptors);
+        let Some(position) = self.log.ring.place(length) else {
+            return false;
+        };
+        let sequence = self.log.next_sequence;
+        self.log.next_sequence += 1;
+        self.log.ring.take(Placed {
+            sequence,
+            position,
+            length,
+        });
+        let units: Vec<Unit> = self.log.waiting.drain(..units).collect();
+        // Another drive first each time, so that none is always written to.
+        let first = usize::try_from(sequence % u64::from(live)).expect("below 2^16");
+        let columns = data + usize::from(parity);
+        let header = BatchHeader {
+            incarnation: self.log.incarnation,
+            sequence,
+            flushed: self.log.flushed,
+            seats: (0..columns)
+                .map(|i| seats[(first + i) % seats.len()])
+                .collect(),
+            data_columns: u16::try_from(data).expect("at most 64"),
+            rows: u16::try_from(rows).expect("a batch is short"),
+            parity_crcs: Vec::new(),
+            descriptors: descriptors_of(&units),
+        };
+        self.lay(sequence, units, header, position, length);
+        true
+    }
+
+    /// Copies the blocks into place and computes the parity.
+    fn lay(
+        &mut self,
+        sequence: u64,
+        units: Vec<Unit>,
+        mut header: BatchHeader,
+        position: u64,
+        length: u64,
+    ) {
+        let scratch = self.fresh_scratch();
+        let columns = header.seats.len();
+        let bytes = columns as u64 * length * BLOCK_BYTES;
+        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.overlay.add_buffer(sequence, scratch, bytes);
+        let rows = usize::from(header.rows);
+        let data = usize::from(header.data_columns);
+        let parities = columns - data;
+        // `parity_crcs` is still empty, and counts towards the header's length.
+        let head = length - u64::from(header.rows);
+        let column = |index: usize| {
+            column_slice(scratch, index, length)
+                .part(head * BLOCK_BYTES, u64::from(header.rows) * BLOCK_BYTES)
+        };
+        let mut work = Compute::default();
+        let all = units.iter().flat_map(|unit| &unit.blocks);
+        let mut copied = 0;
+        for (index, &(_, slice, _)) in all.enumerate() {
+            let row = (index % rows) as u64;
+            work.steps.push(ComputeStep {
+                target: column(index / rows).part(row * BLOCK_BYTES, BLOCK_BYTES),
+                accumulate: false,
+                terms: vec![(slice, 1)],
+            });
+            copied = index + 1;
+        }
+        for index in copied..data * rows {
+            let row = (index % rows) as u64;
+            work.steps.push(ComputeStep {
+                target: column(index / rows).part(row * BLOCK_BYTES, BLOCK_BYTES),
+                accumulate: false,
+                terms: Vec::new(),
+            });
+        }
+        let code = self.log.code(
+            header.data_columns,
+            u16::try_from(parities).expect("at most 2^16"),
+        );
+        if rows > 0 {
+            for parity in data..columns {
+                let terms = (0..data)
+                    .map(|index| (column(index), code.coefficient(parity, index)))
+                    .collect();
+                work.steps.push(ComputeStep {
+                    target: column(parity),
+                    accumulate: false,
+                    terms,
+                });
+                work.sums.push(column(parity));
+            }
+        }
+        header.parity_crcs.clear();
+        let batch = Batch {
+            units,
+            header,
+            position,
+            scratch,
+            writes: Writes::default(),
+            writing: false,
+        };
+        self.log.batches.insert(sequence, batch);
+        self.push_compute(Computing::Laid(sequence), work);
+    }
+
+    /// The batch's parity is there: put the header before each column.
+    pub(super) fn laid(&mut self, sequence: u64, computed: Computed) {
+        let store = self.geometry.store().expect("a log needs a store");
+        let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
+        batch.header.parity_crcs = computed.sums;
+        let bytes = batch.header.encode(store.pool, self.lane);
+        let length = batch.header.length();
+        let puts = (0..batch.header.seats.len())
+            .map(|index| {
+                let column = column_slice(batch.scratch, index, length);
+                (column.part(0, bytes.len() as u64), bytes.clone())
+            })
+            .collect();
+        self.push_compute(
+            Computing::Headed(sequence),
+            Compute {
+                puts,
+                ..Compute::default()
+            },
+        );
+    }
+
+    /// The batch is ready to be written.
+    pub(super) fn headed(&mut self, sequence: u64) {
+        let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
+        batch.writing = true;
+        let (length, scratch) = (batch.header.length(), batch.scratch);
+        let offset = batch.position;
+        let seats: Vec<(usize, Seat)> = batch
+            .header
+            .seats
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|&(_, seat)| !self.view.is_out(seat))
+            .collect();
+        for _ in &seats {
+            batch.writes.begin();
+        }
+        let offset = self.ring_offset(offset);
+        for &(index, seat) in &seats {
+            let slice = column_slice(scratch, index, length);
+            self.push_io(Purpose::Batch { sequence, seat }, |id| Io {
+                id,
+                seat,
+                kind: IoKind::Write,
+                offset,
+                length: slice.length,
+                slice: Some(slice),
+            });
+        }
+        if seats.is_empty() {
+            self.batches_ended();
+        }
+    }
+
+    pub(super) fn batch_written(&mut self, sequence: u64, seat: Seat, outcome: Outcome) {
+        let out = self.view.is_out(seat);
+        match outcome {
+            Ok(()) => self.flushes.wrote(seat),
+            Err(fault) if !out => self.report_fault(seat, IoKind::Write, 0, fault, true),
+            Err(_) => {}
+        }
+        let batch = self.log.batches.get_mut(&sequence).expect("in flight");
+        batch.writes.ended(seat, outcome, out);
+        self.batches_ended();
+    }
+
+    /// The pool has decided about a drive.
+    pub(super) fn batches_judged(&mut self, seat: Seat, out: bool) {
+        for batch in self.log.batches.values_mut() {
+            batch.writes.decided(seat, out);
+        }
+        self.batches_ended();
+    }
+
+    /// Completes batches in order of their sequence: recovery stops at the first gap, so a
+    /// request must not be answered before all batches before its own are there.
+    fn batches_ended(&mut self) {
+        while let Some((&sequence, batch)) = self.log.batches.first_key_value()
+            && batch.writing
+            && batch.writes.is_done()
+        {
+            let batch = self.log.batches.remove(&sequence).expect("just seen");
+            self.complete(sequence, batch);
+        }
+    }
+
+    fn complete(&mut self, sequence: u64, batch: Batch) {
+        let header = &batch.header;
+        let mut fault = None;
+        let there =
+            |seat: &&Seat| !self.view.is_out(**seat) && !batch.writes.kept().contains_key(*seat);
+        if let Some(&kept) = batch.writes.kept().values().next() {
+            // A drive that failed its column stays in use, because nothing can be lost any more
+            // but by losing data. Recovery might not find this batch, nor any that follow.
+            self.log.blocked = true;
+            if header.seats.iter().filter(there).count() < usize::from(header.data_columns) {
+                fault = Some(kept);
+            }
+        }
+        self.apply_batch(header, batch.scratch);
+        self.log.completed = sequence;
+        self.batch_completed();
+        for unit in batch.units {
+            self.unit_ended(unit.op, fault.map_or(Ok(()), Err));
+        }
+        self.overlay.unpin(sequence);
+    }
+
+    /// What a batch says is the truth from now on; its blocks' bytes are in `scratch`.
+    pub(super) fn apply_batch(&mut self, header: &BatchHeader, scratch: ScratchId) {
+        let pool = self.geometry.store().expect("a log needs a store").pool;
+        let length = header.length();
+        let head = header.header_blocks();
+        let rows = u64::from(header.rows);
+        let mut index = 0;
+        for descriptor in &header.descriptors {
+            match *descriptor {
+                Descriptor::Content { name, crc } => {
+                    let column = column_slice(scratch, (index / rows) as usize, length);
+                    let offset = (head + index % rows) * BLOCK_BYTES;
+                    index += 1;
+                    let logged = Logged {
+                        bytes: Some(column.part(offset, BLOCK_BYTES)),
+                        entry: Entry::new(pool, name, crc, header.sequence),
+                        sequence: header.sequence,
+                    };
+                    self.overlay.insert(name, logged);
+                }
+                Descriptor::Unknown(name) => {
+                    let logged = Logged {
+                        bytes: None,
+                        entry: Entry::UNKNOWN,
+                        sequence: header.sequence,
+                    };
+                    self.overlay.insert(name, logged);
+                }
+                Descriptor::Zeroed {
+                    group,
+                    first,
+                    count,
+                } => {
+                    let stripes = first..first + u64::from(count);
+                    let names = self.names_of(group, stripes.clone());
+                    self.overlay
+                        .zero(group, stripes, header.sequence, names.into_iter());
+                }
+            }
+        }
+    }
+
+    /// All blocks of some stripes.
+    pub(super) fn names_of(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
+        let geometry = &self.geometry;
+        let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
+        let stripes = stripes.start..stripes.end.min(geometry.stripes_per_group());
+        let mut names = Vec::new();
+        for stripe in stripes {
+            for slot in 0..geometry.code().elements() {
+                let (column, chunk) = geometry.place(group, stripe, slot);
+                names.extend(
+                    (chunk * per_chunk..(chunk + 1) * per_chunk).map(|block| BlockName {
+                        group,
+                        column,
+                        block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+                    }),
+                );
+            }
+        }
+        names
+    }
+}
+
+/// A column of a batch's buffer.
+pub(super) fn column_slice(scratch: ScratchId, index: usize, length: u64) -> Slice {
+    Slice {
+        buffer: BufferId::Scratch(scratch),
+        offset: index as u64 * length * BLOCK_BYTES,
+        length: length * BLOCK_BYTES,
+    }
+}
+
+fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
+    let mut descriptors = Vec::new();
+    for unit in units {
+        // Stripes that become zero do so before anything else that the unit says.
+        if let Some((group, stripes)) = &unit.zeroed {
+            descriptors.push(Descriptor::Zeroed {
+                group: *group,
+                first: stripes.start,
+                count: u32::try_from(stripes.end - stripes.start).expect("few at a time"),
+            });
+        }
+        descriptors.extend(
+            unit.blocks
+                .iter()
+                .map(|&(name, _, crc)| Descriptor::Content { name, crc }),
+        );
+        descriptors.extend(unit.unknown.iter().map(|&name| Descriptor::Unknown(name)));
+    }
+    descriptors
+}

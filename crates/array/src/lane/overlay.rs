@@ -1,0 +1,181 @@
+//! What is logged and not yet in place: the truth for the blocks that it holds.
+//!
+//! The bytes are in the batches' own buffers, which live as long as a block of them counts here or
+//! an operation in flight was told to read them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::ScratchId;
+use crate::action::Slice;
+use crate::format::{BlockName, Entry};
+
+/// A block that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Logged {
+    /// Its bytes; `None` where the block has changed and nobody has it.
+    pub(super) bytes: Option<Slice>,
+    /// Its entry once it is in place.
+    pub(super) entry: Entry,
+    /// The batch that logged it.
+    pub(super) sequence: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Buffer {
+    scratch: ScratchId,
+    bytes: u64,
+    /// Blocks of the overlay in it.
+    live: u64,
+    /// Operations and others that may still read it.
+    pins: u64,
+}
+
+/// The overlay of a lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overlay {
+    blocks: BTreeMap<BlockName, Logged>,
+    /// Stripes that read as zeros but for newer blocks, by group and stripe, and since which batch.
+    zeroed: BTreeMap<(u64, u64), u64>,
+    buffers: BTreeMap<u64, Buffer>,
+    bytes: u64,
+    /// Buffers that nobody needs any more.
+    free: Vec<ScratchId>,
+}
+
+impl Overlay {
+    /// A batch's buffer; it stays while it is pinned.
+    pub(super) fn add_buffer(&mut self, sequence: u64, scratch: ScratchId, bytes: u64) {
+        self.bytes += bytes;
+        let buffer = Buffer {
+            scratch,
+            bytes,
+            live: 0,
+            pins: 1,
+        };
+        self.buffers.insert(sequence, buffer);
+    }
+
+    pub(super) fn pin(&mut self, sequence: u64) {
+        if let Some(buffer) = self.buffers.get_mut(&sequence) {
+            buffer.pins += 1;
+        }
+    }
+
+    pub(super) fn unpin(&mut self, sequence: u64) {
+        self.change(sequence, |buffer| buffer.pins -= 1);
+    }
+
+    fn change(&mut self, sequence: u64, change: impl FnOnce(&mut Buffer)) {
+        let Some(buffer) = self.buffers.get_mut(&sequence) else {
+            return;
+        };
+        change(buffer);
+        if buffer.live == 0 && buffer.pins == 0 {
+            self.bytes -= buffer.bytes;
+            self.free.push(buffer.scratch);
+            self.buffers.remove(&sequence);
+        }
+    }
+
+    /// Buffers to give back.
+    pub(super) fn take_free(&mut self) -> Vec<ScratchId> {
+        std::mem::take(&mut self.free)
+    }
+
+    /// Bytes of all buffers.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn get(&self, name: BlockName) -> Option<&Logged> {
+        self.blocks.get(&name)
+    }
+
+    /// Whether the stripe reads as zeros where no block says otherwise.
+    pub(super) fn is_zeroed(&self, group: u64, stripe: u64) -> bool {
+        self.zeroed.contains_key(&(group, stripe))
+    }
+
+    /// A batch is complete: this is the block's content now.
+    pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
+        if logged.bytes.is_some() {
+            self.change(logged.sequence, |buffer| buffer.live += 1);
+        }
+        if let Some(old) = self.blocks.insert(name, logged) {
+            self.forget(old);
+        }
+    }
+
+    fn forget(&mut self, old: Logged) {
+        if old.bytes.is_some() {
+            self.change(old.sequence, |buffer| buffer.live -= 1);
+        }
+    }
+
+    /// Stripes read as zeros from now on; `names` are all their blocks.
+    pub(super) fn zero(
+        &mut self,
+        group: u64,
+        stripes: Range<u64>,
+        sequence: u64,
+        names: impl Iterator<Item = BlockName>,
+    ) {
+        for name in names {
+            if let Some(old) = self.blocks.remove(&name) {
+                self.forget(old);
+            }
+        }
+        for stripe in stripes {
+            self.zeroed.insert((group, stripe), sequence);
+        }
+    }
+
+    /// Everything of batches up to `sequence`.
+    pub(super) fn up_to(&self, sequence: u64) -> Vec<(BlockName, Logged)> {
+        self.blocks
+            .iter()
+            .filter(|(_, logged)| logged.sequence <= sequence)
+            .map(|(&name, &logged)| (name, logged))
+            .collect()
+    }
+
+    /// Zeroed stripes of batches up to `sequence`.
+    pub(super) fn zeroed_up_to(&self, sequence: u64) -> Vec<((u64, u64), u64)> {
+        self.zeroed
+            .iter()
+            .filter(|&(_, &since)| since <= sequence)
+            .map(|(&stripe, &since)| (stripe, since))
+            .collect()
+    }
+
+    /// A block is in place and its entry says so.
+    pub(super) fn installed(&mut self, name: BlockName, sequence: u64) {
+        if self
+            .blocks
+            .get(&name)
+            .is_some_and(|logged| logged.sequence == sequence)
+        {
+            let old = self.blocks.remove(&name).expect("just seen");
+            self.forget(old);
+        }
+    }
+
+    /// What a block that nobody had is, is known again: its entry is in its page.
+    pub(super) fn known(&mut self, name: BlockName) {
+        if self
+            .blocks
+            .get(&name)
+            .is_some_and(|logged| logged.bytes.is_none())
+        {
+            self.blocks.remove(&name);
+        }
+    }
+
+    /// The entries of a stripe say that it is unwritten.
+    pub(super) fn zeroes_installed(&mut self, stripe: (u64, u64), sequence: u64) {
+        if self.zeroed.get(&stripe) == Some(&sequence) {
+            self.zeroed.remove(&stripe);
+        }
+    }
+}

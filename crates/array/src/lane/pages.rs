@@ -1,0 +1,322 @@
+//! The metadata pages in memory, and where they lie.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Outcome, Seat};
+
+use super::overlay::Overlay;
+use super::{Array, Computing, Purpose};
+use crate::ScratchId;
+use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoKind, Slice};
+use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::plan::{BlockState, Blocks};
+
+/// Pages that a lane keeps: with 16 lanes, 256 MiB in all.
+const PAGES_MAX: usize = 4096;
+
+#[derive(Clone, Debug)]
+struct Cached {
+    page: MetaPage,
+    /// In use since the hand passed last.
+    used: Cell<bool>,
+    /// Changed since it was written.
+    dirty: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Loading {
+    scratch: ScratchId,
+    copies: Vec<(Slice, Outcome)>,
+    in_flight: u64,
+    epoch: u64,
+}
+
+/// The pages of a lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages {
+    cached: BTreeMap<PageName, Cached>,
+    loading: BTreeMap<PageName, Loading>,
+    /// Operations that wait for pages.
+    waiting: BTreeMap<u64, BTreeSet<PageName>>,
+    /// Where the search for a page to drop goes on.
+    hand: Option<PageName>,
+    /// Counts changes of pages; of two copies the later one counts.
+    pub(super) clock: u64,
+}
+
+impl Pages {
+    pub(super) fn contains(&self, name: PageName) -> bool {
+        self.cached.contains_key(&name)
+    }
+
+    /// The entry of a block, if its page is here.
+    pub(super) fn entry(&self, name: BlockName) -> Option<Entry> {
+        let cached = self.cached.get(&name.page())?;
+        cached.used.set(true);
+        Some(cached.page.get(name.entry()))
+    }
+
+    /// Changes an entry of a page that is here.
+    pub(super) fn set(&mut self, name: BlockName, entry: Entry) {
+        self.clock += 1;
+        let clock = self.clock;
+        if let Some(cached) = self.cached.get_mut(&name.page()) {
+            cached.page.set(name.entry(), entry, clock);
+            cached.dirty = true;
+        }
+    }
+
+    pub(super) fn page(&self, name: PageName) -> Option<&MetaPage> {
+        self.cached.get(&name).map(|cached| &cached.page)
+    }
+
+    pub(super) fn written(&mut self, name: PageName) {
+        if let Some(cached) = self.cached.get_mut(&name) {
+            cached.dirty = false;
+        }
+    }
+
+    /// Pages that have changed since they were written.
+    pub(super) fn dirty(&self) -> impl Iterator<Item = PageName> + '_ {
+        self.cached
+            .iter()
+            .filter(|(_, cached)| cached.dirty)
+            .map(|(&name, _)| name)
+    }
+
+    /// The group begins a new life.
+    pub(super) fn drop_group(&mut self, group: u64) {
+        self.cached.retain(|name, _| name.group != group);
+    }
+
+    pub(super) fn is_loading(&self, name: PageName) -> bool {
+        self.loading.contains_key(&name)
+    }
+
+    fn insert(&mut self, name: PageName, page: MetaPage, dirty: bool, keep: &BTreeSet<PageName>) {
+        let used = Cell::new(true);
+        self.cached.insert(name, Cached { page, used, dirty });
+        // Two rounds of the hand at most: the first may only clear marks.
+        let mut left = 2 * self.cached.len();
+        while self.cached.len() > PAGES_MAX && left > 0 {
+            left -= 1;
+            let from = self.hand;
+            let next = match from {
+                Some(hand) => self
+                    .cached
+                    .range((std::ops::Bound::Excluded(hand), std::ops::Bound::Unbounded))
+                    .next(),
+                None => self.cached.iter().next(),
+            };
+            let Some((&victim, _)) = next else {
+                self.hand = None;
+                continue;
+            };
+            self.hand = Some(victim);
+            let cached = self.cached.get_mut(&victim).expect("just seen");
+            if cached.used.take() || cached.dirty || keep.contains(&victim) {
+                continue;
+            }
+            if victim != name {
+                self.cached.remove(&victim);
+            }
+        }
+    }
+}
+
+/// What a lane knows of a group's blocks while it plans an operation.
+#[derive(Clone, Debug)]
+pub(super) struct LaneBlocks<'a> {
+    /// Without metadata every block is on its drive.
+    pub(super) store: bool,
+    pub(super) overlay: &'a Overlay,
+    pub(super) pages: &'a Pages,
+    pub(super) group: u64,
+    /// Blocks (column, block of its cell) that the operation has found bad.
+    pub(super) bad: &'a BTreeSet<(u16, u64)>,
+    /// Pages that must be here before the plan can be trusted.
+    pub(super) missing: RefCell<BTreeSet<PageName>>,
+    /// Batches whose memory the plan may use.
+    pub(super) pinned: RefCell<BTreeSet<u64>>,
+}
+
+impl Blocks for LaneBlocks<'_> {
+    fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState {
+        let sound = || match self.bad.contains(&(column, block)) {
+            true => BlockState::Unreadable,
+            false => BlockState::OnDrive,
+        };
+        if !self.store {
+            return sound();
+        }
+        let name = BlockName {
+            group: self.group,
+            column,
+            block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+        };
+        if let Some(logged) = self.overlay.get(name) {
+            return logged.bytes.map_or(BlockState::Unreadable, |slice| {
+                self.pinned.borrow_mut().insert(logged.sequence);
+                BlockState::InMemory(slice)
+            });
+        }
+        if self.overlay.is_zeroed(self.group, stripe) {
+            return BlockState::Zero;
+        }
+        match self.pages.entry(name) {
+            None => {
+                self.missing.borrow_mut().insert(name.page());
+                sound()
+            }
+            Some(Entry::UNWRITTEN) => BlockState::Zero,
+            Some(Entry::UNKNOWN) => BlockState::Unreadable,
+            Some(_) => sound(),
+        }
+    }
+}
+
+impl Array {
+    /// Where a page lies: beside its column's cells, and beside those of the next column.
+    /// `sources`: only where it can be read.
+    pub(super) fn page_places(&self, name: PageName, sources: bool) -> Vec<(Seat, u64)> {
+        let Some(store) = self.geometry.store() else {
+            return Vec::new();
+        };
+        let columns = self.geometry.layout().columns();
+        let next = (name.column + 1) % columns;
+        let mut places = Vec::new();
+        for (column, before) in [(name.column, false), (next, true)] {
+            let state = self.view.column(&self.geometry, name.group, column);
+            let cells: Vec<layout::Cell> = match sources {
+                true => state.source.into_iter().collect(),
+                false => state.cells().collect(),
+            };
+            for cell in cells {
+                let offset = self.geometry.pages_offset(store, cell, before);
+                places.push((cell.seat, offset + u64::from(name.index) * PAGE_BYTES));
+            }
+        }
+        places
+    }
+
+    /// Loads pages for an operation, which is planned again when they are here.
+    pub(super) fn fetch_pages(&mut self, op: u64, names: BTreeSet<PageName>) {
+        for &name in &names {
+            self.load_page(name);
+        }
+        let left: BTreeSet<PageName> = names
+            .into_iter()
+            .filter(|&name| !self.pages.contains(name))
+            .collect();
+        if left.is_empty() {
+            self.runnable.push_back(op);
+        } else {
+            self.pages.waiting.insert(op, left);
+        }
+    }
+
+    /// Begins to load a page, unless it is here or on its way.
+    pub(super) fn load_page(&mut self, name: PageName) {
+        if self.pages.contains(name) || self.pages.is_loading(name) {
+            return;
+        }
+        let places: Vec<(Seat, u64)> = self
+            .page_places(name, true)
+            .into_iter()
+            .filter(|&(seat, _)| !self.view.is_out(seat))
+            .collect();
+        if places.is_empty() {
+            self.page_here(name, MetaPage::filled(Entry::UNKNOWN, 0), false);
+            return;
+        }
+        let scratch = self.fresh_scratch();
+        let bytes = places.len() as u64 * PAGE_BYTES;
+        self.actions.push_back(Action::Allocate(scratch, bytes));
+        let slice = |index: usize| Slice {
+            buffer: BufferId::Scratch(scratch),
+            offset: index as u64 * PAGE_BYTES,
+            length: PAGE_BYTES,
+        };
+        let loading = Loading {
+            scratch,
+            copies: (0..places.len()).map(|i| (slice(i), Ok(()))).collect(),
+            in_flight: places.len() as u64,
+            epoch: self.epoch,
+        };
+        self.pages.loading.insert(name, loading);
+        for (index, (seat, offset)) in places.into_iter().enumerate() {
+            let purpose = Purpose::PageRead { name, index, seat };
+            self.push_io(purpose, |id| Io {
+                id,
+                seat,
+                kind: IoKind::Read,
+                offset,
+                length: PAGE_BYTES,
+                slice: Some(slice(index)),
+            });
+        }
+    }
+
+    pub(super) fn page_read(&mut self, name: PageName, index: usize, seat: Seat, outcome: Outcome) {
+        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
+            self.report_fault(seat, IoKind::Read, 0, fault, false);
+        }
+        let loading = self.pages.loading.get_mut(&name).expect("it is being read");
+        loading.copies[index].1 = outcome;
+        loading.in_flight -= 1;
+        if loading.in_flight > 0 {
+            return;
+        }
+        let good = loading.copies.iter().filter(|(_, outcome)| outcome.is_ok());
+        let takes: Vec<Slice> = good.map(|&(slice, _)| slice).collect();
+        self.push_compute(
+            Computing::Page(name),
+            Compute {
+                takes,
+                ..Compute::default()
+            },
+        );
+    }
+
+    pub(super) fn page_loaded(&mut self, name: PageName, computed: &Computed) {
+        let loading = self.pages.loading.remove(&name).expect("it was read");
+        self.actions.push_back(Action::Release(loading.scratch));
+        let store = self.geometry.store().expect("pages need a store");
+        let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
+        let (page, merged) = MetaPage::merge(store.pool, name, &copies);
+        if merged.lost > 0 && loading.epoch != self.epoch {
+            // Its column has moved meanwhile, and somebody else may have been given the place.
+            self.load_page(name);
+            return;
+        }
+        if merged.lost > 0 {
+            self.events.push_back(Event::PageLost {
+                group: name.group,
+                column: name.column,
+            });
+        }
+        let failed = loading.copies.iter().any(|(_, outcome)| outcome.is_err());
+        self.page_here(name, page, merged.differ || merged.lost > 0 || failed);
+    }
+
+    fn page_here(&mut self, name: PageName, page: MetaPage, dirty: bool) {
+        let mut keep = self.checkpoint_pages();
+        for names in self.pages.waiting.values() {
+            keep.extend(names);
+        }
+        self.pages.insert(name, page, dirty, &keep);
+        let mut ready = Vec::new();
+        for (&op, names) in &mut self.pages.waiting {
+            names.remove(&name);
+            if names.is_empty() {
+                ready.push(op);
+            }
+        }
+        for op in ready {
+            self.pages.waiting.remove(&op);
+            self.runnable.push_back(op);
+        }
+        self.checkpoint_page_here();
+    }
+}

@@ -1,0 +1,503 @@
+//! Reading the journal when a pool is opened.
+//!
+//! ```text
+//!   Anchors ─► Headers ─► Columns ─► Checking ─► (Mending ─► Checking) ─► Headers …
+//!                 └─ nothing there: the log's end ─► Anchoring ─► Flushing ─► (end)
+//! ```
+//!
+//! What is found is put into the overlay as if it had just been logged, so there is nothing else to
+//! replay, and nothing on the drives changes but the anchor.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{BLOCK_BYTES, Fault, Outcome, Seat};
+use erasure::ElementSet;
+
+use super::flush::Waiter;
+use super::log::column_slice;
+use super::ring::{Placed, Ring};
+use super::writes::Writes;
+use super::{Array, Computing, Purpose};
+use crate::ScratchId;
+use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, Io, IoKind, Slice};
+use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
+
+/// Blocks of a header at most: what [`super::log`] writes has three.
+const HEADER_BLOCKS_MAX: u64 = 4;
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Anchors,
+    /// Headers at `at`; `seek` is what is looked for.
+    Headers {
+        at: u64,
+        seek: Seek,
+    },
+    Columns(Found),
+    Checking(Found),
+    Mending(Found),
+    Anchoring,
+    Flushing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seek {
+    /// The next batch.
+    Next,
+    /// Proof that the batch that cannot be put together had been flushed.
+    Proof,
+}
+
+#[derive(Clone, Debug)]
+struct Found {
+    header: BatchHeader,
+    position: u64,
+    scratch: ScratchId,
+    /// Columns whose drive did not answer.
+    missing: BTreeSet<usize>,
+    mended: bool,
+}
+
+/// A recovery under way.
+#[derive(Clone, Debug)]
+pub(super) struct Recovery {
+    phase: Phase,
+    anchor: Anchor,
+    /// Reads in flight.
+    in_flight: u64,
+    /// What was read where: buffer and seats in order, those that failed left out.
+    scratch: Option<ScratchId>,
+    reads: BTreeMap<usize, Slice>,
+    writes: Writes,
+    expected: u64,
+    batches: u64,
+}
+
+impl Array {
+    pub(super) fn begin_recovery(&mut self, incarnation: u64, fresh: bool) {
+        let Some(store) = self.geometry.store().copied() else {
+            self.recovered(0, Ok(()));
+            return;
+        };
+        let blocks = (store.ring_bytes - RING_HEAD_BYTES) / BLOCK_BYTES;
+        self.log.ring = Ring::new(blocks);
+        self.log.incarnation = incarnation;
+        // Pages of this incarnation are later than those of all before.
+        self.pages.clock = incarnation << 32;
+        self.recovery = Some(Recovery {
+            phase: Phase::Anchors,
+            anchor: Anchor {
+                first: 1,
+                ..Anchor::default()
+            },
+            in_flight: 0,
+            scratch: None,
+            reads: BTreeMap::new(),
+            writes: Writes::default(),
+            expected: 1,
+            batches: 0,
+        });
+        if fresh {
+            self.end_of_log();
+            return;
+        }
+        let ring = store.journal_offset + u64::from(self.lane) * store.ring_bytes;
+        self.read_everywhere(ring, RING_HEAD_BYTES);
+    }
+
+    fn recovery(&mut self) -> &mut Recovery {
+        self.recovery.as_mut().expect("a recovery runs")
+    }
+
+    /// Reads a range of every drive that takes part.
+    fn read_everywhere(&mut self, offset: u64, length: u64) {
+        let seats = self.live_seats();
+        let scratch = self.fresh_scratch();
+        let bytes = seats.len() as u64 * length;
+        if seats.is_empty() {
+            self.recovered(0, Err(Fault::Lost));
+            return;
+        }
+        self.actions.push_back(Action::Allocate(scratch, bytes));
+        let recovery = self.recovery();
+        recovery.scratch = Some(scratch);
+        recovery.reads.clear();
+        recovery.in_flight = seats.len() as u64;
+        for (index, seat) in seats.into_iter().enumerate() {
+            let slice = Slice {
+                buffer: BufferId::Scratch(scratch),
+                offset: index as u64 * length,
+                length,
+            };
+            self.recovery().reads.insert(index, slice);
+            self.push_io(Purpose::Recovery { seat, index }, |id| Io {
+                id,
+                seat,
+                kind: IoKind::Read,
+                offset,
+                length,
+                slice: Some(slice),
+            });
+        }
+    }
+
+    /// A read of the recovery's has ended.
+    pub(super) fn recovery_read(&mut self, seat: Seat, index: usize, outcome: Outcome) {
+        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
+            self.report_fault(seat, IoKind::Read, 0, fault, false);
+        }
+        let recovery = self.recovery();
+        recovery.in_flight -= 1;
+        if outcome.is_err() {
+            recovery.reads.remove(&index);
+            if let Phase::Columns(found) = &mut recovery.phase {
+                found.missing.insert(index);
+            }
+        }
+        if recovery.in_flight > 0 {
+            return;
+        }
+        if matches!(recovery.phase, Phase::Columns(_)) {
+            self.check_columns();
+            return;
+        }
+        let takes = recovery.reads.values().copied().collect();
+        self.push_compute(
+            Computing::Recovery,
+            Compute {
+                takes,
+                ..Compute::default()
+            },
+        );
+    }
+
+    /// A computation of the recovery's has ended.
+    pub(super) fn recovery_computed(&mut self, computed: &Computed) {
+        if let Some(scratch) = self.recovery().scratch.take() {
+            self.actions.push_back(Action::Release(scratch));
+        }
+        match std::mem::replace(&mut self.recovery().phase, Phase::Anchors) {
+            Phase::Anchors => self.anchors_read(&computed.bytes),
+            Phase::Headers { at, seek } => self.headers_read(at, seek, &computed.bytes),
+            Phase::Checking(found) => self.columns_checked(found, &computed.sums),
+            Phase::Mending(found) => self.check(found),
+            other => unreachable!("nothing is computed in {other:?}"),
+        }
+    }
+
+    fn anchors_read(&mut self, copies: &[Vec<u8>]) {
+        let pool = self.geometry.store().expect("a journal").pool;
+        let newest = copies
+            .iter()
+            .flat_map(|bytes| bytes.chunks(BLOCK_BYTES as usize))
+            .filter_map(|block| Anchor::parse(pool, self.lane, block))
+            .max_by_key(|anchor| anchor.number);
+        let Some(anchor) = newest else {
+            // Not one of the drives knows where the journal begins.
+            self.recovered(0, Err(Fault::Lost));
+            return;
+        };
+        let recovery = self.recovery();
+        recovery.anchor = anchor;
+        recovery.expected = anchor.first;
+        self.log.ring.begin_at(anchor.position);
+        self.log.anchor = anchor.number;
+        self.read_headers(anchor.position, Seek::Next);
+    }
+
+    fn read_headers(&mut self, at: u64, seek: Seek) {
+        let left = self.log.ring.blocks().saturating_sub(at);
+        let blocks = left.min(HEADER_BLOCKS_MAX);
+        self.recovery().phase = Phase::Headers { at, seek };
+        if blocks == 0 {
+            self.headers_read(at, seek, &[]);
+            return;
+        }
+        let offset = self.ring_offset(at);
+        self.read_everywhere(offset, blocks * BLOCK_BYTES);
+    }
+
+    fn headers_read(&mut self, at: u64, seek: Seek, copies: &[Vec<u8>]) {
+        let pool = self.geometry.store().expect("a journal").pool;
+        let lane = self.lane;
+        let recovery = self.recovery();
+        let (expected, anchor) = (recovery.expected, recovery.anchor);
+        let headers = copies
+            .iter()
+            .filter_map(|bytes| BatchHeader::parse(pool, lane, bytes))
+            .filter(|header| {
+                header.sequence <= anchor.inherited || header.incarnation >= anchor.incarnation
+            });
+        if seek == Seek::Proof {
+            let flushed = headers
+                .filter(|header| header.sequence > expected)
+                .any(|header| header.flushed >= expected);
+            if flushed {
+                self.recovered(0, Err(Fault::Lost));
+            } else {
+                self.end_of_log();
+            }
+            return;
+        }
+        let found = headers
+            .filter(|header| header.sequence == expected)
+            .max_by_key(|header| header.incarnation);
+        match found {
+            Some(header) => self.read_columns(header, at),
+            None if at != 0 => self.read_headers(0, Seek::Next),
+            None => self.end_of_log(),
+        }
+    }
+
+    /// Reads a batch's columns to where they were when it was written.
+    fn read_columns(&mut self, header: BatchHeader, position: u64) {
+        let length = header.length();
+        if position + length > self.log.ring.blocks() {
+            self.end_of_log();
+            return;
+        }
+        let scratch = self.fresh_scratch();
+        let bytes = header.seats.len() as u64 * length * BLOCK_BYTES;
+        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.overlay.add_buffer(header.sequence, scratch, bytes);
+        let offset = self.ring_offset(position);
+        let there: Vec<(usize, Seat)> = header.seats.iter().copied().enumerate().collect();
+        let live = self.live_seats();
+        let (there, missing): (Vec<_>, Vec<_>) =
+            there.into_iter().partition(|(_, seat)| live.contains(seat));
+        let recovery = self.recovery();
+        recovery.in_flight = there.len() as u64;
+        recovery.phase = Phase::Columns(Found {
+            header,
+            position,
+            scratch,
+            missing: missing.into_iter().map(|(index, _)| index).collect(),
+            mended: false,
+        });
+        for &(index, seat) in &there {
+            let slice = column_slice(scratch, index, length);
+            self.push_io(Purpose::Recovery { seat, index }, |id| Io {
+                id,
+                seat,
+                kind: IoKind::Read,
+                offset,
+                length: slice.length,
+                slice: Some(slice),
+            });
+        }
+        if there.is_empty() {
+            self.check_columns();
+        }
+    }
+
+    fn check_columns(&mut self) {
+        let phase = std::mem::replace(&mut self.recovery().phase, Phase::Anchors);
+        let Phase::Columns(found) = phase else {
+            unreachable!("columns were read")
+        };
+        self.check(found);
+    }
+
+    /// Asks for the checksums of all blocks of a batch.
+    fn check(&mut self, found: Found) {
+        let sums = (0..found.header.seats.len())
+            .filter(|_| found.header.rows > 0)
+            .map(|index| body(&found, index))
+            .collect();
+        self.recovery().phase = Phase::Checking(found);
+        self.push_compute(
+            Computing::Recovery,
+            Compute {
+                sums,
+                ..Compute::default()
+            },
+        );
+    }
+
+    fn columns_checked(&mut self, mut found: Found, sums: &[u32]) {
+        let header = &found.header;
+        let rows = usize::from(header.rows);
+        let data = usize::from(header.data_columns);
+        let contents: Vec<u32> = header
+            .descriptors
+            .iter()
+            .filter_map(|descriptor| match descriptor {
+                crate::format::Descriptor::Content { crc, .. } => Some(*crc),
+                _ => None,
+            })
+            .collect();
+        let mut bad: BTreeSet<(usize, usize)> = BTreeSet::new();
+        for (index, &sum) in sums.iter().enumerate() {
+            let (column, row) = (index / rows, index % rows);
+            let wanted = if column < data {
+                // Behind the last block there are zeros.
+                contents.get(index).copied()
+            } else {
+                Some(header.parity_crcs[(column - data) * rows + row])
+            };
+            let missing = found.missing.contains(&column) && !found.mended;
+            if missing || wanted.is_some_and(|wanted| wanted != sum) {
+                bad.insert((row, column));
+            }
+        }
+        if bad.iter().all(|&(_, column)| column >= data) {
+            self.batch_found(found);
+            return;
+        }
+        let columns = header.seats.len();
+        let parity = u16::try_from(columns - data).expect("at most 2^16");
+        let code = self.log.code(header.data_columns, parity);
+        let mut steps = Vec::new();
+        let mut hopeless = found.mended;
+        for row in 0..rows {
+            let lost: ElementSet = (0..data).filter(|&c| bad.contains(&(row, c))).collect();
+            if lost.is_empty() {
+                continue;
+            }
+            let known: ElementSet = (0..columns).filter(|&c| !bad.contains(&(row, c))).collect();
+            let Ok(recovery) = code.recover(&known, &lost) else {
+                hopeless = true;
+                break;
+            };
+            let block = |slot: usize| {
+                let start = row as u64 * BLOCK_BYTES;
+                body(&found, slot).part(start, BLOCK_BYTES)
+            };
+            let plain = recovery.schedule.temporaries() == 0;
+            assert!(plain, "codes of one row need no temporaries");
+            steps.extend(recovery.schedule.steps.iter().map(|step| {
+                ComputeStep {
+                    target: block(step.target.into()),
+                    accumulate: step.accumulate,
+                    terms: step
+                        .terms
+                        .iter()
+                        .map(|&(slot, c)| (block(slot.into()), c))
+                        .collect(),
+                }
+            }));
+        }
+        if hopeless {
+            let next = found.position + found.header.length();
+            self.overlay.unpin(found.header.sequence);
+            self.read_headers(next, Seek::Proof);
+            return;
+        }
+        found.mended = true;
+        self.recovery().phase = Phase::Mending(found);
+        self.push_compute(
+            Computing::Recovery,
+            Compute {
+                steps,
+                ..Compute::default()
+            },
+        );
+    }
+
+    /// A batch is whole: it counts.
+    fn batch_found(&mut self, found: Found) {
+        let Found {
+            header,
+            position,
+            scratch,
+            ..
+        } = found;
+        self.log.ring.take(Placed {
+            sequence: header.sequence,
+            position,
+            length: header.length(),
+        });
+        self.apply_batch(&header, scratch);
+        self.overlay.unpin(header.sequence);
+        let recovery = self.recovery();
+        recovery.batches += 1;
+        recovery.expected = header.sequence + 1;
+        let head = self.log.ring.head();
+        self.read_headers(head, Seek::Next);
+    }
+
+    /// Nothing follows: from here on this incarnation writes.
+    fn end_of_log(&mut self) {
+        let recovery = self.recovery();
+        let (expected, first) = (recovery.expected, recovery.anchor.first);
+        recovery.phase = Phase::Anchoring;
+        self.log.next_sequence = expected;
+        self.log.completed = expected - 1;
+        self.log.inherited = expected - 1;
+        self.push_anchor(first);
+    }
+
+    pub(super) fn recovery_anchor_begins(&mut self, scratch: ScratchId, seats: &[Seat]) {
+        let recovery = self.recovery();
+        recovery.scratch = Some(scratch);
+        for _ in seats {
+            recovery.writes.begin();
+        }
+    }
+
+    pub(super) fn recovery_anchor_written(&mut self, seat: Seat, outcome: Outcome) {
+        let out = self.view.is_out(seat);
+        match outcome {
+            Ok(()) => self.flushes.wrote(seat),
+            Err(fault) if !out => self.report_fault(seat, IoKind::Write, 0, fault, true),
+            Err(_) => {}
+        }
+        self.recovery().writes.ended(seat, outcome, out);
+        self.recovery_anchors_ended();
+    }
+
+    /// The pool has decided about a drive.
+    pub(super) fn recovery_judged(&mut self, seat: Seat, out: bool) {
+        if let Some(recovery) = self.recovery.as_mut() {
+            recovery.writes.decided(seat, out);
+            self.recovery_anchors_ended();
+        }
+    }
+
+    fn recovery_anchors_ended(&mut self) {
+        let recovery = self.recovery();
+        if !matches!(recovery.phase, Phase::Anchoring)
+            || recovery.scratch.is_none()
+            || !recovery.writes.is_done()
+        {
+            return;
+        }
+        recovery.phase = Phase::Flushing;
+        if let Some(scratch) = recovery.scratch.take() {
+            self.actions.push_back(Action::Release(scratch));
+        }
+        if !self.begin_flush(Waiter::Recovery) {
+            self.recovery_flushed();
+        }
+    }
+
+    /// The anchor is durable, and with it all that was found.
+    pub(super) fn recovery_flushed(&mut self) {
+        let batches = self.recovery().batches;
+        self.log.flushed = self.log.completed;
+        self.recovered(batches, Ok(()));
+    }
+
+    fn recovered(&mut self, batches: u64, outcome: Outcome) {
+        if let Some(recovery) = self.recovery.take()
+            && let Some(scratch) = recovery.scratch
+        {
+            self.actions.push_back(Action::Release(scratch));
+        }
+        if batches > 0 && outcome.is_ok() {
+            self.want_checkpoint();
+        }
+        self.events.push_back(Event::Recovered {
+            lane: self.lane,
+            batches,
+            outcome,
+        });
+    }
+}
+
+/// A column of a batch without its header.
+fn body(found: &Found, index: usize) -> Slice {
+    let head = found.header.header_blocks() * BLOCK_BYTES;
+    let rows = u64::from(found.header.rows) * BLOCK_BYTES;
+    column_slice(found.scratch, index, found.header.length()).part(head, rows)
+}

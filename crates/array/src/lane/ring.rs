@@ -1,0 +1,153 @@
+//! Space in the lane's ring, which is the same range on every drive.
+
+use std::collections::VecDeque;
+
+/// A batch that has not been let go yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) sequence: u64,
+    /// In blocks from the first batch's place.
+    pub(super) position: u64,
+    pub(super) length: u64,
+}
+
+/// The ring's blocks and who has them. Batches follow one another; one that does not fit before the
+/// end begins at the start, and whoever reads looks there too.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ring {
+    blocks: u64,
+    head: u64,
+    live: VecDeque<Placed>,
+}
+
+impl Ring {
+    pub(super) fn new(blocks: u64) -> Self {
+        Self {
+            blocks,
+            ..Self::default()
+        }
+    }
+
+    /// A batch takes at most a quarter, so that one can be written while others are in place.
+    pub(super) const fn batch_blocks_max(&self) -> u64 {
+        self.blocks / 4
+    }
+
+    /// Whether enough is taken that a checkpoint should begin.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.used() >= self.blocks / 4
+    }
+
+    fn used(&self) -> u64 {
+        self.live.iter().map(|placed| placed.length).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    pub(super) const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Where a batch of `length` blocks would go, if there is room.
+    pub(super) fn place(&self, length: u64) -> Option<u64> {
+        let fits_at_head = self.head + length <= self.blocks;
+        let Some(tail) = self.live.front().map(|placed| placed.position) else {
+            return Some(if fits_at_head { self.head } else { 0 });
+        };
+        if tail < self.head {
+            if fits_at_head {
+                Some(self.head)
+            } else {
+                (length < tail).then_some(0)
+            }
+        } else {
+            (self.head + length < tail).then_some(self.head)
+        }
+    }
+
+    /// The batch is there (written, or found there).
+    pub(super) fn take(&mut self, placed: Placed) {
+        self.head = placed.position + placed.length;
+        self.live.push_back(placed);
+    }
+
+    /// Where the next batch goes if nothing else is said.
+    pub(super) const fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Nothing is in the ring, and the next batch goes to `head`.
+    pub(super) fn begin_at(&mut self, head: u64) {
+        self.live.clear();
+        self.head = head;
+    }
+
+    /// The oldest batch from `sequence` on, or where the next one will be.
+    pub(super) fn position_of(&self, sequence: u64) -> u64 {
+        let mut live = self.live.iter();
+        let found = live.find(|placed| placed.sequence >= sequence);
+        found.map_or(self.head, |placed| placed.position)
+    }
+
+    /// Whether nothing before `sequence` is in the ring.
+    pub(super) fn is_oldest(&self, sequence: u64) -> bool {
+        self.live
+            .front()
+            .is_none_or(|placed| placed.sequence >= sequence)
+    }
+
+    /// Batches before `sequence` are let go.
+    pub(super) fn release_before(&mut self, sequence: u64) {
+        while self
+            .live
+            .front()
+            .is_some_and(|placed| placed.sequence < sequence)
+        {
+            self.live.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_never_overwrites_one_that_counts() {
+        let mut ring = Ring::new(100);
+        let mut live: VecDeque<Placed> = VecDeque::new();
+        let mut state = 1_u64;
+        let mut stalls = 0;
+        for sequence in 1..10_000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let length = 1 + (state >> 33) % 25;
+            let Some(position) = ring.place(length) else {
+                stalls += 1;
+                let keep = live.len() / 2;
+                live.drain(..live.len() - keep);
+                ring.release_before(live.front().map_or(sequence, |placed| placed.sequence));
+                continue;
+            };
+            let placed = Placed {
+                sequence,
+                position,
+                length,
+            };
+            assert!(position + length <= 100);
+            for other in &live {
+                let apart = position + length <= other.position
+                    || other.position + other.length <= position;
+                assert!(apart, "{placed:?} overwrites {other:?}");
+            }
+            // A reader that follows the chain finds it at the head or at the start.
+            assert!(position == ring.head() || position == 0);
+            ring.take(placed);
+            live.push_back(placed);
+        }
+        assert!(stalls > 100, "the ring was full now and then");
+    }
+}
