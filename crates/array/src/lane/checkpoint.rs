@@ -63,6 +63,8 @@ struct Running {
     stuck: BTreeSet<BlockName>,
     pages: BTreeSet<PageName>,
     scratch: Option<ScratchId>,
+    /// What this phase writes has been laid out and begun.
+    begun: bool,
     /// While it writes to cells that it knows of, they must not be given away.
     epoch: Option<u64>,
 }
@@ -150,6 +152,7 @@ impl Array {
             stuck: BTreeSet::new(),
             pages: std::mem::take(&mut self.checkpoints.forced),
             scratch: None,
+            begun: false,
             epoch: None,
         };
         self.checkpoints.running = Some(running);
@@ -183,7 +186,7 @@ impl Array {
         let zeroed = self.overlay.zeroed_up_to(covers);
         let pinned: BTreeSet<u64> = blocks
             .iter()
-            .filter(|(_, logged)| logged.bytes.is_some())
+            .filter(|(_, logged)| logged.bytes.memory().is_some())
             .map(|(_, logged)| logged.sequence)
             .collect();
         for &sequence in &pinned {
@@ -237,7 +240,7 @@ impl Array {
         running.epoch = Some(epoch);
         running.phase = Phase::Installing;
         for (name, logged) in &running.blocks {
-            let Some(slice) = logged.bytes else {
+            let Some(slice) = logged.bytes.memory() else {
                 continue;
             };
             let column = self.view.column(&self.geometry, name.group, name.column);
@@ -287,7 +290,7 @@ impl Array {
             let hit = running.blocks.iter().filter(|(name, logged)| {
                 name.column == transfer.column
                     && blocks.contains(&u64::from(name.block))
-                    && logged.bytes.is_some_and(|slice| {
+                    && logged.bytes.memory().is_some_and(|slice| {
                         transfer.slice.is_some_and(|all| all.buffer == slice.buffer)
                     })
             });
@@ -353,16 +356,17 @@ impl Array {
             self.overlay.zeroes_installed(stripe, sequence);
         }
         for (name, logged) in blocks {
-            // A block that nobody had may have been reconstructed meanwhile.
-            let known = logged.bytes.is_none()
-                && self
-                    .overlay
-                    .get(name)
-                    .is_none_or(|now| now.sequence != logged.sequence);
-            if !stuck.contains(&name) && !known {
-                self.pages.set(name, logged.entry);
-                self.overlay.installed(name, logged.sequence);
+            if stuck.contains(&name) {
+                continue;
             }
+            // A block that nobody had may have been reconstructed meanwhile.
+            let now = self.overlay.get(name);
+            let entry = match now.filter(|now| now.sequence == logged.sequence) {
+                Some(now) => now.entry,
+                None => logged.entry,
+            };
+            self.pages.set(name, entry);
+            self.overlay.installed(name, logged.sequence);
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);
@@ -374,6 +378,7 @@ impl Array {
         let store = *self.geometry.store().expect("a checkpoint needs a store");
         let running = self.running();
         running.phase = Phase::Paging;
+        running.begun = running.pages.is_empty();
         let names: Vec<PageName> = running.pages.iter().copied().collect();
         let bytes = names.len() as u64 * PAGE_BYTES;
         if names.is_empty() {
@@ -426,6 +431,7 @@ impl Array {
             };
             self.push_io(purpose, |id| transfer.io(id));
         }
+        self.running().begun = true;
         self.pages_ended();
     }
 
@@ -436,7 +442,7 @@ impl Array {
 
     fn pages_ended(&mut self) {
         let running = self.running();
-        if running.phase != Phase::Paging || !running.writes.is_done() {
+        if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() {
             return;
         }
         running.phase = Phase::Settling;
@@ -466,6 +472,7 @@ impl Array {
             .min();
         let first = oldest_stuck.unwrap_or(covers + 1).min(covers + 1);
         self.running().phase = Phase::Anchoring;
+        self.running().begun = false;
         if self.log.ring.is_empty() || self.log.ring.is_oldest(first) {
             // The tail has not moved.
             self.close_checkpoint();
@@ -503,6 +510,7 @@ impl Array {
         let seats = self.live_seats();
         if let Some(running) = self.checkpoints.running.as_mut() {
             running.scratch = Some(scratch);
+            running.begun = true;
             for _ in &seats {
                 running.writes.begin();
             }
@@ -532,7 +540,7 @@ impl Array {
 
     fn anchors_ended(&mut self) {
         let running = self.running();
-        if running.phase != Phase::Anchoring || !running.writes.is_done() {
+        if running.phase != Phase::Anchoring || !running.begun || !running.writes.is_done() {
             return;
         }
         running.phase = Phase::Closing;

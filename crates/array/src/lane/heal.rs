@@ -5,6 +5,7 @@ use block::{BLOCK_BYTES, Outcome};
 use super::Array;
 use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
+use super::overlay::Bytes;
 use crate::action::{BufferId, Event, Slice};
 use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
@@ -47,7 +48,7 @@ impl Array {
                     // Its read has failed; a scrub goes on with the rest.
                     continue;
                 }
-                match self.pages.entry(name) {
+                match self.entry_of(name) {
                     // The page was dropped meanwhile.
                     None => again = true,
                     Some(entry) if entry.matches(pool, name, sum) => {}
@@ -79,6 +80,14 @@ impl Array {
             self.plan_again(id);
         } else {
             self.compute(id);
+        }
+    }
+
+    /// What is known of a block that lies on its drive.
+    fn entry_of(&self, name: BlockName) -> Option<Entry> {
+        match self.overlay.get(name) {
+            Some(logged) if logged.bytes == Bytes::InPlace => Some(logged.entry),
+            _ => self.pages.entry(name),
         }
     }
 
@@ -245,15 +254,12 @@ impl Array {
         let blocks = self.written_blocks(op);
         for ((name, _), &sum) in blocks.into_iter().zip(sums) {
             // What is logged will be written to the target too, and its entry with it.
-            let logged = self.overlay.get(name).map(|logged| logged.bytes.is_some());
+            let logged = self.overlay.get(name).map(|logged| logged.bytes);
+            let entry = Entry::new(pool, name, sum, self.log.completed);
             match (logged, self.pages.entry(name)) {
-                (Some(true), _) | (_, None) => {}
-                (Some(false), _) | (None, Some(Entry::UNKNOWN)) => {
-                    let sequence = self.log.completed;
-                    let entry = Entry::new(pool, name, sum, sequence);
-                    self.overlay.known(name);
-                    self.pages.set(name, entry);
-                }
+                (Some(Bytes::Memory(_) | Bytes::InPlace), _) | (None, None) => {}
+                (Some(Bytes::Nowhere), _) => self.overlay.known(name, entry),
+                (None, Some(Entry::UNKNOWN)) => self.pages.set(name, entry),
                 (None, Some(entry)) if !entry.matches(pool, name, sum) => {
                     // Reconstructed from blocks that are what was written, and yet not what was
                     // written: reads will not take it either.

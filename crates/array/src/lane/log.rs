@@ -14,7 +14,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Outcome, Seat};
 use erasure::Code;
 
-use super::overlay::Logged;
+use super::overlay::{Bytes, Logged};
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Array, Computing, Purpose};
@@ -426,7 +426,7 @@ impl Array {
                     let offset = (head + index % rows) * BLOCK_BYTES;
                     index += 1;
                     let logged = Logged {
-                        bytes: Some(column.part(offset, BLOCK_BYTES)),
+                        bytes: Bytes::Memory(column.part(offset, BLOCK_BYTES)),
                         entry: Entry::new(pool, name, crc, header.sequence),
                         sequence: header.sequence,
                     };
@@ -434,7 +434,7 @@ impl Array {
                 }
                 Descriptor::Unknown(name) => {
                     let logged = Logged {
-                        bytes: None,
+                        bytes: Bytes::Nowhere,
                         entry: Entry::UNKNOWN,
                         sequence: header.sequence,
                     };

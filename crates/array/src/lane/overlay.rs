@@ -10,11 +10,31 @@ use crate::ScratchId;
 use crate::action::Slice;
 use crate::format::{BlockName, Entry};
 
+/// Where the bytes of a logged block are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bytes {
+    /// In a batch's buffer.
+    Memory(Slice),
+    /// In their place already: only the entry is not.
+    InPlace,
+    /// Nobody has them: the block changed while its column was nowhere.
+    Nowhere,
+}
+
+impl Bytes {
+    pub(super) const fn memory(self) -> Option<Slice> {
+        match self {
+            Self::Memory(slice) => Some(slice),
+            Self::InPlace | Self::Nowhere => None,
+        }
+    }
+}
+
 /// A block that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Logged {
-    /// Its bytes; `None` where the block has changed and nobody has it.
-    pub(super) bytes: Option<Slice>,
+    /// Its bytes.
+    pub(super) bytes: Bytes,
     /// Its entry once it is in place.
     pub(super) entry: Entry,
     /// The batch that logged it.
@@ -99,7 +119,7 @@ impl Overlay {
 
     /// A batch is complete: this is the block's content now.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
-        if logged.bytes.is_some() {
+        if logged.bytes.memory().is_some() {
             self.change(logged.sequence, |buffer| buffer.live += 1);
         }
         if let Some(old) = self.blocks.insert(name, logged) {
@@ -108,7 +128,7 @@ impl Overlay {
     }
 
     fn forget(&mut self, old: Logged) {
-        if old.bytes.is_some() {
+        if old.bytes.memory().is_some() {
             self.change(old.sequence, |buffer| buffer.live -= 1);
         }
     }
@@ -161,14 +181,11 @@ impl Overlay {
         }
     }
 
-    /// What a block that nobody had is, is known again: its entry is in its page.
-    pub(super) fn known(&mut self, name: BlockName) {
-        if self
-            .blocks
-            .get(&name)
-            .is_some_and(|logged| logged.bytes.is_none())
-        {
-            self.blocks.remove(&name);
+    /// What a block that nobody had is, is known again, and it is being written in its place.
+    pub(super) fn known(&mut self, name: BlockName, entry: Entry) {
+        if let Some(logged) = self.blocks.get_mut(&name) {
+            logged.bytes = Bytes::InPlace;
+            logged.entry = entry;
         }
     }
 

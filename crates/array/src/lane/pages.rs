@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Outcome, Seat};
 
-use super::overlay::Overlay;
+use super::overlay::{Bytes, Overlay};
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoKind, Slice};
@@ -156,10 +156,14 @@ impl Blocks for LaneBlocks<'_> {
             block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
         };
         if let Some(logged) = self.overlay.get(name) {
-            return logged.bytes.map_or(BlockState::Unreadable, |slice| {
-                self.pinned.borrow_mut().insert(logged.sequence);
-                BlockState::InMemory(slice)
-            });
+            return match logged.bytes {
+                Bytes::Memory(slice) => {
+                    self.pinned.borrow_mut().insert(logged.sequence);
+                    BlockState::InMemory(slice)
+                }
+                Bytes::InPlace => sound(),
+                Bytes::Nowhere => BlockState::Unreadable,
+            };
         }
         if self.overlay.is_zeroed(self.group, stripe) {
             return BlockState::Zero;

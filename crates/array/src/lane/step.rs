@@ -299,6 +299,12 @@ impl Array {
             _ => {}
         }
         let op = self.ops.get_mut(&id).expect("the operation exists");
+        if let Task::Fill { target, .. } = &op.task
+            && self.view.is_out(target.seat)
+        {
+            self.end(id, Err(Fault::Gone));
+            return;
+        }
         let plan = op.plan.as_ref().expect("it was planned");
         let writes: Vec<Transfer> = plan
             .writes

@@ -120,6 +120,7 @@ impl Runner {
             trace: 0,
             reopened: 0,
             seed: schedule.seed,
+            setting: schedule.setting,
             log,
             reported: 0,
             may_fill: false,
@@ -208,6 +209,7 @@ pub(crate) struct Run {
     trace: u64,
     reopened: u64,
     seed: u64,
+    setting: usize,
     log: Option<Log>,
     /// Reports of the present world that are in the log.
     reported: usize,
@@ -238,7 +240,7 @@ impl Run {
     }
 
     /// A run that goes on after a power cut: the drives as they are, and what they may hold.
-    pub(crate) fn after(ledger: Ledger, seed: u64) -> Self {
+    pub(crate) fn after(ledger: Ledger, seed: u64, setting: usize) -> Self {
         Self {
             world: None,
             ledger,
@@ -252,6 +254,7 @@ impl Run {
             trace: 0,
             reopened: 0,
             seed,
+            setting,
             log: None,
             reported: 0,
             may_fill: false,
@@ -273,7 +276,8 @@ impl Run {
         self.say(|| "quiesce".to_owned());
         self.quiesce()?;
         self.read_back()?;
-        check::stripes_agree(self.world())
+        check::drives_agree(self.world())?;
+        self.lose_and_read_back()
     }
 
     fn event(&mut self, event: Event) -> Checked {
@@ -672,6 +676,25 @@ impl Run {
         }
         self.room(0)?;
         self.settle()
+    }
+
+    /// As many drives go as the geometry survives, and everything is still there.
+    fn lose_and_read_back(&mut self) -> Checked {
+        let (drives, tolerance) = (
+            SETTINGS[self.setting].drives,
+            SETTINGS[self.setting].tolerance,
+        );
+        for number in 0..tolerance {
+            // Two neighbours, any of them.
+            let first = usize::try_from(mix(self.seed) % u64::from(drives)).expect("few drives");
+            let seat = (first + number) % usize::from(drives);
+            let seat = Seat(u16::try_from(seat).expect("seats are 16 bits"));
+            if let Some(drive) = self.world().drive_in(seat) {
+                drive.pull();
+            }
+        }
+        self.say(|| "everything again, with drives lost".to_owned());
+        self.read_back()
     }
 
     /// Adds what the present world has done.

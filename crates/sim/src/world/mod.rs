@@ -335,7 +335,8 @@ impl World {
     /// # Panics
     /// When then something is still waiting: that is a hang.
     pub fn settle(&mut self) {
-        while !self.is_quiet() {
+        // What a lane does when nothing else happens belongs to it.
+        while !self.is_quiet() || self.armed.iter().any(Option::is_some) {
             if !self.step() {
                 break;
             }
