@@ -131,6 +131,24 @@ pub struct Overwrite {
 pub struct Pools {
     /// By name.
     pub pools: Vec<PoolSummary>,
+    /// What was there before the daemon started and is not now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unrestored: Vec<Unrestored>,
+}
+
+/// A pool or an export that a start of the daemon did not bring back. It is tried again at the next
+/// start, and forgotten by `pool export` or `volume detach`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unrestored {
+    /// The pool.
+    pub pool: String,
+    /// Its identity.
+    pub uuid: String,
+    /// The volume, where the pool is open and only an export of it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// Why.
+    pub problem: Problem,
 }
 
 /// A line of `pool list`.
@@ -303,6 +321,14 @@ pub struct Attach {
     /// By FUSE: the file that the volume is to be; absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuse: Option<PathBuf>,
+    /// With a loop device over that file.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub loop_device: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A volume that is served.
@@ -316,7 +342,10 @@ pub struct Export {
     pub address: String,
     /// What an NBD client connects to, or the file.
     pub uri: String,
-    /// Clients now; for a file, how often it is open.
+    /// The loop device made over the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// Clients now; for a file, how often it is open, and for a loop device, whether it is held.
     pub clients: usize,
 }
 

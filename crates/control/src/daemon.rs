@@ -4,6 +4,7 @@
 
 mod drives;
 mod exports;
+mod restore;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,11 @@ use engine::status::{LoggedEvent, PoolStatus};
 use engine::{PoolHandle, RunOptions};
 
 use crate::Failure;
-use crate::api::{CreatePool, CreatedPool, FoundPool, Import, Overwrite, PoolSummary, Status};
+use crate::api::{
+    CreatePool, CreatedPool, FoundPool, Import, Overwrite, PoolSummary, Status, Unrestored,
+};
+use crate::hooks::{HookEvent, Hooks};
+use crate::state::StateFile;
 pub use drives::Change;
 use exports::Exported;
 
@@ -35,6 +40,12 @@ pub struct Daemon {
     /// `None` holds the name of a pool that is being opened or closed.
     pools: Mutex<BTreeMap<String, Option<Arc<PoolHandle>>>>,
     exports: Mutex<Vec<Exported>>,
+    /// What a next life shall begin with.
+    state: Option<StateFile>,
+    /// Programs to be told.
+    hooks: Option<Hooks>,
+    /// What this life did not begin with although it should have.
+    unrestored: Mutex<Vec<Unrestored>>,
 }
 
 /// A name that is reserved while its pool is opened or closed; it is free again when this is
@@ -46,6 +57,17 @@ struct Reserved<'a> {
 
 impl Reserved<'_> {
     fn fill(self, handle: PoolHandle) {
+        self.daemon.tell("pool_open", self.name, "the pool is open");
+        if let Some(hooks) = self.daemon.hooks.clone() {
+            let pool = self.name.to_owned();
+            handle.listen(Box::new(move |event| {
+                let told = HookEvent::new(&event.event, &pool, event.at, event.text.clone());
+                hooks.send(HookEvent {
+                    seat: event.seat,
+                    ..told
+                });
+            }));
+        }
         let mut pools = self.daemon.pools();
         pools.insert(self.name.to_owned(), Some(Arc::new(handle)));
     }
@@ -61,10 +83,22 @@ impl Drop for Reserved<'_> {
 }
 
 impl Daemon {
-    /// Without pools.
+    /// Without pools. Those of an earlier life come back by [`Daemon::restore`].
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(state: StateFile, hooks: Option<Hooks>) -> Self {
+        Self {
+            state: Some(state),
+            hooks,
+            ..Self::default()
+        }
+    }
+
+    /// Tells hooks what a pool cannot tell itself.
+    fn tell(&self, event: &str, pool: &str, text: &str) {
+        if let Some(hooks) = &self.hooks {
+            let now = std::time::SystemTime::now();
+            hooks.send(HookEvent::new(event, pool, now, text.to_owned()));
+        }
     }
 
     fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Option<Arc<PoolHandle>>>> {
@@ -107,6 +141,12 @@ impl Daemon {
             .iter()
             .filter_map(|handle| handle.status().ok())
             .collect()
+    }
+
+    /// Returns when nobody sits on what every request needs.
+    pub(crate) fn touch(&self) {
+        drop(self.pools());
+        drop(self.exports());
     }
 
     /// A line for each pool.
@@ -180,6 +220,7 @@ impl Daemon {
                 .map_err(|error| Failure::assemble(&what, &error, &request.scheme))?;
             tracing::info!(pool = name, scheme = created.scheme, "created");
             reserved.fill(handle);
+            self.remember(name);
         }
         Ok(created)
     }
@@ -235,34 +276,53 @@ impl Daemon {
         let what = format!("pool `{}` was not imported", request.name);
         let failed = |error: &AssembleError| Failure::assemble(&what, error, "");
         if self.pools().contains_key(&request.name) {
+            // Scripts that set up everything after a start find it done.
+            let open = self.status(&request.name)?;
+            let found = assemble::scan(&request.places).into_iter();
+            if { found }.any(|pool| pool.uuid.to_string() == open.pool.uuid) {
+                return Ok(open);
+            }
             return Err(Failure::conflict(
                 what,
-                "a pool of this name is already open here",
+                "another pool of this name is already open here",
                 "`ravelin pool status` shows it; export it first to import another one",
             ));
         }
         let found = assemble::scan(&request.places);
         let chosen = assemble::choose(&found, &request.name, &request.places)
             .map_err(|error| failed(&error))?;
-        let reserved = self.reserve(&chosen.name, &what)?;
-        let handle =
-            patiently(|| assemble::import(chosen, request.degraded, RunOptions::default()))
-                .map_err(|error| failed(&error))?;
-        tracing::info!(pool = chosen.name, drives = chosen.paths.len(), "imported");
-        reserved.fill(handle);
+        self.open(chosen, request.degraded, &what)?;
+        self.restore_exports(&chosen.uuid.to_string());
         self.status(&chosen.name)
+    }
+
+    /// Opens a pool that was found.
+    fn open(&self, found: &assemble::FoundPool, degraded: bool, what: &str) -> Result<(), Failure> {
+        let reserved = self.reserve(&found.name, what)?;
+        let handle = patiently(|| assemble::import(found, degraded, RunOptions::default()))
+            .map_err(|error| Failure::assemble(what, &error, ""))?;
+        tracing::info!(pool = found.name, drives = found.paths.len(), "imported");
+        reserved.fill(handle);
+        self.remember(&found.name);
+        Ok(())
     }
 
     /// Closes a pool: its volumes are served no longer, its drives are free.
     pub fn export(&self, name: &str, force: bool) -> Result<(), Failure> {
-        self.take_down(name, force, &format!("pool `{name}` was not exported"))
-            .map(|_| ())
+        if !self.pools().contains_key(name) && self.forget_unrestored(name) {
+            return Ok(());
+        }
+        let what = format!("pool `{name}` was not exported");
+        let status = self.take_down(name, force, &what)?;
+        self.forget(&status);
+        Ok(())
     }
 
     /// Closes a pool and removes its labels: what it held is lost.
     pub fn destroy(&self, name: &str, force: bool) -> Result<(), Failure> {
         let what = format!("pool `{name}` was not destroyed");
         let status = self.take_down(name, force, &what)?;
+        self.forget(&status);
         let what = format!("pool `{name}` was closed, but not all of its labels are gone");
         let how = Open {
             create_size: None,
@@ -323,6 +383,7 @@ impl Daemon {
         let closed = close(handle, what);
         drop(reserved);
         tracing::info!(pool = name, "closed");
+        self.tell("pool_closed", name, "the pool is closed");
         closed.and(status)
     }
 

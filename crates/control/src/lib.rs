@@ -15,8 +15,11 @@ pub mod api;
 pub mod client;
 mod daemon;
 mod failure;
+pub mod hooks;
 mod routes;
 pub mod server;
+pub mod state;
+mod supervisor;
 
 pub use client::{Client, ClientError};
 pub use daemon::{Change, Daemon};

@@ -160,6 +160,7 @@ async fn pools(State(daemon): Shared) -> Answer<Pools> {
     blocking(move || {
         Ok(Pools {
             pools: daemon.list(),
+            unrestored: daemon.unrestored(),
         })
     })
     .await

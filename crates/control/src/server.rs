@@ -2,18 +2,23 @@
 
 use std::future::IntoFuture;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use export::socket::{SocketError, SocketFile};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{Daemon, Failure, routes};
+use crate::hooks::{HookOptions, Hooks};
+use crate::state::{StateError, StateFile};
+use crate::{Daemon, Failure, routes, supervisor};
 
 /// How long requests under way may go on after a stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// Why there is no daemon.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +46,9 @@ pub enum ServeError {
         /// Its reason.
         source: io::Error,
     },
+    /// It cannot keep what it must know in its next life.
+    #[error("{0}")]
+    State(#[from] StateError),
     /// No threads or signals.
     #[error("the daemon cannot run: {0}")]
     System(#[from] io::Error),
@@ -65,92 +73,76 @@ fn told(failures: &[Failure]) -> String {
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    path: PathBuf,
-    device: u64,
-    inode: u64,
+    _file: SocketFile,
 }
 
 impl Socket {
-    /// Listens at `path`, for this user only. Changes the process's umask for a moment, so it is
-    /// called before there are threads. The file of a daemon that was killed is replaced.
+    /// Listens at `path`, for this user only: whoever could connect could wipe drives. The file of
+    /// a daemon that was killed is replaced.
     ///
     /// # Errors
     /// [`ServeError`] says who or what is in the way.
     pub fn bind(path: &Path) -> Result<Self, ServeError> {
-        let failed = |source| ServeError::Listen {
-            path: path.to_owned(),
-            source,
-        };
-        // From the first moment for this user only: whoever could connect could wipe drives.
-        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-        let bound = UnixListener::bind(path);
-        let listener = match bound {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                remove_stale(path).inspect_err(|_| {
-                    rustix::process::umask(mask);
-                })?;
-                UnixListener::bind(path)
-            }
-            bound => bound,
-        };
-        rustix::process::umask(mask);
-        let listener = listener.map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let found = std::fs::symlink_metadata(path).map_err(failed)?;
-        Ok(Self {
-            listener,
-            path: path.to_owned(),
-            device: found.dev(),
-            inode: found.ino(),
-        })
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let ours = std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode);
-        if ours && let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!("the socket's file stays: {error}");
+        let path = path.to_owned();
+        match export::socket::listen(&path, 0o600, BACKLOG) {
+            Ok((listener, file)) => Ok(Self {
+                listener: listener.into(),
+                _file: file,
+            }),
+            Err(SocketError::Busy { .. }) => Err(ServeError::Busy { path }),
+            Err(SocketError::NotASocket { .. }) => Err(ServeError::NotASocket { path }),
+            Err(SocketError::System { source, .. }) => Err(ServeError::Listen { path, source }),
+            Err(error @ SocketError::TooLong { .. }) => Err(ServeError::Listen {
+                path,
+                source: io::Error::other(error),
+            }),
         }
     }
 }
 
-fn remove_stale(path: &Path) -> Result<(), ServeError> {
-    let failed = |source| ServeError::Listen {
-        path: path.to_owned(),
-        source,
-    };
-    let found = std::fs::symlink_metadata(path).map_err(failed)?;
-    let path = path.to_owned();
-    if !found.file_type().is_socket() {
-        return Err(ServeError::NotASocket { path });
-    }
-    match UnixStream::connect(&path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(&path).map_err(failed)
-        }
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(error)),
-        // A full backlog is a daemon too, only a busy one.
-        _ => Err(ServeError::Busy { path }),
-    }
+/// What a daemon is to know besides its socket.
+#[derive(Debug)]
+pub struct Options {
+    /// What it knows of its last life.
+    pub state: StateFile,
+    /// Programs to be told what happens.
+    pub hooks: Option<HookOptions>,
+    /// How long its start waits for drives that are not there: opening a pool without a drive puts
+    /// it out, and it would have to be filled again.
+    pub late_drives: Duration,
 }
 
-/// Serves until SIGTERM or SIGINT, then ends the exports, closes the pools and removes the socket.
-/// A second signal ends the process at once. `ready` is called when requests are answered.
+/// Opens what the state says was open, and serves until SIGTERM or SIGINT; then ends the exports,
+/// closes the pools and removes the socket. A second signal ends the process at once. `ready` is
+/// called when all that came back is there and requests are answered.
 ///
 /// # Errors
 /// When it cannot begin, or the end was not clean.
-pub fn run(socket: &Socket, ready: impl FnOnce()) -> Result<(), ServeError> {
+pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<(), ServeError> {
+    let Options {
+        state,
+        hooks,
+        late_drives,
+    } = options;
+    let (hooks, hooks_end) = hooks.map(Hooks::start).transpose()?.unzip();
+    // Here, so that programs which are started by that thread do not inherit it.
+    no_waiting_for_ourselves();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .thread_name("api")
         .build()?;
-    let daemon = Arc::new(Daemon::new());
+    let daemon = Arc::new(Daemon::new(state, hooks));
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // Who asks meanwhile waits in the socket's queue.
+        let restoring = Arc::clone(&daemon);
+        if let Err(error) =
+            tokio::task::spawn_blocking(move || restoring.restore(late_drives)).await
+        {
+            tracing::error!("bringing back what was open had panicked: {error}");
+        }
         let listener = tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?;
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let serving = axum::serve(listener, routes::router(Arc::clone(&daemon)))
@@ -159,11 +151,15 @@ pub fn run(socket: &Socket, ready: impl FnOnce()) -> Result<(), ServeError> {
                 stopped.await.ok();
             });
         let serving = tokio::spawn(serving.into_future());
+        let living = tokio::spawn(supervisor::live(Arc::clone(&daemon)));
+        supervisor::ready(&daemon);
         ready();
         tokio::select! {
             _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
             _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
         }
+        supervisor::stopping();
+        living.abort();
         tokio::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -184,5 +180,25 @@ pub fn run(socket: &Socket, ready: impl FnOnce()) -> Result<(), ServeError> {
     });
     // Not for ever: a request that hangs must not keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    // The daemon was the last to put events into their queue.
+    if let Some(end) = hooks_end {
+        end.wait();
+    }
     ended
+}
+
+/// A file system on a volume writes its dirty pages through this process. When memory is short, an
+/// allocation here must not wait for just that; all threads inherit this.
+fn no_waiting_for_ourselves() {
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+        let needs = "it needs CAP_SYS_RESOURCE";
+        // Only root mounts file systems on volumes.
+        if rustix::process::geteuid().is_root() {
+            tracing::warn!(
+                "no PR_SET_IO_FLUSHER, {needs}: when memory is short, file systems on volumes may hang: {error}"
+            );
+        } else {
+            tracing::debug!("no PR_SET_IO_FLUSHER, {needs}: {error}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! From drives to a running pool: creating, finding, opening.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use array::format::{
     CellPage, ENTRIES_PER_PAGE, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, newest_label,
 };
-use array::pool::{Blueprint, CreateError, FoundDrive, NewDrive, OpenError, Pool, Ticket};
+use array::pool::{
+    Blueprint, CreateError, FoundDrive, NewDrive, OpenError, Pool, SeatFacts, SeatState, Ticket,
+};
 use block::{Fault, Seat};
 use layout::Scheme;
 use uuid::Uuid;
@@ -319,6 +321,55 @@ pub struct FoundPool {
     pub drives: usize,
     /// Names that the newest label gives the drives, by path.
     names: BTreeMap<PathBuf, DriveUri>,
+    /// Identities of the drives found.
+    seen: BTreeSet<Uuid>,
+    /// Of those that the newest label counts on: not out, and not memory, which is gone.
+    expected: BTreeSet<Uuid>,
+}
+
+impl FoundPool {
+    /// Whether every drive that the pool counts on has been found.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.expected.is_subset(&self.seen)
+    }
+
+    fn new(label: &Label) -> Self {
+        let facts = &label.facts;
+        Self {
+            name: facts.name.clone(),
+            uuid: facts.uuid,
+            scheme: facts.scheme.clone(),
+            generation: 0,
+            paths: Vec::new(),
+            drives: 0,
+            names: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            expected: BTreeSet::new(),
+        }
+    }
+
+    fn add(&mut self, path: PathBuf, label: &Label) {
+        self.paths.push(path);
+        self.seen.insert(label.drive);
+        if label.generation <= self.generation {
+            return;
+        }
+        let facts = &label.facts;
+        self.generation = label.generation;
+        self.drives = facts.seats.len();
+        let path = |seat: &SeatFacts| {
+            let uri: DriveUri = seat.path.parse().ok()?;
+            Some((uri.spec.path()?.to_owned(), uri))
+        };
+        let is_in = |seat: &&SeatFacts| !matches!(seat.state, SeatState::Out { .. });
+        let counted = facts.seats.iter().filter(is_in);
+        self.expected = counted
+            .filter(|seat| path(seat).is_some())
+            .map(|seat| seat.drive)
+            .collect();
+        self.names = facts.seats.iter().filter_map(path).collect();
+    }
 }
 
 /// Looks for labels: in the files and devices named, in all files of the directories named, and,
@@ -330,31 +381,35 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
         let Some(label) = label_of(&path) else {
             continue;
         };
-        let facts = &label.facts;
-        let pool = pools.entry(facts.uuid).or_insert_with(|| FoundPool {
-            name: facts.name.clone(),
-            uuid: facts.uuid,
-            scheme: facts.scheme.clone(),
-            generation: 0,
-            paths: Vec::new(),
-            drives: 0,
-            names: BTreeMap::new(),
-        });
-        pool.paths.push(path);
-        if label.generation > pool.generation {
-            pool.generation = label.generation;
-            pool.drives = facts.seats.len();
-            pool.names = facts
-                .seats
-                .iter()
-                .filter_map(|seat| {
-                    let uri: DriveUri = seat.path.parse().ok()?;
-                    Some((uri.spec.path()?.to_owned(), uri))
-                })
-                .collect();
-        }
+        let pool = pools.entry(label.facts.uuid);
+        pool.or_insert_with(|| FoundPool::new(&label))
+            .add(path, &label);
     }
     pools.into_values().collect()
+}
+
+/// Looks for one pool where its drives were, and, for those that are not there, on all block
+/// devices: names change when a machine starts.
+#[must_use]
+pub fn find(identity: &str, remembered: &[PathBuf]) -> Option<FoundPool> {
+    let uuid: Uuid = identity.parse().ok()?;
+    let mut found: Option<FoundPool> = None;
+    let mut look = |paths: Vec<PathBuf>| {
+        for path in paths {
+            let label = label_of(&path).filter(|label| label.facts.uuid == uuid);
+            let Some(label) = label else { continue };
+            let pool = found.get_or_insert_with(|| FoundPool::new(&label));
+            if !pool.seen.contains(&label.drive) {
+                pool.add(path, &label);
+            }
+        }
+        found.as_ref().is_some_and(FoundPool::is_complete)
+    };
+    // Without a place, `candidates` means all block devices.
+    if remembered.is_empty() || !look(candidates(remembered)) {
+        look(candidates(&[]));
+    }
+    found
 }
 
 fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {

@@ -16,4 +16,4 @@ pub mod ring;
 mod run;
 pub mod status;
 
-pub use run::{PoolHandle, RunOptions, StartError, Volume};
+pub use run::{Listener, PoolHandle, RunOptions, StartError, Volume};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-use array::pool::{OutReason, Pool, SeatState};
+use array::pool::{OutReason, Pool, Report, SeatState};
 use block::{Instant, Seat};
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +16,48 @@ pub struct LoggedEvent {
     pub number: u64,
     /// When, by the wall clock.
     pub at: SystemTime,
+    /// What kind of thing, in a word: `drive_out`, `rebuild_begins`, `stripe_lost`, …
+    #[serde(default)]
+    pub event: String,
+    /// Which seat it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<u16>,
     /// What.
     pub text: String,
+}
+
+impl LoggedEvent {
+    pub(crate) fn new(number: u64, report: &Report) -> Self {
+        let seat = match report {
+            Report::DriveOut { seat, .. }
+            | Report::DriveIn { seat, .. }
+            | Report::SeatComplete { seat }
+            | Report::DriveKept { seat, .. }
+            | Report::ReadFault { seat, .. } => Some(seat.0),
+            _ => None,
+        };
+        Self {
+            number,
+            at: SystemTime::now(),
+            event: word(report),
+            seat,
+            text: report.to_string(),
+        }
+    }
+}
+
+/// The name of a report's variant, as programs write it: `drive_out` for `DriveOut`.
+fn word(report: &Report) -> String {
+    let debug = format!("{report:?}");
+    let name = debug.split(|c: char| !c.is_alphanumeric()).next();
+    let mut word = String::new();
+    for letter in name.unwrap_or_default().chars() {
+        if letter.is_uppercase() && !word.is_empty() {
+            word.push('_');
+        }
+        word.extend(letter.to_lowercase());
+    }
+    word
 }
 
 /// Health of a pool.
@@ -264,4 +304,27 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
         eta_seconds: (progress.ended.is_none() && bytes_per_second > 0.0)
             .then(|| left / bytes_per_second),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_a_word_for_programs_and_the_seat_that_it_is_about() {
+        let out = Report::DriveOut {
+            seat: Seat(3),
+            why: OutReason::Failed,
+            since: 7,
+        };
+        let event = LoggedEvent::new(1, &out);
+        assert_eq!((&*event.event, event.seat), ("drive_out", Some(3)));
+        let event = LoggedEvent::new(2, &Report::ResyncEnds);
+        assert_eq!((&*event.event, event.seat), ("resync_ends", None));
+        let lost = Report::StripeLost {
+            group: 0,
+            stripe: 1,
+        };
+        assert_eq!(LoggedEvent::new(3, &lost).event, "stripe_lost");
+    }
 }

@@ -30,6 +30,7 @@
 
 mod file;
 mod flights;
+pub mod loops;
 mod place;
 
 use std::fmt;
@@ -189,8 +190,24 @@ impl FuseFile {
     }
 }
 
+/// Removes what a killed process has left mounted at `file`, and the loop devices over it. What is
+/// there otherwise is left alone.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove_dead(file: &Path) -> io::Result<()> {
+    place::remove_dead(file)
+}
+
 impl Drop for FuseFile {
     fn drop(&mut self) {
+        match self.place.state() {
+            MountState::Ours => {
+                // They end with the file, so their last words are sent on while it is there.
+                loops::let_go(self.place.path());
+            }
+            MountState::Dead | MountState::NotOurs => {}
+        }
         let deadline = Instant::now() + GOODBYE;
         match self.place.state() {
             MountState::Ours => {

@@ -6,3 +6,4 @@
 
 pub mod fuse;
 pub mod nbd;
+pub mod socket;

@@ -2,9 +2,14 @@
 //! get wrong.
 
 #[path = "cli/bench.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
 mod bench;
+#[path = "cli/hooks.rs"]
+mod hooks;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
+#[path = "cli/restore.rs"]
+mod restore;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -103,6 +108,8 @@ fn a_pools_life_from_create_to_destroy() {
     assert_eq!(bench.terminate(), Some(0));
     assert!(!bench.path("socket").exists());
     bench.start();
+    assert_eq!(bench.json(&["pool", "list"])["pools"][0]["name"], "tank");
+    bench.ok(&["pool", "export", "tank"]);
     let seen = bench.json(&["pool", "import", "--dir", "."]);
     assert_eq!(seen["pools"][0]["name"], "tank");
     bench.json(&["pool", "import", "--dir", ".", "tank"]);
@@ -126,6 +133,25 @@ fn a_pools_life_from_create_to_destroy() {
         .refused(1, &["no pool `tank` was found"]);
     let again = bench.create("tank", "raid6", &drives[3..], &[]);
     assert_eq!(again.code, 0, "no label is left: {}", again.stderr);
+}
+
+#[test]
+fn the_kind_of_a_document_is_the_verb_as_it_is_typed() {
+    let bench = Bench::without_daemon("kinds");
+    for line in [
+        "code list",
+        "code show dcode:7",
+        "code verify rdp:5",
+        "layout show raid5:5c --rows 3",
+        "layout map draid1:3d:9c:1s",
+        "layout locate raid5:5c 3 1",
+        "layout balance pddl1:3d:13c:1s --failures 1",
+        "layout crush --devices 9 --rule indep:3 --x 0..3",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        // This compares `kind` with the first two words.
+        bench.json(&words);
+    }
 }
 
 #[test]

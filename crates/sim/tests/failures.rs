@@ -292,6 +292,32 @@ fn a_waiting_spare_takes_the_seat_by_itself() {
     assert!(current(0) != current(1), "one of the two was replaced");
 }
 
+/// A drive that came back while its columns were on their way into spare space stayed "filling" for
+/// ever: a column that had settled in a spare cell only after its home had come back was not moved
+/// home, since it had been under way when the queue was made anew. And a fill must not begin to go
+/// home before the lanes have heard of the new drive, or they skip its writes and the cell holds
+/// zeros.
+#[test]
+fn a_drive_that_comes_back_during_its_rebuild_is_filled_to_the_end() {
+    let options = options("pddl2:4d:14c:2s", 14);
+    // More cells than are filled at once: some still wait when the drive comes back.
+    let template = Template::new(options, 140);
+    for steps in 0..40 {
+        let drives = template.drives.clone();
+        let mut world = World::open(drives, false, steps).unwrap();
+        world.fail_drive(Seat(5), false).unwrap();
+        for _ in 0..steps * 12 {
+            world.step();
+        }
+        let drive = Drive::new(template.options.drive_bytes, template.options.pace);
+        world.replace_drive(Seat(5), drive).unwrap();
+        world.settle();
+        let state = world.pool().facts().seats[5].state;
+        assert_eq!(state, array::pool::SeatState::Current, "{steps} steps");
+        check_all(&mut world, &template.oracle, template.size, "filled");
+    }
+}
+
 /// Half of a RAID-10's drives can go without a loss, if they are the right ones; the count of
 /// missing columns alone used to call such a pool unusable.
 #[test]

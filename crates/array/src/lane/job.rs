@@ -80,6 +80,11 @@ impl Job {
         Self::new(group, Kind::Scrub)
     }
 
+    /// It ends with this fault, if not with an earlier one.
+    pub(super) fn fail(&mut self, fault: Fault) {
+        self.fault = self.fault.or(Some(fault));
+    }
+
     fn task(&self) -> Task {
         match &self.kind {
             Kind::Fill {
@@ -254,7 +259,7 @@ impl Array {
             if let Kind::Fill { target, .. } = &job.kind
                 && target.seat == seat
             {
-                job.fault = job.fault.or(Some(Fault::Gone));
+                job.fail(Fault::Gone);
             }
         }
     }
@@ -265,7 +270,7 @@ impl Array {
             if job.group == group
                 && matches!(&job.kind, Kind::Fill { column: filled, .. } if *filled == column)
             {
-                job.fault = job.fault.or(Some(Fault::Shutdown));
+                job.fail(Fault::Shutdown);
             }
         }
     }

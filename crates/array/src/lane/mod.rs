@@ -256,7 +256,12 @@ impl Array {
             } => {
                 self.check_here(group)?;
                 self.view.begin_fill(&self.geometry, group, column, target);
-                self.begin_job(Job::fill(group, column, target, avoid));
+                let mut job = Job::fill(group, column, target, avoid);
+                if self.view.is_out(target.seat) {
+                    // Its writes would be skipped, and the cell taken for filled.
+                    job.fail(Fault::Gone);
+                }
+                self.begin_job(job);
             }
             Command::Settle {
                 group,

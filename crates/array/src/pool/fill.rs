@@ -51,10 +51,13 @@ pub(super) struct Fills {
     recording: BTreeMap<(u64, u16), Cell>,
     /// Settled in a new cell; the old one is free once the lane has no operation on it.
     draining: BTreeMap<(u64, u16), Cell>,
+    /// Settled; the lane has not yet said that every operation knows the new cell.
+    settling: BTreeSet<(u64, u16)>,
     /// Columns that could not be filled; not tried again before membership changes.
     hopeless: BTreeSet<(u64, u16)>,
-    /// Seats whose new drive the lanes have not heard of yet, once for each time.
-    pub(super) arriving: Vec<Seat>,
+    /// Seats whose drive takes part by the facts, of which the lanes have not heard: what they
+    /// were to write there they would skip. Counted: a drive can come, go and come again meanwhile.
+    joining: BTreeMap<Seat, u32>,
     busy: BTreeMap<Seat, u64>,
     progress: Progress,
     /// Nothing new is filled, for the pool is being closed.
@@ -68,22 +71,17 @@ impl Fills {
         self.waiting.is_empty()
             && self.in_flight.is_empty()
             && self.recording.is_empty()
-            && self.draining.is_empty()
+            && self.settling.is_empty()
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.len() + self.recording.len() + self.draining.len()
+        self.in_flight.len() + self.recording.len() + self.settling.len()
     }
 
     fn is_under_way(&self, key: (u64, u16)) -> bool {
-        self.in_flight.contains_key(&key) || self.recording.contains_key(&key)
-    }
-
-    /// The lanes hear of the seat's new drive.
-    pub(super) fn arrived(&mut self, seat: Seat) {
-        if let Some(at) = self.arriving.iter().position(|&other| other == seat) {
-            self.arriving.remove(at);
-        }
+        self.in_flight.contains_key(&key)
+            || self.recording.contains_key(&key)
+            || self.settling.contains(&key)
     }
 
     fn busy(&self, seat: Seat) -> u64 {
@@ -163,12 +161,12 @@ impl Pool {
     }
 
     /// Where a column should be filled: its home if a drive is there, else a free spare cell of
-    /// the home's row.
+    /// the home's row. Nowhere while the home's drive is joining; the queue is made anew after that.
     fn target(&self, group: u64, column: u16) -> Option<Cell> {
         let layout = self.geometry.layout();
         let home = layout.cell(group, column);
         if self.facts.seats[home.seat.index()].state.takes_part() {
-            return Some(home);
+            return (!self.fills.joining.contains_key(&home.seat)).then_some(home);
         }
         // Never two columns of a group on one drive.
         let neighbours: Vec<Seat> = (0..layout.columns())
@@ -180,17 +178,16 @@ impl Pool {
             .flatten()
             .collect();
         let out = |seat: Seat| {
-            !self.facts.seats[seat.index()].state.takes_part() || neighbours.contains(&seat)
+            !self.facts.seats[seat.index()].state.takes_part()
+                || self.fills.joining.contains_key(&seat)
+                || neighbours.contains(&seat)
         };
         layout.refuge(group, column, &out, &|cell| self.taken.contains_key(&cell))
     }
 
     /// Starts as many fills as the drives can take.
     pub(super) fn pump_fills(&mut self) {
-        // A lane writes nothing to a seat that it believes to be out, and would report a cell as
-        // filled that never was.
-        let unknown = !self.fills.arriving.is_empty();
-        if self.fills.stopped || self.fills.paused || unknown {
+        if self.fills.stopped || self.fills.paused {
             return;
         }
         while self.fills.in_flight.len() < FILLS_MAX
@@ -339,6 +336,7 @@ impl Pool {
         if let Some((old, _)) = self.places.insert(key, (cell, generation)) {
             self.fills.draining.insert(key, old);
         }
+        self.fills.settling.insert(key);
         self.fills.progress.cells_done += 1;
         self.tell_lane(
             group,
@@ -351,13 +349,20 @@ impl Pool {
         self.fills_ended();
     }
 
-    /// No operation knows the old cell any more: it is free.
+    /// No operation knows the old cell any more: it is free. Where membership changed meanwhile,
+    /// the column may have to move on: home, if it was filled into spare space when its drive came
+    /// back.
     pub(super) fn settled(&mut self, group: u64, column: u16) {
+        let key = (group, column);
+        self.fills.settling.remove(&key);
         if let Some(old) = self.fills.draining.remove(&(group, column)) {
             self.taken.remove(&old);
             if self.tables.contains_key(&old.seat) {
                 self.write_entry(old, None, vec![Effect::Cleared]);
             }
+        }
+        if self.wait_again(key) {
+            self.fills.progress.cells_total += 1;
         }
         self.fills_ended();
     }
@@ -389,24 +394,33 @@ impl Pool {
     /// A fill came to nothing; its target is free, and it waits again if there is hope.
     fn fill_over(&mut self, group: u64, column: u16, target: Cell) {
         self.taken.remove(&target);
-        let key = (group, column);
-        if !self.fills.hopeless.contains(&key)
-            && (self.source(group, column).is_none() || self.is_away(group, column))
-            && self.target(group, column).is_some()
+        self.wait_again((group, column));
+        self.fills_ended();
+    }
+
+    /// Queues a column that is not under way, if it is not where it should be and there is hope;
+    /// whether it was queued.
+    fn wait_again(&mut self, key: (u64, u16)) -> bool {
+        let (group, column) = key;
+        let absent = self.source(group, column).is_none();
+        if self.fills.hopeless.contains(&key)
+            || !(absent || self.is_away(group, column))
+            || self.target(group, column).is_none()
+            || !self.facts.allocated_groups().any(|other| other == group)
         {
+            return false;
+        }
+        let class = if absent {
             let lost = (0..self.geometry.layout().columns())
                 .filter(|&other| self.source(group, other).is_none())
                 .count();
-            let class = if self.source(group, column).is_some() {
-                Class::CopyBack
-            } else {
-                Class::Rebuild {
-                    lost: Reverse(lost),
-                }
-            };
-            self.fills.waiting.entry(class).or_default().insert(key);
-        }
-        self.fills_ended();
+            Class::Rebuild {
+                lost: Reverse(lost),
+            }
+        } else {
+            Class::CopyBack
+        };
+        self.fills.waiting.entry(class).or_default().insert(key)
     }
 
     fn fills_ended(&mut self) {
@@ -477,6 +491,22 @@ impl Pool {
         let keys: Vec<(u64, u16)> = self.fills.in_flight.keys().copied().collect();
         for (group, column) in keys {
             self.tell_lane(group, Command::Abandon { group, column });
+        }
+    }
+
+    /// The facts, not yet durable, say that the seat's drive takes part.
+    pub(super) fn seat_joins(&mut self, seat: Seat) {
+        *self.fills.joining.entry(seat).or_default() += 1;
+    }
+
+    /// The lanes hear that the seat's drive takes part.
+    pub(super) fn seat_joined(&mut self, seat: Seat) {
+        // At opening the lanes hear of drives that had joined before.
+        if let Some(count) = self.fills.joining.get_mut(&seat) {
+            *count -= 1;
+            if *count == 0 {
+                self.fills.joining.remove(&seat);
+            }
         }
     }
 

@@ -120,8 +120,8 @@ impl Pool {
     /// The drive in the seat takes part from the next generation on; its cells are absent.
     fn bring_in(&mut self, seat: Seat, mut effects: Vec<Effect>) {
         self.facts.seats[seat.index()].state = SeatState::Filling;
+        self.seat_joins(seat);
         self.drives.entry(seat).or_default();
-        self.fills.arriving.push(seat);
         // Pages of an earlier life of this drive do not speak: they carry its earlier identity.
         self.tables.insert(seat, CellTable::default());
         let drive = self.facts.seats[seat.index()].drive;

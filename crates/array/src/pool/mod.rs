@@ -628,7 +628,7 @@ impl Pool {
         match effect {
             Effect::Lanes(command) => {
                 if let Command::SeatIn(seat) = command {
-                    self.fills.arrived(seat);
+                    self.seat_joined(seat);
                 }
                 self.tell_lanes(&command);
             }

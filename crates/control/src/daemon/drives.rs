@@ -85,12 +85,25 @@ impl Daemon {
             what: &what,
         };
         tracing::info!(pool, drive = request.drive, change = change.verb(), "asked");
+        let changed = self.change(&at, change, request);
+        // Other drives may belong to it now.
+        self.remember(pool);
+        changed
+    }
+
+    fn change(
+        &self,
+        at: &At<'_>,
+        change: Change,
+        request: &DriveChange,
+    ) -> Result<ChangedDrive, Failure> {
+        let At { handle, what } = *at;
         match change {
             Change::Fail => at.take_out(&request.drive, OutReason::Failed, request.force),
             Change::Offline => at.take_out(&request.drive, OutReason::Offline, request.force),
             Change::Online => at.bring_back(&request.drive),
             Change::Add => {
-                let drive = self.new_drive(&request.drive, request.force, &what)?;
+                let drive = self.new_drive(&request.drive, request.force, what)?;
                 let name = drive.uri.to_string();
                 handle.add_spare(drive).map_err(|error| at.failed(&error))?;
                 at.changed(&at.seat(&name)?)
@@ -104,7 +117,7 @@ impl Daemon {
                     ));
                 };
                 let old = at.seat(&request.drive)?;
-                let drive = self.new_drive(new, request.force, &what)?;
+                let drive = self.new_drive(new, request.force, what)?;
                 at.replace(&old, drive)
             }
         }

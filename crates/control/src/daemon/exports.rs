@@ -1,14 +1,15 @@
 //! Volumes served: by NBD, one server per address and one volume per server, or as a file by FUSE.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use block::BlockDevice;
-use export::fuse::{FuseError, FuseFile};
+use export::fuse::{FuseError, FuseFile, loops};
 use export::nbd::{self, BindError, Listen, Options, ParseListenError, Place, Server, Uri};
+use export::socket::SocketError;
 
 use super::Daemon;
 use crate::Failure;
@@ -20,13 +21,18 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// What serves a volume. Dropping it ends it.
 enum Way {
     Nbd(Server),
-    Fuse(FuseFile),
+    /// With the loop device made over it, which goes with it.
+    Fuse(FuseFile, Option<PathBuf>),
 }
 
 /// A volume at an address.
 pub(super) struct Exported {
     pool: String,
     volume: String,
+    /// As it was asked for.
+    attach: Attach,
+    /// Not asked for in this life of the daemon.
+    restored: bool,
     way: Way,
 }
 
@@ -38,12 +44,12 @@ impl Exported {
     fn listens_on(&self, listen: &Listen) -> bool {
         match &self.way {
             Way::Nbd(server) => server.address() == listen,
-            Way::Fuse(_) => false,
+            Way::Fuse(..) => false,
         }
     }
 
     fn view(&self) -> Export {
-        let (address, uri, clients) = match &self.way {
+        let (address, uri, clients, device) = match &self.way {
             Way::Nbd(server) => {
                 let address = server.address();
                 let uri = Uri {
@@ -56,11 +62,27 @@ impl Exported {
                     name: format!("{}/{}", self.pool, self.volume),
                     tls: false,
                 };
-                (address.to_string(), uri.to_string(), server.connections())
+                (
+                    address.to_string(),
+                    uri.to_string(),
+                    server.connections(),
+                    None,
+                )
             }
-            Way::Fuse(file) => {
+            Way::Fuse(file, device) => {
                 let path = file.path().display();
-                (format!("fuse:{path}"), path.to_string(), file.opens())
+                let clients = match device {
+                    None => file.opens(),
+                    Some(device) => {
+                        file.opens().saturating_sub(1) + usize::from(loops::is_held(device))
+                    }
+                };
+                (
+                    format!("fuse:{path}"),
+                    path.to_string(),
+                    clients,
+                    device.clone(),
+                )
             }
         };
         Export {
@@ -69,6 +91,7 @@ impl Exported {
             address,
             uri,
             clients,
+            device,
         }
     }
 }
@@ -90,7 +113,7 @@ impl nbd::Exports for One {
 }
 
 impl Daemon {
-    fn exports(&self) -> MutexGuard<'_, Vec<Exported>> {
+    pub(super) fn exports(&self) -> MutexGuard<'_, Vec<Exported>> {
         self.exports.lock().expect("no holder of the lock panics")
     }
 
@@ -138,12 +161,83 @@ impl Daemon {
 
     /// Serves a volume.
     pub fn attach(&self, pool: &str, name: &str, request: &Attach) -> Result<Export, Failure> {
+        // Scripts that attach after each start find it done.
+        let restored = self.exports().iter().find_map(|exported| {
+            let same = exported.is(pool, Some(name)) && exported.attach == *request;
+            (same && exported.restored).then(|| exported.view())
+        });
+        if let Some(restored) = restored {
+            return Ok(restored);
+        }
         let what = format!("volume `{pool}/{name}` was not attached");
-        let handle = self.handle(pool, &what)?;
+        let uuid = self.status(pool)?.pool.uuid;
+        let noted = self.remember_export(&uuid, name, request);
+        let served = self.serve(pool, name, request, false, &what);
+        // With the port that was taken, so that it is the same next time.
+        let taken = served.as_ref().ok().and_then(|view| {
+            let nbd = request.nbd.as_ref().filter(|nbd| **nbd != view.address)?;
+            tracing::debug!("{nbd} became {}", view.address);
+            Some(Attach {
+                nbd: Some(view.address.clone()),
+                ..request.clone()
+            })
+        });
+        if let Some(noted) = noted
+            && (taken.is_some() || served.is_err())
+        {
+            self.forget_exports(&uuid, |export| *export == noted);
+        }
+        if let Some(taken) = taken {
+            self.remember_export(&uuid, name, &taken);
+        }
+        if served.is_ok() {
+            self.missing_no_more(&uuid, name);
+        }
+        served
+    }
+
+    /// Serves a volume as it was served in an earlier life.
+    pub(super) fn attach_again(
+        &self,
+        pool: &str,
+        name: &str,
+        request: &Attach,
+    ) -> Result<Export, Failure> {
+        let what = format!("volume `{pool}/{name}` was not attached again");
+        // A killed daemon's sockets and mounts are dead when the kernel has taken it down.
+        let deadline = Instant::now() + GOODBYE;
+        loop {
+            match self.serve(pool, name, request, true, &what) {
+                Err(failure)
+                    if failure.status == StatusCode::CONFLICT && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                served => return served,
+            }
+        }
+    }
+
+    fn serve(
+        &self,
+        pool: &str,
+        name: &str,
+        request: &Attach,
+        restored: bool,
+        what: &str,
+    ) -> Result<Export, Failure> {
+        let handle = self.handle(pool, what)?;
         let volume = handle.volume(name).ok_or_else(|| {
             let name = name.to_owned();
-            Failure::pool(&what, &array::pool::PoolError::NoVolume { name })
+            Failure::pool(what, &array::pool::PoolError::NoVolume { name })
         })?;
+        if request.loop_device && request.fuse.is_none() {
+            return Err(Failure::request(
+                what,
+                "a loop device needs a file",
+                "give --fuse FILE too",
+            ));
+        }
         let mut exports = self.exports();
         let way = match (&request.nbd, &request.fuse) {
             (Some(address), None) => {
@@ -151,9 +245,13 @@ impl Daemon {
                     name: format!("{pool}/{name}"),
                     volume,
                 };
-                Way::Nbd(serve_nbd(&exports, address, one, &what)?)
+                Way::Nbd(serve_nbd(&exports, address, one, what)?)
             }
-            (None, Some(file)) => Way::Fuse(serve_fuse(file, volume, &what)?),
+            (None, Some(path)) => {
+                let file = serve_fuse(path, volume, what)?;
+                let device = request.loop_device.then(|| loop_over(&file, what));
+                Way::Fuse(file, device.transpose()?)
+            }
             (None, None) | (Some(_), Some(_)) => {
                 return Err(Failure::request(
                     what,
@@ -165,6 +263,8 @@ impl Daemon {
         let exported = Exported {
             pool: pool.to_owned(),
             volume: name.to_owned(),
+            attach: request.clone(),
+            restored,
             way,
         };
         let view = exported.view();
@@ -177,7 +277,7 @@ impl Daemon {
         drop(exports);
         // The pool may have begun to close meanwhile, and then did not see this export.
         drop(handle);
-        if self.handle(pool, &what).is_err() {
+        if self.handle(pool, what).is_err() {
             self.end_exports(pool, Some(name));
         }
         Ok(view)
@@ -186,11 +286,15 @@ impl Daemon {
     /// Serves a volume no longer, anywhere.
     pub fn detach(&self, pool: &str, name: &str, force: bool) -> Result<Vec<Export>, Failure> {
         let what = format!("volume `{pool}/{name}` was not detached");
-        self.handle(pool, &what)?;
+        let uuid = self.status(pool)?.pool.uuid;
         if !force {
             self.refuse_clients(pool, Some(name), &what)?;
         }
         let ended = self.end_exports(pool, Some(name));
+        self.forget_exports(&uuid, |export| export.volume == name);
+        if self.missing_no_more(&uuid, name) {
+            return Ok(ended);
+        }
         if ended.is_empty() {
             return Err(Failure::missing(
                 what,
@@ -213,6 +317,22 @@ impl Daemon {
             drop(exported);
         }
         views
+    }
+}
+
+/// Removes what a killed daemon has left where a volume was served, if nobody lives there.
+pub(super) fn remove_dead(attach: &Attach) {
+    let socket = attach.nbd.as_ref().and_then(|nbd| nbd.parse().ok());
+    if let Some(Listen::Unix(path)) = socket
+        && let Err(error) = export::socket::remove_dead(&path)
+    {
+        tracing::debug!("{error}");
+    }
+    if let Some(file) = &attach.fuse
+        && let Err(error) = export::fuse::remove_dead(file)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!("{} is not unmounted: {error}", file.display());
     }
 }
 
@@ -261,6 +381,17 @@ fn serve_fuse(file: &Path, volume: Arc<engine::Volume>, what: &str) -> Result<Fu
     })
 }
 
+fn loop_over(file: &FuseFile, what: &str) -> Result<PathBuf, Failure> {
+    loops::make(file.path()).map_err(|error| {
+        Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            what,
+            format!("there is no loop device over it: {error}"),
+            "run the daemon as root with util-linux installed, or attach it without --loop",
+        )
+    })
+}
+
 /// From a message that ends in "; " and the thing to try.
 fn failure_of(status: StatusCode, what: &str, text: &str) -> Failure {
     let (why, hint) = text.rsplit_once("; ").unwrap_or((text, ""));
@@ -272,8 +403,8 @@ fn bind_failure(what: &str, error: &io::Error) -> Failure {
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<BindError>());
     let status = match (inner, error.kind()) {
-        (Some(BindError::TooLong { .. }), _) => StatusCode::BAD_REQUEST,
-        (Some(BindError::Busy { .. } | BindError::NotASocket { .. }), _)
+        (Some(BindError::Socket(SocketError::TooLong { .. })), _) => StatusCode::BAD_REQUEST,
+        (Some(BindError::Socket(SocketError::Busy { .. } | SocketError::NotASocket { .. })), _)
         | (_, io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => StatusCode::CONFLICT,
         (_, io::ErrorKind::NotFound) => StatusCode::NOT_FOUND,
         _ => StatusCode::INTERNAL_SERVER_ERROR,

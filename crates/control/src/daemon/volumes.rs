@@ -107,6 +107,11 @@ impl Daemon {
         }
         handle
             .delete_volume(name)
-            .map_err(|error| Failure::pool(&what, &error))
+            .map_err(|error| Failure::pool(&what, &error))?;
+        // One that did not come back after a start has nothing left to serve.
+        let uuid = self.status(pool)?.pool.uuid;
+        self.forget_exports(&uuid, |export| export.volume == name);
+        self.missing_no_more(&uuid, name);
+        Ok(())
     }
 }

@@ -27,6 +27,9 @@ const THREADS_SLEEPING: usize = 4;
 const THREADS_COPYING: usize = 2;
 /// Requests that a thread takes at once where they never sleep.
 const BATCH_COPYING: usize = 8;
+/// Up to here a lane's thread copies itself what is in memory; longer copies are worth a second
+/// core. A guess: a hand-over costs as much as copying some 16 KiB.
+pub(super) const ERRAND_BYTES_MAX: u64 = 32 << 10;
 
 /// A regular file or block device.
 pub(crate) struct FileDrive {
@@ -68,13 +71,16 @@ impl FileDrive {
             (Backend::Auto | Backend::Threads, Err(reason)) => BackEnd::Threads { reason },
         };
         let uring = back_end == BackEnd::Uring;
-        let (threads, batch) = match handle.medium() {
+        let (threads, batch, errand_bytes_max) = match handle.medium() {
             // Only trims and writes of zeros.
-            _ if uring => (1, 1),
-            Medium::MemoryFile | Medium::MemoryBlock => (THREADS_COPYING, BATCH_COPYING),
-            Medium::File | Medium::Block => (THREADS_SLEEPING, 1),
+            _ if uring => (1, 1, 0),
+            Medium::MemoryFile | Medium::MemoryBlock => {
+                (THREADS_COPYING, BATCH_COPYING, ERRAND_BYTES_MAX)
+            }
+            Medium::File | Medium::Block => (THREADS_SLEEPING, 1, 0),
         };
-        let workers = Workers::start("drive-file", threads, batch, Arc::clone(&handle) as _)
+        let perform = Arc::clone(&handle) as _;
+        let workers = Workers::start("drive-file", threads, batch, errand_bytes_max, perform)
             .map_err(fail("starting threads for"))?;
         let drive = Self {
             target: uring.then(|| Target::new(Arc::clone(&handle))),

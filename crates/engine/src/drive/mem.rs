@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use block::{BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind};
 
+use super::file::ERRAND_BYTES_MAX;
 use super::handle::{copy_in, copy_out};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
@@ -130,7 +131,7 @@ struct Performer {
 impl Perform for Performer {
     fn perform(&self, request: &Request, memory: &Memory) -> Outcome {
         check(&self.limits, request, memory)?;
-        // One thread performs, so nobody ever waits here.
+        // Held for a copy's time: the drive's one thread and those with errands take turns.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let address = |bytes: u64| usize::try_from(bytes).map_err(|_| Fault::Invalid);
         match request.kind {
@@ -168,7 +169,7 @@ impl MemDrive {
         };
         Ok(Self {
             limits,
-            workers: Workers::start("drive-mem", 1, BATCH, Arc::new(performer))?,
+            workers: Workers::start("drive-mem", 1, BATCH, ERRAND_BYTES_MAX, Arc::new(performer))?,
             telemetry: Arc::clone(telemetry),
         })
     }

@@ -17,6 +17,7 @@ use std::thread::{self, JoinHandle};
 use block::{Fault, Limits, Memory, Outcome, Request, RequestKind};
 
 use super::ticket::Ticket;
+use crate::ring::{self, Errand};
 
 /// What the workers do with a request.
 pub(crate) trait Perform: Send + Sync + 'static {
@@ -44,6 +45,7 @@ struct Shared {
     perform: Arc<dyn Perform>,
     threads: usize,
     batch_max: usize,
+    errand_bytes_max: u64,
 }
 
 impl Shared {
@@ -111,11 +113,14 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// Starts `threads` threads, each of which takes up to `batch_max` requests at once. More than
-    /// one only pays where performing a request never sleeps.
+    /// one only pays where performing a request never sleeps. Reads and writes of at most
+    /// `errand_bytes_max`, 0 where performing may sleep, are done by the thread that submits them,
+    /// in its ring's turn, if it has a ring.
     pub(crate) fn start(
         name: &str,
         threads: usize,
         batch_max: usize,
+        errand_bytes_max: u64,
         perform: Arc<dyn Perform>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
@@ -129,6 +134,7 @@ impl Workers {
             perform,
             threads,
             batch_max,
+            errand_bytes_max,
         });
         let mut workers = Self {
             shared,
@@ -145,6 +151,22 @@ impl Workers {
 
     /// Queues a request.
     pub(crate) fn submit(&self, request: Request, memory: Memory, ticket: Ticket) {
+        let carries = matches!(request.kind, RequestKind::Read | RequestKind::Write);
+        if !carries || request.length > self.shared.errand_bytes_max {
+            return self.queue(request, memory, ticket);
+        }
+        let errand = Errand {
+            perform: Arc::clone(&self.shared.perform),
+            request,
+            memory,
+            ticket,
+        };
+        if let Err(errand) = ring::submit_errand(errand) {
+            self.queue(errand.request, errand.memory, errand.ticket);
+        }
+    }
+
+    fn queue(&self, request: Request, memory: Memory, ticket: Ticket) {
         let mut state = self.shared.lock();
         if request.kind == RequestKind::Flush {
             state.flushes.push(ticket);
@@ -253,7 +275,7 @@ mod tests {
             reads: Mutex::new(reads),
             flushes: AtomicUsize::new(0),
         });
-        let workers = Workers::start("gated", 1, 1, Arc::clone(&gated) as _).unwrap();
+        let workers = Workers::start("gated", 1, 1, 0, Arc::clone(&gated) as _).unwrap();
         let telemetry = Arc::new(Telemetry::new());
         let collector = Arc::new(Collector::default());
         let to: Arc<dyn Completed> = Arc::clone(&collector) as _;

@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use block::{Fault, Memory, Outcome, Request, RequestKind};
@@ -32,20 +33,35 @@ const FILES_MAX: usize = 1024;
 /// How often a ring that is dropped tries to learn that the kernel is done, 10 ms apart.
 const FAILURES_MAX: u32 = 1000;
 
+/// The ring's thread runs.
+const AWAKE: u8 = 0;
+/// It waits in the kernel for its requests, or is about to; the eventfd ends that.
+const WAITING: u8 = 1;
+/// It has nothing in the kernel and sleeps as any thread does, which is the cheaper sleep to end.
+const PARKED: u8 = 2;
+
 /// Ends a ring's waiting from any thread.
 pub struct Waker {
     eventfd: OwnedFd,
+    thread: Thread,
     /// Set by the ring before it looks for work one last time, so that nobody pays for a system
     /// call to wake what is awake.
-    sleeping: AtomicBool,
+    sleep: AtomicU8,
 }
 
 impl Waker {
     /// Ends the ring's waiting, if it waits. Cheap if it does not.
     pub fn wake(&self) {
-        if self.sleeping.load(SeqCst) && self.sleeping.swap(false, SeqCst) {
-            // Only a full counter could refuse, and then the ring is awake already.
-            let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+        if self.sleep.load(SeqCst) == AWAKE {
+            return;
+        }
+        match self.sleep.swap(AWAKE, SeqCst) {
+            AWAKE => {}
+            PARKED => self.thread.unpark(),
+            _ => {
+                // Only a full counter could refuse, and then the ring is awake already.
+                let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+            }
         }
     }
 }
@@ -135,7 +151,8 @@ impl Ring {
         let registers_files = uring.submitter().register_files_sparse(files).is_ok();
         let waker = Arc::new(Waker {
             eventfd: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            sleeping: AtomicBool::new(false),
+            thread: thread::current(),
+            sleep: AtomicU8::new(AWAKE),
         });
         announce(&waker);
         let depth = depth as usize;
@@ -375,15 +392,22 @@ impl Ring {
         self.fill();
         let may_wait = wait != Some(Duration::ZERO) && self.uring.completion().is_empty();
         if may_wait {
-            self.waker.sleeping.store(true, SeqCst);
-            let wait = if pending() || closed_count() != self.closed_seen {
-                Some(Duration::ZERO)
+            let nothing_to_await = self.free.len() == self.depth;
+            let sleep = if nothing_to_await { PARKED } else { WAITING };
+            self.waker.sleep.store(sleep, SeqCst);
+            let entered = if pending() || closed_count() != self.closed_seen {
+                self.enter(Some(Duration::ZERO))
+            } else if nothing_to_await {
+                match wait {
+                    Some(wait) => thread::park_timeout(wait),
+                    None => thread::park(),
+                }
+                Ok(())
             } else {
                 self.arm_waker();
-                wait
+                self.enter(wait)
             };
-            let entered = self.enter(wait);
-            self.waker.sleeping.store(false, SeqCst);
+            self.waker.sleep.store(AWAKE, SeqCst);
             entered?;
         } else {
             self.enter(Some(Duration::ZERO))?;
@@ -505,7 +529,7 @@ impl Ring {
             // The time is up, a signal came, or the kernel wants completions reaped first.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => Ok(()),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
-                std::thread::yield_now();
+                thread::yield_now();
                 Ok(())
             }
             Err(error) => Err(error),
@@ -633,7 +657,7 @@ impl Drop for Ring {
                     std::mem::forget(std::mem::take(&mut self.slots));
                     break;
                 }
-                std::thread::sleep(Duration::from_millis(10));
+                thread::sleep(Duration::from_millis(10));
             }
             self.reap();
         }

@@ -12,7 +12,9 @@
 //! more than anything that can be registered.
 //!
 //! A lane thread installs a [`LocalRing`]; from then on drives that do their I/O by io_uring put
-//! what this thread submits into its own ring, behind the same `BlockDevice::submit`. All other
+//! what this thread submits into its own ring, behind the same `BlockDevice::submit`. Drives that
+//! are memory leave it their small requests too, as errands: what never waits needs no kernel queue
+//! and no other thread, only a moment that is not inside `submit`. All other
 //! threads are served by a few ring threads of the process, started with the first drive that
 //! needs them, asleep when there is nothing to do.
 //!
@@ -30,7 +32,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::Memory;
+use block::{Fault, Memory, Request};
 
 pub use self::core::Waker;
 pub use probe::{Support, support};
@@ -38,17 +40,42 @@ pub(crate) use target::{Submission, Target};
 pub(crate) use threads::start;
 
 use self::core::Ring;
+use crate::drive::{Perform, Ticket};
+
+/// What a thread has for its next turn.
+enum Entry {
+    Ring(Submission),
+    /// Never waits, so that the thread does it itself: cheaper than to hand it to another.
+    Errand(Errand),
+}
+
+/// A request that is performed by the thread that submitted it, in its turn.
+pub(crate) struct Errand {
+    pub(crate) perform: Arc<dyn Perform>,
+    pub(crate) request: Request,
+    pub(crate) memory: Memory,
+    pub(crate) ticket: Ticket,
+}
+
+impl Errand {
+    /// Performs it and answers.
+    pub(crate) fn run(self) {
+        let outcome = self.perform.perform(&self.request, &self.memory);
+        drop(self.memory);
+        self.ticket.complete(outcome);
+    }
+}
 
 thread_local! {
     /// What this thread has submitted since its ring's last turn; nothing if it has no ring.
-    static INBOX: RefCell<Option<Vec<Submission>>> = const { RefCell::new(None) };
+    static INBOX: RefCell<Option<Vec<Entry>>> = const { RefCell::new(None) };
 }
 
 /// Hands a submission to this thread's ring, or to a ring thread if it has none.
 pub(crate) fn submit(submission: Submission) {
     let left = INBOX.with_borrow_mut(|inbox| match inbox {
         Some(inbox) => {
-            inbox.push(submission);
+            inbox.push(Entry::Ring(submission));
             None
         }
         None => Some(submission),
@@ -56,6 +83,17 @@ pub(crate) fn submit(submission: Submission) {
     if let Some(submission) = left {
         threads::submit(submission);
     }
+}
+
+/// Leaves an errand for this thread's next turn; gives it back if the thread takes no turns.
+pub(crate) fn submit_errand(errand: Errand) -> Result<(), Errand> {
+    INBOX.with_borrow_mut(|inbox| match inbox {
+        Some(inbox) => {
+            inbox.push(Entry::Errand(errand));
+            Ok(())
+        }
+        None => Err(errand),
+    })
 }
 
 /// Runs `submit` so that what it submits goes to the ring threads even if this thread has a ring:
@@ -73,7 +111,7 @@ pub(crate) fn elsewhere(submit: impl FnOnce()) {
 /// answers the rest with [`block::Fault::Shutdown`].
 pub struct LocalRing {
     ring: Ring,
-    spare: Vec<Submission>,
+    spare: Vec<Entry>,
     not_send: PhantomData<*const ()>,
 }
 
@@ -120,22 +158,37 @@ impl LocalRing {
         wait: Option<Duration>,
         pending: impl FnOnce() -> bool,
     ) -> io::Result<usize> {
-        self.take_inbox();
+        let performed = self.take_inbox();
+        let wait = if performed > 0 {
+            Some(Duration::ZERO)
+        } else {
+            wait
+        };
         // Answers given meanwhile may have submitted more.
         let submitted =
             || INBOX.with_borrow(|inbox| inbox.as_ref().is_some_and(|all| !all.is_empty()));
-        self.ring.turn(wait, || pending() || submitted())
+        let answered = self.ring.turn(wait, || pending() || submitted())?;
+        Ok(performed + answered)
     }
 
-    fn take_inbox(&mut self) {
+    /// Hands what was submitted to the ring, performs errands, and returns how many those were.
+    fn take_inbox(&mut self) -> usize {
         INBOX.with_borrow_mut(|inbox| {
             if let Some(inbox) = inbox {
                 std::mem::swap(inbox, &mut self.spare);
             }
         });
-        for submission in self.spare.drain(..) {
-            self.ring.push(submission);
+        let mut performed = 0;
+        for entry in self.spare.drain(..) {
+            match entry {
+                Entry::Ring(submission) => self.ring.push(submission),
+                Entry::Errand(errand) => {
+                    errand.run();
+                    performed += 1;
+                }
+            }
         }
+        performed
     }
 }
 
@@ -143,7 +196,15 @@ impl Drop for LocalRing {
     fn drop(&mut self) {
         // From here on this thread's submissions go to the ring threads.
         if let Some(inbox) = INBOX.take() {
-            inbox.into_iter().for_each(Submission::refuse);
+            for entry in inbox {
+                match entry {
+                    Entry::Ring(submission) => submission.refuse(),
+                    Entry::Errand(Errand { memory, ticket, .. }) => {
+                        drop(memory);
+                        ticket.complete(Err(Fault::Shutdown));
+                    }
+                }
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use array::record::Record;
 use block::Seat;
 
 use super::lane::{self, LaneMessage, LaneSender};
-use super::pool::{Admin, PoolMessage, PoolThread, Volumes};
+use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::volume::Volume;
 use super::{Clock, Seats};
 use crate::drive::Drive;
@@ -203,6 +203,12 @@ impl PoolHandle {
     pub fn wait_quiet(&self, timeout: Duration) -> bool {
         let (to, quiet) = std::sync::mpsc::channel();
         self.pool.send(PoolMessage::WaitQuiet(to)).is_ok() && quiet.recv_timeout(timeout).is_ok()
+    }
+
+    /// Has `listener` told of everything that the pool logs, from its opening on.
+    pub fn listen(&self, listener: Listener) {
+        // A pool that has stopped has nothing to tell any more.
+        self.pool.send(PoolMessage::Listen(listener)).ok();
     }
 
     /// What a lane has been told and has answered since the last call (see [`RunOptions::record`]).

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use array::record::{Input, Output, Record};
 use array::{
@@ -15,7 +16,9 @@ use erasure::kernel::{self, Kernel};
 
 use super::compute::carry_out;
 use super::pool::PoolMessage;
+use super::queue::Queue;
 use super::{Clock, Seats};
+use crate::ring::LocalRing;
 
 /// Told when a lane has ended its part of a request.
 pub(crate) trait PartEnded: Send + Sync {
@@ -34,6 +37,10 @@ pub(crate) struct Answer {
 /// Messages that a lane's thread takes before it hands out what they led to. A guess: enough to
 /// spare most wakes at depth, few enough to keep answers prompt.
 const TURN_MAX: usize = 64;
+
+/// Requests that a lane thread's ring has in the kernel at once; more wait in memory. As many as
+/// the ring threads take, which served all lanes together.
+const RING_DEPTH: u32 = 256;
 
 /// What reaches a lane's thread.
 pub(crate) enum LaneMessage {
@@ -68,7 +75,7 @@ pub(crate) enum LaneMessage {
 pub(crate) struct LaneSender {
     lane: u16,
     thread: u16,
-    sender: Sender<LaneMessage>,
+    queue: Arc<Queue>,
 }
 
 impl LaneSender {
@@ -84,7 +91,7 @@ impl LaneSender {
     /// Sends; a lane that has stopped drops the message, and with it whatever waits for an answer
     /// is answered by its own drop.
     pub(crate) fn send(&self, message: LaneMessage) {
-        if self.sender.send(message).is_err() {
+        if self.queue.send(message).is_err() {
             tracing::debug!(lane = self.lane, "message to a stopped lane");
         }
     }
@@ -143,6 +150,15 @@ struct LaneThread {
     stopped: bool,
 }
 
+/// Closes a thread's queue however the thread ends.
+struct CloseAtEnd<'a>(&'a Queue);
+
+impl Drop for CloseAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// Starts `threads` threads for the geometry's lanes. `record` keeps everything that the lanes are
 /// told.
 pub(crate) fn start(
@@ -156,16 +172,15 @@ pub(crate) fn start(
     let threads = threads.clamp(1, geometry.lanes());
     let mut senders = Vec::new();
     let mut handles = Vec::new();
-    let mut channels: Vec<(Sender<LaneMessage>, Receiver<LaneMessage>)> =
-        (0..threads).map(|_| std::sync::mpsc::channel()).collect();
+    let queues: Vec<Arc<Queue>> = (0..threads).map(|_| Arc::default()).collect();
     for lane in 0..geometry.lanes() {
         senders.push(LaneSender {
             lane,
             thread: lane % threads,
-            sender: channels[usize::from(lane % threads)].0.clone(),
+            queue: Arc::clone(&queues[usize::from(lane % threads)]),
         });
     }
-    for (index, (_, receiver)) in channels.drain(..).enumerate() {
+    for (index, queue) in queues.into_iter().enumerate() {
         let lanes = senders
             .iter()
             .filter(|sender| usize::from(sender.lane % threads) == index)
@@ -193,22 +208,44 @@ pub(crate) fn start(
         };
         let handle = std::thread::Builder::new()
             .name(format!("lane-{index}"))
-            .spawn(move || thread.run(&receiver))?;
+            .spawn(move || thread.run(&queue))?;
         handles.push(handle);
     }
     Ok((senders, handles))
 }
 
 impl LaneThread {
-    fn run(mut self, receiver: &Receiver<LaneMessage>) {
-        while let Ok(message) = receiver.recv() {
-            self.take(message);
-            for message in receiver.try_iter().take(TURN_MAX) {
+    fn run(mut self, queue: &Queue) {
+        let _closed_at_the_end = CloseAtEnd(queue);
+        // From here on what this thread submits to drives by io_uring goes into this ring.
+        let mut ring = LocalRing::install(RING_DEPTH)
+            .inspect_err(|error| tracing::debug!("a lane thread without a ring: {error}"))
+            .ok();
+        if let Some(ring) = &ring {
+            queue.wake_by(ring.waker());
+        }
+        let mut messages = Vec::new();
+        loop {
+            queue.take(&mut messages);
+            for (index, message) in (1..).zip(messages.drain(..)) {
                 self.take(message);
+                if index % TURN_MAX == 0 {
+                    self.hand_out();
+                }
             }
             self.hand_out();
             if self.stopped {
                 return;
+            }
+            match &mut ring {
+                Some(ring) => {
+                    if let Err(error) = ring.turn(None, || !queue.is_empty()) {
+                        // The requests in the kernel keep their memory, so the thread must go on.
+                        tracing::error!("io_uring_enter failed: {error}");
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                }
+                None => queue.wait(),
             }
         }
     }

@@ -4,9 +4,11 @@ mod compute;
 mod handle;
 mod lane;
 mod pool;
+mod queue;
 mod volume;
 
 pub use handle::{PoolHandle, RunOptions, StartError};
+pub use pool::Listener;
 pub use volume::Volume;
 
 use std::sync::Arc;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, RwLock};
-use std::time::SystemTime;
 
 use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
@@ -58,6 +57,9 @@ pub(crate) enum Admin {
     Close,
 }
 
+/// Told of every event, on the pool's thread: it must not wait.
+pub type Listener = Box<dyn Fn(&LoggedEvent) + Send>;
+
 /// What reaches the pool's thread.
 pub(crate) enum PoolMessage {
     Event(Event),
@@ -69,6 +71,8 @@ pub(crate) enum PoolMessage {
     Status(Sender<PoolStatus>),
     /// Answer when nothing is being filled, resynced or recorded.
     WaitQuiet(Sender<()>),
+    /// Tell what has been and will be logged.
+    Listen(Listener),
     Stop,
 }
 
@@ -105,6 +109,7 @@ pub(crate) struct PoolThread {
     next_ticket: u64,
     events: VecDeque<LoggedEvent>,
     next_event: u64,
+    listeners: Vec<Listener>,
     waiting: Vec<Sender<()>>,
 }
 
@@ -138,6 +143,7 @@ impl PoolThread {
             answers: BTreeMap::from([opened]),
             events: VecDeque::new(),
             next_event: 0,
+            listeners: Vec::new(),
             waiting: Vec::new(),
         }
     }
@@ -156,6 +162,10 @@ impl PoolThread {
                 // Whoever asked may have gone.
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
                 PoolMessage::WaitQuiet(to) => self.waiting.push(to),
+                PoolMessage::Listen(listener) => {
+                    self.events.iter().for_each(&listener);
+                    self.listeners.push(listener);
+                }
                 PoolMessage::Stop => return,
             }
             self.poll();
@@ -345,11 +355,11 @@ impl PoolThread {
     fn log(&mut self, report: &Report) {
         tracing::info!(pool = %self.pool.facts().name, "{report}");
         self.next_event += 1;
-        self.events.push_back(LoggedEvent {
-            number: self.next_event,
-            at: SystemTime::now(),
-            text: report.to_string(),
-        });
+        let event = LoggedEvent::new(self.next_event, report);
+        for listener in &self.listeners {
+            listener(&event);
+        }
+        self.events.push_back(event);
         if self.events.len() > EVENTS_MAX {
             self.events.pop_front();
         }

@@ -31,7 +31,16 @@ struct Flight {
 struct State {
     flights: Slab<Flight>,
     buffers: Buffers,
+    /// Bytes of the buffers of all flights.
+    bytes: usize,
+    /// The reader waits until there are fewer.
+    waits: bool,
 }
+
+/// Bytes in flight beyond which the reader takes no more. The kernel would have 256 requests of a
+/// megabyte under way, and where memory is short the daemon must not be who takes it. The same as
+/// an NBD client may have.
+const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 
 /// All requests in flight to one device.
 pub(super) struct Flights {
@@ -58,6 +67,8 @@ impl Flights {
             state: Mutex::new(State {
                 flights: Slab::new(),
                 buffers: Buffers::new(),
+                bytes: 0,
+                waits: false,
             }),
             landed: Condvar::new(),
             opens: AtomicUsize::new(0),
@@ -84,9 +95,17 @@ impl Flights {
         self.opens.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A buffer of at least `length` bytes, at least 1.
+    /// A buffer of at least `length` bytes, at least 1. Waits while too much is in flight; what
+    /// lands does so on other threads.
     pub(super) fn buffer(&self, length: usize) -> Memory {
-        self.state().buffers.take(length)
+        let mut state = self.state();
+        while state.bytes > 0 && state.bytes + length > IN_FLIGHT_BYTES_MAX {
+            state.waits = true;
+            let waited = self.landed.wait(state);
+            state = waited.expect("no holder of the lock panics");
+        }
+        state.waits = false;
+        state.buffers.take(length)
     }
 
     /// Hands a request to the device. `memory` is a whole buffer, or empty.
@@ -103,7 +122,10 @@ impl Flights {
             memory,
             length,
         };
-        let key = self.state().flights.insert(flight);
+        let mut state = self.state();
+        state.bytes += flight.memory.len();
+        let key = state.flights.insert(flight);
+        drop(state);
         let to: Arc<dyn Completed> = Arc::clone(self) as _;
         self.device.submit(request, part, key.to_u64(), &to);
     }
@@ -154,8 +176,9 @@ impl Completed for Flights {
             (Reply::Done(reply), Err(fault)) => reply.error(errno(fault)),
         }
         let mut state = self.state();
+        state.bytes -= memory.len();
         state.buffers.give(memory);
-        if state.flights.len() == 0 {
+        if state.flights.len() == 0 || state.waits {
             self.landed.notify_all();
         }
     }

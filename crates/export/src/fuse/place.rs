@@ -56,20 +56,12 @@ impl Place {
             file: file.to_owned(),
             source,
         };
-        // The last component is resolved by hand: a dead mount cannot be looked at.
-        let name = file.file_name().ok_or_else(|| FuseError::NotAFile {
+        let path = resolved(file).map_err(failed)?;
+        let path = path.ok_or_else(|| FuseError::NotAFile {
             file: file.to_owned(),
         })?;
-        let parent = file.parent().filter(|parent| *parent != Path::new(""));
-        let parent = parent.unwrap_or(Path::new("."));
-        let path = parent.canonicalize().map_err(failed)?.join(name);
 
-        let mut stale = false;
-        while fs::metadata(&path).is_err_and(|error| is_dead(&error)) {
-            tracing::info!(file = %path.display(), "a dead mount is removed");
-            detach(&path).map_err(failed)?;
-            stale = true;
-        }
+        let stale = bury(&path).map_err(failed)?;
         let created = match fs::metadata(&path) {
             Ok(found) if !found.is_file() => {
                 return Err(FuseError::NotAFile { file: path });
@@ -156,6 +148,42 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.clean_up();
     }
+}
+
+/// The path that the kernel knows a file by; `None` if it is none of a file. The last component is
+/// resolved by hand: a dead mount cannot be looked at.
+fn resolved(file: &Path) -> io::Result<Option<PathBuf>> {
+    let Some(name) = file.file_name() else {
+        return Ok(None);
+    };
+    let parent = file.parent().filter(|parent| *parent != Path::new(""));
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize()?;
+    Ok(Some(parent.join(name)))
+}
+
+/// Removes dead mounts over a file, and the loop devices over them; whether there were any.
+fn bury(path: &Path) -> io::Result<bool> {
+    let mut stale = false;
+    while fs::metadata(path).is_err_and(|error| is_dead(&error)) {
+        tracing::info!(file = %path.display(), "a dead mount is removed");
+        // Before the mount goes: it gives them the name by which they are known.
+        super::loops::let_go(path);
+        detach(path)?;
+        stale = true;
+    }
+    Ok(stale)
+}
+
+/// See [`super::remove_dead`].
+pub(super) fn remove_dead(file: &Path) -> io::Result<()> {
+    let Some(path) = resolved(file)? else {
+        return Ok(());
+    };
+    // What it had hidden is as a rule the file made for it.
+    if bury(&path)? && fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() == 0) {
+        fs::remove_file(&path)?;
+    }
+    Ok(())
 }
 
 fn on_fuse(path: &Path) -> bool {

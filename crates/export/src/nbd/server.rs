@@ -12,11 +12,12 @@ use block::BlockDevice;
 
 use super::connection::Terms;
 use super::handshake::TlsPolicy;
-use super::listener::{Listen, Listener, SocketFile};
+use super::listener::{Listen, Listener};
 use super::mailbox::Mailbox;
 use super::protocol::REQUEST_BYTES_MAX;
 use super::tls::ServerTls;
 use super::worker::{Shared, Worker};
+use crate::socket::SocketFile;
 
 /// What a server serves. Asked anew for every client, so that volumes may come and go.
 pub trait Exports: Send + Sync {

@@ -13,6 +13,8 @@ use erasure::{
 };
 use serde_json::{Value, json};
 
+use super::common::print_document;
+
 /// Look at erasure codes: list them, show one, put them to the test, measure them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CodeCommand {
@@ -172,7 +174,7 @@ fn list(json: bool) -> Result<(), CodeCommandError> {
     if json {
         let row = |(name, tolerance, widths, about): &(&str, u16, Vec<u16>, &str)| json!({ "name": name, "tolerance": tolerance, "columns": widths, "about": about });
         let codes: Vec<Value> = rows.iter().map(row).collect();
-        return document("codes", json!({ "codes": codes }));
+        return Ok(print_document("code list", json!({ "codes": codes }))?);
     }
     let mut out = io::stdout().lock();
     for (name, tolerance, widths, about) in rows {
@@ -237,7 +239,10 @@ fn show(text: &str, example: bool, json: bool) -> Result<(), CodeCommandError> {
     let code = by_parameter_in(name, parameter.unwrap_or(PARAMETER), order)?;
     let stripe = example.then(|| erasure::example(&code, 1));
     if json {
-        return document("code", show_json(&code, stripe.as_deref()));
+        return Ok(print_document(
+            "code show",
+            show_json(&code, stripe.as_deref()),
+        )?);
     }
     let stdout = io::stdout();
     let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -338,8 +343,8 @@ fn run_verify(arguments: &VerifyArguments, json: bool) -> Result<(), CodeCommand
     let seconds = start.elapsed().as_secs_f64();
     let kernels: Vec<&str> = kernel::available().iter().map(|k| k.name()).collect();
     if json {
-        return document(
-            "code-verify",
+        return Ok(print_document(
+            "code verify",
             json!({
                 "verified": true,
                 "codes": codes,
@@ -349,7 +354,7 @@ fn run_verify(arguments: &VerifyArguments, json: bool) -> Result<(), CodeCommand
                 "kernels": kernels,
                 "seconds": seconds,
             }),
-        );
+        )?);
     }
     writeln!(
         io::stdout().lock(),
@@ -418,16 +423,6 @@ impl Progress {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
-}
-
-/// One document: the version, its kind, the fields.
-fn document(kind: &str, fields: Value) -> Result<(), CodeCommandError> {
-    let mut document = json!({ "ravelin": env!("CARGO_PKG_VERSION"), "kind": kind });
-    if let (Value::Object(all), Value::Object(fields)) = (&mut document, fields) {
-        all.extend(fields);
-    }
-    writeln!(io::stdout().lock(), "{document}")?;
-    Ok(())
 }
 
 #[cfg(test)]

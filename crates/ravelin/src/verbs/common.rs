@@ -109,6 +109,11 @@ pub(crate) fn document(kind: &str, fields: Value) -> Value {
     document
 }
 
+/// Prints one JSON document of a kind, which is the verb as it is typed: `layout show`.
+pub(crate) fn print_document(kind: &str, fields: Value) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{}", document(kind, fields))
+}
+
 /// Why a verb was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {

@@ -2,20 +2,47 @@
 
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use control::hooks::HookOptions;
 use control::server::{self, ServeError, Socket};
+use control::state::StateFile;
 use serde_json::json;
 
 use super::common::{Context, Failure};
 
-/// Run the daemon in the foreground.
+/// Run the daemon in the foreground. It opens the pools that were open when it last ran, and serves
+/// their volumes where they were served.
 #[derive(Debug, Args)]
-pub(crate) struct DaemonArguments {}
+pub(crate) struct DaemonArguments {
+    /// Where it keeps what it needs to know when it starts again.
+    ///
+    /// If not given, `$STATE_DIRECTORY`; else beside a socket that is given, `PATH.state`; else
+    /// `/var/lib/ravelin` for root and `~/.local/state/ravelin` for others.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// How long a start waits for drives that are not there.
+    ///
+    /// Opening a pool without a drive puts it out, and it would have to be filled again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    wait_drives: u64,
+    /// Keep all memory that it has touched in memory: no swapping, and no reading of its own code
+    /// from a disk that may be a volume of its own.
+    #[arg(long)]
+    lock_memory: bool,
+    /// Programs that are run when a drive goes out, a rebuild begins or ends, data is lost, and so
+    /// on; the event is on their standard input, as JSON.
+    #[arg(long, value_name = "DIR")]
+    hooks: Option<PathBuf>,
+    /// How long one of them may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "hooks")]
+    hook_seconds: u64,
+}
 
 impl DaemonArguments {
     /// Serves until SIGTERM or SIGINT.
-    #[expect(clippy::unused_self, reason = "every verb is run alike")]
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
         let path = context.socket();
         if context.socket.is_none()
@@ -31,13 +58,18 @@ impl DaemonArguments {
                 })?;
         }
         let socket = Socket::bind(&path)?;
+        let state = self.state_directory(context);
         tracing_subscriber::fmt()
             .with_writer(io::stderr)
             .with_ansi(io::stderr().is_terminal())
             .with_target(false)
             .init();
+        // Said after the log is there: it may have something to say.
+        let state = StateFile::open(&state).map_err(ServeError::from)?;
         more_files();
-        no_waiting_for_ourselves();
+        if self.lock_memory {
+            lock_memory();
+        }
         let ready = || {
             tracing::info!("answers at {}", path.display());
             let pid = std::process::id();
@@ -47,7 +79,46 @@ impl DaemonArguments {
                 writeln!(out, "ravelin daemon {pid} answers at {}", path.display())
             });
         };
-        Ok(server::run(&socket, ready)?)
+        let hooks = self.hooks.as_ref().map(|directory| HookOptions {
+            directory: directory.clone(),
+            time_limit: Duration::from_secs(self.hook_seconds),
+            socket: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
+        });
+        let options = server::Options {
+            state,
+            hooks,
+            late_drives: Duration::from_secs(self.wait_drives),
+        };
+        Ok(server::run(&socket, options, ready)?)
+    }
+
+    fn state_directory(&self, context: &Context) -> PathBuf {
+        let named = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
+        if let Some(state) = &self.state {
+            return state.clone();
+        }
+        // systemd separates several by colons; ours has one.
+        if let Some(state) = named("STATE_DIRECTORY") {
+            return PathBuf::from(state);
+        }
+        // A daemon at a place of its own is a world of its own.
+        let home = named("HOME").map(PathBuf::from);
+        match (&context.socket, home) {
+            (Some(_), _) => {}
+            (None, _) if rustix::process::geteuid().is_root() => {
+                return PathBuf::from("/var/lib/ravelin");
+            }
+            (None, Some(home)) => {
+                let state = named("XDG_STATE_HOME").map(PathBuf::from);
+                return state
+                    .unwrap_or_else(|| home.join(".local/state"))
+                    .join("ravelin");
+            }
+            (None, None) => {}
+        }
+        let mut beside = context.socket().into_os_string();
+        beside.push(".state");
+        PathBuf::from(beside)
     }
 }
 
@@ -61,10 +132,19 @@ fn more_files() {
     }
 }
 
-/// A file system on a volume writes its dirty pages through this process. When memory is short, an
-/// allocation here must not wait for just that; all threads inherit this.
-fn no_waiting_for_ourselves() {
-    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
-        tracing::debug!("no PR_SET_IO_FLUSHER, it needs CAP_SYS_RESOURCE: {error}");
+/// What has been touched stays. What has not been touched yet takes no memory before it is.
+fn lock_memory() {
+    use rustix::mm::{MlockAllFlags, mlockall};
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    // With a limit, an allocation beyond it would fail later, and that is worse than what we want
+    // to prevent. Raising it takes CAP_SYS_RESOURCE, or LimitMEMLOCK= in systemd's unit.
+    let unlimited = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    let locked = setrlimit(Resource::Memlock, unlimited).and_then(|()| mlockall(flags));
+    if let Err(error) = locked {
+        tracing::warn!("memory is not locked, it needs CAP_IPC_LOCK and no limit of it: {error}");
     }
 }

@@ -4,15 +4,15 @@ mod crush;
 mod draw;
 
 use std::io::{self, IsTerminal, Write};
-use std::ops::Range;
 
 use block::ByteSize;
 use clap::{Args, Subcommand};
 use layout::balance::{self, Question};
 use layout::{Geometry, GeometryError, Scheme, SchemeError};
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::Digest;
 
+use super::common::{pointed, print_document};
 use crush::{CrushArguments, CrushError};
 
 /// Look at placement: show it, weigh it, find a cell.
@@ -154,13 +154,6 @@ impl LayoutError {
     }
 }
 
-/// The text with a line of carets below the part that is meant.
-fn pointed(text: &str, span: &Range<usize>) -> String {
-    let before = text.get(..span.start).unwrap_or("").chars().count();
-    let width = text.get(span.clone()).unwrap_or("").chars().count().max(1);
-    format!("{text}\n  {}{}", " ".repeat(before), "^".repeat(width))
-}
-
 impl SchemeArguments {
     fn parse(&self) -> Result<Scheme, LayoutError> {
         self.scheme.parse().map_err(|error| LayoutError::Scheme {
@@ -226,7 +219,10 @@ impl LayoutCommand {
                 if json {
                     let mappings: Vec<_> =
                         mappings.into_iter().map(|(_, devices)| devices).collect();
-                    return document("layout.crush", json!({ "mappings": mappings }));
+                    return Ok(print_document(
+                        "layout crush",
+                        json!({ "mappings": mappings }),
+                    )?);
                 }
                 let mut out = io::stdout().lock();
                 for (x, devices) in mappings {
@@ -240,16 +236,6 @@ impl LayoutCommand {
             }
         }
     }
-}
-
-/// One JSON document on stdout.
-fn document(kind: &str, fields: Value) -> Result<(), LayoutError> {
-    let mut document = json!({ "ravelin": env!("CARGO_PKG_VERSION"), "kind": kind });
-    if let (Value::Object(all), Value::Object(fields)) = (&mut document, fields) {
-        all.extend(fields);
-    }
-    writeln!(io::stdout().lock(), "{document}")?;
-    Ok(())
 }
 
 fn show(scheme: &SchemeArguments, rows: Option<u64>, json: bool) -> Result<(), LayoutError> {
@@ -267,7 +253,7 @@ fn show(scheme: &SchemeArguments, rows: Option<u64>, json: bool) -> Result<(), L
     if json {
         let grid: Vec<String> = grid.iter().map(|row| row.join(" ")).collect();
         let fields = json!({ "drives": geometry.drives, "rows": rows, "grid": grid });
-        return document("layout.show", fields);
+        return Ok(print_document("layout show", fields)?);
     }
     let stdout = io::stdout();
     let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -294,8 +280,8 @@ fn weigh(
     let seconds = report.rebuild_seconds(held, rate);
     if json {
         let set: Vec<u16> = report.worst_set.iter().map(|seat| seat.0).collect();
-        return document(
-            "layout.balance",
+        return Ok(print_document(
+            "layout balance",
             json!({
                 "scheme": geometry.scheme.to_string(),
                 "drives": geometry.drives,
@@ -322,7 +308,7 @@ fn weigh(
                     "speedup": report.speedup(),
                 },
             }),
-        );
+        )?);
     }
     let mut out = io::stdout().lock();
     draw::balance(&mut out, &geometry, question, &report, seconds)?;
@@ -351,14 +337,14 @@ fn map(scheme: &SchemeArguments, json: bool) -> Result<(), LayoutError> {
         .collect();
     let permutations: Vec<&[u16]> = entries.chunks(geometry.drives.into()).collect();
     if json {
-        return document(
-            "layout.map",
+        return Ok(print_document(
+            "layout map",
             json!({
                 "children": geometry.drives,
                 "permutations": permutations,
                 "sha256": sha256,
             }),
-        );
+        )?);
     }
     let mut out = io::stdout().lock();
     for permutation in permutations {
@@ -401,10 +387,10 @@ fn locate(
     }
     let cell = layout.cell(group, column);
     if json {
-        return document(
-            "layout.locate",
+        return Ok(print_document(
+            "layout locate",
             json!({ "drive": cell.seat.0, "row": cell.row }),
-        );
+        )?);
     }
     writeln!(io::stdout().lock(), "drive {} row {}", cell.seat, cell.row)?;
     Ok(())

@@ -7,10 +7,12 @@ mod iostat;
 mod status;
 mod wait;
 
+use std::io::{self, Write};
+
 use clap::Subcommand;
 use comfy_table::{ContentArrangement, Table, presets};
 use control::Client;
-use control::api::{ClosePool, Done, Pools, Status};
+use control::api::{ClosePool, Done, Pools, Status, Unrestored};
 use control::client::path;
 use serde_json::json;
 
@@ -119,6 +121,7 @@ pub(crate) fn table(head: &[&str]) -> Table {
 fn list(context: &Context, client: &Client) -> Result<(), Failure> {
     let all: Pools = client.get("pools")?;
     context.print("pool list", &all, |out| {
+        write_unrestored(out, &all.unrestored)?;
         if all.pools.is_empty() {
             return writeln!(out, "no pools are open");
         }
@@ -138,6 +141,16 @@ fn list(context: &Context, client: &Client) -> Result<(), Failure> {
         }
         writeln!(out, "{lines}")
     })
+}
+
+/// What the daemon's start did not bring back.
+fn write_unrestored(out: &mut dyn Write, unrestored: &[Unrestored]) -> io::Result<()> {
+    for missing in unrestored {
+        let problem = &missing.problem;
+        writeln!(out, "{}: {}", problem.what, problem.why)?;
+        writeln!(out, "  try: {}", problem.hint)?;
+    }
+    Ok(())
 }
 
 fn destroy(

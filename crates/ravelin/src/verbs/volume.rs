@@ -57,6 +57,9 @@ pub(crate) enum VolumeCommand {
         volume: VolumeName,
         #[command(flatten)]
         way: Way,
+        /// With --fuse: make a loop device over the file, a block device (needs root).
+        #[arg(long = "loop", requires = "fuse")]
+        loop_device: bool,
     },
     /// Serve a volume no longer.
     Detach {
@@ -103,7 +106,11 @@ impl VolumeCommand {
                 let Done {} = client.send("DELETE", &at(&volume, None), &json!({}))?;
                 print(context, "volume delete", "deleted", &now)
             }
-            Self::Attach { volume, way } => attach(context, &client, &volume, way),
+            Self::Attach {
+                volume,
+                way,
+                loop_device,
+            } => attach(context, &client, &volume, way, loop_device),
             Self::Detach { volume, force } => {
                 let request = ClosePool { force };
                 let ended: Exports = client.send("POST", &at(&volume, Some("detach")), &request)?;
@@ -130,6 +137,7 @@ fn attach(
     client: &Client,
     volume: &VolumeName,
     way: Way,
+    loop_device: bool,
 ) -> Result<(), Failure> {
     let Way { nbd, fuse } = way;
     // The daemon runs in another directory.
@@ -142,11 +150,32 @@ fn attach(
     };
     let fuse = fuse.map(std::path::absolute).transpose()?;
     let is_file = fuse.is_some();
-    let request = Attach { nbd, fuse };
+    let request = Attach {
+        nbd,
+        fuse,
+        loop_device,
+    };
     let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
     context.print("volume attach", &export, |out| {
-        if is_file {
+        if let Some(device) = &export.device {
+            let device = device.display();
+            writeln!(
+                out,
+                "volume `{volume}` is the block device {device}, over the file {}",
+                export.uri
+            )
+        } else if is_file {
             writeln!(out, "volume `{volume}` is the file {}", export.uri)?;
+            if !std::fs::metadata(&export.uri).is_ok_and(|found| found.len() > 0) {
+                writeln!(
+                    out,
+                    "which only the daemon sees: it has a mount namespace of its own"
+                )?;
+                return writeln!(
+                    out,
+                    "for a block device that all see, attach it with --loop"
+                );
+            }
             writeln!(out, "for a block device, as root:")?;
             writeln!(
                 out,
@@ -234,11 +263,11 @@ fn list(context: &Context, client: &Client, pool: Option<String>) -> Result<(), 
         }
         let mut lines = table(&["VOLUME", "SIZE", "ATTACHED", "CLIENTS"]);
         for volume in &all {
-            let addresses: Vec<&str> = volume
-                .exports
-                .iter()
-                .map(|export| &*export.address)
-                .collect();
+            let address = |export: &Export| match &export.device {
+                Some(device) => format!("{} ({})", export.address, device.display()),
+                None => export.address.clone(),
+            };
+            let addresses: Vec<String> = volume.exports.iter().map(address).collect();
             let clients: usize = volume.exports.iter().map(|export| export.clients).sum();
             lines.add_row(vec![
                 format!("{}/{}", volume.pool, volume.name),

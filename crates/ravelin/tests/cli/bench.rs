@@ -64,19 +64,43 @@ impl Bench {
 
     /// Starts the daemon and waits until it answers.
     pub(crate) fn start(&mut self) {
-        let log = std::fs::File::create(self.path("daemon.log")).unwrap();
-        let daemon = self
-            .command(&["daemon"])
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.daemon = Some(daemon);
+        self.start_with(&[]);
+    }
+
+    /// Starts the daemon with more options.
+    pub(crate) fn start_with(&mut self, options: &[&str]) {
+        self.spawn(options, &[]);
+        self.wait_until_it_answers();
+    }
+
+    pub(crate) fn wait_until_it_answers(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.run(&["pool", "list"]).code != 0 {
             assert!(Instant::now() < deadline, "the daemon does not answer");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Starts the daemon in an environment, and does not wait.
+    pub(crate) fn launch(&mut self, environment: &[(&str, &str)]) {
+        self.spawn(&[], environment);
+    }
+
+    fn spawn(&mut self, options: &[&str], environment: &[(&str, &str)]) {
+        let log = std::fs::File::create(self.path("daemon.log")).unwrap();
+        let daemon = self
+            .command(&[&["daemon"], options].concat())
+            .envs(environment.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.daemon = Some(daemon);
+    }
+
+    /// The daemon's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon.as_ref().map(Child::id).unwrap()
     }
 
     /// Ends the daemon as a power cut would.
@@ -95,12 +119,19 @@ impl Bench {
         daemon.wait().unwrap().code()
     }
 
+    /// What the daemon has logged since its start.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("daemon.log")).unwrap_or_default()
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ravelin"));
         command
             .args(arguments)
             .current_dir(&self.directory)
             .env("RAVELIN_SOCKET", self.path("socket"))
+            .env_remove("STATE_DIRECTORY")
+            .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null());
         command
     }
@@ -153,8 +184,7 @@ impl Drop for Bench {
             daemon.wait().ok();
         }
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.path("daemon.log")).unwrap_or_default();
-            std::io::Write::write_all(&mut std::io::stderr(), log.as_bytes()).ok();
+            std::io::Write::write_all(&mut std::io::stderr(), self.log().as_bytes()).ok();
         }
         std::fs::remove_dir_all(&self.directory).ok();
     }

@@ -7,7 +7,7 @@ use erasure::kernel::{self, Kernel, Stores};
 use erasure::{Code, NAMES, Program, by_columns};
 use serde_json::{Value, json};
 
-use super::{CodeCommandError, document};
+use super::{CodeCommandError, print_document};
 
 /// Bytes of a strip (one column of a stripe), and how large all stripes are together.
 const SETS: [(&str, usize, usize); 4] = [
@@ -65,7 +65,7 @@ pub(super) fn run(names: &[String], columns: u16, json: bool) -> Result<(), Code
         }
     }
     if json {
-        return document("code-bench", json!({ "results": results }));
+        return Ok(print_document("code bench", json!({ "results": results }))?);
     }
     Ok(())
 }

@@ -65,6 +65,8 @@ pub(super) fn fields(event: &LoggedEvent) -> Value {
     json!({
         "number": event.number,
         "at_milliseconds": u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+        "event": event.event,
+        "seat": event.seat,
         "text": event.text,
     })
 }

@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal, Write};
 
 use array::pool::OutReason;
 use control::Client;
-use control::api::Status;
+use control::api::{Pools, Status, Unrestored};
 use engine::status::{Health, PoolStatus, RebuildStatus, SeatStatus};
 use serde_json::{Value, json};
 
-use super::{ask, events, names, table};
+use super::{ask, events, table, write_unrestored};
 use crate::verbs::common::{Context, Ended, Exit, Failure, count, size, time};
 
 /// Cells of the rebuild's bar.
@@ -21,7 +21,7 @@ pub(super) fn run(
     name: Option<String>,
     check: bool,
 ) -> Result<Ended, Failure> {
-    let shown = match show(context, client, name) {
+    let (shown, unrestored) = match show(context, client, name) {
         // Whatever keeps us from telling, it is not health.
         Err(failure) if check => {
             writeln!(io::stderr(), "ravelin: {failure}")?;
@@ -32,6 +32,7 @@ pub(super) fn run(
     };
     Ok(match shown.into_iter().max_by_key(|&health| code(health)) {
         _ if !check => Ended(0),
+        _ if unrestored.iter().any(|missing| missing.volume.is_none()) => Ended(4),
         Some(health) => Ended(code(health)),
         // Where no pool is open, something that should be watched is not there.
         None => Ended(4),
@@ -55,18 +56,29 @@ pub(super) const fn word(health: Health) -> &'static str {
     }
 }
 
-fn show(context: &Context, client: &Client, name: Option<String>) -> Result<Vec<Health>, Failure> {
+/// Shows one pool or all; how they are, and what should be there and is not.
+fn show(
+    context: &Context,
+    client: &Client,
+    name: Option<String>,
+) -> Result<(Vec<Health>, Vec<Unrestored>), Failure> {
     if let Some(name) = name {
         let status = ask(client, &name)?;
         context.print("pool status", &fields(&status), |out| write(out, &status))?;
-        return Ok(vec![status.pool.health]);
+        return Ok((vec![status.pool.health], Vec::new()));
     }
+    let Pools { pools, unrestored } = client.get("pools")?;
     let mut all = Vec::new();
-    for name in names(client, None)? {
-        all.push(ask(client, &name)?);
+    for pool in pools {
+        all.push(ask(client, &pool.name)?);
     }
     let each: Vec<Value> = all.iter().map(fields).collect();
-    context.print("pool status", &json!({ "pools": each }), |out| {
+    let mut document = json!({ "pools": each });
+    if !unrestored.is_empty() {
+        document["unrestored"] = json!(unrestored);
+    }
+    context.print("pool status", &document, |out| {
+        write_unrestored(out, &unrestored)?;
         if all.is_empty() {
             writeln!(out, "no pools are open")?;
         }
@@ -78,7 +90,8 @@ fn show(context: &Context, client: &Client, name: Option<String>) -> Result<Vec<
         }
         Ok(())
     })?;
-    Ok(all.iter().map(|status| status.pool.health).collect())
+    let healths = all.iter().map(|status| status.pool.health).collect();
+    Ok((healths, unrestored))
 }
 
 /// A pool for JSON.

@@ -1,0 +1,322 @@
+//! What a daemon knows from its last life: the pools that were open and where their volumes were
+//! served, in `exports.json` of its state directory.
+//!
+//! The file is written anew, beside the old one, and takes its name when it is on disk: whoever
+//! reads it finds the old or the new one whole. It says what *shall* be: an export is noted before
+//! it begins and struck out after it has ended, so that a daemon that is killed in between leaves
+//! nothing that its successor does not know of.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::api::Attach;
+
+const FILE: &str = "exports.json";
+/// Held by the daemon that lives in the directory.
+const LOCK: &str = "lock";
+/// Of the file's shape.
+const VERSION: u32 = 1;
+
+/// Why a state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Another daemon lives there.
+    #[error(
+        "the state directory {} is in use by another daemon (process {holder}); stop it, or choose another with --state",
+        directory.display()
+    )]
+    Busy {
+        /// The directory.
+        directory: PathBuf,
+        /// Who has it.
+        holder: String,
+    },
+    /// The operating system says no.
+    #[error("the state directory {} cannot be used: {source}; choose another with --state", directory.display())]
+    System {
+        /// The directory.
+        directory: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+}
+
+/// A pool that shall be open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedPool {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    /// Where its drives were.
+    pub(crate) places: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) exports: Vec<SavedExport>,
+}
+
+/// A volume that shall be served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedExport {
+    pub(crate) volume: String,
+    pub(crate) attach: Attach,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    pools: Vec<SavedPool>,
+}
+
+/// An open state directory, this daemon's alone.
+#[derive(Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    _lock: File,
+    pools: Mutex<Vec<SavedPool>>,
+}
+
+impl StateFile {
+    /// Opens a directory, which is made if need be. A file in it that cannot be understood is set
+    /// aside.
+    ///
+    /// # Errors
+    /// When another daemon has it, or it cannot be read and written.
+    pub fn open(directory: &Path) -> Result<Self, StateError> {
+        let failed = |source| StateError::System {
+            directory: directory.to_owned(),
+            source,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(failed)?;
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(directory.join(LOCK))
+            .map_err(failed)?;
+        if let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(failed(error.into()));
+            }
+            let mut holder = String::new();
+            lock.read_to_string(&mut holder).map_err(failed)?;
+            return Err(StateError::Busy {
+                directory: directory.to_owned(),
+                holder: holder.trim().to_owned(),
+            });
+        }
+        lock.set_len(0).map_err(failed)?;
+        writeln!(lock, "{}", std::process::id()).map_err(failed)?;
+        let path = directory.join(FILE);
+        let pools = match fs::read(&path) {
+            Ok(bytes) => read(&path, &bytes).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(Self {
+            path,
+            _lock: lock,
+            pools: Mutex::new(pools),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<SavedPool>> {
+        self.pools.lock().expect("no holder of the lock panics")
+    }
+
+    /// All pools that shall be open.
+    pub(crate) fn pools(&self) -> Vec<SavedPool> {
+        self.lock().clone()
+    }
+
+    /// Notes that a pool shall be open; what is served of it stays as it was.
+    pub(crate) fn remember_pool(&self, name: &str, uuid: &str, places: Vec<PathBuf>) {
+        self.change(|pools| {
+            if let Some(pool) = pools.iter_mut().find(|pool| pool.uuid == uuid) {
+                name.clone_into(&mut pool.name);
+                pool.places = places;
+            } else {
+                pools.push(SavedPool {
+                    name: name.to_owned(),
+                    uuid: uuid.to_owned(),
+                    places,
+                    exports: Vec::new(),
+                });
+            }
+        });
+    }
+
+    /// Strikes a pool out, with all that is served of it.
+    pub(crate) fn forget_pool(&self, uuid: &str) {
+        self.change(|pools| pools.retain(|pool| pool.uuid != uuid));
+    }
+
+    /// Notes that a volume shall be served; false if that was noted already.
+    pub(crate) fn remember_export(&self, uuid: &str, export: &SavedExport) -> bool {
+        let mut new = false;
+        self.change(|pools| {
+            let pool = pools.iter_mut().find(|pool| pool.uuid == uuid);
+            if let Some(pool) = pool.filter(|pool| !pool.exports.contains(export)) {
+                pool.exports.push(export.clone());
+                new = true;
+            }
+        });
+        new
+    }
+
+    /// Strikes out what is served of a pool and is `which`; how much that was.
+    pub(crate) fn forget_exports(
+        &self,
+        uuid: &str,
+        which: impl Fn(&SavedExport) -> bool,
+    ) -> Vec<SavedExport> {
+        let mut gone = Vec::new();
+        self.change(|pools| {
+            for pool in pools.iter_mut().filter(|pool| pool.uuid == uuid) {
+                gone.extend(pool.exports.extract_if(.., |export| which(export)));
+            }
+        });
+        gone
+    }
+
+    /// Changes what is noted, and writes it if it is not as before. A file that cannot be written is
+    /// no reason to refuse what was asked: it is told in the log, and the next change tries again.
+    fn change(&self, change: impl FnOnce(&mut Vec<SavedPool>)) {
+        let mut pools = self.lock();
+        let before = pools.clone();
+        change(&mut pools);
+        if *pools != before
+            && let Err(error) = write(&self.path, &pools)
+        {
+            tracing::error!(
+                "{} was not written, so a restart would not find things as they are: {error}",
+                self.path.display()
+            );
+        }
+    }
+}
+
+fn read(path: &Path, bytes: &[u8]) -> io::Result<Vec<SavedPool>> {
+    let why = match serde_json::from_slice::<Document>(bytes) {
+        Ok(document) if document.version == VERSION => return Ok(document.pools),
+        Ok(document) => format!("its version is {}", document.version),
+        Err(error) => error.to_string(),
+    };
+    let aside = path.with_extension("json.unreadable");
+    fs::rename(path, &aside)?;
+    tracing::error!(
+        "{} is not understood ({why}) and now called {}: import pools and attach volumes by hand",
+        path.display(),
+        aside.display()
+    );
+    Ok(Vec::new())
+}
+
+fn write(path: &Path, pools: &[SavedPool]) -> io::Result<()> {
+    let document = Document {
+        version: VERSION,
+        pools: pools.to_vec(),
+    };
+    let mut bytes = serde_json::to_vec_pretty(&document)?;
+    bytes.push(b'\n');
+    let new = path.with_extension("json.new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(test: &str) -> Self {
+            let name = format!("ravelin-state-{}-{test}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn by_nbd(volume: &str, address: &str) -> SavedExport {
+        SavedExport {
+            volume: volume.to_owned(),
+            attach: Attach {
+                nbd: Some(address.to_owned()),
+                ..Attach::default()
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_noted_is_there_after_a_restart_and_what_is_struck_out_is_not() {
+        let place = Place::new("noted");
+        let state = StateFile::open(&place.0).unwrap();
+        state.remember_pool("tank", "1", vec!["/a".into()]);
+        state.remember_pool("pond", "2", vec!["/b".into()]);
+        let [first, second] = ["unix:/s", "unix:/t"].map(|address| by_nbd("v", address));
+        assert!(state.remember_export("1", &first));
+        assert!(!state.remember_export("1", &first), "twice is once");
+        assert!(state.remember_export("1", &second));
+        assert!(!state.remember_export("3", &first), "no such pool");
+        state.remember_pool("tank", "1", vec!["/c".into()]);
+        drop(state);
+
+        let state = StateFile::open(&place.0).unwrap();
+        let pools = state.pools();
+        assert_eq!(pools[0].places, [PathBuf::from("/c")]);
+        assert_eq!(pools[0].exports, [first.clone(), second]);
+        state.forget_exports("1", |export| *export == first);
+        state.forget_pool("2");
+        drop(state);
+        let pools = StateFile::open(&place.0).unwrap().pools();
+        assert_eq!(pools.len(), 1);
+        assert_eq!(pools[0].exports.len(), 1);
+    }
+
+    #[test]
+    fn a_directory_has_one_daemon() {
+        let place = Place::new("one");
+        let state = StateFile::open(&place.0).unwrap();
+        let error = StateFile::open(&place.0).unwrap_err().to_string();
+        assert!(error.contains(&std::process::id().to_string()), "{error}");
+        drop(state);
+        StateFile::open(&place.0).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_kept_aside() {
+        let place = Place::new("aside");
+        drop(StateFile::open(&place.0).unwrap());
+        for bytes in ["{", "{\"version\":9,\"pools\":[]}", ""] {
+            fs::write(place.0.join(FILE), bytes).unwrap();
+            assert_eq!(StateFile::open(&place.0).unwrap().pools(), []);
+            let aside = place.0.join("exports.json.unreadable");
+            assert_eq!(fs::read_to_string(aside).unwrap(), bytes);
+            assert!(!place.0.join(FILE).exists());
+        }
+    }
+}

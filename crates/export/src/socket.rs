@@ -1,0 +1,275 @@
+//! A Unix socket's file: taken from the dead, never from the living.
+//!
+//! A server that is killed leaves its socket's file behind, and nothing listens there any more: a
+//! connection is refused. Between finding that and putting a new socket there, another server may
+//! have done the same, and between `bind` and `listen` a living one refuses too. So all of it
+//! happens under a lock on the directory, which ends with the process that holds it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen as listen_on,
+    socket_with,
+};
+
+/// How long another server may hold a directory's lock; then we go on without. It is held for the
+/// time of a few system calls, unless by someone who means harm.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a path could not be listened at.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Another server answers there.
+    #[error(
+        "the socket {} is in use: another server answers there; stop it or choose another path",
+        path.display()
+    )]
+    Busy {
+        /// The socket file.
+        path: PathBuf,
+    },
+    /// Something else than a socket is there.
+    #[error("{} exists and is not a socket; choose another path", path.display())]
+    NotASocket {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The path does not fit into a socket address.
+    #[error(
+        "the socket path {} is too long: at most 107 bytes fit; choose a shorter one",
+        path.display()
+    )]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The operating system says no.
+    #[error("cannot listen at {}: {source}; check the path and its permissions", path.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+}
+
+/// A socket's file. It is removed when this is dropped, unless another server has put its own there.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode);
+        if ours && let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!("{} stays: {error}", self.path.display());
+        }
+    }
+}
+
+/// Listens at `path` with a socket that does not block and whose file has the permission bits
+/// `mode` from the moment that anybody can connect. A dead server's file is replaced.
+///
+/// # Errors
+/// Who or what is in the way.
+pub fn listen(path: &Path, mode: u32, backlog: i32) -> Result<(OwnedFd, SocketFile), SocketError> {
+    let address = address(path)?;
+    let system = |source: io::Error| SocketError::System {
+        path: path.to_owned(),
+        source,
+    };
+    let socket = new_socket(path)?;
+    let _lock = lock_directory(path);
+    if let Err(error) = bind(&socket, &address) {
+        if error != Errno::ADDRINUSE {
+            return Err(system(error.into()));
+        }
+        remove_if_dead(path, &address)?;
+        bind(&socket, &address).map_err(|error| system(error.into()))?;
+    }
+    let finish = || -> io::Result<SocketFile> {
+        let found = std::fs::symlink_metadata(path)?;
+        let file = SocketFile {
+            path: path.into(),
+            device: found.dev(),
+            inode: found.ino(),
+        };
+        // Nobody can connect before `listen`, so nobody slips in before the bits are set.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        listen_on(&socket, backlog)?;
+        Ok(file)
+    };
+    let file = finish().map_err(system)?;
+    Ok((socket, file))
+}
+
+/// Removes what a dead server has left at `path`, if it did.
+///
+/// # Errors
+/// What else is there.
+pub fn remove_dead(path: &Path) -> Result<(), SocketError> {
+    let address = address(path)?;
+    let _lock = lock_directory(path);
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => remove_if_dead(path, &address),
+    }
+}
+
+fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
+    SocketAddrUnix::new(path).map_err(|_| SocketError::TooLong { path: path.into() })
+}
+
+fn new_socket(path: &Path) -> Result<OwnedFd, SocketError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(|error| {
+        SocketError::System {
+            path: path.to_owned(),
+            source: error.into(),
+        }
+    })
+}
+
+/// The directory, locked; `None` where that cannot be had.
+fn lock_directory(path: &Path) -> Option<File> {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let directory = File::open(parent.unwrap_or(Path::new("."))).ok()?;
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(directory),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => {
+                tracing::debug!("{} is not locked: {error}", path.display());
+                return None;
+            }
+        }
+    }
+}
+
+/// Removes a socket file at which nobody answers.
+fn remove_if_dead(path: &Path, address: &SocketAddrUnix) -> Result<(), SocketError> {
+    let system = |source: io::Error| SocketError::System {
+        path: path.to_owned(),
+        source,
+    };
+    let found = std::fs::symlink_metadata(path).map_err(system)?;
+    if !found.file_type().is_socket() {
+        return Err(SocketError::NotASocket { path: path.into() });
+    }
+    match connect(new_socket(path)?, address) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path).map_err(system),
+        Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(system(error.into())),
+        // A full backlog (EAGAIN) is a server too, only a busy one.
+        _ => Err(SocketError::Busy { path: path.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn place(test: &str) -> PathBuf {
+        let name = format!("ravelin-socket-{}-{test}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&place).unwrap();
+        place
+    }
+
+    #[test]
+    fn a_busy_socket_is_refused_by_name_and_a_stale_one_replaced() {
+        let dir = place("stale");
+        let path = dir.join("s");
+        let first = listen(&path, 0o600, 1).unwrap();
+        let busy = listen(&path, 0o600, 1).unwrap_err();
+        assert!(matches!(&busy, SocketError::Busy { path: named } if *named == path));
+        assert!(busy.to_string().contains(path.to_str().unwrap()));
+        assert!(matches!(remove_dead(&path), Err(SocketError::Busy { .. })));
+
+        drop(first);
+        assert!(!path.exists(), "a server that ends removes its file");
+        // A server that was killed leaves its file behind.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let second = listen(&path, 0o600, 1).unwrap();
+        let bits = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(bits & 0o777, 0o600);
+        drop(second);
+
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        remove_dead(&path).unwrap();
+        assert!(!path.exists());
+        remove_dead(&path).unwrap();
+
+        std::fs::write(&path, "precious").unwrap();
+        for result in [listen(&path, 0o600, 1).map(drop), remove_dead(&path)] {
+            assert!(matches!(result, Err(SocketError::NotASocket { .. })));
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_socket_with_a_full_queue_belongs_to_a_living_server() {
+        let dir = place("full");
+        let path = dir.join("s");
+        let server = listen(&path, 0o600, 0).unwrap();
+        let address = address(&path).unwrap();
+        let mut clients = Vec::new();
+        loop {
+            let client = new_socket(&path).unwrap();
+            if connect(&client, &address).is_err() {
+                break;
+            }
+            clients.push(client);
+        }
+        assert!(matches!(
+            listen(&path, 0o600, 1),
+            Err(SocketError::Busy { .. })
+        ));
+        drop(server);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn of_many_who_find_a_dead_socket_one_takes_it() {
+        let dir = place("race");
+        let path = dir.join("s");
+        for round in 0..20 {
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+            let taken = AtomicUsize::new(0);
+            let start = std::sync::Barrier::new(8);
+            let end = std::sync::Barrier::new(8);
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        start.wait();
+                        let server = listen(&path, 0o600, 1);
+                        if server.is_ok() {
+                            taken.fetch_add(1, Ordering::SeqCst);
+                        }
+                        end.wait();
+                    });
+                }
+            });
+            assert_eq!(taken.load(Ordering::SeqCst), 1, "round {round}");
+            assert!(!path.exists());
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
