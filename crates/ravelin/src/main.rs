@@ -45,6 +45,9 @@ enum Verb {
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
+    /// Try to break the logic with faults, in virtual time: swarms of schedules, every cut, replays.
+    #[command(subcommand)]
+    Sim(verbs::sim::SimCommand),
     /// See it work: thirteen drives, a file system, a drive pulled, the rebuild.
     Demo(demo::DemoCommand),
     /// Print what completes these commands in a shell.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Verb::Bench(arguments) => end(&context, arguments.run(&context)),
         Verb::Code(command) => end(&context, command.run(json)),
         Verb::Layout(command) => end(&context, command.run(json)),
+        Verb::Sim(command) => end(&context, command.run(&context)),
         Verb::Demo(command) => end(&context, command.run(json)),
         Verb::Completions(arguments) => end(&context, arguments.run(Arguments::command())),
         Verb::Man(arguments) => end(&context, arguments.run(Arguments::command())),

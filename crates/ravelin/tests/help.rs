@@ -29,6 +29,10 @@ fn help_texts_are_as_reviewed() {
         &["drive", "replace"],
         &["volume"],
         &["volume", "attach"],
+        &["sim"],
+        &["sim", "swarm"],
+        &["sim", "faults"],
+        &["sim", "replay"],
     ] {
         let text = said(&[verb, &["--help"]].concat());
         let name = std::iter::once("ravelin").chain(verb.iter().copied());

@@ -15,7 +15,9 @@ fn main() {
         Some("silent") => Scope::Silent,
         _ => Scope::Orderly,
     };
+    sim::quiet_panics();
     let mut runner = Runner::new();
+    let mut findings = std::collections::BTreeMap::new();
     let (mut ios, mut requests, mut faults) = (0, 0, 0);
     let mut failed = 0;
     let mut least = u64::MAX;
@@ -29,15 +31,9 @@ fn main() {
         faults += verdict.faults;
         if let Some(violation) = verdict.violation {
             failed += 1;
-            if failed <= 3 {
-                let small = shrink(&mut runner, &schedule);
-                let (after, lines) = runner.explain(&small);
-                let after = after.violation;
-                eprintln!(
-                    "seed {seed}: {violation}\n{}\n{after:?}\n",
-                    lines.join("\n")
-                );
-            }
+            let kind = (violation.signature(), schedule.setting);
+            let (count, _) = findings.entry(kind).or_insert((0, schedule));
+            *count += 1;
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -48,4 +44,15 @@ fn main() {
         requests / count,
         faults as f64 / count as f64
     );
+    for ((signature, _), (count, schedule)) in findings {
+        let small = shrink(&mut runner, &schedule);
+        let (verdict, lines) = runner.explain(&small);
+        let what = verdict.violation.map(|violation| violation.to_string());
+        println!(
+            "== {count} times {signature}, seed {}: {}\n{small}--\n{}\n",
+            schedule.seed,
+            what.unwrap_or_default(),
+            lines.join("\n")
+        );
+    }
 }

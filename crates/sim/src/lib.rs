@@ -16,6 +16,7 @@ pub mod enumerate;
 mod image;
 mod ledger;
 mod oracle;
+mod panics;
 mod replay;
 pub mod schedule;
 mod scratch;
@@ -23,5 +24,6 @@ mod world;
 
 pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Survival, Trigger};
 pub use oracle::Oracle;
+pub use panics::quiet_panics;
 pub use replay::{replay, replay_on_drives};
 pub use world::{CutSpec, PowerLoss, World, WorldOptions};

@@ -126,7 +126,7 @@ impl Pages {
 }
 
 /// What a lane knows of a group's blocks while it plans an operation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LaneBlocks<'a> {
     /// Without metadata every block is on its drive.
     pub(super) store: bool,

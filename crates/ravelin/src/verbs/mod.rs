@@ -8,4 +8,5 @@ pub(crate) mod drive;
 pub(crate) mod layout;
 pub(crate) mod pages;
 pub(crate) mod pool;
+pub(crate) mod sim;
 pub(crate) mod volume;

@@ -119,7 +119,7 @@ impl Cut<'_> {
         }
         self.tally.merged += 1;
         let recovered = guarded(|| {
-            let mut run = Run::after(ledger.clone(), legal);
+            let mut run = Run::after(ledger.clone(), legal, self.workload.frame.setting);
             run.moments = again.then(Vec::new);
             run.open(drives)?;
             run.settle()?;

@@ -5,11 +5,10 @@ mod cuts;
 mod faults;
 mod workloads;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use block::Seat;
 
 use crate::content::mix;
+use crate::panics::caught;
 use crate::schedule::Violation;
 
 pub use cuts::cuts;
@@ -60,13 +59,7 @@ impl Tally {
 
 /// Runs a check of which a failed assertion is a violation too.
 fn guarded<T>(check: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violation> {
-    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|panic| {
-        let what = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Violation::new("panic", what.unwrap_or("not a text")))
-    })
+    caught(check).unwrap_or_else(|what| Err(Violation::new("panic", what)))
 }
 
 /// All sets of at most `most` of these seats, the empty one first.

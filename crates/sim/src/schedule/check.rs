@@ -1,38 +1,111 @@
 //! What must agree when everything is quiet (I5).
 
+use array::Geometry;
+use array::format::{BlockName, MetaPage};
+use block::BLOCK_BYTES;
 use erasure::Code;
+use layout::Cell;
+use uuid::Uuid;
 
 use super::run::Violation;
 use crate::buffer::{Buffer, Sectors};
-use crate::content::{BLOCK, Block, SECTORS};
+use crate::content::{Block, SECTORS};
 use crate::world::World;
 
-/// Every parity of every stripe is what the code's equations say, on the drives themselves.
-pub(super) fn stripes_agree(world: &World) -> Result<(), Violation> {
+/// On the drives themselves: every block is what both copies of its checksum say, and every parity
+/// is what the code's equations say of the data. A block that was never written counts as zeros,
+/// whatever lies there.
+pub(super) fn drives_agree(world: &World) -> Result<(), Violation> {
     let pool = world.pool();
     let geometry = pool.geometry();
-    let code = geometry.code();
-    let blocks = geometry.chunk_bytes() / BLOCK as u64;
-    let mut stripe_blocks = vec![Block::ZERO; code.elements()];
     for group in pool.facts().allocated_groups() {
-        for stripe in 0..geometry.stripes_per_group() {
-            for block in 0..blocks {
-                for (slot, content) in stripe_blocks.iter_mut().enumerate() {
+        let columns: Vec<Vec<Block>> = (0..geometry.layout().columns())
+            .map(|column| column_of(world, geometry, pool.facts().uuid, group, column))
+            .collect::<Result<_, _>>()
+            .map_err(|what| Violation::new("I5", what))?;
+        parities_agree(geometry, group, &columns).map_err(|what| Violation::new("I5", what))?;
+    }
+    Ok(())
+}
+
+fn block_at(world: &World, cell: Cell, offset: u64) -> Result<&Block, String> {
+    let drive = world.drive_at(cell.seat);
+    let drive = drive.ok_or_else(|| format!("no drive sits in seat {}", cell.seat))?;
+    Ok(drive.block(offset / BLOCK_BYTES))
+}
+
+/// The blocks of a column's cell, checked against its checksums.
+fn column_of(
+    world: &World,
+    geometry: &Geometry,
+    pool: Uuid,
+    group: u64,
+    column: u16,
+) -> Result<Vec<Block>, String> {
+    let columns = geometry.layout().columns();
+    let cell = geometry.layout().cell(group, column);
+    let next = geometry.layout().cell(group, (column + 1) % columns);
+    let blocks = geometry.cell_bytes() / BLOCK_BYTES;
+    let mut page: Option<(u32, MetaPage)> = None;
+    (0..u32::try_from(blocks).expect("cells are small"))
+        .map(|block| {
+            let content = block_at(world, cell, geometry.block_offset(cell, block.into()))?;
+            let Some(store) = geometry.store() else {
+                return Ok(content.clone());
+            };
+            let name = BlockName {
+                group,
+                column,
+                block,
+            };
+            let page_name = name.page();
+            if page
+                .as_ref()
+                .is_none_or(|(index, _)| *index != page_name.index)
+            {
+                let at = u64::from(page_name.index) * BLOCK_BYTES;
+                let own = geometry.pages_offset(store, cell, false) + at;
+                let other = geometry.pages_offset(store, next, true) + at;
+                let copies = [
+                    block_at(world, cell, own)?.to_bytes(),
+                    block_at(world, next, other)?.to_bytes(),
+                ];
+                let (merged, how) = MetaPage::merge(pool, page_name, &[&copies[0], &copies[1]]);
+                if how.differ || how.lost > 0 {
+                    return Err(format!("the copies of {page_name:?} do not agree: {how:?}"));
+                }
+                page = Some((page_name.index, merged));
+            }
+            let (_, page) = page.as_ref().expect("just put there");
+            let entry = page.get(name.entry());
+            if entry.generation == 0 {
+                return Ok(Block::ZERO);
+            }
+            if !entry.matches(pool, name, content.crc()) {
+                return Err(format!("{name:?} is not what its checksum says: {entry:?}"));
+            }
+            Ok(content.clone())
+        })
+        .collect()
+}
+
+/// Every parity of every stripe of a group is the sum that its equation says.
+fn parities_agree(geometry: &Geometry, group: u64, columns: &[Vec<Block>]) -> Result<(), String> {
+    let code = geometry.code();
+    let blocks = geometry.chunk_bytes() / BLOCK_BYTES;
+    let index = |value: u64| usize::try_from(value).expect("cells are small");
+    for stripe in 0..geometry.stripes_per_group() {
+        for block in 0..blocks {
+            let stripe_blocks: Vec<&Block> = (0..code.elements())
+                .map(|slot| {
                     let (column, chunk) = geometry.place(group, stripe, slot);
-                    let cell = geometry.layout().cell(group, column);
-                    let offset = geometry.drive_offset(cell, chunk) / BLOCK as u64 + block;
-                    let Some(drive) = world.drive_at(cell.seat) else {
-                        let what = format!("no drive sits in seat {}", cell.seat);
-                        return Err(Violation::new("I5", what));
-                    };
-                    content.clone_from(drive.block(offset));
-                }
-                if let Some(slot) = disagrees(code, &stripe_blocks) {
-                    let what = format!(
-                        "group {group} stripe {stripe} block {block}: parity in slot {slot} is not what the data says"
-                    );
-                    return Err(Violation::new("I5", what));
-                }
+                    &columns[usize::from(column)][index(chunk * blocks + block)]
+                })
+                .collect();
+            if let Some(slot) = disagrees(code, &stripe_blocks) {
+                return Err(format!(
+                    "group {group} stripe {stripe} block {block}: parity in slot {slot} is not what the data says"
+                ));
             }
         }
     }
@@ -40,15 +113,13 @@ pub(super) fn stripes_agree(world: &World) -> Result<(), Violation> {
 }
 
 /// A parity that is not the sum that its equation says.
-fn disagrees(code: &Code, blocks: &[Block]) -> Option<usize> {
-    let mut sum = vec![0; SECTORS];
+fn disagrees(code: &Code, blocks: &[&Block]) -> Option<usize> {
+    let mut sum = [0; SECTORS];
     code.equations().iter().find_map(|equation| {
         let slot = code.index(equation.parity);
         sum.fill(0);
-        let terms = equation
-            .members
-            .iter()
-            .map(|&(member, by)| (code.index(member), by));
+        let members = equation.members.iter();
+        let terms = members.map(|&(member, by)| (code.index(member), by));
         let known = terms.chain([(slot, 1)]).all(|(slot, by)| {
             let Block::Sectors(values) = blocks[slot] else {
                 return false;
@@ -56,6 +127,6 @@ fn disagrees(code: &Code, blocks: &[Block]) -> Option<usize> {
             Buffer::Sectors(Sectors::new(values.to_vec())).add_to(0, &mut sum, by)
         });
         // A block of bytes is nothing that a client of the simulator has written, nor a sum of it.
-        (!known || sum.iter().any(|&value| value != 0)).then_some(slot)
+        (!known || sum != [0; SECTORS]).then_some(slot)
     })
 }

@@ -1,7 +1,6 @@
 //! Running a schedule against the oracle.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
 use crate::drive::{Drive, DriveFault, Pace, Survival, Trigger};
 use crate::ledger::{Ledger, Tick};
+use crate::panics::caught;
 use crate::world::{CutSpec, World, WorldOptions};
 
 /// Virtual time in which everything must have ended once faults have stopped (I4).
@@ -33,6 +33,21 @@ impl Violation {
     pub(crate) fn new(invariant: &'static str, what: impl Into<String>) -> Self {
         let what = what.into();
         Self { invariant, what }
+    }
+}
+
+impl Violation {
+    /// What tells findings apart: the invariant, and for a failed assertion which one.
+    #[must_use]
+    pub fn signature(&self) -> String {
+        match self.invariant {
+            "panic" => {
+                let place = self.what.rfind(" (").map_or("", |at| &self.what[at..]);
+                format!("panic{place}")
+            }
+            "open" => self.what.chars().filter(|c| !c.is_ascii_digit()).collect(),
+            invariant => invariant.to_owned(),
+        }
     }
 }
 
@@ -105,6 +120,7 @@ impl Runner {
             trace: 0,
             reopened: 0,
             seed: schedule.seed,
+            setting: schedule.setting,
             log,
             reported: 0,
             may_fill: false,
@@ -127,9 +143,8 @@ impl Runner {
     }
 
     fn run_with(&mut self, schedule: &Schedule, log: Option<Log>) -> Verdict {
-        let run = self.begin(schedule, log);
-        let mut run = AssertUnwindSafe(run);
-        let outcome = catch_unwind(move || {
+        let mut run = self.begin(schedule, log);
+        let outcome = caught(|| {
             let violation = run.all(&schedule.events).err();
             run.report();
             run.count();
@@ -141,19 +156,12 @@ impl Runner {
                 trace: run.trace,
             }
         });
-        outcome.unwrap_or_else(|panic| {
-            let what = panic
-                .downcast_ref::<String>()
-                .map(String::as_str)
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("something else than text");
-            Verdict {
-                violation: Some(Violation::new("panic", what)),
-                requests: 0,
-                ios: 0,
-                faults: 0,
-                trace: 0,
-            }
+        outcome.unwrap_or_else(|what| Verdict {
+            violation: Some(Violation::new("panic", what)),
+            requests: 0,
+            ios: 0,
+            faults: 0,
+            trace: 0,
         })
     }
 }
@@ -201,6 +209,7 @@ pub(crate) struct Run {
     trace: u64,
     reopened: u64,
     seed: u64,
+    setting: usize,
     log: Option<Log>,
     /// Reports of the present world that are in the log.
     reported: usize,
@@ -231,7 +240,7 @@ impl Run {
     }
 
     /// A run that goes on after a power cut: the drives as they are, and what they may hold.
-    pub(crate) fn after(ledger: Ledger, seed: u64) -> Self {
+    pub(crate) fn after(ledger: Ledger, seed: u64, setting: usize) -> Self {
         Self {
             world: None,
             ledger,
@@ -245,6 +254,7 @@ impl Run {
             trace: 0,
             reopened: 0,
             seed,
+            setting,
             log: None,
             reported: 0,
             may_fill: false,
@@ -266,7 +276,8 @@ impl Run {
         self.say(|| "quiesce".to_owned());
         self.quiesce()?;
         self.read_back()?;
-        check::stripes_agree(self.world())
+        check::drives_agree(self.world())?;
+        self.lose_and_read_back()
     }
 
     fn event(&mut self, event: Event) -> Checked {
@@ -522,10 +533,13 @@ impl Run {
         self.before = 0;
         self.answered = 0;
         let limit = Instant::ZERO + BOUND;
-        while !self.world().is_open() {
-            self.go_on(limit, "opening")?;
+        loop {
+            match self.world().opened() {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(error)) => return Err(Violation::new("open", error.to_string())),
+                None => self.go_on(limit, "opening")?,
+            }
         }
-        Ok(())
     }
 
     /// Closes the pool and opens it again.
@@ -662,6 +676,25 @@ impl Run {
         }
         self.room(0)?;
         self.settle()
+    }
+
+    /// As many drives go as the geometry survives, and everything is still there.
+    fn lose_and_read_back(&mut self) -> Checked {
+        let (drives, tolerance) = (
+            SETTINGS[self.setting].drives,
+            SETTINGS[self.setting].tolerance,
+        );
+        for number in 0..tolerance {
+            // Two neighbours, any of them.
+            let first = usize::try_from(mix(self.seed) % u64::from(drives)).expect("few drives");
+            let seat = (first + number) % usize::from(drives);
+            let seat = Seat(u16::try_from(seat).expect("seats are 16 bits"));
+            if let Some(drive) = self.world().drive_in(seat) {
+                drive.pull();
+            }
+        }
+        self.say(|| "everything again, with drives lost".to_owned());
+        self.read_back()
     }
 
     /// Adds what the present world has done.

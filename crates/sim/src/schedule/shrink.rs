@@ -2,20 +2,20 @@
 
 use super::{Event, Runner, Schedule};
 
-/// The smallest schedule found that still breaks the same invariant: parts of the list are dropped,
+/// The smallest schedule found that still fails in the same way: parts of the list are dropped,
 /// halves first, single events last, until nothing more can be dropped; then ranges and steps
 /// are made shorter.
 pub fn shrink(runner: &mut Runner, schedule: &Schedule) -> Schedule {
     let broken = |runner: &mut Runner, schedule: &Schedule| {
         let violation = runner.run(schedule).violation;
-        violation.map(|violation| violation.invariant)
+        violation.map(|violation| violation.signature())
     };
-    let Some(invariant) = broken(runner, schedule) else {
+    let Some(signature) = broken(runner, schedule) else {
         return schedule.clone();
     };
     // What is beyond the budget may fail, and says nothing.
     let mut fails = |candidate: &Schedule| {
-        candidate.is_within_budget() && broken(runner, candidate) == Some(invariant)
+        candidate.is_within_budget() && broken(runner, candidate) == Some(signature.clone())
     };
     let mut best = schedule.clone();
     let mut part = best.events.len().div_ceil(2);

@@ -320,10 +320,10 @@ impl World {
         self.poll_pool();
     }
 
-    /// Whether nothing is left to happen but clocks that run down for nothing.
+    /// Whether nothing is left to happen.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.queue.only_timers() && self.held.is_empty() && self.pool.is_idle() && self.lanes_idle()
+        self.queue.is_empty() && self.held.is_empty() && self.pool.is_idle() && self.lanes_idle()
     }
 
     fn lanes_idle(&self) -> bool {
@@ -468,7 +468,13 @@ impl World {
                 let index = usize::from(lane);
                 if self.armed[index] == Some(at) {
                     self.armed[index] = None;
-                    self.lanes[index].handle_timeout(at);
+                    // It may have been put off meanwhile.
+                    if self.lanes[index]
+                        .poll_timeout()
+                        .is_some_and(|due| due <= at)
+                    {
+                        self.lanes[index].handle_timeout(at);
+                    }
                     self.poll_lane(lane);
                 }
             }
@@ -547,12 +553,11 @@ impl World {
         while let Some(event) = self.lanes[index].poll_event() {
             self.push(self.now + HAND_OVER, Happening::ToPool(event));
         }
-        let timeout = self.lanes[index].poll_timeout();
-        if timeout != self.armed[index] {
-            self.armed[index] = timeout;
-            if let Some(at) = timeout {
-                self.push(at.max(self.now), Happening::Timer(lane));
-                self.armed[index] = Some(at.max(self.now));
+        if let Some(timeout) = self.lanes[index].poll_timeout() {
+            let at = timeout.max(self.now);
+            if self.armed[index].is_none_or(|armed| at < armed) {
+                self.armed[index] = Some(at);
+                self.push(at, Happening::Timer(lane));
             }
         }
     }

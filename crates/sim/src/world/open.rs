@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use array::format;
 use array::format::DriveMap;
-use array::pool::{Blueprint, FoundDrive, NewDrive, OpenError, Ticket};
+use array::pool::{Blueprint, FoundDrive, NewDrive, OpenError, PoolError, Ticket};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -84,9 +84,12 @@ impl World {
             .expect("an opened pool is written");
     }
 
-    /// Whether the pool that [`World::begin_open`] began to open is open.
-    pub(crate) fn is_open(&self) -> bool {
-        !matches!(self.tickets.get(&Ticket(0)), Some(None))
+    /// How the opening that [`World::begin_open`] began has ended, if it has.
+    pub(crate) fn opened(&self) -> Option<Result<(), PoolError>> {
+        self.tickets
+            .get(&Ticket(0))
+            .cloned()
+            .unwrap_or(Some(Ok(())))
     }
 
     /// Begins to open the pool that is on `drives`: it has been decided whom to believe, and nothing

@@ -43,13 +43,6 @@ pub(super) enum Happening {
     Timer(u16),
 }
 
-impl Happening {
-    /// Whether it is only a clock that runs down.
-    const fn is_timer(&self) -> bool {
-        matches!(self, Self::Timer(_))
-    }
-}
-
 /// Happenings by time; those of one time in the order in which they were put in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
@@ -57,12 +50,10 @@ pub(super) struct Queue {
     slots: Vec<Option<Happening>>,
     free: Vec<usize>,
     next: u64,
-    timers: usize,
 }
 
 impl Queue {
     pub(super) fn push(&mut self, at: Instant, happening: Happening) {
-        self.timers += usize::from(happening.is_timer());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -76,13 +67,11 @@ impl Queue {
         let Reverse((at, _, slot)) = self.order.pop()?;
         let happening = self.slots[slot].take().expect("it was put there");
         self.free.push(slot);
-        self.timers -= usize::from(happening.is_timer());
         Some((at, happening))
     }
 
-    /// Whether nothing but clocks is in it.
-    pub(super) fn only_timers(&self) -> bool {
-        self.order.len() == self.timers
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
     }
 
     /// Takes everything out, in order.

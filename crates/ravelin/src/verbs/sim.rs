@@ -1,0 +1,341 @@
+//! `ravelin sim`: the logic under faults, in virtual time. Threads and clocks are here; what is run
+//! on them is in `sim`.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+use sim::enumerate::{Share, Tally, Workload, cuts, said, silent, workloads};
+use sim::schedule::{Runner, Schedule, Scope, shrink};
+
+use super::common::{Context, Ended, Failure};
+
+/// Failing seeds that are named; more than a few say nothing new.
+const SEEDS_NAMED_MAX: usize = 20;
+/// Without `--exhaustive`, one case in so many is run.
+const SHARE: u64 = 50;
+
+/// Try to break the logic with faults, in virtual time.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Run schedules of requests, faults and power cuts, one from each seed.
+    Swarm(SwarmArguments),
+    /// Cut the power everywhere and let every operation go wrong, on twenty small workloads.
+    Faults(FaultsArguments),
+    /// Run the schedule of one seed again, say what happens in it, and cut it down if it fails.
+    Replay(ReplayArguments),
+}
+
+/// Run schedules of requests, faults and power cuts, one from each seed.
+#[derive(Debug, Args)]
+pub(crate) struct SwarmArguments {
+    /// How long, by the clock on the wall.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    seconds: u64,
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    first_seed: u64,
+    /// Threads; as many as there are cores if not given.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// What goes wrong.
+    #[arg(long, value_enum, default_value_t = Faults::Said)]
+    faults: Faults,
+}
+
+/// Run enumerations of faults.
+#[derive(Debug, Args)]
+pub(crate) struct FaultsArguments {
+    /// Every case; otherwise a fixed fiftieth of them.
+    #[arg(long)]
+    exhaustive: bool,
+    /// Only this part.
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+}
+
+/// Run the schedule of one seed again.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArguments {
+    /// Which.
+    seed: u64,
+    /// What goes wrong.
+    #[arg(long, value_enum, default_value_t = Faults::Said)]
+    faults: Faults,
+}
+
+/// Which faults.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Faults {
+    /// Power cuts, and what a drive says.
+    Said,
+    /// Also what it does not say.
+    Silent,
+}
+
+impl From<Faults> for Scope {
+    fn from(faults: Faults) -> Self {
+        match faults {
+            Faults::Said => Self::Said,
+            Faults::Silent => Self::Silent,
+        }
+    }
+}
+
+/// A part of `sim faults`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Power cuts, and again while recovering.
+    Cuts,
+    /// Every operation fails, in each way that a drive says.
+    Said,
+    /// Every operation goes wrong, in each way that it does not.
+    Silent,
+}
+
+impl SimCommand {
+    pub(crate) fn run(self, context: &Context) -> Result<Ended, Failure> {
+        sim::quiet_panics();
+        match self {
+            Self::Swarm(arguments) => arguments.run(context),
+            Self::Faults(arguments) => arguments.run(context),
+            Self::Replay(arguments) => arguments.run(context),
+        }
+    }
+}
+
+/// What `sim swarm` prints.
+#[derive(Debug, Serialize)]
+struct SwarmReport {
+    schedules: u64,
+    violations: u64,
+    failing_seeds: Vec<u64>,
+    cpu_seconds: f64,
+    schedules_per_cpu_hour: f64,
+    io_per_schedule: f64,
+    requests_per_schedule: f64,
+    first_seed: u64,
+}
+
+/// What the threads of a swarm add up.
+#[derive(Debug, Default)]
+struct Sums {
+    schedules: u64,
+    ios: u64,
+    requests: u64,
+    cpu: Duration,
+    failing: Vec<u64>,
+}
+
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates for people")]
+const fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+impl SwarmArguments {
+    fn run(&self, context: &Context) -> Result<Ended, Failure> {
+        let end = Instant::now() + Duration::from_secs(self.seconds);
+        let threads = self
+            .threads
+            .or_else(|| std::thread::available_parallelism().ok().map(Into::into))
+            .unwrap_or(1);
+        let next = AtomicU64::new(self.first_seed);
+        let sums = Mutex::new(Sums::default());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let own = run_seeds(&next, end, self.faults.into());
+                    let mut all = sums.lock().expect("no thread panics with it");
+                    all.schedules += own.schedules;
+                    all.ios += own.ios;
+                    all.requests += own.requests;
+                    all.cpu += own.cpu;
+                    all.failing.extend(own.failing);
+                });
+            }
+        });
+        let mut sums = sums.into_inner().expect("no thread panics with it");
+        sums.failing.sort_unstable();
+        let violations = sums.failing.len() as u64;
+        sums.failing.truncate(SEEDS_NAMED_MAX);
+        let cpu_seconds = sums.cpu.as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let schedules_per_cpu_hour = sums.schedules as f64 * 3600.0 / cpu_seconds.max(1e-9);
+        let report = SwarmReport {
+            schedules: sums.schedules,
+            violations,
+            failing_seeds: sums.failing,
+            cpu_seconds,
+            schedules_per_cpu_hour,
+            io_per_schedule: ratio(sums.ios, sums.schedules),
+            requests_per_schedule: ratio(sums.requests, sums.schedules),
+            first_seed: self.first_seed,
+        };
+        context.print("sim.swarm", &report, |out| {
+            writeln!(
+                out,
+                "{} schedules from seed {}, {} violations",
+                report.schedules, report.first_seed, report.violations
+            )?;
+            writeln!(
+                out,
+                "{:.0} schedules per CPU-hour; each {:.0} requests and {:.0} drive operations",
+                report.schedules_per_cpu_hour, report.requests_per_schedule, report.io_per_schedule
+            )?;
+            for seed in &report.failing_seeds {
+                writeln!(out, "seed {seed} fails: ravelin sim replay {seed}")?;
+            }
+            Ok(())
+        })?;
+        Ok(Ended(u8::from(violations > 0)))
+    }
+}
+
+/// Runs seeds until the time is over.
+fn run_seeds(next: &AtomicU64, end: Instant, scope: Scope) -> Sums {
+    let begun = cpu_time();
+    let mut runner = Runner::new();
+    let mut sums = Sums::default();
+    while Instant::now() < end {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        let verdict = runner.run(&Schedule::from_seed(seed, scope));
+        sums.schedules += 1;
+        sums.ios += verdict.ios;
+        sums.requests += verdict.requests;
+        if verdict.violation.is_some() {
+            sums.failing.push(seed);
+        }
+    }
+    sums.cpu = cpu_time().saturating_sub(begun);
+    sums
+}
+
+/// What `sim faults` prints.
+#[derive(Debug, Serialize)]
+struct FaultsReport {
+    points: u64,
+    states: u64,
+    /// States that differ: those that were recovered and read.
+    merged: u64,
+    violations: u64,
+    findings: Vec<String>,
+}
+
+impl FaultsArguments {
+    fn run(&self, context: &Context) -> Result<Ended, Failure> {
+        let one_in = if self.exhaustive { 1 } else { SHARE };
+        let share = Share { one_in, part: 0 };
+        let all = workloads();
+        let next = AtomicU64::new(0);
+        let tally = Mutex::new(Tally::default());
+        let threads = std::thread::available_parallelism().map_or(1, Into::into);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mut runner = Runner::new();
+                    while let Ok(index) = usize::try_from(next.fetch_add(1, Ordering::Relaxed))
+                        && let Some(workload) = all.get(index)
+                    {
+                        let own = self.workload(&mut runner, workload, share);
+                        tally.lock().expect("no thread panics with it").add(own);
+                    }
+                });
+            }
+        });
+        let tally = tally.into_inner().expect("no thread panics with it");
+        let report = FaultsReport {
+            points: tally.points,
+            states: tally.states,
+            merged: tally.merged,
+            violations: tally.violations.len() as u64,
+            findings: tally.violations.into_iter().take(SEEDS_NAMED_MAX).collect(),
+        };
+        context.print("sim.faults", &report, |out| {
+            writeln!(
+                out,
+                "{} points, {} states, {} of them different, {} violations",
+                report.points, report.states, report.merged, report.violations
+            )?;
+            report
+                .findings
+                .iter()
+                .try_for_each(|finding| writeln!(out, "{finding}"))
+        })?;
+        Ok(Ended(u8::from(report.violations > 0)))
+    }
+
+    fn workload(&self, runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
+        let mut tally = Tally::default();
+        let wanted = |part| self.only.is_none_or(|only| only == part);
+        if wanted(Part::Cuts) {
+            tally.add(cuts(runner, workload, share));
+        }
+        if wanted(Part::Said) {
+            tally.add(said(runner, workload, share));
+        }
+        if wanted(Part::Silent) {
+            tally.add(silent(runner, workload, share));
+        }
+        tally
+    }
+}
+
+/// What `sim replay` prints.
+#[derive(Debug, Serialize)]
+struct ReplayReport {
+    seed: u64,
+    violation: Option<String>,
+    trace: String,
+    requests: u64,
+    ios: u64,
+    /// What happened, line by line.
+    log: Vec<String>,
+    /// The smallest schedule that fails in the same way.
+    shrunk: Option<String>,
+}
+
+impl ReplayArguments {
+    fn run(&self, context: &Context) -> Result<Ended, Failure> {
+        let mut runner = Runner::new();
+        let schedule = Schedule::from_seed(self.seed, self.faults.into());
+        let (verdict, log) = runner.explain(&schedule);
+        let failed = verdict.violation.is_some();
+        let report = ReplayReport {
+            seed: self.seed,
+            violation: verdict.violation.map(|violation| violation.to_string()),
+            trace: format!("{:016x}", verdict.trace),
+            requests: verdict.requests,
+            ios: verdict.ios,
+            log,
+            shrunk: failed.then(|| shrink(&mut runner, &schedule).to_string()),
+        };
+        context.print("sim.replay", &report, |out| {
+            report
+                .log
+                .iter()
+                .try_for_each(|line| writeln!(out, "{line}"))?;
+            match (&report.violation, &report.shrunk) {
+                (Some(violation), Some(shrunk)) => {
+                    writeln!(out, "\n{violation}\n\nthe same with less:\n{shrunk}")
+                }
+                _ => writeln!(
+                    out,
+                    "\nnothing is wrong: {} requests, {} drive operations, trace {}",
+                    report.requests, report.ios, report.trace
+                ),
+            }
+        })?;
+        Ok(Ended(u8::from(failed)))
+    }
+}
