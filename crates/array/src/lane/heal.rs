@@ -297,7 +297,9 @@ impl Array {
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
             self.job_verified(job, op.verified, op.bad.len() as u64);
         }
-        if op.bad.is_empty() || outcome.is_err() {
+        let mut bad = op.bad.clone();
+        bad.extend(&op.unknown);
+        if bad.is_empty() || outcome.is_err() || self.recovery.is_some() {
             return;
         }
         let chunk_bytes = self.geometry.chunk_bytes();
@@ -307,8 +309,8 @@ impl Array {
             for slot in 0..self.geometry.code().elements() {
                 let (column, chunk) = self.geometry.place(op.group, stripe, slot);
                 let first = chunk * per_chunk;
-                let bad = op.bad.range((column, first)..(column, first + per_chunk));
-                blocks.extend(bad.map(|&(_, block)| (slot, (block - first) * BLOCK_BYTES)));
+                let here = bad.range((column, first)..(column, first + per_chunk));
+                blocks.extend(here.map(|&(_, block)| (slot, (block - first) * BLOCK_BYTES)));
             }
             if blocks.is_empty() || !self.healing.insert((op.group, stripe)) {
                 continue;

@@ -72,6 +72,8 @@ pub(super) struct Op {
     pub(super) in_flight: u64,
     /// Blocks (column, block of its cell) that could not be read or were wrong: planned around.
     pub(super) bad: BTreeSet<(u16, u64)>,
+    /// Blocks of which nothing was known, though their column is there.
+    pub(super) unknown: BTreeSet<(u16, u64)>,
     /// Some of what was planned cannot be had.
     pub(super) replan: bool,
     /// Blocks that were compared with their checksums.
@@ -105,6 +107,7 @@ impl Op {
             scratch: None,
             in_flight: 0,
             bad: BTreeSet::new(),
+            unknown: BTreeSet::new(),
             replan: false,
             verified: 0,
             pinned: Vec::new(),

@@ -137,6 +137,8 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) bad: &'a BTreeSet<(u16, u64)>,
     /// Pages that must be here before the plan can be trusted.
     pub(super) missing: RefCell<BTreeSet<PageName>>,
+    /// Blocks that should be readable by where they are, and of which nothing is known.
+    pub(super) unknown: RefCell<BTreeSet<(u16, u64)>>,
     /// Batches whose memory the plan may use.
     pub(super) pinned: RefCell<BTreeSet<u64>>,
 }
@@ -174,7 +176,10 @@ impl Blocks for LaneBlocks<'_> {
                 sound()
             }
             Some(Entry::UNWRITTEN) => BlockState::Zero,
-            Some(Entry::UNKNOWN) => BlockState::Unreadable,
+            Some(Entry::UNKNOWN) => {
+                self.unknown.borrow_mut().insert((column, block));
+                BlockState::Unreadable
+            }
             Some(_) => sound(),
         }
     }

@@ -347,6 +347,8 @@ impl Array {
         let columns = header.seats.len();
         let parity = u16::try_from(columns - data).expect("at most 2^16");
         let code = self.log.code(header.data_columns, parity);
+        let temporary = self.fresh_scratch();
+        let mut temporaries = 0;
         let mut steps = Vec::new();
         let mut hopeless = found.mended;
         for row in 0..rows {
@@ -359,12 +361,15 @@ impl Array {
                 hopeless = true;
                 break;
             };
-            let block = |slot: usize| {
-                let start = row as u64 * BLOCK_BYTES;
-                body(&found, slot).part(start, BLOCK_BYTES)
+            let block = |slot: usize| match slot.checked_sub(columns) {
+                None => body(&found, slot).part(row as u64 * BLOCK_BYTES, BLOCK_BYTES),
+                Some(index) => Slice {
+                    buffer: BufferId::Scratch(temporary),
+                    offset: index as u64 * BLOCK_BYTES,
+                    length: BLOCK_BYTES,
+                },
             };
-            let plain = recovery.schedule.temporaries() == 0;
-            assert!(plain, "codes of one row need no temporaries");
+            temporaries = temporaries.max(recovery.schedule.temporaries());
             steps.extend(recovery.schedule.steps.iter().map(|step| {
                 ComputeStep {
                     target: block(step.target.into()),
@@ -384,6 +389,11 @@ impl Array {
             return;
         }
         found.mended = true;
+        if temporaries > 0 {
+            let bytes = temporaries as u64 * BLOCK_BYTES;
+            self.actions.push_back(Action::Allocate(temporary, bytes));
+            self.recovery().scratch = Some(temporary);
+        }
         self.recovery().phase = Phase::Mending(found);
         self.push_compute(
             Computing::Recovery,

@@ -84,6 +84,7 @@ impl Array {
             group: op.group,
             bad: &op.bad,
             missing: RefCell::default(),
+            unknown: RefCell::default(),
             pinned: RefCell::default(),
         };
         let stripe = Stripe {
@@ -123,6 +124,7 @@ impl Array {
         };
         let missing = blocks.missing.into_inner();
         let pinned = blocks.pinned.into_inner();
+        let unknown = blocks.unknown.into_inner();
         if !missing.is_empty() {
             op.phase = Phase::Fetching;
             self.fetch_pages(id, missing);
@@ -133,6 +135,9 @@ impl Array {
                 self.overlay.pin(sequence);
             }
             op.pinned = pinned.into_iter().collect();
+            // Where the column is, its blocks should be known: they are mended when this has ended.
+            let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
+            op.unknown = unknown.into_iter().filter(here).collect();
         }
         match planned {
             Ok(plan) => {

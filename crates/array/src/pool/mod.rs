@@ -510,7 +510,7 @@ impl Pool {
                 stripe,
                 blocks,
             }),
-            Event::PageLost { group, column } => self.report(Report::PageLost { group, column }),
+            Event::PageLost { group, column } => self.page_lost(group, column),
         }
         self.advance();
     }

@@ -35,6 +35,8 @@ pub struct ScrubProgress {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scrub {
     waiting: BTreeSet<u64>,
+    /// Groups with a page that is to be made anew; nobody waits for these.
+    lost_pages: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
     tickets: Vec<Ticket>,
     paused: bool,
@@ -43,7 +45,9 @@ pub(super) struct Scrub {
 
 impl Scrub {
     pub(super) fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && (self.waiting.is_empty() || self.paused)
+        self.in_flight.is_empty()
+            && self.lost_pages.is_empty()
+            && (self.waiting.is_empty() || self.paused)
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -100,18 +104,28 @@ impl Pool {
 
     pub(super) fn stop_scrub(&mut self) {
         self.scrub.waiting.clear();
+        self.scrub.lost_pages.clear();
         for ticket in std::mem::take(&mut self.scrub.tickets) {
             self.done(ticket, Err(PoolError::Closing));
         }
     }
 
     pub(super) fn pump_scrub(&mut self) {
+        while self.scrub.in_flight.len() < SCRUBBING_MAX
+            && self.recovering.is_none()
+            && let Some(group) = self.scrub.lost_pages.pop_first()
+        {
+            if self.scrub.in_flight.insert(group) {
+                self.tell_lane(group, Command::Scrub { group });
+            }
+        }
         while !self.scrub.paused
             && self.scrub.in_flight.len() < SCRUBBING_MAX
             && let Some(group) = self.scrub.waiting.pop_first()
         {
-            self.scrub.in_flight.insert(group);
-            self.tell_lane(group, Command::Scrub { group });
+            if self.scrub.in_flight.insert(group) {
+                self.tell_lane(group, Command::Scrub { group });
+            }
         }
     }
 
@@ -128,9 +142,11 @@ impl Pool {
     }
 
     fn scrub_ended(&mut self) {
+        let none = self.scrub.tickets.is_empty();
         if !self.scrub.in_flight.is_empty()
             || !self.scrub.waiting.is_empty()
             || self.scrub.progress.ended.is_some()
+            || none
         {
             return;
         }
@@ -140,6 +156,14 @@ impl Pool {
         self.report(Report::ScrubEnds { blocks, bad });
         for ticket in std::mem::take(&mut self.scrub.tickets) {
             self.done(ticket, Ok(()));
+        }
+    }
+
+    /// Checksums were lost: what they said is found out again, and written again.
+    pub(super) fn page_lost(&mut self, group: u64, column: u16) {
+        self.report(Report::PageLost { group, column });
+        if self.facts.allocated_groups().any(|other| other == group) {
+            self.scrub.lost_pages.insert(group);
         }
     }
 
