@@ -18,6 +18,8 @@ pub enum Input {
     Computed(ComputeId, Computed),
     /// `handle_command`.
     Command(Command),
+    /// `handle_timeout`.
+    Timeout,
 }
 
 /// What a lane answered.
@@ -52,6 +54,7 @@ pub fn feed(lane: &mut Array, at: Instant, input: &Input) -> Vec<Output> {
         Input::Command(command) => lane
             .handle_command(at, command.clone())
             .expect("the pool knows the lanes' groups"),
+        Input::Timeout => lane.handle_timeout(at),
     }
     let mut outputs = Vec::new();
     while let Some(action) = lane.poll_action() {

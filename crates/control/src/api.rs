@@ -92,12 +92,23 @@ pub struct CreatePool {
     /// `-o cell=`.
     #[serde(default)]
     pub cell_bytes: Option<u64>,
+    /// `-o journal=intent -o checksum=off`: neither data in a journal nor checksums.
+    #[serde(default)]
+    pub unprotected: bool,
     /// Take drives that hold something.
     #[serde(default)]
     pub force: bool,
     /// Check everything and write nothing.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// `POST pools/NAME/scrub`: begins a scrub, or holds it, or lets it go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubPool {
+    /// Hold the one under way, or let it go on.
+    #[serde(default)]
+    pub pause: Option<bool>,
 }
 
 /// Answer to [`CreatePool`].

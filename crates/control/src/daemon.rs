@@ -19,7 +19,8 @@ use engine::{PoolHandle, RunOptions};
 
 use crate::Failure;
 use crate::api::{
-    CreatePool, CreatedPool, FoundPool, Import, Overwrite, PoolSummary, Status, Unrestored,
+    CreatePool, CreatedPool, FoundPool, Import, Overwrite, PoolSummary, ScrubPool, Status,
+    Unrestored,
 };
 use crate::hooks::{HookEvent, Hooks};
 use crate::state::StateFile;
@@ -318,6 +319,17 @@ impl Daemon {
         Ok(())
     }
 
+    /// Begins a scrub of a pool, or holds it, or lets it go on.
+    pub fn scrub(&self, name: &str, request: ScrubPool) -> Result<(), Failure> {
+        let what = format!("pool `{name}` is not scrubbed");
+        let handle = self.handle(name, &what)?;
+        let outcome = match request.pause {
+            Some(paused) => handle.pause_scrub(paused),
+            None => handle.scrub(false),
+        };
+        outcome.map_err(|error| Failure::pool(&what, &error))
+    }
+
     /// Closes a pool and removes its labels: what it held is lost.
     pub fn destroy(&self, name: &str, force: bool) -> Result<(), Failure> {
         let what = format!("pool `{name}` was not destroyed");
@@ -486,6 +498,7 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
         scheme,
         chunk_bytes: request.chunk_bytes,
         cell_bytes: request.cell_bytes,
+        journal: !request.unprotected,
         drives: parse(&request.drives)?,
         spares: parse(&request.spares)?,
         force: request.force,

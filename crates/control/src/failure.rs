@@ -216,6 +216,16 @@ impl Failure {
             PoolError::Fault { .. } => {
                 Self::split(StatusCode::INTERNAL_SERVER_ERROR, what, &text, ": ")
             }
+            PoolError::JournalLost { .. } => Self::conflict(
+                what,
+                text,
+                "see `ravelin pool status`, and what the kernel says of the drives",
+            ),
+            PoolError::NoChecksums => Self::conflict(
+                what,
+                text,
+                "a new pool has them unless it is told otherwise",
+            ),
             PoolError::Closing => Self::conflict(what, text, "import it again first"),
         }
     }

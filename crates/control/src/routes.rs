@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::{
     Alive, Attach, BODY_BYTES_MAX, ClosePool, CreatePool, CreateVolume, Done, DriveChange, Events,
-    Exports, FoundPools, Import, Pools, Quiet, ResizeVolume, Scan, Volumes,
+    Exports, FoundPools, Import, Pools, Quiet, ResizeVolume, Scan, ScrubPool, Volumes,
 };
 use crate::daemon::Change;
 use crate::{Daemon, Failure};
@@ -32,6 +32,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
     let pool = Router::new()
         .route("/status", get(status))
         .route("/export", post(export))
+        .route("/scrub", post(scrub))
         .route("/events", get(events))
         .route("/quiet", get(quiet))
         .route("/drives/{change}", post(change_drive))
@@ -204,6 +205,14 @@ async fn export(
     Body(request): Body<ClosePool>,
 ) -> Answer<Done> {
     blocking(move || daemon.export(&name, request.force).map(|()| Done {})).await
+}
+
+async fn scrub(
+    State(daemon): Shared,
+    At(name): At<String>,
+    Body(request): Body<ScrubPool>,
+) -> Answer<Done> {
+    blocking(move || daemon.scrub(&name, request).map(|()| Done {})).await
 }
 
 #[derive(Deserialize)]

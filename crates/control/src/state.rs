@@ -63,6 +63,22 @@ pub(crate) struct SavedPool {
 pub(crate) struct SavedExport {
     pub(crate) volume: String,
     pub(crate) attach: Attach,
+    /// The loop device that was made for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<SavedDevice>,
+}
+
+impl SavedExport {
+    pub(crate) fn is(&self, volume: &str, attach: &Attach) -> bool {
+        self.volume == volume && self.attach == *attach
+    }
+}
+
+/// A loop device, and what tells it from a later one of the same number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedDevice {
+    pub(crate) path: PathBuf,
+    pub(crate) sequence: Option<u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -161,16 +177,38 @@ impl StateFile {
     }
 
     /// Notes that a volume shall be served; false if that was noted already.
-    pub(crate) fn remember_export(&self, uuid: &str, export: &SavedExport) -> bool {
+    pub(crate) fn remember_export(&self, uuid: &str, volume: &str, attach: &Attach) -> bool {
         let mut new = false;
         self.change(|pools| {
             let pool = pools.iter_mut().find(|pool| pool.uuid == uuid);
-            if let Some(pool) = pool.filter(|pool| !pool.exports.contains(export)) {
-                pool.exports.push(export.clone());
+            let known = |pool: &&mut SavedPool| pool.exports.iter().any(|e| e.is(volume, attach));
+            if let Some(pool) = pool.filter(|pool| !known(pool)) {
+                pool.exports.push(SavedExport {
+                    volume: volume.to_owned(),
+                    attach: attach.clone(),
+                    device: None,
+                });
                 new = true;
             }
         });
         new
+    }
+
+    /// Notes the loop device that was made for an export.
+    pub(crate) fn remember_device(
+        &self,
+        uuid: &str,
+        volume: &str,
+        attach: &Attach,
+        device: &SavedDevice,
+    ) {
+        self.change(|pools| {
+            let of_pool = pools.iter_mut().filter(|pool| pool.uuid == uuid);
+            let exports = of_pool.flat_map(|pool| &mut pool.exports);
+            for export in exports.filter(|export| export.is(volume, attach)) {
+                export.device = Some(device.clone());
+            }
+        });
     }
 
     /// Strikes out what is served of a pool and is `which`; how much that was.
@@ -261,13 +299,10 @@ mod tests {
         }
     }
 
-    fn by_nbd(volume: &str, address: &str) -> SavedExport {
-        SavedExport {
-            volume: volume.to_owned(),
-            attach: Attach {
-                nbd: Some(address.to_owned()),
-                ..Attach::default()
-            },
+    fn by_nbd(address: &str) -> Attach {
+        Attach {
+            nbd: Some(address.to_owned()),
+            ..Attach::default()
         }
     }
 
@@ -277,19 +312,27 @@ mod tests {
         let state = StateFile::open(&place.0).unwrap();
         state.remember_pool("tank", "1", vec!["/a".into()]);
         state.remember_pool("pond", "2", vec!["/b".into()]);
-        let [first, second] = ["unix:/s", "unix:/t"].map(|address| by_nbd("v", address));
-        assert!(state.remember_export("1", &first));
-        assert!(!state.remember_export("1", &first), "twice is once");
-        assert!(state.remember_export("1", &second));
-        assert!(!state.remember_export("3", &first), "no such pool");
+        let [first, second] = ["unix:/s", "unix:/t"].map(by_nbd);
+        assert!(state.remember_export("1", "v", &first));
+        assert!(!state.remember_export("1", "v", &first), "twice is once");
+        assert!(state.remember_export("1", "v", &second));
+        assert!(!state.remember_export("3", "v", &first), "no such pool");
+        let device = SavedDevice {
+            path: "/dev/loop9".into(),
+            sequence: Some(77),
+        };
+        state.remember_device("1", "v", &second, &device);
         state.remember_pool("tank", "1", vec!["/c".into()]);
         drop(state);
 
         let state = StateFile::open(&place.0).unwrap();
         let pools = state.pools();
         assert_eq!(pools[0].places, [PathBuf::from("/c")]);
-        assert_eq!(pools[0].exports, [first.clone(), second]);
-        state.forget_exports("1", |export| *export == first);
+        let exports = &pools[0].exports;
+        assert!(exports[0].is("v", &first) && exports[1].is("v", &second));
+        assert_eq!(exports[0].device, None);
+        assert_eq!(exports[1].device, Some(device));
+        state.forget_exports("1", |export| export.is("v", &first));
         state.forget_pool("2");
         drop(state);
         let pools = StateFile::open(&place.0).unwrap().pools();

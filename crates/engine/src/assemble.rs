@@ -37,6 +37,8 @@ pub struct NewPool {
     pub chunk_bytes: Option<u64>,
     /// `-o cell=`.
     pub cell_bytes: Option<u64>,
+    /// Journal and checksums.
+    pub journal: bool,
     /// Drives of the layout, in order of seats.
     pub drives: Vec<DriveUri>,
     /// Drives that wait as spares.
@@ -169,7 +171,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
         scheme: new.scheme.clone(),
         chunk_bytes: new.chunk_bytes,
         cell_bytes: new.cell_bytes,
-        journal: true,
+        journal: new.journal,
         drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };

@@ -99,6 +99,10 @@ pub struct PoolStatus {
     pub volumes: Vec<VolumeStatus>,
     /// The rebuild under way or the last one since the pool was opened.
     pub rebuild: Option<RebuildStatus>,
+    /// The scrub under way or the last one since the pool was opened.
+    pub scrub: Option<ScrubStatus>,
+    /// Whether writes are journalled and blocks have checksums.
+    pub journal: bool,
     /// Groups whose parity is still to be computed anew after a stop that was not clean.
     pub resync_groups: u64,
     /// The log's last lines.
@@ -124,6 +128,8 @@ pub struct SeatStatus {
     pub why: Option<OutReason>,
     /// Operations, bytes and errors since it was opened.
     pub traffic: DriveTraffic,
+    /// Blocks on it that were not what had been written there, since the pool was opened.
+    pub bad_blocks: u64,
     /// Bytes that the rebuild has moved on it.
     pub rebuild_read_bytes: u64,
     /// Bytes that the rebuild has moved on it.
@@ -179,6 +185,43 @@ pub struct RebuildStatus {
     pub eta_seconds: Option<f64>,
 }
 
+/// A scrub, under way or ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// Whether it is under way.
+    pub running: bool,
+    /// Groups read.
+    pub groups_done: u64,
+    /// Groups to read in all.
+    pub groups_total: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Blocks that were not what had been written there.
+    pub bad_blocks: u64,
+    /// Groups that could not be read as a whole.
+    pub failed_groups: u64,
+    /// Time since it began, or that it took.
+    pub seconds: f64,
+}
+
+fn scrub(pool: &Pool, now: Instant) -> Option<ScrubStatus> {
+    let progress = pool.scrub_progress();
+    let running = pool.is_scrubbing();
+    (running || progress.ended.is_some()).then(|| ScrubStatus {
+        running,
+        groups_done: progress.groups_done,
+        groups_total: progress.groups_total,
+        read_bytes: progress.blocks * block::BLOCK_BYTES,
+        bad_blocks: progress.bad,
+        failed_groups: progress.failed,
+        seconds: progress
+            .ended
+            .unwrap_or(now)
+            .since(progress.began)
+            .as_secs_f64(),
+    })
+}
+
 impl PoolStatus {
     pub(crate) fn new(
         pool: &Pool,
@@ -211,6 +254,8 @@ impl PoolStatus {
                 })
                 .collect(),
             rebuild: rebuild(pool, now),
+            scrub: scrub(pool, now),
+            journal: facts.store.is_some(),
             resync_groups: pool.resync_left(),
             events: events.iter().cloned().collect(),
         }
@@ -268,6 +313,12 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         state: state.to_owned(),
         why,
         traffic,
+        bad_blocks: pool
+            .scrub_progress()
+            .bad_by_seat
+            .get(&seat)
+            .copied()
+            .unwrap_or(0),
         rebuild_read_bytes: moved.read_bytes,
         rebuild_write_bytes: moved.write_bytes,
     }

@@ -18,6 +18,7 @@ fn new_pool(scheme: &str, drives: u16, size: &str) -> NewPool {
         scheme: scheme.parse().unwrap(),
         chunk_bytes: Some(16 << 10),
         cell_bytes: Some(256 << 10),
+        journal: true,
         drives: vec![uri; usize::from(drives)],
         spares: Vec::new(),
         force: false,

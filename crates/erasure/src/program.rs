@@ -22,8 +22,12 @@ pub(crate) struct Operation {
     pub(crate) matrix: Vec<Coefficient>,
     pub(crate) after: Vec<Coefficient>,
     pub(crate) ones: bool,
-    /// A later operation reads a target: it should stay in the cache.
-    pub(crate) reread: bool,
+    pub(crate) powers: bool,
+    /// Streaming runs: where a target is stored through the cache as well, or [`ZERO`]. One for
+    /// each target, or none at all.
+    pub(crate) copies: Vec<u16>,
+    /// Every target may go past the cache: no later operation reads it but from a copy.
+    pub(crate) streams: bool,
 }
 
 /// A schedule, fused and with its operands numbered: inputs, outputs, temporaries.
@@ -32,6 +36,9 @@ pub struct Program {
     inputs: Vec<u16>,
     outputs: Vec<u16>,
     temporaries: usize,
+    /// The operations of streaming runs, which keep copies of what is read again.
+    streaming: Vec<Operation>,
+    copies: usize,
     /// Sources of the operation that has the most.
     sources_max: usize,
     operations: Vec<Operation>,
@@ -54,14 +61,6 @@ impl Program {
             operations.push(operation);
             rest = &rest[taken..];
         }
-        let mut later = vec![false; schedule.slots()];
-        for operation in operations.iter_mut().rev() {
-            operation.reread = operation.targets.iter().any(|&t| later[usize::from(t)]);
-            let initial = operation.initial.iter().filter(|&&s| s != ZERO);
-            for &s in operation.sources.iter().chain(initial) {
-                later[usize::from(s)] = true;
-            }
-        }
         for operation in &mut operations {
             let lists = [
                 &mut operation.targets,
@@ -81,10 +80,24 @@ impl Program {
             );
         }
         let sources_max = operations.iter().map(|o| o.sources.len()).max();
+        let operands = inputs.len() + outputs.len();
+        let used = |o: &Operation| {
+            let mut all = o.targets.iter().chain(&o.initial).chain(&o.sources);
+            all.any(|&s| s != ZERO && usize::from(s) >= operands)
+        };
+        // Those that became rows of a mixing operation need no memory.
+        let temporaries = if operations.iter().any(used) {
+            schedule.temporaries()
+        } else {
+            0
+        };
+        let (streaming, copies) = with_copies(&operations, inputs.len()..operands, temporaries);
         Self {
             inputs,
             outputs,
-            temporaries: schedule.temporaries(),
+            temporaries,
+            streaming,
+            copies,
             sources_max: sources_max.unwrap_or(0),
             operations,
         }
@@ -111,6 +124,15 @@ impl Program {
 
     pub(crate) fn temporaries(&self) -> usize {
         self.temporaries
+    }
+
+    /// How many copies a streaming run keeps, numbered on from the temporaries.
+    pub(crate) fn copies(&self) -> usize {
+        self.copies
+    }
+
+    pub(crate) fn streaming(&self) -> &[Operation] {
+        &self.streaming
     }
 
     pub(crate) fn operations(&self) -> &[Operation] {
@@ -163,6 +185,46 @@ impl Schedule {
             stripe[s] = element;
         }
     }
+}
+
+/// The operations with copies of the outputs (operands in `range`) that one operation writes, from
+/// other operands alone, and later ones read; and how many copies there are.
+///
+/// Without copies such an output would be written through the cache, and its lines fetched from
+/// memory before they are overwritten.
+fn with_copies(
+    operations: &[Operation],
+    range: std::ops::Range<usize>,
+    temporaries: usize,
+) -> (Vec<Operation>, usize) {
+    let reads = |o: &Operation, t: u16| o.sources.contains(&t) || o.initial.contains(&t);
+    let mut streaming = operations.to_vec();
+    let mut copies = 0;
+    for (i, this) in operations.iter().enumerate() {
+        let (before, later) = (&operations[..i], &operations[i + 1..]);
+        let mut own = vec![ZERO; this.targets.len()];
+        for (own, &t) in own.iter_mut().zip(&this.targets) {
+            if !later.iter().any(|o| reads(o, t)) {
+                continue;
+            }
+            let once = !reads(this, t)
+                && !before.iter().any(|o| reads(o, t) || o.targets.contains(&t))
+                && !later.iter().any(|o| o.targets.contains(&t));
+            if !once || !range.contains(&usize::from(t)) {
+                streaming[i].streams = false;
+                continue;
+            }
+            *own = slot(range.end + temporaries + copies);
+            copies += 1;
+            let users = streaming[i + 1..].iter_mut();
+            let operands = users.flat_map(|o| o.sources.iter_mut().chain(&mut o.initial));
+            operands.filter(|s| **s == t).for_each(|s| *s = *own);
+        }
+        if own.iter().any(|&copy| copy != ZERO) {
+            streaming[i].copies = own;
+        }
+    }
+    (streaming, copies)
 }
 
 /// The operation that the first steps make, and how many of them it takes.
@@ -256,19 +318,23 @@ impl Rows {
                     .for_each(|row| row.swap(0, first));
             }
         }
+        let matrix: Vec<Coefficient> = self
+            .coefficients
+            .concat()
+            .into_iter()
+            .map(Into::into)
+            .collect();
+        let from_zero = after.is_empty() && self.initial.iter().all(|&s| s == ZERO);
         Operation {
             targets,
+            powers: kernel::powers(&matrix, self.sources.len(), from_zero),
             initial: self.initial,
             sources: self.sources,
-            matrix: self
-                .coefficients
-                .concat()
-                .into_iter()
-                .map(Into::into)
-                .collect(),
+            matrix,
             after: after.into_iter().map(Into::into).collect(),
             ones: first.is_some(),
-            reread: false,
+            copies: Vec::new(),
+            streams: true,
         }
     }
 }

@@ -190,8 +190,8 @@ impl FuseFile {
     }
 }
 
-/// Removes what a killed process has left mounted at `file`, and the loop devices over it. What is
-/// there otherwise is left alone.
+/// Removes what a killed process that had mounted `file` has left there: the dead mount, loop devices
+/// over it, and the empty file that was mounted over. What is there otherwise is left alone.
 ///
 /// # Errors
 /// When it cannot be removed.

@@ -219,8 +219,7 @@ fn read_region(device: &Path) -> Vec<u8> {
 }
 
 /// `place` says what a client opens.
-fn over_fuse(test: &str, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf) {
-    let mut bench = Bench::new(test);
+fn over_fuse(mut bench: Bench, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf) {
     pool_of(&bench);
     let attach = ["volume", "attach", "tank/v", "--fuse", "lives.img"];
     bench.ok(&[&attach, more].concat());
@@ -258,14 +257,25 @@ fn over_fuse(test: &str, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf) {
 #[test]
 fn loop_devices_over_fuse_and_the_daemon_end_in_every_order_and_leave_nothing() {
     if can_loop() {
-        over_fuse("lives-loop", &["--loop"], &device);
+        over_fuse(Bench::new("lives-loop"), &["--loop"], &device);
     }
 }
 
 #[test]
 fn users_of_a_fuse_file_and_the_daemon_end_in_every_order_and_leave_nothing() {
     if can_loop() {
-        over_fuse("lives-fuse", &[], &|bench| bench.path("lives.img"));
+        let place = |bench: &Bench| bench.path("lives.img");
+        over_fuse(Bench::new("lives-fuse"), &[], &place);
+    }
+}
+
+/// With the namespace of a killed daemon its mount goes, and the file below the loop device has no
+/// name any more by which it could be known.
+#[test]
+fn loop_devices_of_a_daemon_with_mounts_of_its_own_are_not_left_either() {
+    if can_loop() && tools::installed("unshare") {
+        let bench = Bench::with_own_mounts("lives-own");
+        over_fuse(bench, &["--loop"], &device);
     }
 }
 

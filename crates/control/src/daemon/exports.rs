@@ -14,6 +14,7 @@ use export::socket::SocketError;
 use super::Daemon;
 use crate::Failure;
 use crate::api::{Attach, Export};
+use crate::state::SavedExport;
 
 /// How long a client that has hung up may still count as one.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -182,15 +183,14 @@ impl Daemon {
                 ..request.clone()
             })
         });
-        if let Some(noted) = noted
-            && (taken.is_some() || served.is_err())
-        {
-            self.forget_exports(&uuid, |export| *export == noted);
+        if noted && (taken.is_some() || served.is_err()) {
+            self.forget_exports(&uuid, |export| export.is(name, request));
         }
         if let Some(taken) = taken {
             self.remember_export(&uuid, name, &taken);
         }
-        if served.is_ok() {
+        if let Ok(served) = &served {
+            self.remember_device(&uuid, request, served);
             self.missing_no_more(&uuid, name);
         }
         served
@@ -321,12 +321,16 @@ impl Daemon {
 }
 
 /// Removes what a killed daemon has left where a volume was served, if nobody lives there.
-pub(super) fn remove_dead(attach: &Attach) {
+pub(super) fn remove_dead(export: &SavedExport) {
+    let SavedExport { attach, device, .. } = export;
     let socket = attach.nbd.as_ref().and_then(|nbd| nbd.parse().ok());
     if let Some(Listen::Unix(path)) = socket
         && let Err(error) = export::socket::remove_dead(&path)
     {
         tracing::debug!("{error}");
+    }
+    if let (Some(device), Some(file)) = (device, &attach.fuse) {
+        loops::let_go_of(&device.path, device.sequence, file);
     }
     if let Some(file) = &attach.fuse
         && let Err(error) = export::fuse::remove_dead(file)

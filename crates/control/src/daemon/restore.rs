@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use engine::assemble;
 use engine::drive::DriveUri;
 use engine::status::PoolStatus;
+use export::fuse::loops;
 
 use super::Daemon;
 use super::exports::remove_dead;
 use crate::Failure;
-use crate::api::{Attach, Unrestored};
-use crate::state::{SavedExport, SavedPool};
+use crate::api::{Attach, Export, Unrestored};
+use crate::state::{SavedDevice, SavedExport, SavedPool};
 
 /// How often a drive that is late is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -84,19 +85,22 @@ impl Daemon {
         missing.len() < before
     }
 
-    /// Remembers that a volume is to be served; what is to be struck out should that fail.
-    pub(super) fn remember_export(
-        &self,
-        uuid: &str,
-        volume: &str,
-        attach: &Attach,
-    ) -> Option<SavedExport> {
-        let export = SavedExport {
-            volume: volume.to_owned(),
-            attach: attach.clone(),
+    /// Remembers that a volume is to be served; false if that was to be already.
+    pub(super) fn remember_export(&self, uuid: &str, volume: &str, attach: &Attach) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|state| state.remember_export(uuid, volume, attach))
+    }
+
+    /// Remembers the loop device that was made: after a crash nothing else may tell whose it was.
+    pub(super) fn remember_device(&self, uuid: &str, attach: &Attach, served: &Export) {
+        let (Some(state), Some(device)) = (&self.state, &served.device) else {
+            return;
         };
-        let new = self.state.as_ref()?.remember_export(uuid, &export);
-        new.then_some(export)
+        let device = SavedDevice {
+            path: device.clone(),
+            sequence: loops::sequence(device),
+        };
+        state.remember_device(uuid, &served.volume, attach, &device);
     }
 
     pub(super) fn forget_exports(&self, uuid: &str, which: impl Fn(&SavedExport) -> bool) {
@@ -141,9 +145,7 @@ impl Daemon {
         match opened {
             Ok(()) => self.restore_exports(&saved.uuid),
             Err(failure) => {
-                for export in &saved.exports {
-                    remove_dead(&export.attach);
-                }
+                saved.exports.iter().for_each(remove_dead);
                 self.did_not_return(&saved.name, &saved.uuid, None, failure);
             }
         }
@@ -157,9 +159,14 @@ impl Daemon {
         let Some(saved) = pools.iter().find(|pool| pool.uuid == uuid) else {
             return;
         };
-        for SavedExport { volume, attach } in &saved.exports {
-            if let Err(failure) = self.attach_again(&saved.name, volume, attach) {
-                self.did_not_return(&saved.name, uuid, Some(volume.clone()), failure);
+        for export in &saved.exports {
+            let SavedExport { volume, attach, .. } = export;
+            remove_dead(export);
+            match self.attach_again(&saved.name, volume, attach) {
+                Ok(served) => self.remember_device(uuid, attach, &served),
+                Err(failure) => {
+                    self.did_not_return(&saved.name, uuid, Some(volume.clone()), failure);
+                }
             }
         }
     }

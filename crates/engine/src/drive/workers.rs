@@ -161,7 +161,7 @@ impl Workers {
             memory,
             ticket,
         };
-        if let Err(errand) = ring::submit_errand(errand) {
+        if let Some(errand) = ring::submit_errand(errand) {
             self.queue(errand.request, errand.memory, errand.ticket);
         }
     }

@@ -86,13 +86,13 @@ pub(crate) fn submit(submission: Submission) {
 }
 
 /// Leaves an errand for this thread's next turn; gives it back if the thread takes no turns.
-pub(crate) fn submit_errand(errand: Errand) -> Result<(), Errand> {
+pub(crate) fn submit_errand(errand: Errand) -> Option<Errand> {
     INBOX.with_borrow_mut(|inbox| match inbox {
         Some(inbox) => {
             inbox.push(Entry::Errand(errand));
-            Ok(())
+            None
         }
-        None => Err(errand),
+        None => Some(errand),
     })
 }
 

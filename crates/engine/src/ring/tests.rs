@@ -294,3 +294,42 @@ fn a_drive_dropped_elsewhere_waits_for_the_ring_to_let_go() {
         });
     });
 }
+
+#[test]
+fn what_is_in_memory_is_done_in_the_turn_and_not_inside_submit() {
+    let memory_files = std::path::Path::new("/dev/shm");
+    let file = memory_files.join(format!("ravelin-{}-errands", std::process::id()));
+    for name in ["mem:4M", file.to_str().unwrap()] {
+        if name != "mem:4M" && !memory_files.is_dir() {
+            eprintln!("skipped: no {}", memory_files.display());
+            continue;
+        }
+        with_ring(8, |mut ring| {
+            let drive = open_sized(name, SIZE);
+            let collector = Arc::new(Collector::default());
+            let mut chance = Chance(8);
+            let written: Vec<_> = (0..100).map(|_| chance.bytes(4096)).collect();
+            for (token, bytes) in (0..).zip(&written) {
+                let write = request(RequestKind::Write, token * 4096, 4096);
+                collector.submit(&*drive.device, write, Memory::from_bytes(bytes), token);
+            }
+            assert_eq!(collector.answered(), 0, "nothing inside submit");
+            let answered = ring.turn(None, || false).unwrap();
+            assert_eq!((answered, collector.answered()), (100, 100), "{name}");
+            assert!(collector.once_each(100).iter().all(Result::is_ok));
+            let read = sync::read(&*drive.device, 0, 100 * 4096).unwrap();
+            assert!(read == written.concat(), "{name}");
+
+            // What is long is worth another thread; what is left at the end is answered.
+            let collector = Arc::new(Collector::default());
+            let long = request(RequestKind::Read, 0, 1 << 20);
+            collector.submit(&*drive.device, long, Memory::zeroed(1 << 20), 0);
+            collector.wait(1);
+            let short = request(RequestKind::Read, 0, 4096);
+            collector.submit(&*drive.device, short, Memory::zeroed(4096), 1);
+            drop(ring);
+            assert_eq!(collector.once_each(2), [Ok(()), Err(Fault::Shutdown)]);
+        });
+    }
+    let _ = std::fs::remove_file(file);
+}

@@ -185,6 +185,33 @@ impl PoolHandle {
         self.admin(Admin::PauseRebuild { paused })
     }
 
+    /// Begins a scrub; with `wait`, returns when it has ended.
+    ///
+    /// # Errors
+    /// As [`Pool::scrub`].
+    pub fn scrub(&self, wait: bool) -> Result<(), PoolError> {
+        let (answer, outcome) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::Admin(Admin::Scrub, answer))
+            .map_err(|_| PoolError::Closing)?;
+        if wait {
+            return outcome.recv().unwrap_or(Err(PoolError::Closing));
+        }
+        // A pool that cannot be scrubbed says so at once; one that can, later.
+        match outcome.recv_timeout(Duration::from_millis(50)) {
+            Ok(outcome) => outcome,
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Holds the scrub, or lets it go on.
+    ///
+    /// # Errors
+    /// [`PoolError::Closing`] when the pool has stopped.
+    pub fn pause_scrub(&self, paused: bool) -> Result<(), PoolError> {
+        self.admin(Admin::PauseScrub { paused })
+    }
+
     /// How the pool is.
     ///
     /// # Errors

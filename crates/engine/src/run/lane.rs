@@ -233,20 +233,38 @@ impl LaneThread {
                     self.hand_out();
                 }
             }
+            let timeout = self.time_out();
             self.hand_out();
             if self.stopped {
                 return;
             }
             match &mut ring {
                 Some(ring) => {
-                    if let Err(error) = ring.turn(None, || !queue.is_empty()) {
+                    if let Err(error) = ring.turn(timeout, || !queue.is_empty()) {
                         // The requests in the kernel keep their memory, so the thread must go on.
                         tracing::error!("io_uring_enter failed: {error}");
                         std::thread::sleep(Duration::from_millis(100));
                     }
                 }
-                None => queue.wait(),
+                None => queue.wait(timeout),
             }
+        }
+    }
+
+    /// Tells the lanes whose time has come; how long it is until the next one's.
+    fn time_out(&mut self) -> Option<Duration> {
+        let due = |thread: &Self| {
+            let lanes = thread.lanes.iter();
+            let due = lanes.filter_map(|(&lane, state)| Some((state.array.poll_timeout()?, lane)));
+            due.min()
+        };
+        loop {
+            let (at, lane) = due(self)?;
+            let now = self.clock.now();
+            if at > now {
+                return Some(at.since(now));
+            }
+            self.feed(lane, Input::Timeout);
         }
     }
 

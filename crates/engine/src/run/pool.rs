@@ -54,6 +54,11 @@ pub(crate) enum Admin {
     PauseRebuild {
         paused: bool,
     },
+    /// Ends when the scrub has.
+    Scrub,
+    PauseScrub {
+        paused: bool,
+    },
     Close,
 }
 
@@ -231,6 +236,12 @@ impl PoolThread {
             }
             Admin::PauseRebuild { paused } => {
                 self.pool.pause_fills(now, paused);
+                answer.send(Ok(())).unwrap_or_default();
+                return;
+            }
+            Admin::Scrub => self.pool.scrub(now, ticket),
+            Admin::PauseScrub { paused } => {
+                self.pool.pause_scrub(now, paused);
                 answer.send(Ok(())).unwrap_or_default();
                 return;
             }

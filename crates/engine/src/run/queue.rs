@@ -10,6 +10,7 @@
 //! sleep alike; one without (no io_uring here) sleeps on the queue.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::lane::LaneMessage;
 use crate::ring::Waker;
@@ -70,16 +71,21 @@ impl Queue {
         self.lock().messages.is_empty()
     }
 
-    /// Sleeps until something waits: for a thread without a ring.
-    pub(super) fn wait(&self) {
+    /// Sleeps until something waits, or `timeout` is over: for a thread without a ring.
+    pub(super) fn wait(&self, timeout: Option<Duration>) {
         let mut state = self.lock();
-        while state.messages.is_empty() {
-            state.asleep = true;
-            state = self
+        state.asleep = true;
+        let is_empty = |state: &mut State| state.messages.is_empty();
+        let mut state = match timeout {
+            None => self
                 .more
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+                .wait_while(state, is_empty)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                let woken = self.more.wait_timeout_while(state, timeout, is_empty);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
         state.asleep = false;
     }
 

@@ -16,16 +16,16 @@ fn element_bytes(level: Level) -> usize {
     }
 }
 
-pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+pub(crate) fn run(wanted: &dyn Fn(&str, Level) -> bool) {
     for level in LEVELS {
         for name in ["dcode", "xcode", "rdp", "evenodd", "liberation"] {
             let code = by_parameter(name, 7).expect("a prime");
             let encode = format!("{name}:7 encode");
-            if wanted(&encode) {
+            if wanted(&encode, level) {
                 work(&encode, &code, &code.encode().program(), level);
             }
             let decode = format!("{name}:7 decode");
-            if wanted(&decode) {
+            if wanted(&decode, level) {
                 let wanted = code.columns_set(&[1, 4]);
                 let recovery = code.recover(&code.without_columns(&[1, 4]), &wanted);
                 let program = recovery.expect("two columns").schedule.program();
@@ -74,9 +74,51 @@ fn work(name: &str, code: &Code, program: &Program, level: Level) {
             }
         },
     ));
-    let last = arms.len() - 1;
-    crate::rows::check(&mut arms[..last], &mut stripes[0], count);
+    let computing = arms.len() - 1;
+    if name.ends_with("encode") {
+        arms.push(loads(code, &sources, &targets));
+    }
+    crate::rows::check(&mut arms[..computing], &mut stripes[0], count);
     report(name, level, &mut arms, &mut stripes, count);
+}
+
+/// The roofline of an encoding that goes equation by equation: the same loads in the same order,
+/// with nothing written but one buffer that stays in L1.
+fn loads(code: &Code, sources: &[usize], targets: &[usize]) -> Arm<'static> {
+    const PIECE_BYTES: usize = 8 << 10;
+    let all = [sources, targets].concat();
+    let operand = |slot: usize| all.iter().position(|&s| s == slot).expect("of the stripe");
+    let equations: Vec<(Vec<usize>, Program)> = code
+        .equations()
+        .iter()
+        .map(|equation| {
+            let members = equation.members.iter();
+            let members: Vec<usize> = members.map(|&(e, _)| operand(code.index(e))).collect();
+            let width = u16::try_from(members.len()).expect("of one stripe");
+            let sum = by_parameter("parity", width).expect("a sum");
+            (members, sum.encode().program())
+        })
+        .collect();
+    let mut sink = vec![0; PIECE_BYTES];
+    Arm::new(
+        "(loads)",
+        move |inputs: &[&[u8]], outputs: &mut [&mut [u8]]| {
+            for (members, sum) in &equations {
+                for at in (0..inputs[0].len()).step_by(PIECE_BYTES) {
+                    let end = inputs[0].len().min(at + PIECE_BYTES);
+                    let slices: Vec<&[u8]> = members
+                        .iter()
+                        .map(|&m| match inputs.get(m) {
+                            Some(input) => &input[at..end],
+                            None => &outputs[m - inputs.len()][at..end],
+                        })
+                        .collect();
+                    let sink = &mut [&mut sink[..end - at]];
+                    sum.run(kernel::best(), &slices, sink, kernel::Stores::Cached);
+                }
+            }
+        },
+    )
 }
 
 /// Jerasure's smart schedule for the targets as sums of the sources, its packet size the best of

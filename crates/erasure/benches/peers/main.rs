@@ -2,6 +2,8 @@
 //!
 //! `cargo bench -p ravelin-erasure --bench peers --features isal,jerasure [-- WORD…]`
 //!
+//! A word is a part of the first two columns, as `"pq 8+2"`, `"decode Dram"` or `L2`.
+//!
 //! Wall-clock rates of shared machines swing severalfold; ratios inside one interleaved run repeat
 //! to a few percent. Each round runs every arm once, in turning order, on the same buffers, and
 //! takes the thread's CPU time; a ratio is computed within its round, and the median over the
@@ -62,7 +64,10 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
-    let wanted = |name: &str| words.is_empty() || words.iter().any(|w| name.contains(w.as_str()));
+    let wanted = |name: &str, level: Level| {
+        let name = format!("{name} {level:?}");
+        words.is_empty() || words.iter().any(|w| name.contains(w.as_str()))
+    };
     println!("kernel: {}", erasure::kernel::best().name());
     println!("{:<26} {:>5}  {:>9}  peers", "work", "set", "ours GB/s");
     rows::run(&wanted);

@@ -6,7 +6,7 @@ use crate::memory::Pages;
 use crate::ratio::{Arm, report};
 use crate::{LEVELS, Level};
 
-pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+pub(crate) fn run(wanted: &dyn Fn(&str, Level) -> bool) {
     for level in LEVELS {
         for (name, code, data) in [
             ("p 4+1 encode", "parity", 4),
@@ -15,12 +15,12 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             ("pq 16+2 encode", "pq", 16),
             ("pqr 8+3 encode", "pqr", 8),
         ] {
-            if wanted(name) {
+            if wanted(name, level) {
                 let code = by_parameter(code, data).expect("a code");
                 encode(name, &code, level);
             }
         }
-        if wanted("pq 8+2 decode") {
+        if wanted("pq 8+2 decode", level) {
             decode("pq 8+2 decode", level);
         }
     }

@@ -20,6 +20,7 @@
     reason = "SIMD and raw slices; every block says why it is sound"
 )]
 
+mod groups;
 mod naive;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -31,6 +32,8 @@ mod vector;
 mod x86;
 
 use std::sync::LazyLock;
+
+use crate::gf;
 
 pub(crate) use run::run;
 
@@ -74,6 +77,8 @@ pub(crate) const ROWS_MAX: usize = 3;
 /// `target[k] = Σ_t after[k * rows + t] · row[t]`, or `target[t] = row[t]` when `after` is empty.
 pub(crate) struct Job<'a> {
     pub(crate) targets: &'a [*mut u8],
+    /// Where a target is stored through the cache as well, or null; one for each target, or none.
+    pub(crate) copies: &'a [*mut u8],
     /// Null: from zero. One for each row.
     pub(crate) initial: &'a [*const u8],
     pub(crate) sources: &'a [*const u8],
@@ -81,6 +86,8 @@ pub(crate) struct Job<'a> {
     pub(crate) after: &'a [Coefficient],
     /// The first row of `matrix` is all ones.
     pub(crate) ones: bool,
+    /// The whole job is P and Q: see [`powers`].
+    pub(crate) powers: bool,
     pub(crate) stream: bool,
     pub(crate) length: usize,
 }
@@ -93,7 +100,10 @@ impl Job<'_> {
     /// What every kernel relies on, beside valid pointers.
     fn has_shape(&self) -> bool {
         let (sources, rows) = (self.sources.len(), self.rows());
-        self.matrix.len() == rows * sources && shape(sources, rows, self.targets.len(), self.after)
+        let copied = self.copies.is_empty() || self.copies.len() == self.targets.len();
+        copied
+            && self.matrix.len() == rows * sources
+            && shape(sources, rows, self.targets.len(), self.after)
     }
 }
 
@@ -108,14 +118,26 @@ pub(crate) fn shape(sources: usize, rows: usize, targets: usize, after: &[Coeffi
     sources > 0 && (1..=ROWS_MAX).contains(&rows) && mixed
 }
 
+/// Whether a job is P and Q of some strips: two rows from zero, unmixed, the first of ones, the
+/// second of the powers of 2 in order. Then Q = d0 + 2·(d1 + 2·(d2 + …)) needs no coefficients.
+pub(crate) fn powers(matrix: &[Coefficient], sources: usize, from_zero: bool) -> bool {
+    let doubled = |pair: &[Coefficient]| gf::multiply(2, pair[0].value) == pair[1].value;
+    from_zero
+        && sources > 1
+        && matrix.len() == 2 * sources
+        && matrix[..=sources].iter().all(|c| c.value == 1)
+        && matrix[sources..].windows(2).all(doubled)
+}
+
 /// A way to do the arithmetic, by instruction set.
 pub struct Kernel {
     name: &'static str,
     /// # Safety
     ///
     /// The job has its shape ([`Job::has_shape`]); `length` bytes can be read behind
-    /// every source and initial pointer that is not null, and written behind every target; a
-    /// target overlaps nothing else of the job but the very same `initial` slice.
+    /// every source and initial pointer that is not null, and written behind every target
+    /// and copy that is not null; these overlap nothing else of the job, a target but the very
+    /// same `initial` slice.
     combine: unsafe fn(&Job<'_>),
 }
 
@@ -261,18 +283,20 @@ impl Kernel {
                 .collect();
             let job = Job {
                 targets: &pointers,
+                copies: &[],
                 initial: &initial,
                 sources: &slices,
                 matrix: &coefficients,
                 after: &[],
                 ones: coefficients[..here.len()].iter().all(|c| c.value == 1),
+                powers: powers(&coefficients, here.len(), !accumulate),
                 stream,
                 length: end - start,
             };
             assert!(job.has_shape());
             // SAFETY: the shape was asserted; every pointer comes from a slice cut to
             // `start..end`, so `length` bytes are behind it, and the targets are unique borrows.
-            unsafe { (self.combine)(&job) };
+            unsafe { groups::combine(self, &job) };
             start = end;
         }
         if stream {

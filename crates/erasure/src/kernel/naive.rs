@@ -49,6 +49,10 @@ pub(super) unsafe fn combine(job: &Job<'_>) {
             };
             // SAFETY: `length` bytes behind a target can be written, and `at` is less.
             unsafe { *target.add(at) = value };
+            if let Some(copy) = job.copies.get(k).filter(|copy| !copy.is_null()) {
+                // SAFETY: as for the target.
+                unsafe { *copy.add(at) = value };
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn available() -> Vec<&'static Kernel> {
 #[target_feature(enable = "neon")]
 unsafe fn neon(job: &Job<'_>) {
     // SAFETY: passed on; the feature is enabled here.
-    unsafe { vector::combine::<Nibble128, 4, 4, 4>(job) };
+    unsafe { vector::combine::<Nibble128, 4, 4, 4, 0>(job) };
 }
 
 #[derive(Clone, Copy)]

@@ -74,5 +74,5 @@ impl Vector for Words {
 /// As `Kernel::combine` says.
 pub(super) unsafe fn combine(job: &Job<'_>) {
     // SAFETY: passed on; no special instructions.
-    unsafe { vector::combine::<Words, 1, 1, 1>(job) };
+    unsafe { vector::combine::<Words, 1, 1, 1, 0>(job) };
 }

@@ -2,12 +2,17 @@
 
 use std::mem::MaybeUninit;
 
-use super::{Job, Kernel, ROWS_MAX, Stores, vector};
-use crate::program::{Program, ZERO};
+use super::{Job, Kernel, ROWS_MAX, Stores, groups, vector};
+use crate::program::{Operation, Program, ZERO};
 
 /// What a tile's slices may take together: about half of an L2 cache, so that sums computed at the
 /// start of a tile are still there at its end.
 const TILE_SET_BYTES: usize = 512 << 10;
+
+/// The same for slices that come from memory: a core's share of an L3 cache. The longer an operation runs
+/// on the same slices the less it waits for the first lines of each, and that is worth more than
+/// the second crossing from L2 rather than L3 (D-Code 7, Zen 4: 32 KiB 1.2 times as fast as 8).
+const TILE_SET_STREAMING_BYTES: usize = 4 << 20;
 
 /// Below this a tile's slices are too short for the memory's prefetchers: D-Code 7 from DRAM runs
 /// at 13 GB/s with 1 KiB, 18 with 4 KiB and more.
@@ -27,33 +32,43 @@ pub(crate) fn run(
     let operands = inputs.len() + outputs.len();
     assert_eq!(inputs.len(), program.inputs().len(), "an input each");
     assert_eq!(outputs.len(), program.outputs().len(), "an output each");
+    // Not a chain of both: this is a part of the time in L1.
+    let same = |bytes: usize| assert_eq!(bytes, length, "slices of one length");
+    inputs.iter().for_each(|slice| same(slice.len()));
+    outputs.iter().for_each(|slice| same(slice.len()));
     let stream = stores.streams(operands * length);
-    let tile = tile_bytes(program, operands + program.temporaries(), length);
-    let mut scratch = vec![0u8; program.temporaries() * tile];
+    if let ([operation], 0) = (program.operations(), program.temporaries()) {
+        // SAFETY: the program's constructor asserted the shape and numbered the operands; the
+        // slices have one length.
+        unsafe { run_single(operation, kernel, inputs, outputs, stream) };
+        return;
+    }
+    // Outputs that later operations read: past the cache to memory, and a copy to read from.
+    let (operations, copies) = if stream {
+        (program.streaming(), program.copies())
+    } else {
+        (program.operations(), 0)
+    };
+    let scratch_slices = program.temporaries() + copies;
+    let tile = tile_bytes(program, operands + scratch_slices, length, stream);
+    let mut scratch = vec![0u8; scratch_slices * tile];
 
     // The table of all operands; inputs are never written through it.
-    let mut table = Room::<*mut u8, 96>::new(operands + program.temporaries());
+    let mut table = Room::<*mut u8, 96>::new(operands + scratch_slices);
     let scratch_start = scratch.as_mut_ptr();
-    let temporaries = (0..program.temporaries()).map(|i| scratch_start.wrapping_add(i * tile));
-    let slices = inputs
-        .iter()
-        .map(|slice| (slice.as_ptr().cast_mut(), slice.len()));
-    let written = outputs
-        .iter_mut()
-        .map(|slice| (slice.as_mut_ptr(), slice.len()));
-    let given = slices.chain(written).map(|(pointer, bytes)| {
-        assert_eq!(bytes, length, "slices of one length");
-        pointer
-    });
-    let table = table.fill(given.chain(temporaries));
+    let temporaries = (0..scratch_slices).map(|i| scratch_start.wrapping_add(i * tile));
+    let read = inputs.iter().map(|slice| slice.as_ptr().cast_mut());
+    let written = outputs.iter_mut().map(|slice| slice.as_mut_ptr());
+    let table = table.fill(read.chain(written).chain(temporaries));
 
     let mut targets = Room::<*mut u8, ROWS_MAX>::new(ROWS_MAX);
+    let mut copied = Room::<*mut u8, ROWS_MAX>::new(ROWS_MAX);
     let mut initial = Room::<*const u8, ROWS_MAX>::new(ROWS_MAX);
     let mut sources = Room::<*const u8, 64>::new(program.sources_max());
     let mut at = 0;
     while at < length {
         let here = tile.min(length - at);
-        for operation in program.operations() {
+        for operation in operations {
             // Temporaries (from `operands` on) are as long as a tile and start anew in each.
             let pointer = |operand: u16| {
                 let operand = usize::from(operand);
@@ -63,15 +78,21 @@ pub(crate) fn run(
                 ZERO => std::ptr::null(),
                 _ => pointer(operand).cast_const(),
             };
+            let copy = |operand: u16| match operand {
+                ZERO => std::ptr::null_mut(),
+                _ => pointer(operand),
+            };
             let read = |&operand: &u16| pointer(operand).cast_const();
             let job = Job {
                 targets: targets.fill(operation.targets.iter().map(|&o| pointer(o))),
+                copies: copied.fill(operation.copies.iter().map(|&o| copy(o))),
                 initial: initial.fill(operation.initial.iter().map(|&o| from(o))),
                 sources: sources.fill(operation.sources.iter().map(read)),
                 matrix: &operation.matrix,
                 after: &operation.after,
                 ones: operation.ones,
-                stream: stream && !operation.reread,
+                powers: operation.powers,
+                stream: stream && operation.streams,
                 length: here,
             };
             debug_assert!(job.has_shape());
@@ -79,7 +100,7 @@ pub(crate) fn run(
             // checks it); each pointer has `here` bytes behind it: inputs and outputs from `at`
             // on, temporaries from their start. Outputs are unique borrows, inputs are never
             // targets, and a target is read by its own operation only as its `initial`.
-            unsafe { (kernel.combine)(&job) };
+            unsafe { groups::combine(kernel, &job) };
         }
         at += here;
     }
@@ -88,13 +109,79 @@ pub(crate) fn run(
     }
 }
 
-/// How many bytes of each operand to do at a time.
-fn tile_bytes(program: &Program, operands: usize, length: usize) -> usize {
+/// A program of one operation, as those of P, P+Q and P+Q+R are, without the table of operands: in
+/// L1 that takes a fifth of the time.
+///
+/// # Safety
+///
+/// The operation has its shape, its operands are among the slices, and these have one length.
+#[inline(always)]
+unsafe fn run_single(
+    operation: &Operation,
+    kernel: &Kernel,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    stream: bool,
+) {
+    let length = outputs[0].len();
+    let mut targets = [std::ptr::null_mut(); ROWS_MAX];
+    for (target, &o) in targets.iter_mut().zip(&operation.targets) {
+        *target = outputs[usize::from(o) - inputs.len()].as_mut_ptr();
+    }
+    let from = |&o: &u16| match inputs.get(usize::from(o)) {
+        Some(slice) => slice.as_ptr(),
+        None if o == ZERO => std::ptr::null(),
+        // What an output starts from is itself.
+        None => {
+            let own = operation.targets.iter().position(|&t| t == o);
+            targets[own.expect("its own target")].cast_const()
+        }
+    };
+    let mut initial = [std::ptr::null(); ROWS_MAX];
+    for (pointer, o) in initial.iter_mut().zip(&operation.initial) {
+        *pointer = from(o);
+    }
+    let mut sources = Room::<*const u8, 64>::new(operation.sources.len());
+    let job = Job {
+        targets: &targets[..operation.targets.len()],
+        copies: &[],
+        initial: &initial[..operation.initial.len()],
+        sources: sources.fill(
+            operation
+                .sources
+                .iter()
+                .map(|&o| inputs[usize::from(o)].as_ptr()),
+        ),
+        matrix: &operation.matrix,
+        after: &operation.after,
+        ones: operation.ones,
+        powers: operation.powers,
+        stream,
+        length,
+    };
+    debug_assert!(job.has_shape());
+    // SAFETY: the shape is the caller's word; every pointer is of a slice of `length` bytes, those
+    // of the targets of unique borrows.
+    unsafe { groups::combine(kernel, &job) };
+    if stream {
+        vector::fence();
+    }
+}
+
+/// How many bytes of each operand to do at a time: tiles of nearly equal lengths.
+fn tile_bytes(program: &Program, operands: usize, length: usize, stream: bool) -> usize {
     if program.operations().len() <= 1 {
         return length;
     }
-    let fair = TILE_SET_BYTES / operands.max(1) / TILE_BYTES_MIN * TILE_BYTES_MIN;
-    fair.max(TILE_BYTES_MIN).min(length)
+    let set = if stream {
+        TILE_SET_STREAMING_BYTES
+    } else {
+        TILE_SET_BYTES
+    };
+    let most = (set / operands.max(1)).max(TILE_BYTES_MIN);
+    let tiles = length.div_ceil(most).max(1);
+    let equal = length.div_ceil(tiles).next_multiple_of(TILE_BYTES_MIN);
+    equal.min(length)
 }
 
 /// Room for a few items on the stack, on the heap for many: an allocation takes as long as a
@@ -130,10 +217,11 @@ impl<T: Copy, const N: usize> Room<T, N> {
             &mut self.heap
         };
         let mut count = 0;
-        for item in items {
+        // Not a loop: a chain of iterators taken from inside is a loop for each of its parts.
+        items.for_each(|item| {
             room[count].write(item);
             count += 1;
-        }
+        });
         // SAFETY: the first `count` items were just written.
         unsafe { room[..count].assume_init_ref() }
     }

@@ -21,6 +21,12 @@ static AVX512_GFNI: Kernel = Kernel {
     combine: avx512_gfni,
 };
 
+/// The same for CPUs that work on 512 bits in two halves.
+static AVX512_GFNI_HALVES: Kernel = Kernel {
+    name: "avx512-gfni",
+    combine: avx512_gfni_halves,
+};
+
 /// What this CPU has, slowest first.
 pub(super) fn available() -> Vec<&'static Kernel> {
     let mut kernels = Vec::new();
@@ -29,11 +35,24 @@ pub(super) fn available() -> Vec<&'static Kernel> {
         if is_x86_feature_detected!("gfni") {
             kernels.push(&AVX2_GFNI);
             if is_x86_feature_detected!("avx512f") {
-                kernels.push(&AVX512_GFNI);
+                kernels.push(if halves() {
+                    &AVX512_GFNI_HALVES
+                } else {
+                    &AVX512_GFNI
+                });
             }
         }
     }
     kernels
+}
+
+/// Whether the CPU works on 512 bits in two halves: Zen 4 does (family 19h, of which no other has
+/// AVX-512), and nothing else with GFNI.
+fn halves() -> bool {
+    let amd = __cpuid(0).ebx == u32::from_le_bytes(*b"Auth");
+    let version = __cpuid(1).eax;
+    let family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
+    amd && family == 0x19
 }
 
 /// # Safety
@@ -42,7 +61,7 @@ pub(super) fn available() -> Vec<&'static Kernel> {
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Nibble256, 2, 2, 2>(job) };
+    unsafe { vector::combine::<Nibble256, 2, 2, 2, 0>(job) };
 }
 
 /// # Safety
@@ -51,7 +70,7 @@ unsafe fn avx2(job: &Job<'_>) {
 #[target_feature(enable = "avx2,gfni")]
 unsafe fn avx2_gfni(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Affine256, 4, 4, 2>(job) };
+    unsafe { vector::combine::<Affine256, 4, 4, 2, 4>(job) };
 }
 
 /// # Safety
@@ -60,7 +79,16 @@ unsafe fn avx2_gfni(job: &Job<'_>) {
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn avx512_gfni(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
-    unsafe { vector::combine::<Affine512, 8, 4, 4>(job) };
+    unsafe { vector::combine::<Affine512, 8, 4, 4, 0>(job) };
+}
+
+/// # Safety
+///
+/// As `Kernel::combine` says, and the CPU has AVX-512F and GFNI.
+#[target_feature(enable = "avx512f,gfni")]
+unsafe fn avx512_gfni_halves(job: &Job<'_>) {
+    // SAFETY: passed on; the features are enabled here.
+    unsafe { vector::combine::<Affine512, 8, 4, 4, 6>(job) };
 }
 
 #[derive(Clone, Copy)]

@@ -52,6 +52,35 @@ pub fn over(file: &Path) -> Vec<PathBuf> {
     loops.map(|name| Path::new("/dev").join(name)).collect()
 }
 
+/// What tells a loop device from another one that has its number later: the kernel counts what it
+/// attaches (since Linux 5.15).
+#[must_use]
+pub fn sequence(device: &Path) -> Option<u64> {
+    let name = device.file_name()?;
+    let text = fs::read_to_string(Path::new("/sys/block").join(name).join("diskseq")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The name of the file below a loop device, as the kernel tells it.
+fn below(device: &Path) -> Option<PathBuf> {
+    let name = device.file_name()?;
+    let file = Path::new("/sys/block").join(name).join("loop/backing_file");
+    let text = fs::read_to_string(file).ok()?;
+    // The kernel ends the name with one newline.
+    Some(PathBuf::from(text.strip_suffix('\n').unwrap_or(&text)))
+}
+
+/// Detaches a loop device that a process which has ended had made over `file`, if it is still that
+/// one. Where the process had a mount namespace of its own, the file has lost its name with it.
+pub fn let_go_of(device: &Path, made: Option<u64>, file: &Path) {
+    let Some(below) = below(device) else { return };
+    let nameless = below == Path::new("/");
+    let same = made.is_some() && made == sequence(device);
+    if same && (nameless || below == file) {
+        detach(device, file);
+    }
+}
+
 /// Whether a loop device is mounted, or another block device is made of it. Whoever merely has it
 /// open is not seen.
 #[must_use]
@@ -68,21 +97,26 @@ pub fn is_held(device: &Path) -> bool {
 pub(super) fn let_go(file: &Path) {
     for device in over(file) {
         write_back(&device);
-        let ended = Command::new("losetup")
-            .arg("-d")
-            .arg(&device)
-            .stdin(Stdio::null())
-            .output();
-        let said = match &ended {
-            Ok(ended) if ended.status.success() => {
-                tracing::info!(device = %device.display(), file = %file.display(), "loop device detached");
-                continue;
-            }
-            Ok(ended) => String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
-            Err(error) => error.to_string(),
-        };
-        tracing::warn!("{} stays: {said}", device.display());
+        detach(&device, file);
     }
+}
+
+fn detach(device: &Path, file: &Path) {
+    let ended = Command::new("losetup")
+        .arg("-d")
+        .arg(device)
+        .stdin(Stdio::null())
+        .output();
+    let (device, file) = (device.display(), file.display());
+    let said = match &ended {
+        Ok(ended) if ended.status.success() => {
+            tracing::info!(%device, %file, "loop device detached");
+            return;
+        }
+        Ok(ended) => String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!("{device} stays: {said}");
 }
 
 /// Has the file systems on a device write back.

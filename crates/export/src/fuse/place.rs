@@ -179,8 +179,11 @@ pub(super) fn remove_dead(file: &Path) -> io::Result<()> {
     let Some(path) = resolved(file)? else {
         return Ok(());
     };
-    // What it had hidden is as a rule the file made for it.
-    if bury(&path)? && fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() == 0) {
+    bury(&path)?;
+    // What it had hidden is as a rule the file made for it. In a mount namespace of its own the
+    // mount has gone with the process, and only the file is left.
+    let is_empty = |found: fs::Metadata| found.is_file() && found.len() == 0;
+    if fs::metadata(&path).is_ok_and(is_empty) && !on_fuse(&path) {
         fs::remove_file(&path)?;
     }
     Ok(())

@@ -71,6 +71,7 @@ impl Bench {
                 .map_err(|error| DemoError::new("reading the scheme", error))?,
             chunk_bytes: None,
             cell_bytes: None,
+            journal: true,
             drives,
             spares: Vec::new(),
             force: false,

@@ -4,6 +4,7 @@ mod create;
 mod events;
 mod import;
 mod iostat;
+mod scrub;
 mod status;
 mod wait;
 
@@ -60,6 +61,20 @@ pub(crate) enum PoolCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Read everything, compare it with its checksums, and mend what is wrong.
+    Scrub {
+        /// The pool.
+        name: String,
+        /// Hold the scrub that is under way.
+        #[arg(long, conflicts_with = "resume")]
+        pause: bool,
+        /// Let it go on.
+        #[arg(long)]
+        resume: bool,
+        /// Return when it has ended.
+        #[arg(long, conflicts_with_all = ["pause", "resume"])]
+        wait: bool,
+    },
     /// Print a pool's log.
     #[command(visible_alias = "history")]
     Events(events::EventsArguments),
@@ -86,6 +101,18 @@ impl PoolCommand {
                     writeln!(out, "pool `{name}` is closed; its drives are free")
                 })?;
             }
+            Self::Scrub {
+                name,
+                pause,
+                resume,
+                wait,
+            } => scrub::run(
+                context,
+                &client,
+                &name,
+                (pause || resume).then_some(pause),
+                wait,
+            )?,
             Self::Events(arguments) => arguments.run(context, &client)?,
             Self::Iostat(arguments) => arguments.run(context, &client)?,
             Self::Wait(arguments) => arguments.run(context, &client)?,

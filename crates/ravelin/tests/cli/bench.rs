@@ -39,6 +39,8 @@ impl Ran {
 pub(crate) struct Bench {
     pub(crate) directory: PathBuf,
     daemon: Option<Child>,
+    /// Whether the daemon gets a mount namespace of its own.
+    own_mounts: bool,
 }
 
 impl Bench {
@@ -49,7 +51,16 @@ impl Bench {
         Self {
             directory,
             daemon: None,
+            own_mounts: false,
         }
+    }
+
+    /// As a service: what the daemon mounts is seen by nobody else.
+    pub(crate) fn with_own_mounts(test: &str) -> Self {
+        let mut bench = Self::without_daemon(test);
+        bench.own_mounts = true;
+        bench.start();
+        bench
     }
 
     pub(crate) fn new(test: &str) -> Self {
@@ -88,8 +99,15 @@ impl Bench {
 
     fn spawn(&mut self, options: &[&str], environment: &[(&str, &str)]) {
         let log = std::fs::File::create(self.path("daemon.log")).unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_ravelin"));
+        if self.own_mounts {
+            // It becomes the daemon, with the same process number.
+            program = Command::new("unshare");
+            program.args(["--mount", "--propagation", "slave"]);
+            program.arg(env!("CARGO_BIN_EXE_ravelin"));
+        }
         let daemon = self
-            .command(&[&["daemon"], options].concat())
+            .prepared(program, &[&["daemon"], options].concat())
             .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(log)
@@ -125,7 +143,10 @@ impl Bench {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ravelin"));
+        self.prepared(Command::new(env!("CARGO_BIN_EXE_ravelin")), arguments)
+    }
+
+    fn prepared(&self, mut command: Command, arguments: &[&str]) -> Command {
         command
             .args(arguments)
             .current_dir(&self.directory)
@@ -185,6 +206,12 @@ impl Drop for Bench {
         }
         if std::thread::panicking() {
             std::io::Write::write_all(&mut std::io::stderr(), self.log().as_bytes()).ok();
+        }
+        // What a test that has failed could not have the daemon unmount.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        for place in places.filter(|place| Path::new(place).starts_with(&self.directory)) {
+            Command::new("umount").args(["-l", place]).status().ok();
         }
         std::fs::remove_dir_all(&self.directory).ok();
     }

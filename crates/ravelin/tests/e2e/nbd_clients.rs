@@ -1,127 +1,57 @@
 //! The clients that people use, on a pool whose drives fail under them: nbdinfo, nbdcopy, qemu-img,
 //! qemu-io, and fio with verification, all through the NBD server.
-//!
-//! A client that is not installed is named as skipped.
 
-#![expect(clippy::print_stdout, reason = "tests say what they skip")]
-
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use array::pool::OutReason;
-use block::{BlockDevice, Seat};
-use engine::assemble::{NewPool, create, prepare};
-use engine::drive::DriveUri;
-use engine::{PoolHandle, RunOptions, Volume};
-use export::nbd::{Exports, Listen, Options, Server};
+use crate::common::{Place, all_installed, installed, run, times_as_long};
+use crate::pool::{Served, TestPool};
 
-const VOLUME_BYTES: u64 = 48 << 20;
+/// For the clients that copy all of it.
+const COPIED_BYTES: u64 = 48 << 20;
+/// A job of fio has a quarter of it.
+const VERIFIED_BYTES: u64 = 192 << 20;
 
-struct One(Arc<Volume>);
-
-impl Exports for One {
-    fn list(&self) -> Vec<String> {
-        vec!["test/v".to_owned()]
-    }
-
-    fn open(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
-        (name.is_empty() || name == "test/v").then(|| Arc::clone(&self.0) as _)
-    }
-}
-
-/// A pool with one volume behind a socket of its own.
+/// A pool with its volume behind a socket.
 struct Bench {
-    pool: PoolHandle,
-    server: Server,
-    directory: PathBuf,
+    pool: TestPool,
+    served: Served,
+    place: Place,
 }
 
 impl Bench {
-    fn new(test: &str, scheme: &str, drives: usize) -> Self {
-        let directory = std::env::temp_dir().join(format!("ravelin-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let drive: DriveUri = "mem:96M".parse().unwrap();
-        let new = NewPool {
-            name: "test".to_owned(),
-            scheme: scheme.parse().unwrap(),
-            chunk_bytes: None,
-            cell_bytes: None,
-            drives: vec![drive; drives],
-            spares: Vec::new(),
-            force: false,
-        };
-        let pool = create(prepare(&new).unwrap(), RunOptions::default()).unwrap();
-        pool.create_volume("v", VOLUME_BYTES).unwrap();
-        let exports = Arc::new(One(pool.volume("v").unwrap()));
-        let socket = Listen::Unix(directory.join("s"));
-        let server = Server::bind(&socket, exports, &Options::default()).unwrap();
+    fn new(test: &str, scheme: &str, drives: usize, volume_bytes: u64) -> Self {
+        let place = Place::new(test);
+        let pool = TestPool::in_memory(scheme, drives, volume_bytes);
+        let served = pool.serve(&place);
         Self {
             pool,
-            server,
-            directory,
+            served,
+            place,
         }
     }
 
-    fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.directory.join("s").display())
-    }
-
-    fn fail(&self, seat: u16) {
-        let failed = self.pool.fail_drive(Seat(seat), OutReason::Failed, false);
-        failed.unwrap();
-    }
-
-    fn wait_quiet(&self) {
-        assert!(self.pool.wait_quiet(Duration::from_secs(120)), "no hang");
-    }
-
     fn end(self) {
-        self.server.shutdown();
-        let status = self.pool.status().unwrap();
-        assert_eq!(status.rebuild.map_or(0, |rebuild| rebuild.cells_lost), 0);
-        self.pool.close().unwrap();
-        std::fs::remove_dir_all(self.directory).unwrap();
+        self.served.shutdown();
+        self.pool.close();
     }
 }
 
-fn installed(tool: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|place| place.join(tool).exists()));
-    if !found {
-        println!("skipped: {tool} is not installed");
-    }
-    found
-}
-
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {text}{errors}"
-    );
-    text
-}
-
-/// fio writes mixed sizes and reads them back, verified.
+/// Four connections at depth 32, each with a quarter of the volume: two write and read aligned
+/// requests from 512 B to 4 MiB, two what is aligned to nothing; every byte is verified.
 fn start_fio(bench: &Bench, seconds: u32) -> Child {
+    let seconds = seconds * times_as_long();
     Command::new("fio")
-        .current_dir(&bench.directory)
+        .current_dir(bench.place.path())
         .args([
-            "--name=verify",
             "--ioengine=nbd",
-            &format!("--uri={}", bench.uri()),
+            &format!("--uri={}", bench.served.uri()),
             "--rw=randrw",
-            "--bsrange=4k-1M",
             "--serialize_overlap=1",
-            "--iodepth=16",
-            "--numjobs=2",
-            "--size=24M",
-            "--offset_increment=24M",
-            "--fsync=16",
+            "--iodepth=32",
+            "--size=48M",
+            "--fsync=32",
             "--time_based=1",
             &format!("--runtime={seconds}"),
             "--verify=crc32c",
@@ -130,6 +60,17 @@ fn start_fio(bench: &Bench, seconds: u32) -> Child {
             "--verify_backlog=64",
             "--verify_state_save=0",
             "--group_reporting",
+            "--name=aligned",
+            "--numjobs=2",
+            "--offset_increment=48M",
+            "--bssplit=512/30:4k/30:32k/20:256k/10:1M/8:4M/2",
+            // fio wants all sizes to be multiples of the least, and so are the offsets.
+            "--name=multiples-of-513",
+            "--offset=96M",
+            "--bssplit=513/30:4104/30:30780/20:70281/10:1048572/8:4194288/2",
+            "--name=multiples-of-1000",
+            "--offset=144M",
+            "--bssplit=1000/30:3000/30:24000/20:99000/10:1048000/8:4194000/2",
         ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -145,29 +86,45 @@ fn await_fio(child: Child, when: &str) {
         output.status.success() && text.contains("err= 0"),
         "{when}: {text}{errors}"
     );
+    // All four jobs were there.
+    let connected = errors.matches("connected").count() + text.matches("connected").count();
+    assert_eq!(connected, 4, "{when}: {text}{errors}");
 }
 
 fn fio_through_failures(test: &str, scheme: &str, drives: usize, failures: u16) {
     if !installed("fio") {
         return;
     }
-    let bench = Bench::new(test, scheme, drives);
-    await_fio(start_fio(&bench, 2), "healthy");
+    let bench = Bench::new(test, scheme, drives, VERIFIED_BYTES);
+    let pool = &bench.pool;
+    await_fio(start_fio(&bench, 1), "healthy");
     for seat in 0..failures {
-        let fio = start_fio(&bench, 3);
-        std::thread::sleep(Duration::from_millis(1500));
-        bench.fail(seat);
+        let fio = start_fio(&bench, 2);
+        std::thread::sleep(Duration::from_millis(1000));
+        pool.fail(seat);
         await_fio(fio, &format!("seat {seat} failed in the middle"));
     }
-    bench.wait_quiet();
-    // Into a rebuild: the drives come back while fio runs.
+    pool.wait_quiet();
+    await_fio(start_fio(&bench, 1), "degraded");
+    // The drives come back while fio runs, and one of them fails and comes back until it ends: at
+    // every moment a column is being filled, or has just been.
     for seat in 0..failures {
-        let fio = start_fio(&bench, 3);
-        std::thread::sleep(Duration::from_millis(500));
-        bench.pool.insert_drive(Seat(seat), None).unwrap();
+        let mut fio = start_fio(&bench, 2);
+        std::thread::sleep(Duration::from_millis(200));
+        pool.bring_back(seat);
+        let mut rebuilds = 0;
+        while fio.try_wait().unwrap().is_none() {
+            pool.wait_quiet();
+            rebuilds += 1;
+            pool.fail(seat);
+            pool.bring_back(seat);
+        }
         await_fio(fio, &format!("seat {seat} being filled"));
+        assert!(rebuilds > 0);
     }
-    bench.wait_quiet();
+    pool.wait_quiet();
+    pool.assert_whole();
+    await_fio(start_fio(&bench, 1), "whole again");
     bench.end();
 }
 
@@ -189,7 +146,7 @@ fn fio_verifies_pddl2_through_two_failures_and_rebuilds() {
 /// A file of the volume's size of which no two blocks are alike.
 fn image(path: &Path) {
     let mut state = 99_u64;
-    let bytes: Vec<u8> = (0..VOLUME_BYTES / 8)
+    let bytes: Vec<u8> = (0..COPIED_BYTES / 8)
         .flat_map(|_| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -202,20 +159,16 @@ fn image(path: &Path) {
 
 fn copy_and_compare(test: &str, scheme: &str, drives: usize, failures: u16) {
     let tools = ["nbdinfo", "nbdcopy", "qemu-img", "qemu-io"];
-    // All of the missing ones are named.
-    if tools.map(installed).contains(&false) {
+    if !all_installed(&tools) {
         return;
     }
-    let bench = Bench::new(test, scheme, drives);
-    let uri = bench.uri();
+    let bench = Bench::new(test, scheme, drives, COPIED_BYTES);
+    let uri = bench.served.uri().to_owned();
     let info = run("nbdinfo", &[&uri]);
-    assert!(info.contains(&VOLUME_BYTES.to_string()), "{info}");
+    assert!(info.contains(&COPIED_BYTES.to_string()), "{info}");
     assert!(info.contains("can_multi_conn: true"), "{info}");
 
-    let (original, copy) = (
-        bench.directory.join("original"),
-        bench.directory.join("copy"),
-    );
+    let (original, copy) = (bench.place.join("original"), bench.place.join("copy"));
     image(&original);
     let (original, copy) = (original.to_str().unwrap(), copy.to_str().unwrap());
     let compare = || {
@@ -250,10 +203,10 @@ fn copy_and_compare(test: &str, scheme: &str, drives: usize, failures: u16) {
         assert!(!said.contains("verification failed"), "{said}");
         run("nbdcopy", &[original, &uri]);
         if step < failures {
-            bench.fail(step);
+            bench.pool.fail(step);
         }
     }
-    bench.wait_quiet();
+    bench.pool.wait_quiet();
     compare();
     bench.end();
 }

@@ -1,23 +1,21 @@
-//! File systems of the kernel on a pool: a volume as a file through FUSE, a loop device over it,
-//! ext4, xfs and btrfs on that, and a drive that fails under them.
+//! File systems of the kernel on a pool: a volume as a file (through our own FUSE server, or by NBD
+//! through nbdfuse), a loop device over it, ext4, xfs and btrfs on that, and a drive that fails under
+//! them.
 //!
 //! Needs root, `/dev/fuse`, loop devices and the tools; what is missing is named as skipped.
-
-#![expect(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::sync::PoisonError;
+use std::time::Duration;
 
-use array::pool::OutReason;
-use block::Seat;
-use engine::assemble::{NewPool, create, prepare};
-use engine::drive::DriveUri;
-use engine::{PoolHandle, RunOptions};
 use export::fuse::FuseFile;
 use sha2::{Digest, Sha256};
+
+use crate::common::{DEAD_DEVICES, Place, all_installed, can_mount, eventually, run};
+use crate::disk::{Loop, Mounted, Nbdfuse};
+use crate::pool::{Served, TestPool};
 
 /// `mkfs.xfs` refuses less than 300 MiB.
 const VOLUME_BYTES: u64 = 320 << 20;
@@ -45,88 +43,75 @@ const BTRFS: System = System {
     check: &["btrfs", "check"],
 };
 
-fn can_run(system: &System) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: loop devices and mounts need root");
+/// How the volume becomes a file.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Fuse,
+    Nbdfuse,
+}
+
+/// The volume as a file.
+enum Image {
+    Fuse(FuseFile),
+    Nbdfuse(Nbdfuse, Served),
+}
+
+impl Image {
+    fn new(way: Way, pool: &TestPool, place: &Place) -> Self {
+        match way {
+            Way::Fuse => {
+                Self::Fuse(FuseFile::mount(&place.join("volume.img"), pool.volume()).unwrap())
+            }
+            Way::Nbdfuse => {
+                let served = pool.serve(place);
+                // As many connections as nbdfuse opens by itself where a server allows several.
+                let file = Nbdfuse::mount(&place.join("nbdfuse"), &[served.uri()]);
+                Self::Nbdfuse(file, served)
+            }
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Fuse(file) => file.path().to_owned(),
+            Self::Nbdfuse(file, _) => file.file(),
+        }
+    }
+
+    /// Waits until the kernel has let go of the file, and takes it away.
+    fn end(self) {
+        match self {
+            Self::Fuse(file) => {
+                eventually("the loop device lets go", || file.opens() == 0);
+                drop(file);
+            }
+            Self::Nbdfuse(file, served) => {
+                file.unmount();
+                served.shutdown();
+            }
+        }
+    }
+}
+
+fn can_run(system: &System, way: Way) -> bool {
+    let mut tools = vec!["losetup", "fstrim", system.make[0], system.check[0]];
+    if matches!(way, Way::Nbdfuse) {
+        tools.extend(["nbdfuse", "fusermount3"]);
+    }
+    if !can_mount(&["/dev/fuse", "/dev/loop-control"]) || !all_installed(&tools) {
         return false;
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let here = |tool: &str| std::env::split_paths(&path).any(|place| place.join(tool).exists());
-    let tools = ["losetup", "fstrim", system.make[0], system.check[0]];
-    let devices = ["/dev/fuse", "/dev/loop-control"];
     let kinds = fs::read_to_string("/proc/filesystems").unwrap();
-    if let Some(tool) = tools.iter().find(|tool| !here(tool)) {
-        println!("skipped: {tool} is not installed");
-    } else if let Some(device) = devices.iter().find(|device| !Path::new(device).exists()) {
-        println!("skipped: there is no {device}");
-    } else if !kinds.split_whitespace().any(|kind| kind == system.name) {
+    let known = kinds.split_whitespace().any(|kind| kind == system.name);
+    if !known {
         println!("skipped: this kernel has no {}", system.name);
-    } else {
-        return true;
     }
-    false
+    known
 }
 
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {text}{errors}"
-    );
-    text.trim().to_owned()
-}
-
-fn run_on(command: &[&str], device: &str) {
+fn run_on(command: &[&str], device: &Loop) {
     let (program, options) = command.split_first().unwrap();
-    run(program, &[options, &[device]].concat());
-}
-
-/// A directory of its own, removed also after a failure.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A loop device, detached also after a failure.
-struct Loop(String);
-
-impl Loop {
-    fn over(file: &Path) -> Self {
-        let file = file.to_str().unwrap();
-        Self(run("losetup", &["--direct-io=on", "-f", "--show", file]))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
-/// A mounted file system, unmounted also after a failure.
-struct Mounted<'a>(&'a Path);
-
-impl<'a> Mounted<'a> {
-    fn new(device: &Loop, at: &'a Path) -> Self {
-        run("mount", &[&device.0, at.to_str().unwrap()]);
-        Self(at)
-    }
-
-    fn unmount(self) {
-        run("umount", &[self.0.to_str().unwrap()]);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
-    }
+    run(program, &[options, &[device.device()]].concat());
 }
 
 /// Files of many sizes in directories of several depths, about 40 MiB.
@@ -174,41 +159,19 @@ fn copy(from: &Path, to: &Path) {
     run("cp", &["-a", from, to]);
 }
 
-fn pool(scheme: &str, drives: usize) -> PoolHandle {
-    let drive: DriveUri = "mem:96M".parse().unwrap();
-    let new = NewPool {
-        name: "test".to_owned(),
-        scheme: scheme.parse().unwrap(),
-        chunk_bytes: None,
-        cell_bytes: None,
-        drives: vec![drive; drives],
-        spares: Vec::new(),
-        force: false,
-    };
-    let pool = create(prepare(&new).unwrap(), RunOptions::default()).unwrap();
-    pool.create_volume("v", VOLUME_BYTES).unwrap();
-    pool
-}
-
-fn survives_a_failed_drive(system: &System) {
-    if !can_run(system) {
+fn survives_a_failed_drive(system: &System, way: Way) {
+    if !can_run(system, way) {
         return;
     }
-    let place =
-        std::env::temp_dir().join(format!("ravelin-{}-{}", std::process::id(), system.name));
-    let place = Place(place);
-    let [tree, root] = ["tree", "mnt"].map(|name| {
-        let path = place.0.join(name);
-        fs::create_dir_all(&path).unwrap();
-        path
-    });
+    let _all_alive = DEAD_DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new(&format!("{}-{way:?}", system.name));
+    let [tree, root] = ["tree", "mnt"].map(|name| place.directory(name));
     grow_tree(&tree);
     let original = hashes(&tree);
-    let pool = pool("pddl2:4d:14c:2s", 14);
-    let volume = pool.volume("v").unwrap();
-    let file = FuseFile::mount(&place.0.join("volume.img"), volume).unwrap();
-    let disk = Loop::over(file.path());
-    run_on(system.make, &disk.0);
+    let pool = TestPool::in_memory("pddl2:4d:14c:2s", 14, VOLUME_BYTES);
+    let image = Image::new(way, &pool, &place);
+    let disk = Loop::over(&image.path());
+    run_on(system.make, &disk);
 
     let mounted = Mounted::new(&disk, &root);
     copy(&tree, &root.join("before"));
@@ -220,49 +183,58 @@ fn survives_a_failed_drive(system: &System) {
             rustix::fs::sync();
         });
         std::thread::sleep(Duration::from_millis(50));
-        pool.fail_drive(Seat(3), OutReason::Failed, false).unwrap();
+        pool.fail(3);
         copying.join().unwrap();
     });
     copy(&tree, &root.join("after"));
-    assert!(pool.wait_quiet(Duration::from_secs(120)), "no hang");
+    pool.wait_quiet();
     fs::remove_dir_all(root.join("after")).unwrap();
     rustix::fs::sync();
     run("fstrim", &[root.to_str().unwrap()]);
     mounted.unmount();
-    run_on(system.check, &disk.0);
+    run_on(system.check, &disk);
 
     // Nothing of the kernel's caches is left: the loop device is another one.
     drop(disk);
-    let disk = Loop::over(file.path());
+    let disk = Loop::over(&image.path());
     let mounted = Mounted::new(&disk, &root);
     assert_eq!(hashes(&root.join("before")), original, "before");
     assert_eq!(hashes(&root.join("during")), original, "during");
     mounted.unmount();
     drop(disk);
 
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while file.opens() > 0 {
-        assert!(Instant::now() < deadline, "the loop device has let go");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    drop(file);
-    let status = pool.status().unwrap();
-    assert_eq!(status.rebuild.map_or(0, |rebuild| rebuild.cells_lost), 0);
-    pool.close().unwrap();
-    assert!(!place.0.join("volume.img").exists(), "nothing is left");
+    let path = image.path();
+    image.end();
+    pool.close();
+    assert!(!path.exists(), "nothing is left");
 }
 
 #[test]
 fn ext4_is_clean_and_whole_after_a_drive_failed_under_it() {
-    survives_a_failed_drive(&EXT4);
+    survives_a_failed_drive(&EXT4, Way::Fuse);
+}
+
+#[test]
+fn ext4_by_nbdfuse_is_clean_and_whole_after_a_drive_failed_under_it() {
+    survives_a_failed_drive(&EXT4, Way::Nbdfuse);
 }
 
 #[test]
 fn xfs_is_clean_and_whole_after_a_drive_failed_under_it() {
-    survives_a_failed_drive(&XFS);
+    survives_a_failed_drive(&XFS, Way::Fuse);
+}
+
+#[test]
+fn xfs_by_nbdfuse_is_clean_and_whole_after_a_drive_failed_under_it() {
+    survives_a_failed_drive(&XFS, Way::Nbdfuse);
 }
 
 #[test]
 fn btrfs_is_clean_and_whole_after_a_drive_failed_under_it() {
-    survives_a_failed_drive(&BTRFS);
+    survives_a_failed_drive(&BTRFS, Way::Fuse);
+}
+
+#[test]
+fn btrfs_by_nbdfuse_is_clean_and_whole_after_a_drive_failed_under_it() {
+    survives_a_failed_drive(&BTRFS, Way::Nbdfuse);
 }

@@ -79,6 +79,7 @@ impl CreateArguments {
             .flat_map(|drives| -> Vec<String> { absolute(drives) })
             .collect();
         let mut said = BTreeSet::new();
+        let (mut journal, mut checksum) = ("data", "on");
         for option in &self.options {
             let (key, value) = option.split_once('=').ok_or_else(|| {
                 Failure::usage(
@@ -103,26 +104,58 @@ impl CreateArguments {
                     Err(Failure::usage(&*what, format!("-o {key}: {why}"), hint))
                 }
             };
+            let choice = |choices: [&'static str; 2]| {
+                let found = choices.into_iter().find(|&choice| choice == value);
+                found.ok_or_else(|| {
+                    Failure::usage(
+                        &*what,
+                        format!("`-o {key}={value}`: there is no such choice"),
+                        format!("{} or {}", choices[0], choices[1]),
+                    )
+                })
+            };
             match key {
                 "chunk" => request.chunk_bytes = bytes()?,
                 "cell" => request.cell_bytes = bytes()?,
                 // A code is a word of the scheme.
                 "code" => request.scheme = format!("{}:{value}", request.scheme),
-                "checksum" | "journal" | "elastic" | "expansion" => {
+                "journal" => journal = choice(["data", "intent"])?,
+                "checksum" => checksum = choice(["on", "off"])?,
+                "elastic" | "expansion" => {
                     return Err(Failure::usage(
                         what,
                         format!("the option `{key}` is not supported yet"),
-                        "leave it out; chunk=, cell=, piece= and code= are known",
+                        "leave it out; chunk=, cell=, piece=, code=, journal= and checksum= are known",
                     ));
                 }
                 _ => {
                     return Err(Failure::usage(
                         what,
                         format!("there is no option `{key}`"),
-                        "chunk=, cell=, piece= or code=",
+                        "chunk=, cell=, piece=, code=, journal= or checksum=",
                     ));
                 }
             }
+        }
+        request.unprotected = match (journal, checksum) {
+            ("data", "on") => false,
+            ("intent", "off") => true,
+            _ => {
+                return Err(Failure::usage(
+                    what,
+                    format!(
+                        "`-o journal={journal} -o checksum={checksum}`: one without the other is not supported"
+                    ),
+                    "leave both out, or say `-o journal=intent -o checksum=off`",
+                ));
+            }
+        };
+        if request.unprotected {
+            eprintln!(
+                "given up by journal=intent and checksum=off: after a power cut, what was being written while \
+                 a drive is missing can be lost together with its neighbours in the stripe, all parity is \
+                 computed anew, and bytes that a drive changes by itself are not noticed"
+            );
         }
         // The daemon would say the same; what is written wrongly is said without one too.
         if let Err(error) = request.scheme.parse::<layout::Scheme>() {

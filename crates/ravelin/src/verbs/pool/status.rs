@@ -129,6 +129,15 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if let Some(rebuild) = &pool.rebuild {
         writeln!(out, "rebuild: {}", rebuild_line(rebuild))?;
     }
+    if let Some(scrub) = &pool.scrub {
+        super::scrub::write(out, scrub)?;
+    }
+    if !pool.journal {
+        writeln!(
+            out,
+            "journal: none, and no checksums: a stop that is not clean computes all parity anew"
+        )?;
+    }
     if pool.resync_groups > 0 {
         writeln!(
             out,

@@ -41,8 +41,8 @@ pub(crate) struct WaitArguments {
 impl WaitArguments {
     pub(super) fn run(self, context: &Context, client: &Client) -> Result<(), Failure> {
         let mut last = ask(client, &self.name)?;
-        // Pools have no scrub and no expansion under way that the daemon could tell of.
-        if !matches!(self.work, Some(Work::Scrub | Work::Expand)) {
+        // Pools have no expansion under way that the daemon could tell of.
+        if self.work != Some(Work::Expand) {
             let mut progress = Progress::new();
             while !rests(client, &last)? {
                 progress.show(&last)?;

@@ -1,0 +1,72 @@
+//! `ravelin pool scrub`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use control::Client;
+use control::api::{Done, ScrubPool};
+use control::client::path;
+use engine::status::ScrubStatus;
+use serde_json::json;
+
+use super::ask;
+use crate::verbs::common::{Context, Failure, size, time};
+
+/// How often a scrub is asked how far it is.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(super) fn run(
+    context: &Context,
+    client: &Client,
+    name: &str,
+    pause: Option<bool>,
+    wait: bool,
+) -> Result<(), Failure> {
+    let Done {} = client.send(
+        "POST",
+        &path(&["pools", name, "scrub"]),
+        &ScrubPool { pause },
+    )?;
+    let mut status = ask(client, name)?;
+    while wait
+        && status
+            .pool
+            .scrub
+            .as_ref()
+            .is_some_and(|scrub| scrub.running)
+    {
+        std::thread::sleep(LOOK);
+        status = ask(client, name)?;
+    }
+    let scrub = status.pool.scrub;
+    context.print(
+        "pool scrub",
+        &json!({ "name": name, "scrub": scrub }),
+        |out| match &scrub {
+            Some(scrub) => writeln!(out, "pool `{name}`: {}", line(scrub)),
+            None => writeln!(out, "pool `{name}`: nothing to scrub"),
+        },
+    )
+}
+
+/// A scrub in a line.
+pub(super) fn line(scrub: &ScrubStatus) -> String {
+    let found = match (scrub.bad_blocks, scrub.failed_groups) {
+        (0, 0) => "nothing wrong".to_owned(),
+        (bad, 0) => format!("{bad} bad blocks, reconstructed"),
+        (bad, failed) => format!("{bad} bad blocks; {failed} groups could not be read"),
+    };
+    let read = size(scrub.read_bytes);
+    let seconds = time(scrub.seconds);
+    if scrub.running {
+        let (done, total) = (scrub.groups_done, scrub.groups_total);
+        format!("{done} of {total} groups, {read} read in {seconds}: {found}")
+    } else {
+        format!("{read} read in {seconds}: {found}")
+    }
+}
+
+/// The line of `pool status`.
+pub(super) fn write(out: &mut dyn Write, scrub: &ScrubStatus) -> io::Result<()> {
+    writeln!(out, "  scrub: {}", line(scrub))
+}

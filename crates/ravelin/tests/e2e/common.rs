@@ -1,0 +1,104 @@
+//! Tools, directories, patience.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::RwLock;
+use std::time::{Duration, Instant};
+
+/// Whether a program is there; says that its test is skipped if not.
+pub(crate) fn installed(tool: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|place| place.join(tool).exists());
+    if !found {
+        println!("skipped: {tool} is not installed");
+    }
+    found
+}
+
+/// Whether all programs are there; names every one that is not.
+pub(crate) fn all_installed(tools: &[&str]) -> bool {
+    let missing = tools.iter().filter(|tool| !installed(tool)).count();
+    missing == 0
+}
+
+/// Whether we may use loop devices and mounts, and they are there.
+pub(crate) fn can_mount(devices: &[&str]) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: loop devices and mounts need root");
+        return false;
+    }
+    if let Some(device) = devices.iter().find(|device| !Path::new(device).exists()) {
+        println!("skipped: there is no {device}");
+        return false;
+    }
+    true
+}
+
+/// What a program that must succeed says.
+#[track_caller]
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {text}{errors}"
+    );
+    text.trim().to_owned()
+}
+
+/// Held for writing by a test that leaves devices dead for a while, and for reading by those whose
+/// tools look at all devices and mounts: mkfs.btrfs gives up at the first one that does not answer.
+pub(crate) static DEAD_DEVICES: RwLock<()> = RwLock::new(());
+
+/// Ten in the long form.
+pub(crate) fn times_as_long() -> u32 {
+    if std::env::var_os("RAVELIN_LONG").is_some() {
+        10
+    } else {
+        1
+    }
+}
+
+/// Waits until `condition` holds; what takes longer than half a minute is a hang.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A directory of its own, removed also after a failure.
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ravelin-{}-{test}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A directory inside it.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,217 @@
+//! A pool on real block devices that are taken away under load.
+//!
+//! What Linux does (6.18, measured) when a device is to go that is open:
+//!
+//! | | open handles then |
+//! | --- | --- |
+//! | `losetup -d` | work on; the device goes with the last of them |
+//! | zram `reset`, `hot_remove` | work on; the write to sysfs fails (EBUSY) |
+//! | the loop's file unlinked | work on |
+//! | the loop's size set to 0 | read 0 bytes, write ENOSPC: a pulled disk |
+//! | the loop's file's server killed | EIO for everything: a dead disk |
+//! | zram `mem_limit` used up | read, and fail writes: a full or worn out disk |
+//!
+//! So the first three must do no harm, and the others are how drives fail here. A loop's file that
+//! is only cut is none of these: what lay there reads as an error until something is written behind
+//! it, and as zeros from then on. That is silent corruption, for checksums to find.
+
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use block::BlockDevice;
+use engine::drive::sync;
+
+use crate::common::{
+    DEAD_DEVICES, Place, all_installed, can_mount, eventually, installed, run, times_as_long,
+};
+use crate::disk::{Loop, Nbdfuse, Zram};
+use crate::pool::TestPool;
+
+const DRIVE_BYTES: u64 = 64 << 20;
+const VOLUME_BYTES: u64 = 64 << 20;
+const BLOCK_BYTES: usize = 16 << 10;
+/// Each has an equal share of the volume.
+const WRITERS: u64 = 4;
+
+/// Bytes that belong to one version of one block, and do not compress.
+fn content(block: u64, version: u64) -> Vec<u8> {
+    let mut state = (block << 32 | version).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let words = (0..BLOCK_BYTES / 8).flat_map(|_| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 29)).to_le_bytes()
+    });
+    words.collect()
+}
+
+/// Threads that write and read back, each in its own share, as long as `disturb` runs; then all of
+/// the volume is compared with what was written last.
+fn under_load(device: &dyn BlockDevice, disturb: impl FnOnce(&AtomicU64)) {
+    let blocks = VOLUME_BYTES / BLOCK_BYTES as u64;
+    let share = blocks / WRITERS;
+    let (stop, operations) = (AtomicBool::new(false), AtomicU64::new(0));
+    let read = |block: u64| {
+        let bytes = sync::read(device, block * BLOCK_BYTES as u64, BLOCK_BYTES);
+        bytes.unwrap_or_else(|fault| panic!("block {block}: {fault}"))
+    };
+    let write_and_read = |writer: u64| {
+        let mut versions = vec![0; usize::try_from(share).unwrap()];
+        let mut state = writer;
+        while !stop.load(Ordering::SeqCst) {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let index = usize::try_from((state >> 33) % share).unwrap();
+            let block = writer * share + index as u64;
+            if versions[index] > 0 {
+                assert!(read(block) == content(block, versions[index]), "{block}");
+            }
+            versions[index] += 1;
+            let bytes = content(block, versions[index]);
+            sync::write(device, block * BLOCK_BYTES as u64, &bytes).unwrap();
+            if state >> 60 == 0 {
+                sync::flush(device).unwrap();
+            }
+            operations.fetch_add(1, Ordering::SeqCst);
+        }
+        versions
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| scope.spawn(move || write_and_read(writer)))
+            .collect();
+        // A disturbance that panics must not leave the writers running.
+        struct Stop<'a>(&'a AtomicBool);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let stopper = Stop(&stop);
+        go_on(&operations);
+        disturb(&operations);
+        go_on(&operations);
+        drop(stopper);
+        for (writer, thread) in (0..).zip(writers) {
+            let versions = thread
+                .join()
+                .expect("no fault and no wrong byte under load");
+            for (index, version) in (0..).zip(versions) {
+                let block = writer * share + index;
+                if version > 0 {
+                    assert!(read(block) == content(block, version), "{block} at the end");
+                }
+            }
+        }
+    });
+}
+
+/// Lets the load do some more.
+fn go_on(operations: &AtomicU64) {
+    let wanted = operations.load(Ordering::SeqCst) + 300 * u64::from(times_as_long());
+    eventually("the load goes on", || {
+        operations.load(Ordering::SeqCst) >= wanted
+    });
+}
+
+#[test]
+fn loop_and_zram_drives_that_are_pulled_under_load_cost_no_byte() {
+    if !can_mount(&["/dev/loop-control"]) || !installed("losetup") {
+        return;
+    }
+    let place = Place::new("pulled");
+    let make_loop = |name: &str| {
+        let path = place.join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(DRIVE_BYTES).unwrap();
+        Loop::over(&path)
+    };
+    let loops: Vec<Loop> = (0..4).map(|index| make_loop(&index.to_string())).collect();
+    let Some(zrams) = (0..2)
+        .map(|_| Zram::new(DRIVE_BYTES))
+        .collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    let mut drives: Vec<String> = loops.iter().map(|disk| disk.device().to_owned()).collect();
+    drives.extend(zrams.iter().map(|zram| format!("zram:{}", zram.device())));
+    let pool = TestPool::on(&drives, "raid6", VOLUME_BYTES);
+    let volume = pool.volume();
+
+    under_load(&*volume, |operations| {
+        run("losetup", &["-d", loops[1].device()]);
+        for zram in &zrams {
+            assert!(zram.set("reset", "1").is_err(), "a reset in use is refused");
+            assert!(zram.remove().is_err(), "and so is removal");
+        }
+        go_on(operations);
+        // None of this takes an open device away.
+        pool.assert_whole();
+
+        loops[0].shrink_to_nothing();
+        eventually("the loop device is out", || pool.is_out(0));
+        go_on(operations);
+        // No page may be stored any more.
+        zrams[0].set("mem_limit", "1").unwrap();
+        eventually("the zram device is out", || pool.is_out(4));
+    });
+
+    // Two new ones take the seats, under load again.
+    let (new_loop, new_zram) = (make_loop("new"), Zram::new(DRIVE_BYTES).unwrap());
+    under_load(&*volume, |_| {
+        pool.replace(0, new_loop.device());
+        pool.replace(4, &format!("zram:{}", new_zram.device()));
+        pool.wait_quiet();
+    });
+    pool.assert_whole();
+    zrams[0]
+        .set("reset", "1")
+        .expect("the pool has let go of it");
+
+    // The new ones hold what they should: the others may go.
+    under_load(&*volume, |_| {
+        loops[2].shrink_to_nothing();
+        loops[3].shrink_to_nothing();
+        eventually("both are out", || pool.is_out(2) && pool.is_out(3));
+    });
+    drop(volume);
+    pool.close();
+}
+
+#[test]
+fn drives_whose_servers_are_killed_under_load_cost_no_byte() {
+    let tools = ["losetup", "nbdfuse", "nbdkit", "fusermount3"];
+    if !can_mount(&["/dev/loop-control", "/dev/fuse"]) || !all_installed(&tools) {
+        return;
+    }
+    let _alone = DEAD_DEVICES.write().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new("killed");
+    let size = DRIVE_BYTES.to_string();
+    let mount = |index: usize| {
+        let what = ["[", "nbdkit", "--exit-with-parent", "memory", &size, "]"];
+        Nbdfuse::mount(&place.join(&index.to_string()), &what)
+    };
+    let mut servers: Vec<Nbdfuse> = (0..2).map(mount).collect();
+    let disks: Vec<Loop> = servers
+        .iter()
+        .map(|server| Loop::over(&server.file()))
+        .collect();
+    let mut drives: Vec<String> = disks.iter().map(|disk| disk.device().to_owned()).collect();
+    drives.extend(vec![format!("mem:{DRIVE_BYTES}"); 4]);
+    let pool = TestPool::on(&drives, "raid6", VOLUME_BYTES);
+    let volume = pool.volume();
+    under_load(&*volume, |operations| {
+        for (seat, server) in (0..).zip(&mut servers) {
+            server.kill();
+            eventually("the dead drive is out", || pool.is_out(seat));
+            go_on(operations);
+        }
+    });
+    for seat in 0..2 {
+        pool.replace(seat, &format!("mem:{DRIVE_BYTES}"));
+    }
+    pool.wait_quiet();
+    pool.assert_whole();
+    drop(volume);
+    pool.close();
+}
