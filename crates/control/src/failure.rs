@@ -202,8 +202,6 @@ impl Failure {
             | PoolError::WouldLose { .. }
             | PoolError::DriveTooSmall { .. }
             | PoolError::TooManyVolumes { .. }
-            | PoolError::JournalLost { .. }
-            | PoolError::NoChecksums
             | PoolError::VolumeExists { .. } => Self::split(conflict, what, &text, ": "),
             PoolError::VolumeName { .. } | PoolError::NoSize => {
                 Self::split(StatusCode::BAD_REQUEST, what, &text, ": ")
