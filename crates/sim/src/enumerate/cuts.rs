@@ -173,8 +173,14 @@ impl Cut<'_> {
         ledger.cut(false);
         let legal = ledger.digest();
         let loss: PowerLoss = moment.world.lose_power();
-        for spec in few_subsets(loss.writes()) {
+        for (number, spec) in few_subsets(loss.writes()).into_iter().enumerate() {
             self.tally.states += 1;
+            if !self
+                .share
+                .has(mix(legal ^ self.tally.points) ^ number as u64)
+            {
+                continue;
+            }
             let drives = loss.with(spec);
             let what = || format!("{} {spec}", what());
             // Drives that are lost are lost already.
