@@ -46,6 +46,10 @@ fn column_of(
     let cell = geometry.layout().cell(group, column);
     let next = geometry.layout().cell(group, (column + 1) % columns);
     let blocks = geometry.cell_bytes() / BLOCK_BYTES;
+    // A code whose rows do not divide the cell leaves its end unused, and nothing is known of that.
+    let rows = u64::from(geometry.code().rows());
+    let chunks = geometry.cell_bytes() / geometry.chunk_bytes() / rows * rows;
+    let used = chunks * geometry.chunk_bytes() / BLOCK_BYTES;
     let mut page: Option<(u32, MetaPage)> = None;
     (0..u32::try_from(blocks).expect("cells are small"))
         .map(|block| {
@@ -78,7 +82,7 @@ fn column_of(
             }
             let (_, page) = page.as_ref().expect("just put there");
             let entry = page.get(name.entry());
-            if entry.generation == 0 {
+            if entry.generation == 0 || u64::from(block) >= used {
                 return Ok(Block::ZERO);
             }
             if !entry.matches(pool, name, content.crc()) {
