@@ -79,6 +79,8 @@ pub(super) struct Checkpoints {
     covered: u64,
     /// When the last batch became complete.
     logged_at: Instant,
+    /// Fills that would write where installs are in flight.
+    fills: Vec<u64>,
     /// Pages to be written whether they have changed or not: a fill needs them at its target.
     forced: BTreeSet<PageName>,
 }
@@ -326,6 +328,23 @@ impl Array {
         }
     }
 
+    /// Whether a fill must not write to a column now: an older version of one of its blocks may be on
+    /// its way to the target, and come after the fill's. Then the fill is planned again when all
+    /// are in place.
+    pub(super) fn fill_must_wait(&mut self, op: u64, group: u64, column: u16) -> bool {
+        let installing = self.checkpoints.running.as_ref().is_some_and(|running| {
+            running.phase == Phase::Installing
+                && running.blocks.iter().any(|(name, logged)| {
+                    (name.group, name.column) == (group, column)
+                        && logged.bytes.memory().is_some()
+                })
+        });
+        if installing {
+            self.checkpoints.fills.push(op);
+        }
+        installing
+    }
+
     fn installs_ended(&mut self) {
         let running = self
             .checkpoints
@@ -371,6 +390,8 @@ impl Array {
         for sequence in pinned {
             self.overlay.unpin(sequence);
         }
+        let fills = std::mem::take(&mut self.checkpoints.fills);
+        self.runnable.extend(fills);
         self.write_pages();
     }
 

@@ -300,7 +300,13 @@ impl Array {
                 self.log_writes(id, &computed.sums);
                 return;
             }
-            Task::Fill { .. } if store => self.note_filled(id, &computed.sums),
+            Task::Fill { column, .. } if store => {
+                let (group, column) = (op.group, *column);
+                if self.fill_must_wait(id, group, column) {
+                    return;
+                }
+                self.note_filled(id, &computed.sums);
+            }
             _ => {}
         }
         let op = self.ops.get_mut(&id).expect("the operation exists");
