@@ -241,6 +241,13 @@ impl Array {
             .expect("a checkpoint runs");
         running.epoch = Some(epoch);
         running.phase = Phase::Installing;
+        // What has changed since is left to the next checkpoint: the newer record is complete, and
+        // will have been flushed when this one's anchor is written.
+        let overlay = &self.overlay;
+        running.blocks.retain(|(name, logged)| {
+            let now = overlay.get(*name);
+            now.is_some_and(|now| now.sequence == logged.sequence)
+        });
         for (name, logged) in &running.blocks {
             let Some(slice) = logged.bytes.memory() else {
                 continue;
@@ -335,8 +342,7 @@ impl Array {
         let installing = self.checkpoints.running.as_ref().is_some_and(|running| {
             running.phase == Phase::Installing
                 && running.blocks.iter().any(|(name, logged)| {
-                    (name.group, name.column) == (group, column)
-                        && logged.bytes.memory().is_some()
+                    (name.group, name.column) == (group, column) && logged.bytes.memory().is_some()
                 })
         });
         if installing {
