@@ -285,6 +285,7 @@ impl Pool {
             chores: Chores::default(),
             new_volumes: Vec::new(),
             closing: None,
+            recovered: false,
             recovering: None,
             checkpointing: None,
             scrub: Scrub::default(),

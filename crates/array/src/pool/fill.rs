@@ -187,7 +187,8 @@ impl Pool {
 
     /// Starts as many fills as the drives can take.
     pub(super) fn pump_fills(&mut self) {
-        if self.fills.stopped || self.fills.paused {
+        // Before the lanes have read their journals, what is in place is not yet the truth.
+        if self.fills.stopped || self.fills.paused || !self.recovered {
             return;
         }
         while self.fills.in_flight.len() < FILLS_MAX

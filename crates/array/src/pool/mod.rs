@@ -420,6 +420,8 @@ pub struct Pool {
     chores: Chores,
     new_volumes: Vec<NewVolume>,
     closing: Option<Ticket>,
+    /// All lanes have read their journals.
+    recovered: bool,
     /// Lanes read their journals.
     recovering: Option<Recovering>,
     /// Lanes that have yet to put everything in place before the pool is closed.

@@ -43,6 +43,7 @@ impl Pool {
         let Some(Recovering { lost, then, .. }) = self.recovering.take() else {
             return;
         };
+        self.recovered = lost.is_none();
         for effect in then {
             match (lost, effect) {
                 (None, effect) => self.carry_out(effect),

@@ -112,7 +112,7 @@ impl Pool {
 
     pub(super) fn pump_scrub(&mut self) {
         while self.scrub.in_flight.len() < SCRUBBING_MAX
-            && self.recovering.is_none()
+            && self.recovered
             && let Some(group) = self.scrub.lost_pages.pop_first()
         {
             if self.scrub.in_flight.insert(group) {
