@@ -38,6 +38,8 @@ const ANCHOR_MAGIC: [u8; 4] = *b"RVJA";
 const BATCH_MAGIC: [u8; 4] = *b"RVJB";
 const ANCHOR_BYTES: usize = 512;
 const FIXED_BYTES: usize = 48;
+const BLOCK: usize = 4096;
+const _: () = assert!(BLOCK as u64 == BLOCK_BYTES);
 const DESCRIPTOR_BYTES: usize = 24;
 
 /// Where the log begins.
@@ -59,7 +61,7 @@ impl Anchor {
     /// The anchor as a block.
     #[must_use]
     pub fn encode(&self, pool: Uuid, lane: u16) -> Vec<u8> {
-        let mut bytes = vec![0; BLOCK_BYTES as usize];
+        let mut bytes = vec![0; BLOCK];
         bytes[..4].copy_from_slice(&ANCHOR_MAGIC);
         let fields = [
             self.incarnation,
@@ -170,7 +172,7 @@ impl BatchHeader {
     pub fn encode(&self, pool: Uuid, lane: u16) -> Vec<u8> {
         let columns = u16::try_from(self.seats.len()).expect("at most 2^16 columns");
         let blocks = u16::try_from(self.header_blocks()).expect("a header is short");
-        let mut bytes = Vec::with_capacity(usize::from(blocks) * BLOCK_BYTES as usize);
+        let mut bytes = Vec::with_capacity(usize::from(blocks) * BLOCK);
         bytes.extend(BATCH_MAGIC);
         bytes.extend([0; 4]);
         bytes.extend(self.incarnation.to_le_bytes());
@@ -208,7 +210,7 @@ impl BatchHeader {
             bytes.extend(column.to_le_bytes());
             bytes.extend(kind.to_le_bytes());
         }
-        bytes.resize(usize::from(blocks) * BLOCK_BYTES as usize, 0);
+        bytes.resize(usize::from(blocks) * BLOCK, 0);
         let check = check(pool, lane, &bytes[8..]);
         bytes[4..8].copy_from_slice(&check.to_le_bytes());
         bytes
@@ -299,7 +301,8 @@ impl BatchHeader {
 fn check(pool: Uuid, lane: u16, bytes: &[u8]) -> u32 {
     let (high, low) = pool.as_u64_pair();
     let seed = (high ^ low ^ (u64::from(lane) << 17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    crc32c::crc32c(bytes) ^ (seed >> 32) as u32
+    let seed = u32::try_from(seed >> 32).expect("half of 64 bits");
+    crc32c::crc32c(bytes) ^ seed
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -322,12 +325,12 @@ mod tests {
         let name = |index: usize| BlockName {
             group: index as u64,
             column: 2,
-            block: index as u32 * 3,
+            block: u32::try_from(index).unwrap() * 3,
         };
         let mut list: Vec<Descriptor> = (0..descriptors)
             .map(|index| Descriptor::Content {
                 name: name(index),
-                crc: index as u32,
+                crc: u32::try_from(index).unwrap(),
             })
             .collect();
         list.push(Descriptor::Unknown(name(1)));
@@ -343,8 +346,8 @@ mod tests {
             flushed: 990,
             seats: [5, 6, 0, 1, 2].map(Seat).to_vec(),
             data_columns: 3,
-            rows: rows as u16,
-            parity_crcs: (0..2 * rows as u32).collect(),
+            rows: u16::try_from(rows).unwrap(),
+            parity_crcs: (0..2 * u32::try_from(rows).unwrap()).collect(),
             descriptors: list,
         }
     }

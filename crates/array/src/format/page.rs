@@ -17,14 +17,18 @@ use uuid::Uuid;
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 /// Blocks that a page describes.
-pub const ENTRIES_PER_META_PAGE: u64 = SECTORS as u64 * ENTRIES_PER_SECTOR as u64;
+pub const ENTRIES_PER_META_PAGE: u32 = 496;
 
+const ENTRIES: usize = 496;
+const PAGE: usize = 4096;
 const SECTORS: usize = 8;
 const SECTOR_BYTES: usize = 512;
 const ENTRIES_PER_SECTOR: usize = 62;
 const ENTRIES_AT: usize = 16;
 const _: () = assert!(ENTRIES_AT + ENTRIES_PER_SECTOR * 8 == SECTOR_BYTES);
-const _: () = assert!(SECTORS * SECTOR_BYTES == PAGE_BYTES as usize);
+const _: () = assert!(SECTORS * SECTOR_BYTES == PAGE && PAGE as u64 == PAGE_BYTES);
+const _: () = assert!(SECTORS * ENTRIES_PER_SECTOR == ENTRIES);
+const _: () = assert!(ENTRIES as u64 == ENTRIES_PER_META_PAGE as u64);
 
 /// A block's name: independent of the drive on which it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +48,7 @@ impl BlockName {
         let (high, low) = pool.as_u64_pair();
         let place = self.group ^ (u64::from(self.column) << 48);
         let mixed = mix(mix(mix(high ^ low).wrapping_add(place)).wrapping_add(self.block.into()));
-        (mixed ^ (mixed >> 32)) as u32
+        u32::try_from((mixed ^ (mixed >> 32)) & 0xffff_ffff).expect("the low half")
     }
 
     /// The page that describes it.
@@ -53,14 +57,14 @@ impl BlockName {
         PageName {
             group: self.group,
             column: self.column,
-            index: self.block / ENTRIES_PER_META_PAGE as u32,
+            index: self.block / ENTRIES_PER_META_PAGE,
         }
     }
 
     /// Which entry of that page.
     #[must_use]
     pub const fn entry(self) -> usize {
-        (self.block % ENTRIES_PER_META_PAGE as u32) as usize
+        self.block as usize % ENTRIES
     }
 }
 
@@ -101,7 +105,7 @@ impl Entry {
     #[must_use]
     pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: u64) -> Self {
         // Neither 0 nor `u32::MAX`.
-        let generation = (sequence % 0xffff_fffe) as u32 + 1;
+        let generation = u32::try_from(sequence % 0xffff_fffe).expect("below 2^32") + 1;
         Self {
             crc: crc ^ name.seed(pool),
             generation,
@@ -119,7 +123,7 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaPage {
     clocks: [u64; SECTORS],
-    entries: Box<[Entry; ENTRIES_PER_META_PAGE as usize]>,
+    entries: Box<[Entry; ENTRIES]>,
 }
 
 impl MetaPage {
@@ -128,7 +132,7 @@ impl MetaPage {
     pub fn filled(entry: Entry, clock: u64) -> Self {
         Self {
             clocks: [clock; SECTORS],
-            entries: Box::new([entry; ENTRIES_PER_META_PAGE as usize]),
+            entries: Box::new([entry; ENTRIES]),
         }
     }
 
@@ -148,7 +152,7 @@ impl MetaPage {
     /// The page as bytes.
     #[must_use]
     pub fn encode(&self, pool: Uuid, name: PageName) -> Vec<u8> {
-        let mut bytes = vec![0; PAGE_BYTES as usize];
+        let mut bytes = vec![0; PAGE];
         for (index, sector) in bytes.chunks_mut(SECTOR_BYTES).enumerate() {
             sector[8..16].copy_from_slice(&self.clocks[index].to_le_bytes());
             let entries = &self.entries[index * ENTRIES_PER_SECTOR..][..ENTRIES_PER_SECTOR];
@@ -211,14 +215,14 @@ pub struct Merged {
 /// Pages of a cell.
 #[must_use]
 pub const fn pages_per_cell(cell_bytes: u64) -> u64 {
-    (cell_bytes / BLOCK_BYTES).div_ceil(ENTRIES_PER_META_PAGE)
+    (cell_bytes / BLOCK_BYTES).div_ceil(ENTRIES_PER_META_PAGE as u64)
 }
 
 fn sector_check(pool: Uuid, name: PageName, index: usize, sector: &[u8]) -> u32 {
     let block = BlockName {
         group: name.group,
         column: name.column,
-        block: name.index * SECTORS as u32 + index as u32,
+        block: name.index * 8 + u32::try_from(index).expect("eight sectors"),
     };
     // Unlike a block's: a page must not pass for a block of data or the other way round.
     crc32c::crc32c(&sector[4..]) ^ !block.seed(pool)
@@ -243,9 +247,9 @@ mod tests {
 
     fn page() -> MetaPage {
         let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
-        for index in 0..ENTRIES_PER_META_PAGE as usize {
+        for index in 0..ENTRIES {
             let entry = Entry {
-                crc: index as u32 * 77,
+                crc: u32::try_from(index).unwrap() * 77,
                 generation: 1,
             };
             page.set(index, entry, 5);

@@ -422,7 +422,11 @@ impl Array {
         for descriptor in &header.descriptors {
             match *descriptor {
                 Descriptor::Content { name, crc } => {
-                    let column = column_slice(scratch, (index / rows) as usize, length);
+                    let column = column_slice(
+                        scratch,
+                        usize::try_from(index / rows).expect("few columns"),
+                        length,
+                    );
                     let offset = (head + index % rows) * BLOCK_BYTES;
                     index += 1;
                     let logged = Logged {

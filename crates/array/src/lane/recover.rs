@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use block::{BLOCK_BYTES, Fault, Outcome, Seat};
+use block::{BLOCK_BYTES, Fault, Outcome, PAGE_BYTES, Seat};
 use erasure::ElementSet;
 
 use super::flush::Waiter;
@@ -189,7 +189,7 @@ impl Array {
         let pool = self.geometry.store().expect("a journal").pool;
         let newest = copies
             .iter()
-            .flat_map(|bytes| bytes.chunks(BLOCK_BYTES as usize))
+            .flat_map(|bytes| bytes.chunks(PAGE_BYTES))
             .filter_map(|block| Anchor::parse(pool, self.lane, block))
             .max_by_key(|anchor| anchor.number);
         let Some(anchor) = newest else {
