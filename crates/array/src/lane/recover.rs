@@ -326,21 +326,23 @@ impl Array {
                 _ => None,
             })
             .collect();
+        let zeros = crc32c::crc32c(&[0; BLOCK_BYTES as usize]);
         let mut bad: BTreeSet<(usize, usize)> = BTreeSet::new();
         for (index, &sum) in sums.iter().enumerate() {
             let (column, row) = (index / rows, index % rows);
             let wanted = if column < data {
-                // Behind the last block there are zeros.
-                contents.get(index).copied()
+                // Behind the last block there are zeros, which count towards the parity.
+                contents.get(index).copied().unwrap_or(zeros)
             } else {
-                Some(header.parity_crcs[(column - data) * rows + row])
+                header.parity_crcs[(column - data) * rows + row]
             };
             let missing = found.missing.contains(&column) && !found.mended;
-            if missing || wanted.is_some_and(|wanted| wanted != sum) {
+            if missing || wanted != sum {
                 bad.insert((row, column));
             }
         }
-        if bad.iter().all(|&(_, column)| column >= data) {
+        let is_content = |&(row, column): &(usize, usize)| column * rows + row < contents.len();
+        if !bad.iter().any(is_content) {
             self.batch_found(found);
             return;
         }
@@ -349,8 +351,15 @@ impl Array {
         let code = self.log.code(header.data_columns, parity);
         let mut steps = Vec::new();
         let mut hopeless = found.mended;
+        // Two columns and more are solved for by way of sums that have no column of their own. Rows
+        // follow one another, so they share the places of these.
+        let temporaries = self.fresh_scratch();
+        let mut temporaries_blocks = 0;
         for row in 0..rows {
-            let lost: ElementSet = (0..data).filter(|&c| bad.contains(&(row, c))).collect();
+            let lost: ElementSet = { bad.iter() }
+                .filter(|place| place.0 == row && is_content(place))
+                .map(|place| place.1)
+                .collect();
             if lost.is_empty() {
                 continue;
             }
@@ -359,20 +368,21 @@ impl Array {
                 hopeless = true;
                 break;
             };
-            let block = |slot: usize| {
-                let start = row as u64 * BLOCK_BYTES;
-                body(&found, slot).part(start, BLOCK_BYTES)
+            let block = |slot: u16| match usize::from(slot).checked_sub(columns) {
+                None => body(&found, slot.into()).part(row as u64 * BLOCK_BYTES, BLOCK_BYTES),
+                Some(temporary) => Slice {
+                    buffer: BufferId::Scratch(temporaries),
+                    offset: temporary as u64 * BLOCK_BYTES,
+                    length: BLOCK_BYTES,
+                },
             };
-            let plain = recovery.schedule.temporaries() == 0;
-            assert!(plain, "codes of one row need no temporaries");
+            temporaries_blocks = temporaries_blocks.max(recovery.schedule.temporaries() as u64);
             steps.extend(recovery.schedule.steps.iter().map(|step| {
                 ComputeStep {
-                    target: block(step.target.into()),
+                    target: block(step.target),
                     accumulate: step.accumulate,
-                    terms: step
-                        .terms
-                        .iter()
-                        .map(|&(slot, c)| (block(slot.into()), c))
+                    terms: { step.terms.iter() }
+                        .map(|&(slot, c)| (block(slot), c))
                         .collect(),
                 }
             }));
@@ -384,6 +394,11 @@ impl Array {
             return;
         }
         found.mended = true;
+        if temporaries_blocks > 0 {
+            let bytes = temporaries_blocks * BLOCK_BYTES;
+            self.actions.push_back(Action::Allocate(temporaries, bytes));
+            self.recovery().scratch = Some(temporaries);
+        }
         self.recovery().phase = Phase::Mending(found);
         self.push_compute(
             Computing::Recovery,
