@@ -1,7 +1,10 @@
 //! fio over NBD: many writes in flight, and blocks that can be checked without knowing which of them
 //! were written last. Each 4 KiB have a header with their place and checksums.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::PATIENCE;
 
 /// Where fio writes, behind our client.
 const REGION: &[&str] = &["--offset=4m", "--size=4m"];
@@ -9,7 +12,7 @@ const REGION: &[&str] = &["--offset=4m", "--size=4m"];
 fn command(uri: &str, job: &[&str]) -> Command {
     let mut command = Command::new("fio");
     command
-        .args(["--name=load", "--ioengine=nbd", "--bs=4k"])
+        .args(["--name=load", "--thread", "--ioengine=nbd", "--bs=4k"])
         .args(["--verify=crc32c"])
         .args(["--verify_fatal=1", "--verify_state_save=0"])
         .arg(format!("--uri={uri}"))
@@ -19,8 +22,21 @@ fn command(uri: &str, job: &[&str]) -> Command {
     command
 }
 
+/// Runs what must succeed, and soon.
 #[track_caller]
-fn succeeds(output: &Output) {
+fn succeeds(mut command: Command) {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("fio hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
     let [words, errors] =
         [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(output.status.success(), "fio: {words}{errors}");
@@ -44,17 +60,13 @@ pub(crate) fn fill(uri: &str) {
         "--do_verify=0",
         "--end_fsync=1",
     ];
-    succeeds(&command(uri, &job).output().unwrap());
+    succeeds(command(uri, &job));
 }
 
 /// Every block was written there as it is, some time.
 #[track_caller]
 pub(crate) fn verify(uri: &str) {
-    succeeds(
-        &command(uri, &["--rw=read", "--iodepth=16"])
-            .output()
-            .unwrap(),
-    );
+    succeeds(command(uri, &["--rw=read", "--iodepth=16"]));
 }
 
 /// Writes until it is ended, or its server.
