@@ -23,7 +23,7 @@ verify:
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
-	$(CARGO) test -p ravelin --test e2e --test lives --test service -- --nocapture
+	$(CARGO) test -p ravelin --test e2e --test lives --test kills --test service -- --nocapture
 	$(CARGO) test -p ravelin-export --test nbd_interop -- --nocapture
 
 bench:

@@ -1,7 +1,7 @@
 //! Labels on the disk: what is written is read, and nothing else is taken for a label.
 
 use array::format::{LABEL_MAGIC, Label, LabelError, newest_label};
-use array::pool::{PoolFacts, SeatFacts, SeatState, VolumeFacts};
+use array::pool::{PoolFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 use block::Seat;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -55,12 +55,49 @@ fn the_newer_whole_copy_wins() {
 }
 
 #[test]
-fn a_later_format_is_refused_by_name() {
-    let mut bytes = label(1).encode();
-    bytes[8] = 7;
-    let crc = crc32c::crc32c(&bytes[..80]);
-    bytes[80..84].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(Label::parse(&bytes), Err(LabelError::Format { format: 7 }));
+fn a_later_format_and_the_early_one_are_refused_by_name() {
+    let with_format = |format: u8| {
+        let mut bytes = label(1).encode();
+        bytes[8] = format;
+        let crc = crc32c::crc32c(&bytes[..80]);
+        bytes[80..84].copy_from_slice(&crc.to_le_bytes());
+        Label::parse(&bytes)
+    };
+    assert_eq!(with_format(1), Ok(label(1)));
+    assert_eq!(with_format(7), Err(LabelError::Format { format: 7 }));
+    let early = with_format(0).unwrap_err();
+    assert_eq!(early, LabelError::EarlyFormat);
+    assert!(early.to_string().ends_with("create the pool anew"));
+}
+
+/// What stands on drives out there: whoever changes these bytes needs another format.
+#[test]
+fn the_bytes_of_a_label_are_those_of_format_1() {
+    let mut label = label(0x1122);
+    label.facts.store = Some(StoreFacts {
+        journal_offset: 2 << 20,
+        ring_bytes: 1 << 20,
+        metadata_offset: 18 << 20,
+    });
+    let bytes = label.encode();
+    let payload = u32::from_le_bytes(bytes[72..76].try_into().unwrap()) as usize;
+    let header: Vec<String> = bytes[..84].chunks(16).map(hex).collect();
+    let payload = str::from_utf8(&bytes[4096..4096 + payload]).unwrap();
+    insta::assert_snapshot!(format!("{}\n{payload}", header.join("\n")), @r#"
+    52 41 56 45 4c 49 4e 00 01 00 00 00 00 00 00 00
+    00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+    00 00 00 00 00 00 00 00 00 00 00 09 00 00 00 00
+    00 00 00 00 00 00 00 00 00 00 00 01 03 00 00 00
+    22 11 00 00 00 00 00 00 1d 02 00 00 ed 44 49 05
+    94 e9 4f c2
+    {"uuid":"00000000-0000-0000-0000-000000000009","name":"tank","scheme":"raid6:6c","chunk_bytes":65536,"cell_bytes":16777216,"rows":1000,"data_offset":134217728,"cell_table_offset":1048576,"store":{"journal_offset":2097152,"ring_bytes":1048576,"metadata_offset":18874368},"lanes":16,"clean":true,"layout_drives":0,"seats":[{"drive":"00000000-0000-0000-0000-000000000001","path":"/dev/sda","size_bytes":1099511627776,"state":"current"}],"volumes":[{"name":"v","uuid":"00000000-0000-0000-0000-000000000002","size_bytes":4096,"extents":[[0,1]]}]}
+    "#);
+    assert!(bytes[84..4096].iter().all(|&byte| byte == 0));
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let words: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    words.join(" ")
 }
 
 proptest! {

@@ -105,6 +105,7 @@ pub struct CreatePool {
 
 /// `POST pools/NAME/scrub`: begins a scrub, or holds it, or lets it go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ScrubPool {
     /// Hold the one under way, or let it go on.
     #[serde(default)]

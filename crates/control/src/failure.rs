@@ -112,6 +112,7 @@ impl Failure {
                 "look into the daemon's log",
             ),
             AssembleError::NotFound { .. } => Self::split(StatusCode::NOT_FOUND, what, &text, ": "),
+            AssembleError::Label { .. } => Self::split(StatusCode::CONFLICT, what, &text, "; "),
             AssembleError::Ambiguous { .. } => Self::split(StatusCode::CONFLICT, what, &text, ": "),
         }
     }

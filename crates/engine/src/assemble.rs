@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use array::format::{
-    CellPage, ENTRIES_PER_PAGE, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, newest_label,
+    CellPage, ENTRIES_PER_PAGE, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, newest_label,
 };
 use array::pool::{
     Blueprint, CreateError, FoundDrive, NewDrive, OpenError, Pool, SeatFacts, SeatState, Ticket,
@@ -95,6 +95,16 @@ pub enum AssembleError {
         name: String,
         /// Where was looked.
         places: String,
+    },
+    /// No pool of this name was found, but a label that this program does not read.
+    #[error("no pool {name} was found, and on {}: {error}", path.display())]
+    Label {
+        /// Which name.
+        name: String,
+        /// The drive.
+        path: PathBuf,
+        /// What its label is.
+        error: LabelError,
     },
     /// Several pools of this name.
     #[error("there are {count} pools called `{name}` here: give the identity instead ({choices})")]
@@ -380,7 +390,7 @@ impl FoundPool {
 pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
     for path in candidates(places) {
-        let Some(label) = label_of(&path) else {
+        let Ok(label) = label_of(&path) else {
             continue;
         };
         let pool = pools.entry(label.facts.uuid);
@@ -398,8 +408,10 @@ pub fn find(identity: &str, remembered: &[PathBuf]) -> Option<FoundPool> {
     let mut found: Option<FoundPool> = None;
     let mut look = |paths: Vec<PathBuf>| {
         for path in paths {
-            let label = label_of(&path).filter(|label| label.facts.uuid == uuid);
-            let Some(label) = label else { continue };
+            let Ok(label) = label_of(&path) else { continue };
+            if label.facts.uuid != uuid {
+                continue;
+            }
             let pool = found.get_or_insert_with(|| FoundPool::new(&label));
             if !pool.seen.contains(&label.drive) {
                 pool.add(path, &label);
@@ -442,8 +454,8 @@ fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
     paths
 }
 
-fn label_of(path: &Path) -> Option<Label> {
-    let file = File::open(path).ok()?;
+fn label_of(path: &Path) -> Result<Label, LabelError> {
+    let file = File::open(path).map_err(|_| LabelError::Absent)?;
     let mut slots = Vec::new();
     for offset in LABEL_OFFSETS {
         let mut bytes = vec![0; LABEL_SLOT_BYTES];
@@ -454,9 +466,21 @@ fn label_of(path: &Path) -> Option<Label> {
         bytes.truncate(filled);
         slots.push(bytes);
     }
-    newest_label([&slots[0], &slots[1]])
-        .ok()
-        .map(|(_, label)| label)
+    newest_label([&slots[0], &slots[1]]).map(|(_, label)| label)
+}
+
+/// A drive with the label of a version that this program does not read.
+fn of_another_version(places: &[PathBuf]) -> Option<(PathBuf, LabelError)> {
+    candidates(places).into_iter().find_map(|path| {
+        let error = label_of(&path).err()?;
+        let other = match error {
+            LabelError::EarlyFormat | LabelError::Format { .. } | LabelError::Features { .. } => {
+                true
+            }
+            LabelError::Absent | LabelError::Damaged { .. } => false,
+        };
+        other.then_some((path, error))
+    })
 }
 
 /// The one pool of this name or identity among those found.
@@ -473,18 +497,7 @@ pub fn choose<'a>(
         .filter(|pool| pool.name == name || pool.uuid.to_string() == name)
         .collect();
     match matching.as_slice() {
-        [] => Err(AssembleError::NotFound {
-            name: format!("`{name}`"),
-            places: if places.is_empty() {
-                "the block devices of this machine".to_owned()
-            } else {
-                let places: Vec<_> = places
-                    .iter()
-                    .map(|place| place.display().to_string())
-                    .collect();
-                places.join(", ")
-            },
-        }),
+        [] => Err(not_found(name, places)),
         [pool] => Ok(pool),
         several => {
             let choices: Vec<_> = several.iter().map(|pool| pool.uuid.to_string()).collect();
@@ -495,6 +508,23 @@ pub fn choose<'a>(
             })
         }
     }
+}
+
+fn not_found(name: &str, places: &[PathBuf]) -> AssembleError {
+    let name = format!("`{name}`");
+    if let Some((path, error)) = of_another_version(places) {
+        return AssembleError::Label { name, path, error };
+    }
+    let places = if places.is_empty() {
+        "the block devices of this machine".to_owned()
+    } else {
+        let places: Vec<_> = places
+            .iter()
+            .map(|place| place.display().to_string())
+            .collect();
+        places.join(", ")
+    };
+    AssembleError::NotFound { name, places }
 }
 
 /// Opens a pool that was found and starts it.

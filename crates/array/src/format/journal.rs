@@ -23,7 +23,7 @@
 //!                                             …   descriptors of 24 bytes
 //! ```
 //!
-//! Block i of a batch's content is in row i / k of column i mod k. Checks are mixed with pool and
+//! Block i of a batch's content is in row i mod rows of column i / rows. Checks are mixed with pool and
 //! lane. All numbers are little-endian.
 
 use block::{BLOCK_BYTES, Seat};

@@ -14,7 +14,7 @@ use crate::pool::PoolFacts;
 /// The first eight bytes of every label.
 pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
 /// The format that this code writes.
-pub const FORMAT: u32 = 0;
+pub const FORMAT: u32 = 1;
 /// Where the copies begin on a drive.
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
 /// Bytes of a copy, at most.
@@ -74,9 +74,14 @@ pub enum LabelError {
         /// What does not fit.
         what: &'static str,
     },
+    /// Format 0, whose regions lay elsewhere.
+    #[error(
+        "the label has format 0, of an early version whose format was never promised; create the pool anew"
+    )]
+    EarlyFormat,
     /// A later or unknown format.
     #[error(
-        "the label has format {format}, this program knows format {FORMAT} only: use a newer Ravelin"
+        "the label has format {format}, this program knows format {FORMAT} only; use a newer Ravelin"
     )]
     Format {
         /// What the label says.
@@ -84,7 +89,7 @@ pub enum LabelError {
     },
     /// A feature that this program does not know.
     #[error(
-        "the pool uses features {features:#x} that this program does not know: use a newer Ravelin"
+        "the pool uses features {features:#x} that this program does not know; use a newer Ravelin"
     )]
     Features {
         /// The unknown bits.
@@ -143,6 +148,9 @@ impl Label {
             return Err(damaged("its header's checksum does not match"));
         }
         let format = header.format.get();
+        if format == 0 {
+            return Err(LabelError::EarlyFormat);
+        }
         if format != FORMAT {
             return Err(LabelError::Format { format });
         }

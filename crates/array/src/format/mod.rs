@@ -1,18 +1,19 @@
-//! Format 0: what is where on a drive. `docs/format.md` has the same tables.
+//! Format 1: what is where on a drive. `docs/format.md` has the same tables.
 //!
 //! ```text
 //!   0         4 KiB     never written after creation (boot sectors live here)
 //!   4 KiB     508 KiB   label, copy 0
 //!   512 KiB   512 KiB   label, copy 1
 //!   1 MiB     C         cell table: which foreign cells this drive holds
-//!   …         J         journal ring (reserved)
-//!   …         M         metadata pages: checksums, stripe states (reserved)
+//!   …         J         journal: a ring for each lane
+//!   …         M         metadata pages: checksums of blocks, two cells' worth for each cell
 //!   data      rows × cell
 //!   …         B         one free band for expansion (reserved)
 //!   end − 8 MiB         reserved
 //! ```
 //!
-//! Format 0 is unstable: it may change without a migration, and says so when a pool is created.
+//! Format 1 may still change without a migration, and `pool create` says so; it will not any more
+//! once `docs/durability.md` says that.
 
 mod cells;
 mod journal;

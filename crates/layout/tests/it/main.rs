@@ -6,6 +6,7 @@ mod common;
 mod crush;
 mod declustered;
 mod equivalence;
+mod fuzz_bodies;
 mod pddl;
 mod pool;
 mod properties;

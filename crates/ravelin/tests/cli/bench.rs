@@ -161,6 +161,13 @@ impl Bench {
         Ran::new(self.command(arguments).output().unwrap())
     }
 
+    /// Begins a command and does not wait for it.
+    pub(crate) fn begin(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
     /// Runs with `--json` what must succeed; the one document that it prints.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use array::format::FORMAT;
 use block::ByteSize;
 use clap::Args;
 use control::Client;
@@ -52,7 +53,7 @@ impl CreateArguments {
                 writeln!(out, "pool `{name}` is created: {arithmetic}")?;
                 return writeln!(
                     out,
-                    "Its format (0) is not stable yet: a later version may not open it."
+                    "Its format ({FORMAT}) may still change without a migration: a later version may not open it."
                 );
             }
             writeln!(out, "pool `{name}` as {}, nothing written:", made.scheme)?;

@@ -1,0 +1,8 @@
+//! Pages of the cell table. See the body.
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses one of the bodies")]
+#[path = "../bodies/format.rs"]
+mod format;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| format::cells(data));
