@@ -335,8 +335,7 @@ impl Array {
         let installing = self.checkpoints.running.as_ref().is_some_and(|running| {
             running.phase == Phase::Installing
                 && running.blocks.iter().any(|(name, logged)| {
-                    (name.group, name.column) == (group, column)
-                        && logged.bytes.memory().is_some()
+                    (name.group, name.column) == (group, column) && logged.bytes.memory().is_some()
                 })
         });
         if installing {
