@@ -220,6 +220,7 @@ pub(crate) fn start(
 impl LaneThread {
     fn run(mut self, queue: &Queue) {
         let _closed_at_the_end = CloseAtEnd(queue);
+        queue.adopt();
         // From here on what this thread submits to drives by io_uring goes into this ring.
         let mut ring = LocalRing::install(RING_DEPTH)
             .inspect_err(|error| tracing::debug!("a lane thread without a ring: {error}"))
