@@ -1,6 +1,7 @@
 //! What goes into a lane and what comes out of it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use block::{Fault, Outcome, RequestKind, Seat};
 use layout::Cell;
@@ -101,8 +102,9 @@ pub struct ComputeStep {
 pub struct Compute {
     /// Comes back with `handle_computed`.
     pub id: ComputeId,
-    /// Bytes of the lane's own (headers, metadata) to lay into buffers; whole blocks.
-    pub puts: Vec<(Slice, Vec<u8>)>,
+    /// Bytes of the lane's own (headers, metadata) to lay into buffers; whole blocks. Shared: the
+    /// header of a batch goes before each of its columns.
+    pub puts: Vec<(Slice, Arc<[u8]>)>,
     /// In this order.
     pub steps: Vec<ComputeStep>,
     /// Whole blocks whose CRC-32C is wanted.

@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// `target (^)= Σ coefficient · slot`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// Where the sum goes: an element's slot or a temporary.
     pub target: u16,

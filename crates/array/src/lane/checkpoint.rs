@@ -418,8 +418,10 @@ impl Array {
         let mut work = Compute::default();
         for (index, &name) in names.iter().enumerate() {
             let page = self.pages.page(name).expect("the checkpoint keeps it here");
-            work.puts
-                .push((page_slice(scratch, index), page.encode(store.pool, name)));
+            work.puts.push((
+                page_slice(scratch, index),
+                page.encode(store.pool, name).into(),
+            ));
             self.pages.written(name);
         }
         self.push_compute(Computing::Paged, work);
@@ -523,7 +525,10 @@ impl Array {
         self.actions
             .push_back(Action::Allocate(scratch, PAGE_BYTES));
         let work = Compute {
-            puts: vec![(page_slice(scratch, 0), anchor.encode(store.pool, self.lane))],
+            puts: vec![(
+                page_slice(scratch, 0),
+                anchor.encode(store.pool, self.lane).into(),
+            )],
             ..Compute::default()
         };
         self.push_compute(Computing::Anchor(scratch), work);

@@ -225,7 +225,7 @@ impl Array {
             });
             for (index, name) in (0..).zip(both) {
                 let place = slice.part(index * PAGE_BYTES, PAGE_BYTES);
-                puts.push((place, blank.encode(store.pool, name)));
+                puts.push((place, blank.encode(store.pool, name).into()));
             }
             let cells = self.view.column(&self.geometry, group, column).cells();
             plan.writes.extend(cells.map(|cell| Transfer {

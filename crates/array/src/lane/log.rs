@@ -307,12 +307,12 @@ impl Array {
         let store = self.geometry.store().expect("a log needs a store");
         let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
         batch.header.parity_crcs = computed.sums;
-        let bytes = batch.header.encode(store.pool, self.lane);
+        let bytes: Arc<[u8]> = batch.header.encode(store.pool, self.lane).into();
         let length = batch.header.length();
         let puts = (0..batch.header.seats.len())
             .map(|index| {
                 let column = column_slice(batch.scratch, index, length);
-                (column.part(0, bytes.len() as u64), bytes.clone())
+                (column.part(0, bytes.len() as u64), Arc::clone(&bytes))
             })
             .collect();
         self.push_compute(

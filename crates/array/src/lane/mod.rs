@@ -370,8 +370,9 @@ impl Array {
             while let Some(op) = self.runnable.pop_front() {
                 self.plan(op);
             }
-            // What recovery reads is not in place before it is all there.
-            if self.recovery.is_none() {
+            // What recovery reads is not in place before it is all there; and without a journal
+            // there is nothing to put in place.
+            if self.recovery.is_none() && self.geometry.store().is_some() {
                 self.pump_log();
                 self.pump_checkpoint();
             }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Fault, Seat};
 use layout::Cell;
@@ -81,7 +82,7 @@ pub(super) struct Op {
     /// Batches whose memory its plan uses.
     pub(super) pinned: Vec<u64>,
     /// Bytes to lay into memory before its computation.
-    pub(super) puts: Vec<(Slice, Vec<u8>)>,
+    pub(super) puts: Vec<(Slice, Arc<[u8]>)>,
     /// Units not yet logged.
     pub(super) units: u64,
     /// The worst that a read of it was told.

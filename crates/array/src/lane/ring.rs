@@ -18,6 +18,8 @@ pub(super) struct Ring {
     blocks: u64,
     head: u64,
     live: VecDeque<Placed>,
+    /// Blocks of all that are live.
+    used: u64,
 }
 
 impl Ring {
@@ -34,12 +36,8 @@ impl Ring {
     }
 
     /// Whether enough is taken that a checkpoint should begin.
-    pub(super) fn wants_checkpoint(&self) -> bool {
-        self.used() >= self.blocks / 4
-    }
-
-    fn used(&self) -> u64 {
-        self.live.iter().map(|placed| placed.length).sum()
+    pub(super) const fn wants_checkpoint(&self) -> bool {
+        self.used >= self.blocks / 4
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -70,6 +68,7 @@ impl Ring {
     /// The batch is there (written, or found there).
     pub(super) fn take(&mut self, placed: Placed) {
         self.head = placed.position + placed.length;
+        self.used += placed.length;
         self.live.push_back(placed);
     }
 
@@ -81,6 +80,7 @@ impl Ring {
     /// Nothing is in the ring, and the next batch goes to `head`.
     pub(super) fn begin_at(&mut self, head: u64) {
         self.live.clear();
+        self.used = 0;
         self.head = head;
     }
 
@@ -100,12 +100,8 @@ impl Ring {
 
     /// Batches before `sequence` are let go.
     pub(super) fn release_before(&mut self, sequence: u64) {
-        while self
-            .live
-            .front()
-            .is_some_and(|placed| placed.sequence < sequence)
-        {
-            self.live.pop_front();
+        while let Some(placed) = self.live.pop_front_if(|placed| placed.sequence < sequence) {
+            self.used -= placed.length;
         }
     }
 }

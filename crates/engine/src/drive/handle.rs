@@ -339,6 +339,11 @@ impl Perform for Handle {
             }
         }
     }
+
+    /// A file system in memory has nothing to write back.
+    fn flush_sleeps(&self) -> bool {
+        self.medium != Medium::MemoryFile
+    }
 }
 
 /// What a system call's error means for the drive, as far as the number alone tells.

@@ -144,6 +144,11 @@ impl Perform for Performer {
         }
         Ok(())
     }
+
+    /// There is nothing to do.
+    fn flush_sleeps(&self) -> bool {
+        false
+    }
 }
 
 /// A drive in memory, allocated as it is written, freed as it is trimmed.

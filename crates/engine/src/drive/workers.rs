@@ -23,6 +23,12 @@ use crate::ring::{self, Errand};
 pub(crate) trait Perform: Send + Sync + 'static {
     /// Carries out `request`, blocking. Flushes arrive here once for all that joined.
     fn perform(&self, request: &Request, memory: &Memory) -> Outcome;
+
+    /// Whether a flush may sleep. One that cannot is done by the thread that submits it, if that
+    /// has a ring.
+    fn flush_sleeps(&self) -> bool {
+        true
+    }
 }
 
 enum Job {
@@ -115,7 +121,7 @@ impl Workers {
     /// Starts `threads` threads, each of which takes up to `batch_max` requests at once. More than
     /// one only pays where performing a request never sleeps. Reads and writes of at most
     /// `errand_bytes_max`, 0 where performing may sleep, are done by the thread that submits them,
-    /// in its ring's turn, if it has a ring.
+    /// in its ring's turn, if it has a ring; so are flushes that never sleep.
     pub(crate) fn start(
         name: &str,
         threads: usize,
@@ -151,8 +157,14 @@ impl Workers {
 
     /// Queues a request.
     pub(crate) fn submit(&self, request: Request, memory: Memory, ticket: Ticket) {
-        let carries = matches!(request.kind, RequestKind::Read | RequestKind::Write);
-        if !carries || request.length > self.shared.errand_bytes_max {
+        let short = match request.kind {
+            RequestKind::Read | RequestKind::Write => {
+                request.length <= self.shared.errand_bytes_max
+            }
+            RequestKind::Flush => !self.shared.perform.flush_sleeps(),
+            RequestKind::Trim | RequestKind::WriteZeroes => false,
+        };
+        if !short {
             return self.queue(request, memory, ticket);
         }
         let errand = Errand {

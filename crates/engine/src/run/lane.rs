@@ -1,6 +1,6 @@
 //! A thread that runs some of a pool's lanes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use array::record::{Input, Output, Record};
 use array::{
-    Action, Array, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId,
-    ScratchId, Slice,
+    Action, Array, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId, Slice,
 };
 use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat, Submission};
-use erasure::kernel::{self, Kernel};
+use erasure::kernel;
 
-use super::compute::carry_out;
+use super::compute::Computer;
+use super::hash::NameMap;
 use super::pool::PoolMessage;
 use super::queue::Queue;
+use super::scratch::{Named, Spare};
 use super::{Clock, Seats};
 use crate::ring::LocalRing;
 
@@ -130,19 +131,20 @@ struct InFlight {
 struct Lane {
     array: Array,
     sink: Arc<dyn Completed>,
-    scratch: HashMap<ScratchId, Memory>,
-    requests: HashMap<RequestId, InFlight>,
+    scratch: Named,
+    requests: NameMap<RequestId, InFlight>,
     next_request: u64,
     records: Option<Vec<Record>>,
 }
 
 /// A thread's lanes.
 struct LaneThread {
-    lanes: HashMap<u16, Lane>,
+    lanes: NameMap<u16, Lane>,
+    spare: Spare,
     seats: Arc<Seats>,
     pool: Sender<PoolMessage>,
     clock: Clock,
-    kernel: &'static Kernel,
+    computer: Computer,
     /// Drive operations asked for in this turn, by lane and seat.
     outgoing: BTreeMap<(u16, Seat), Vec<Submission>>,
     /// Requests that have ended in this turn.
@@ -188,8 +190,8 @@ pub(crate) fn start(
                 let lane = Lane {
                     array: Array::new(Arc::clone(geometry), sender.lane),
                     sink: Arc::new(Sink(sender.clone())),
-                    scratch: HashMap::new(),
-                    requests: HashMap::new(),
+                    scratch: Named::default(),
+                    requests: NameMap::default(),
                     next_request: 0,
                     records: record.then(Vec::new),
                 };
@@ -201,7 +203,8 @@ pub(crate) fn start(
             seats: Arc::clone(seats),
             pool: pool.clone(),
             clock,
-            kernel: kernel::best(),
+            spare: Spare::default(),
+            computer: Computer::new(kernel::best()),
             outgoing: BTreeMap::new(),
             answers: Vec::new(),
             stopped: false,
@@ -217,6 +220,7 @@ pub(crate) fn start(
 impl LaneThread {
     fn run(mut self, queue: &Queue) {
         let _closed_at_the_end = CloseAtEnd(queue);
+        queue.adopt();
         // From here on what this thread submits to drives by io_uring goes into this ring.
         let mut ring = LocalRing::install(RING_DEPTH)
             .inspect_err(|error| tracing::debug!("a lane thread without a ring: {error}"))
@@ -375,9 +379,8 @@ impl LaneThread {
                         self.pool.send(PoolMessage::Event(event)).ok();
                     }
                     Output::Action(Action::Compute(work)) => {
-                        let kernel = self.kernel;
-                        let target = self.lane(lane);
-                        let end = carry_out(kernel, &work, |slice| target.memory(slice));
+                        let target = self.lanes.get(&lane).expect("the lane was just fed");
+                        let end = self.computer.carry_out(&work, |slice| target.memory(slice));
                         computed.push(Input::Computed(work.id, end));
                     }
                     Output::Action(action) => self.act(lane, &action),
@@ -396,10 +399,13 @@ impl LaneThread {
             Action::Io(ref io) => self.submit(lane, io),
             Action::Allocate(id, bytes) => {
                 let bytes = usize::try_from(bytes).expect("a plan fits into memory");
-                self.lane(lane).scratch.insert(id, Memory::zeroed(bytes));
+                let memory = self.spare.take(bytes);
+                self.lane(lane).scratch.insert(id, memory);
             }
             Action::Release(id) => {
-                self.lane(lane).scratch.remove(&id);
+                if let Some(memory) = self.lane(lane).scratch.remove(&id) {
+                    self.spare.give(memory);
+                }
             }
             Action::Reply(reply) => {
                 let ended = self.lane(lane).requests.remove(&reply.request);

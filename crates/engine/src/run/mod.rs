@@ -2,9 +2,11 @@
 
 mod compute;
 mod handle;
+mod hash;
 mod lane;
 mod pool;
 mod queue;
+mod scratch;
 mod volume;
 
 pub use handle::{PoolHandle, RunOptions, StartError};

@@ -6,9 +6,14 @@
 //!                                                        └─ drives' answers
 //! ```
 //!
+//! What the thread sends to itself (answers of drives that its own turn performed or reaped) takes
+//! neither lock nor wake: it waits in a place of the thread's own.
+//!
 //! A thread with a ring sleeps in the ring's turn, where answers of drives and messages end its
 //! sleep alike; one without (no io_uring here) sleeps on the queue.
 
+use std::cell::{Cell, RefCell};
+use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +27,13 @@ struct State {
     asleep: bool,
     /// Nobody takes messages any more.
     closed: bool,
+}
+
+thread_local! {
+    /// The queue that this thread takes from; compared, never followed.
+    static MINE: Cell<*const Queue> = const { Cell::new(ptr::null()) };
+    /// What this thread has sent to itself.
+    static OWN: RefCell<Vec<LaneMessage>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The messages that wait for a lane's thread.
@@ -39,8 +51,27 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// From now on the calling thread is the one that takes, until it closes the queue.
+    pub(super) fn adopt(&self) {
+        MINE.set(self);
+    }
+
+    fn is_mine(&self) -> bool {
+        // A thread that is being torn down takes nothing any more.
+        MINE.try_with(|mine| ptr::eq(mine.get(), self))
+            .unwrap_or(false)
+    }
+
+    fn has_own(&self) -> bool {
+        self.is_mine() && OWN.with_borrow(|own| !own.is_empty())
+    }
+
     /// Queues a message; gives it back when the thread has stopped.
     pub(super) fn send(&self, message: LaneMessage) -> Result<(), LaneMessage> {
+        if self.is_mine() {
+            OWN.with_borrow_mut(|own| own.push(message));
+            return Ok(());
+        }
         let mut state = self.lock();
         if state.closed {
             return Err(message);
@@ -64,15 +95,21 @@ impl Queue {
     /// Everything that waits, into the empty `into`.
     pub(super) fn take(&self, into: &mut Vec<LaneMessage>) {
         std::mem::swap(into, &mut self.lock().messages);
+        if self.is_mine() {
+            OWN.with_borrow_mut(|own| into.append(own));
+        }
     }
 
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().messages.is_empty()
+        !self.has_own() && self.lock().messages.is_empty()
     }
 
     /// Sleeps until something waits, or `timeout` is over: for a thread without a ring.
     pub(super) fn wait(&self, timeout: Option<Duration>) {
+        if self.has_own() {
+            return;
+        }
         let mut state = self.lock();
         state.asleep = true;
         let is_empty = |state: &mut State| state.messages.is_empty();
@@ -91,6 +128,10 @@ impl Queue {
 
     /// Refuses all further messages, and drops those that nobody took.
     pub(super) fn close(&self) {
+        if self.is_mine() {
+            MINE.set(ptr::null());
+            drop(OWN.take());
+        }
         let left = {
             let mut state = self.lock();
             state.closed = true;
@@ -98,5 +139,46 @@ impl Queue {
         };
         // Outside of the lock: whoever waits for an answer is answered by the drop.
         drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stops(messages: &[LaneMessage]) -> usize {
+        let is_stop = |message: &&LaneMessage| matches!(message, LaneMessage::Stop);
+        messages.iter().filter(is_stop).count()
+    }
+
+    #[test]
+    fn what_a_thread_sends_itself_keeps_it_awake_and_stays_its_own() {
+        let (mine, other) = (Queue::default(), Queue::default());
+        mine.adopt();
+        assert!(mine.is_empty() && other.is_empty());
+        assert!(mine.send(LaneMessage::Stop).is_ok());
+        assert!(other.send(LaneMessage::Stop).is_ok());
+        assert!(!mine.is_empty() && !other.is_empty());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(mine.lock().messages.is_empty(), "sent without the lock");
+                assert!(mine.send(LaneMessage::Stop).is_ok());
+            });
+        });
+        // Would sleep for ever if it did not see its own.
+        mine.wait(None);
+        let mut taken = Vec::new();
+        other.take(&mut taken);
+        assert_eq!(stops(&taken), 1);
+        taken.clear();
+        mine.take(&mut taken);
+        assert_eq!(stops(&taken), 2);
+        assert!(mine.is_empty());
+        assert!(mine.send(LaneMessage::Stop).is_ok());
+        mine.close();
+        assert!(mine.send(LaneMessage::Stop).is_err(), "closed for itself too");
+        taken.clear();
+        mine.take(&mut taken);
+        assert_eq!(stops(&taken), 0, "what was left has been dropped");
     }
 }
