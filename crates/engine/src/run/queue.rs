@@ -176,7 +176,10 @@ mod tests {
         assert!(mine.is_empty());
         assert!(mine.send(LaneMessage::Stop).is_ok());
         mine.close();
-        assert!(mine.send(LaneMessage::Stop).is_err(), "closed for itself too");
+        assert!(
+            mine.send(LaneMessage::Stop).is_err(),
+            "closed for itself too"
+        );
         taken.clear();
         mine.take(&mut taken);
         assert_eq!(stops(&taken), 0, "what was left has been dropped");
