@@ -36,7 +36,10 @@ impl ClientRequest {
 
 /// The client's request and the part of it that a lane's request is.
 pub(super) fn client_of(request: RequestId) -> (u64, usize) {
-    (request.0 >> 16, usize::from(request.0 as u16))
+    (
+        request.0 >> 16,
+        usize::try_from(request.0 & 0xffff).expect("16 bits"),
+    )
 }
 
 /// A part of a client's bytes.
