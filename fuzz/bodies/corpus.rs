@@ -59,7 +59,7 @@ fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
     let end = (at + random.below(16)).min(input.len());
     match random.below(6) {
         _ if input.is_empty() => {
-            input.extend((0..8).map(|_| u8::try_from(random.below(256)).unwrap()))
+            input.extend((0..8).map(|_| u8::try_from(random.below(256)).unwrap()));
         }
         0 => input[at] ^= 1 << random.below(8),
         1 => input[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
