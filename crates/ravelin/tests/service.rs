@@ -244,8 +244,8 @@ impl Drop for Mounted {
 /// itself. Without that word it does just that, so there the writer has a group of its own.
 #[test]
 fn a_file_system_is_filled_in_less_memory_than_it_holds() {
-    // Measured with more than enough: 68 to 96 MiB.
-    const DAEMON_BYTES: u64 = 144 * MIB;
+    // Without a journal it takes 68 to 96 MiB; the journal holds up to 32 more, and its copies.
+    const DAEMON_BYTES: u64 = 224 * MIB;
     const WRITER_BYTES: u64 = 80 * MIB;
     const WRITTEN: usize = 240;
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {

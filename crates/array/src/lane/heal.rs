@@ -177,6 +177,12 @@ impl Array {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.phase = Phase::Logging;
         op.units = units.len() as u64;
+        // What it was computed from is not needed any more; were it kept while the operation waits
+        // for memory, nobody could free any.
+        let pinned = std::mem::take(&mut op.pinned);
+        for sequence in pinned {
+            self.overlay.unpin(sequence);
+        }
         if units.is_empty() {
             self.end(id, Ok(()));
         } else {

@@ -26,10 +26,9 @@ use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
 const IN_FLIGHT_MAX: usize = 4;
 /// Blocks and other descriptors of one batch: a header of three blocks.
 const DESCRIPTORS_MAX: usize = 480;
-/// Bytes of batches in memory from which on a checkpoint should begin, and from which on nothing
-/// more is logged before one has ended.
-const MEMORY_WANTS_CHECKPOINT: u64 = 4 << 20;
-const MEMORY_MAX: u64 = 16 << 20;
+/// Bytes of batches in memory, over all lanes, from which on nothing more is logged before a
+/// checkpoint has ended; one begins at a quarter of that.
+const MEMORY_MAX: u64 = 32 << 20;
 
 /// Blocks that count only together.
 #[derive(Clone, Debug, Default)]
@@ -144,11 +143,12 @@ impl Array {
 
     /// Starts as many batches as may be in flight.
     pub(super) fn pump_log(&mut self) {
+        let memory = MEMORY_MAX / u64::from(self.geometry.lanes());
         while !self.log.waiting.is_empty()
             && self.log.batches.len() < IN_FLIGHT_MAX
             && !self.log.blocked
         {
-            if self.overlay.bytes() >= MEMORY_MAX || !self.start_batch() {
+            if self.overlay.bytes() >= memory || !self.start_batch() {
                 if !self.checkpoint_is_running() && self.log.stuck.is_some() {
                     self.refuse_waiting();
                 } else {
@@ -157,7 +157,7 @@ impl Array {
                 break;
             }
         }
-        if self.log.wants_checkpoint() || self.overlay.bytes() >= MEMORY_WANTS_CHECKPOINT {
+        if self.log.wants_checkpoint() || self.overlay.bytes() >= memory / 4 {
             self.want_checkpoint();
         }
     }
