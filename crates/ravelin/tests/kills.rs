@@ -147,11 +147,8 @@ impl Trial {
                 self.bring_file_back(&seat.path);
                 return Some((seat.number, words("online", seat.number)));
             }
-            self.replacements += 1;
-            let new = format!("n{}", self.replacements);
-            self.bench.drives(&new, 1, DRIVE_BYTES);
             let mut words = words("replace", seat.number);
-            words.push(format!("{new}0"));
+            words.push(self.new_drive());
             return Some((seat.number, words));
         }
         if lacking.len() < self.survives {
@@ -162,6 +159,25 @@ impl Trial {
             }
         }
         None
+    }
+
+    /// Runs a command that must succeed. A drive whose replacement was cut off before it had a
+    /// label cannot come back: that is said, and another takes its seat.
+    fn succeeds(&mut self, words: &[&str]) {
+        let ran = self.bench.run(words);
+        if ran.code != 0 && ran.stderr.contains("no longer holds a label of this pool") {
+            assert_eq!(words[1], "online", "{}", ran.stderr);
+            let new = self.new_drive();
+            self.bench.ok(&["drive", "replace", "tank", words[3], &new]);
+        } else {
+            assert_eq!(ran.code, 0, "{words:?}: {}", ran.stderr);
+        }
+    }
+
+    fn new_drive(&mut self) -> String {
+        self.replacements += 1;
+        let new = format!("n{}-", self.replacements);
+        self.bench.drives(&new, 1, DRIVE_BYTES).remove(0)
     }
 
     fn bring_file_back(&mut self, path: &PathBuf) {
@@ -185,7 +201,7 @@ impl Trial {
             let seats = self.seats();
             if let Some((_, words)) = self.command(&seats) {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                self.bench.ok(&words);
+                self.succeeds(&words);
                 self.commands += 1;
                 println!("  {}", words.join(" "));
             }
@@ -257,7 +273,7 @@ impl Trial {
         for seat in self.seats() {
             if seat.state == "out" {
                 let number = seat.number.to_string();
-                self.bench.ok(&["drive", "online", "tank", &number]);
+                self.succeeds(&["drive", "online", "tank", &number]);
             }
         }
         self.bench.ok(&["pool", "wait", "tank"]);
