@@ -1,6 +1,12 @@
 //! Runs a fuzz target's body over its committed corpus and random mutations of it, so that every
 //! body runs wherever tests run, if only for a second.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "crates without I/O are tested from files, and for a while"
+)]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
 //! Runs seeds and prints how fast that goes: `swarm FIRST COUNT [SCOPE]`.
 
+#![expect(clippy::print_stdout, reason = "an example prints what it found")]
+
 use sim::schedule::{Runner, Schedule, Scope, shrink};
 
 #[expect(

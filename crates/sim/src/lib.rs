@@ -9,6 +9,14 @@
 //!
 //! No operating system: no files, clocks or threads.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::cast_possible_truncation,
+        reason = "patterns of bytes from counters"
+    )
+)]
+
 mod buffer;
 mod content;
 mod drive;
