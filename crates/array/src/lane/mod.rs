@@ -57,6 +57,8 @@ enum Purpose {
     PageWrite { seat: Seat, offset: u64 },
     /// An anchor.
     Anchor { seat: Seat },
+    /// A column that recovery writes again.
+    Restore { seat: Seat },
     /// Part of what recovery reads.
     Recovery { seat: Seat, index: usize },
 }
@@ -204,6 +206,7 @@ impl Array {
             Purpose::Install { transfer } => self.install_written(transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
+            Purpose::Restore { seat } => self.column_restored(seat, outcome),
             Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
         }
         self.advance();

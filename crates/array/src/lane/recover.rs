@@ -1,14 +1,17 @@
 //! Reading the journal when a pool is opened.
 //!
 //! ```text
-//!   Anchors ─► Headers ─► Columns ─► Checking ─► (Mending ─► Checking) ─► Headers …
+//!   Anchors ─► Headers ─► Columns ─► Checking ─► (Mending ─► Checking) ─► (Restoring) ─► Headers …
 //!                 └─ nothing there: the log's end ─► Anchoring ─► Flushing ─► (end)
 //! ```
 //!
 //! What is found is put into the overlay as if it had just been logged, so there is nothing else to
-//! replay, and nothing on the drives changes but the anchor.
+//! replay, and nothing on the drives changes but the anchor, and batches that are not whole on the
+//! drives that live: these are written again where they are, so that they survive as many losses
+//! from now on as others do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Fault, Outcome, PAGE_BYTES, Seat};
 use erasure::ElementSet;
@@ -36,6 +39,7 @@ enum Phase {
     Columns(Found),
     Checking(Found),
     Mending(Found),
+    Restoring(Found),
     Anchoring,
     Flushing,
 }
@@ -56,6 +60,8 @@ struct Found {
     /// Columns whose drive did not answer.
     missing: BTreeSet<usize>,
     mended: bool,
+    /// Every column that should be there is, header and all.
+    whole: bool,
 }
 
 /// A recovery under way.
@@ -69,6 +75,8 @@ pub(super) struct Recovery {
     scratch: Option<ScratchId>,
     reads: BTreeMap<usize, Slice>,
     writes: Writes,
+    /// Columns are being written again.
+    restoring: bool,
     expected: u64,
     batches: u64,
 }
@@ -94,6 +102,7 @@ impl Array {
             scratch: None,
             reads: BTreeMap::new(),
             writes: Writes::default(),
+            restoring: false,
             expected: 1,
             batches: 0,
         });
@@ -181,6 +190,7 @@ impl Array {
             Phase::Headers { at, seek } => self.headers_read(at, seek, &computed.bytes),
             Phase::Checking(found) => self.columns_checked(found, &computed.sums),
             Phase::Mending(found) => self.check(found),
+            Phase::Restoring(found) => self.write_columns(found),
             other => unreachable!("nothing is computed in {other:?}"),
         }
     }
@@ -243,14 +253,21 @@ impl Array {
             .filter(|header| header.sequence == expected)
             .max_by_key(|header| header.incarnation);
         match found {
-            Some(header) => self.read_columns(header, at),
+            Some(header) => {
+                let copies = copies
+                    .iter()
+                    .filter_map(|bytes| BatchHeader::parse(pool, lane, bytes))
+                    .filter(|other| *other == header)
+                    .count();
+                self.read_columns(header, at, copies);
+            }
             None if at != 0 => self.read_headers(0, Seek::Next),
             None => self.end_of_log(),
         }
     }
 
     /// Reads a batch's columns to where they were when it was written.
-    fn read_columns(&mut self, header: BatchHeader, position: u64) {
+    fn read_columns(&mut self, header: BatchHeader, position: u64, copies: usize) {
         let length = header.length();
         if position + length > self.log.ring.blocks() {
             self.end_of_log();
@@ -265,6 +282,7 @@ impl Array {
         let live = self.live_seats();
         let (there, missing): (Vec<_>, Vec<_>) =
             there.into_iter().partition(|(_, seat)| live.contains(seat));
+        let whole = copies == there.len();
         let recovery = self.recovery();
         recovery.in_flight = there.len() as u64;
         recovery.phase = Phase::Columns(Found {
@@ -273,6 +291,7 @@ impl Array {
             scratch,
             missing: missing.into_iter().map(|(index, _)| index).collect(),
             mended: false,
+            whole,
         });
         for &(index, seat) in &there {
             let slice = column_slice(scratch, index, length);
@@ -340,8 +359,17 @@ impl Array {
                 bad.insert((row, column));
             }
         }
+        let live = self.live_seats();
+        let lives = |column: usize| live.contains(&header.seats[column]);
+        let lacks = bad.iter().any(|&(_, column)| lives(column));
+        found.whole &= !lacks;
+        let header = &found.header;
         if bad.iter().all(|&(_, column)| column >= data) {
-            self.batch_found(found);
+            if found.whole {
+                self.batch_found(found);
+            } else {
+                self.restore(found, contents.len());
+            }
             return;
         }
         let columns = header.seats.len();
@@ -349,7 +377,8 @@ impl Array {
         let code = self.log.code(header.data_columns, parity);
         let temporary = self.fresh_scratch();
         let mut temporaries = 0;
-        let mut steps = Vec::new();
+        // A column that is missing lacks its zeros too.
+        let mut steps = padding(&found, contents.len());
         let mut hopeless = found.mended;
         for row in 0..rows {
             let lost: ElementSet = (0..data).filter(|&c| bad.contains(&(row, c))).collect();
@@ -404,6 +433,87 @@ impl Array {
         );
     }
 
+    /// A batch is known, but not all of it is on the drives that live: lay it out anew.
+    fn restore(&mut self, found: Found, contents: usize) {
+        let pool = self.geometry.store().expect("a journal").pool;
+        let header = &found.header;
+        let data = usize::from(header.data_columns);
+        let columns = header.seats.len();
+        let length = header.length();
+        let bytes: Arc<[u8]> = header.encode(pool, self.lane).into();
+        let puts = (0..columns).map(|index| {
+            let column = column_slice(found.scratch, index, length);
+            (column.part(0, bytes.len() as u64), Arc::clone(&bytes))
+        });
+        let mut work = Compute {
+            puts: puts.collect(),
+            steps: padding(&found, contents),
+            ..Compute::default()
+        };
+        if header.rows > 0 {
+            let parity = u16::try_from(columns - data).expect("at most 2^16");
+            let code = self.log.code(header.data_columns, parity);
+            work.steps.extend((data..columns).map(|parity| {
+                let terms = (0..data)
+                    .map(|index| (body(&found, index), code.coefficient(parity, index)))
+                    .collect();
+                ComputeStep {
+                    target: body(&found, parity),
+                    accumulate: false,
+                    terms,
+                }
+            }));
+        }
+        self.recovery().phase = Phase::Restoring(found);
+        self.push_compute(Computing::Recovery, work);
+    }
+
+    fn write_columns(&mut self, found: Found) {
+        let live = self.live_seats();
+        let length = found.header.length();
+        let (scratch, offset) = (found.scratch, self.ring_offset(found.position));
+        let columns = found.header.seats.iter().copied().enumerate();
+        let columns: Vec<_> = columns.filter(|(_, seat)| live.contains(seat)).collect();
+        let recovery = self.recovery();
+        recovery.phase = Phase::Restoring(found);
+        recovery.restoring = true;
+        for _ in &columns {
+            recovery.writes.begin();
+        }
+        for (index, seat) in columns {
+            let slice = column_slice(scratch, index, length);
+            self.push_io(Purpose::Restore { seat }, |id| Io {
+                id,
+                seat,
+                kind: IoKind::Write,
+                offset,
+                length: slice.length,
+                slice: Some(slice),
+            });
+        }
+        self.restoring_ended();
+    }
+
+    /// A column has been written again.
+    pub(super) fn column_restored(&mut self, seat: Seat, outcome: Outcome) {
+        self.recovery_wrote(seat, outcome);
+        self.restoring_ended();
+    }
+
+    fn restoring_ended(&mut self) {
+        let recovery = self.recovery();
+        if !recovery.writes.is_done() {
+            return;
+        }
+        match std::mem::replace(&mut recovery.phase, Phase::Anchors) {
+            Phase::Restoring(found) => {
+                recovery.restoring = false;
+                self.batch_found(found);
+            }
+            other => recovery.phase = other,
+        }
+    }
+
     /// A batch is whole: it counts.
     fn batch_found(&mut self, found: Found) {
         let Found {
@@ -446,6 +556,11 @@ impl Array {
     }
 
     pub(super) fn recovery_anchor_written(&mut self, seat: Seat, outcome: Outcome) {
+        self.recovery_wrote(seat, outcome);
+        self.recovery_anchors_ended();
+    }
+
+    fn recovery_wrote(&mut self, seat: Seat, outcome: Outcome) {
         let out = self.view.is_out(seat);
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
@@ -453,14 +568,17 @@ impl Array {
             Err(_) => {}
         }
         self.recovery().writes.ended(seat, outcome, out);
-        self.recovery_anchors_ended();
     }
 
     /// The pool has decided about a drive.
     pub(super) fn recovery_judged(&mut self, seat: Seat, out: bool) {
         if let Some(recovery) = self.recovery.as_mut() {
             recovery.writes.decided(seat, out);
-            self.recovery_anchors_ended();
+            if recovery.restoring {
+                self.restoring_ended();
+            } else {
+                self.recovery_anchors_ended();
+            }
         }
     }
 
@@ -503,6 +621,20 @@ impl Array {
             outcome,
         });
     }
+}
+
+/// Zeros behind the last block of a batch's content, up to the end of its data columns.
+fn padding(found: &Found, contents: usize) -> Vec<ComputeStep> {
+    let rows = usize::from(found.header.rows);
+    let data = usize::from(found.header.data_columns);
+    (contents..data * rows)
+        .map(|index| ComputeStep {
+            target: body(found, index / rows)
+                .part((index % rows) as u64 * BLOCK_BYTES, BLOCK_BYTES),
+            accumulate: false,
+            terms: Vec::new(),
+        })
+        .collect()
 }
 
 /// A column of a batch without its header.
