@@ -109,7 +109,8 @@ pub struct Array {
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
     jobs: BTreeMap<u64, Job>,
-    ops: BTreeMap<u64, Op>,
+    /// Boxed: a map moves its neighbours when one goes.
+    ops: BTreeMap<u64, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<u64>,
     ios: BTreeMap<IoId, Purpose>,
