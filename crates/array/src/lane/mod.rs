@@ -133,6 +133,9 @@ pub struct Array {
     events: VecDeque<Event>,
     next_id: u64,
     now: Instant,
+    /// What is being told is that time has passed: nothing else has happened before now that was not
+    /// told yet.
+    timed_out: bool,
 }
 
 /// Why a command cannot be obeyed.
@@ -182,6 +185,7 @@ impl Array {
             events: VecDeque::new(),
             next_id: 0,
             now: Instant::ZERO,
+            timed_out: false,
         }
     }
 
@@ -309,8 +313,10 @@ impl Array {
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.timed_out = true;
         self.idle_checkpoint();
         self.advance();
+        self.timed_out = false;
     }
 
     /// The next thing to do.
@@ -323,10 +329,11 @@ impl Array {
         self.events.pop_front()
     }
 
-    /// When to call `handle_timeout`.
+    /// When to call `handle_timeout`: then, and after everything else that has happened until then has
+    /// been told.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.idle_checkpoint_at()
+        self.batch_due_at().or_else(|| self.idle_checkpoint_at())
     }
 
     /// The pool's shape.
