@@ -224,9 +224,10 @@ impl Array {
             && self.log.batches.len() < IN_FLIGHT_MAX
             && !self.log.blocked
         {
-            let enough = self.log.waiting_descriptors >= GATHERED;
-            if !enough && !(due && self.log.batches.is_empty()) {
-                if self.log.batches.is_empty() && self.log.due.is_none() {
+            let first = self.log.batches.is_empty();
+            let begins = due && first || self.log.waiting_descriptors >= GATHERED;
+            if !begins {
+                if first && self.log.due.is_none() {
                     self.log.due = Some(self.now);
                 }
                 break;

@@ -150,8 +150,9 @@ impl Pages {
         let first = u64::from(name.index) * u64::from(ENTRIES_PER_META_PAGE);
         let blocks = self.cell_blocks.saturating_sub(first);
         let blocks = blocks.min(ENTRIES_PER_META_PAGE.into());
-        let is_unknown = |&index: &u64| page.get(index as usize) == Entry::UNKNOWN;
-        let unknown = u32::try_from((0..blocks).filter(is_unknown).count()).expect("at most 496");
+        let is_unknown = |&(_, index): &(u64, usize)| page.get(index) == Entry::UNKNOWN;
+        let unknown = (0..blocks).zip(0..).filter(is_unknown).count();
+        let unknown = u32::try_from(unknown).expect("at most 496");
         let cached = Cached {
             page,
             unknown,
