@@ -107,7 +107,10 @@ impl Scratch {
         // A header is put before every column of its batch: the same bytes, looked at once.
         let mut last: Option<(&Arc<[u8]>, Vec<Block>)> = None;
         for (slice, bytes) in &work.puts {
-            if last.as_ref().is_none_or(|(other, _)| !Arc::ptr_eq(other, bytes)) {
+            if last
+                .as_ref()
+                .is_none_or(|(other, _)| !Arc::ptr_eq(other, bytes))
+            {
                 let blocks = bytes.chunks_exact(BLOCK).map(Block::from_bytes);
                 last = Some((bytes, blocks.collect()));
             }

@@ -22,14 +22,14 @@ struct Mix {
 
 /// The rest are flushes. Quiet mixes are more frequent, for they are cheaper.
 const MIXES: [Mix; 8] = [
-    Mix::new(11, 4, 0),
-    Mix::new(11, 4, 1),
-    Mix::new(10, 3, 1),
+    Mix::new(13, 2, 0),
+    Mix::new(12, 2, 1),
+    Mix::new(13, 2, 0),
+    Mix::new(12, 3, 0),
+    Mix::new(11, 3, 1),
     Mix::new(10, 4, 1),
-    Mix::new(9, 5, 1),
     Mix::new(8, 6, 1),
-    Mix::new(5, 8, 1),
-    Mix::new(0, 14, 1),
+    Mix::new(1, 13, 1),
 ];
 
 impl Mix {
@@ -127,7 +127,11 @@ impl Maker {
     fn fill(&mut self) {
         let requests = REQUESTS_MIN + self.rng.random_range(0..8);
         let cut_at = self.rng.random_range(15..requests - 15);
-        let faults = if self.rng.random_range(0..4) == 0 { 3 } else { 2 };
+        let faults = if self.rng.random_range(0..4) == 0 {
+            3
+        } else {
+            2
+        };
         let mut faults_at = [0; 3].map(|_| self.rng.random_range(5..requests - 25));
         faults_at[..faults].sort_unstable();
         let mut now_and_then = |one_in: u32| {

@@ -561,12 +561,16 @@ impl Run {
 
     /// By command, as an administrator does.
     fn fail(&mut self, seat: Seat) -> Checked {
-        match self.world().fail_drive(seat, false) {
-            Ok(()) => {
+        match self.world().begin_fail_drive(seat) {
+            Ok(ticket) => {
                 self.failed += 1;
-                self.reap()
+                let limit = self.world().now() + BOUND;
+                while !self.world().has_ended(ticket) {
+                    self.go_on(limit, "failing a drive")?;
+                }
+                Ok(())
             }
-            Err(PoolError::AlreadyOut { .. }) => self.reap(),
+            Err(PoolError::AlreadyOut { .. }) => Ok(()),
             Err(error) => Err(Violation::new("I3", error.to_string())),
         }
     }

@@ -263,6 +263,20 @@ impl World {
         })
     }
 
+    /// The same without waiting for that.
+    pub(crate) fn begin_fail_drive(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let failed = OutReason::Failed;
+        let begun = self.pool.fail_drive(self.now, seat, failed, false, ticket);
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
+    /// Whether a command has ended, well or not.
+    pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
+        self.tickets.get(&ticket).is_none_or(Option::is_some)
+    }
+
     /// Puts a fresh drive into an empty seat; returns when that is durable.
     ///
     /// # Errors
