@@ -108,6 +108,10 @@ impl Pool {
         let was_idle = self.fills.is_idle();
         self.fills.waiting.clear();
         self.fills.hopeless.clear();
+        if self.fills.stopped {
+            // Nobody would ever begin them, and the pool would never be quiet again.
+            return;
+        }
         let groups: Vec<u64> = self.facts.allocated_groups().collect();
         let mut waiting = 0;
         for group in groups {
@@ -404,7 +408,8 @@ impl Pool {
     fn wait_again(&mut self, key: (u64, u16)) -> bool {
         let (group, column) = key;
         let absent = self.source(group, column).is_none();
-        if self.fills.hopeless.contains(&key)
+        if self.fills.stopped
+            || self.fills.hopeless.contains(&key)
             || !(absent || self.is_away(group, column))
             || self.target(group, column).is_none()
             || !self.facts.allocated_groups().any(|other| other == group)
@@ -483,6 +488,11 @@ impl Pool {
         }
         self.fills.paused = paused;
         self.advance();
+    }
+
+    /// Whether nothing new is filled, for the pool is being closed or has been.
+    pub(super) const fn fills_are_stopped(&self) -> bool {
+        self.fills.stopped
     }
 
     /// Nothing new is filled, and what is under way is given up.

@@ -72,7 +72,7 @@ impl Pool {
             return;
         }
         self.drives.remove(&seat);
-        let since = self.generation + 1;
+        let since = self.next_generation();
         let was = self.facts.seats[seat.index()].state;
         self.facts.seats[seat.index()].state = SeatState::Out { since, why };
         self.drop_table(seat);
@@ -91,7 +91,7 @@ impl Pool {
 
     /// Where the layout has no spare space left for a seat, a waiting spare drive takes it.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
-        if seat.0 >= self.geometry.layout().drives() || self.closing.is_some() {
+        if seat.0 >= self.geometry.layout().drives() || self.fills_are_stopped() {
             return;
         }
         let spares = usize::from(self.geometry.layout().spares());

@@ -46,7 +46,7 @@ use crate::Geometry;
 use crate::action::{Command, Event, IoId, IoKind};
 use crate::plan::BandPlans;
 
-pub use create::{Blueprint, CreateError, NewDrive, create};
+pub use create::{Blueprint, CreateError, Division, NewDrive, create, create_divided};
 pub use facts::{OutReason, PoolFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};

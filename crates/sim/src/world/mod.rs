@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::pool::{Division, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, Array, IoKind, Reply};
 use block::{Fault, Instant, Outcome, Seat};
@@ -46,6 +46,8 @@ pub struct WorldOptions {
     pub chunk_bytes: u64,
     /// `-o cell=`.
     pub cell_bytes: u64,
+    /// How the journal is divided, if not as the drives' size says.
+    pub division: Option<Division>,
     /// Pace of each drive.
     pub pace: Pace,
     /// Decides all latencies.
@@ -261,6 +263,20 @@ impl World {
         })
     }
 
+    /// The same without waiting for that.
+    pub(crate) fn begin_fail_drive(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let failed = OutReason::Failed;
+        let begun = self.pool.fail_drive(self.now, seat, failed, false, ticket);
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
+    /// Whether a command has ended, well or not.
+    pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
+        self.tickets.get(&ticket).is_none_or(Option::is_some)
+    }
+
     /// Puts a fresh drive into an empty seat; returns when that is durable.
     ///
     /// # Errors
@@ -311,6 +327,14 @@ impl World {
         self.await_ticket(ticket)?;
         self.settle();
         Ok(self.kill())
+    }
+
+    /// Begins a scrub of all volumes; whether the pool agreed.
+    pub(crate) fn begin_scrub(&mut self) -> bool {
+        let ticket = self.ticket();
+        let begun = self.pool.scrub(self.now, ticket).is_ok();
+        self.poll_pool();
+        begun
     }
 
     /// Begins to close the pool: when it is quiet, it is closed.

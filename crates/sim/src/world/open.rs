@@ -52,7 +52,8 @@ impl World {
             drives: all,
             spares,
         };
-        let pool = array::pool::create(&blueprint, Ticket(0)).expect("a pool");
+        let pool =
+            array::pool::create_divided(&blueprint, options.division, Ticket(0)).expect("a pool");
         let map = DriveMap::new(options.drive_bytes, Some(options.cell_bytes)).expect("a map");
         let drives = (0..total)
             .map(|_| Drive::new(options.drive_bytes, options.pace).with_map(map))
