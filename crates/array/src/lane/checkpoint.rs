@@ -477,7 +477,7 @@ impl Array {
         running.phase = Phase::Settling;
         let epoch = running.epoch.take().expect("it has installed");
         if let Some(scratch) = running.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         self.leave(epoch);
         if !self.begin_flush(Waiter::Checkpoint) {
@@ -577,7 +577,7 @@ impl Array {
         }
         running.phase = Phase::Closing;
         if let Some(scratch) = running.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         if !self.begin_flush(Waiter::Checkpoint) {
             self.close_checkpoint();

@@ -1,6 +1,7 @@
 //! One lane: requests in, drive operations out.
 
 mod checkpoint;
+mod flight;
 mod flush;
 mod heal;
 mod job;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use block::{Fault, Instant, Outcome, Seat};
 
 use self::checkpoint::{Checkpoints, Wanting};
+use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
 use self::job::Job;
 use self::locks::Locks;
@@ -112,7 +114,8 @@ pub struct Array {
     ops: BTreeMap<u64, Op>,
     /// Operations that can be planned now.
     runnable: VecDeque<u64>,
-    ios: BTreeMap<IoId, Purpose>,
+    ios: BTreeMap<IoId, Flight>,
+    stragglers: Stragglers,
     computes: BTreeMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
@@ -167,6 +170,7 @@ impl Array {
             ops: BTreeMap::new(),
             runnable: VecDeque::new(),
             ios: BTreeMap::new(),
+            stragglers: Stragglers::default(),
             computes: BTreeMap::new(),
             overlay: Overlay::default(),
             pages: Pages::default(),
@@ -192,23 +196,13 @@ impl Array {
     }
 
     /// A drive operation has ended. Every `Action::Io` is answered exactly once, also when its
-    /// drive is gone.
+    /// drive is gone; how late does not matter once the pool has said that it is out.
     ///
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
         self.now = now;
-        match self.ios.remove(&id).expect("the operation is in flight") {
-            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
-            Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
-            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
-            Purpose::PageRead { name, index, seat } => self.page_read(name, index, seat, outcome),
-            Purpose::Install { transfer } => self.install_written(transfer, outcome),
-            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
-            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
-            Purpose::Restore { seat } => self.column_restored(seat, outcome),
-            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
-        }
+        self.answered(id, outcome);
         self.advance();
     }
 
@@ -242,6 +236,7 @@ impl Array {
             Command::SeatOut(seat) => {
                 self.view.seat_out(seat);
                 self.jobs_lost_seat(seat);
+                self.abandon_seat(seat);
                 self.decide(seat, true);
                 if self.geometry.store().is_some() && self.recovery.is_none() {
                     // What was logged before is there once less.
@@ -334,7 +329,8 @@ impl Array {
         &self.geometry
     }
 
-    /// Whether nothing is in flight or waiting.
+    /// Whether nothing is in flight or waiting. What drives have not answered and nobody waits for
+    /// does not count ([`stragglers`](Self::stragglers)).
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.ops.is_empty()
@@ -384,7 +380,7 @@ impl Array {
             }
         }
         for scratch in self.overlay.take_free() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         self.report_drained();
     }
@@ -438,12 +434,6 @@ impl Array {
             let (_, event) = self.after_epoch.pop_front().expect("just seen");
             self.events.push_back(event);
         }
-    }
-
-    fn push_io(&mut self, purpose: Purpose, io: impl FnOnce(IoId) -> Io) {
-        let id = IoId(self.fresh());
-        self.ios.insert(id, purpose);
-        self.actions.push_back(Action::Io(io(id)));
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.

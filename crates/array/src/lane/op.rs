@@ -7,6 +7,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Seat};
 use layout::Cell;
 
+use super::flight::Refuge;
 use crate::action::{ComputeStep, Slice};
 use crate::geometry::Segment;
 use crate::plan::{Piece, Plan, Source};
@@ -91,6 +92,8 @@ pub(super) struct Op {
     pub(super) failed_seats: BTreeMap<Seat, Fault>,
     /// Set when the operation cannot succeed any more.
     pub(super) fault: Option<Fault>,
+    /// Where its bytes go instead, for a read whose own memory a straggler may write.
+    pub(super) refuge: Option<Refuge>,
     /// The view's epoch when it was last planned; `u64::MAX` before.
     pub(super) epoch: u64,
 }
@@ -117,6 +120,7 @@ impl Op {
             read_fault: None,
             failed_seats: BTreeMap::new(),
             fault: None,
+            refuge: None,
             epoch: u64::MAX,
         }
     }
@@ -238,5 +242,25 @@ impl Prepared {
                 slice: staged.part(block - low, BLOCK_BYTES),
             });
         }
+    }
+
+    /// Puts the staging memory elsewhere. It holds nothing yet.
+    pub(super) fn move_staging(&mut self, (old, new): (ScratchId, ScratchId), bytes: u64) {
+        let moved = |slice: &mut Slice| {
+            if slice.buffer == BufferId::Scratch(old) {
+                slice.buffer = BufferId::Scratch(new);
+            }
+        };
+        for source in &mut self.sources {
+            moved(&mut source.slice);
+        }
+        for piece in &mut self.reads {
+            moved(&mut piece.slice);
+        }
+        for step in &mut self.overlay {
+            moved(&mut step.target);
+        }
+        self.staging = Some((new, bytes));
+        self.allocated = false;
     }
 }

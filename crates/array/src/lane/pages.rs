@@ -290,7 +290,7 @@ impl Array {
 
     pub(super) fn page_loaded(&mut self, name: PageName, computed: &Computed) {
         let loading = self.pages.loading.remove(&name).expect("it was read");
-        self.actions.push_back(Action::Release(loading.scratch));
+        self.release(loading.scratch);
         let store = self.geometry.store().expect("pages need a store");
         let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
         let (page, merged) = MetaPage::merge(store.pool, name, &copies);

@@ -64,6 +64,7 @@ impl Array {
     pub(super) fn plan(&mut self, id: u64) {
         self.enter_epoch(id);
         self.release_scratch(id);
+        self.evacuate(id);
         let store = self.geometry.store().is_some();
         let op = &self.ops[&id];
         if store && matches!(op.task, Task::Zero) {
@@ -409,18 +410,25 @@ impl Array {
     pub(super) fn end(&mut self, id: u64, outcome: Outcome) {
         self.leave_epoch(id);
         self.release_scratch(id);
-        let op = self.ops.remove(&id).expect("the operation exists");
+        let mut op = self.ops.remove(&id).expect("the operation exists");
         debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
         {
-            self.actions.push_back(Action::Release(staging));
+            self.release(staging);
         }
         if op.locked {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
+        if let Some(refuge) = op.refuge.take() {
+            let reader = match op.owner {
+                Owner::Request(request) if outcome.is_ok() => Some(request),
+                _ => None,
+            };
+            self.leave_refuge(refuge, &op.task, reader);
+        }
         self.after(&op, outcome);
         match op.owner {
             Owner::Request(request) => self.request_op_ended(request, outcome),
@@ -433,7 +441,7 @@ impl Array {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);

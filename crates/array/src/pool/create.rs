@@ -326,6 +326,7 @@ impl Pool {
             scrub: Scrub::default(),
             plans: BandPlans::default(),
             ios: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
             next_io: 0,
             actions: VecDeque::new(),
             now: Instant::ZERO,

@@ -26,6 +26,13 @@ impl Labels {
     pub(super) fn is_idle(&self) -> bool {
         self.outstanding.is_empty() && !self.again && self.effects.is_empty()
     }
+
+    /// The seat's drive is out: its label is not waited for. The generation that says so is
+    /// written next, and what waits for this one happens with that.
+    pub(super) fn forget(&mut self, seat: Seat) {
+        self.outstanding.remove(&seat);
+        self.failed.remove(&seat);
+    }
 }
 
 impl Pool {

@@ -77,6 +77,7 @@ impl Pool {
         self.facts.seats[seat.index()].state = SeatState::Out { since, why };
         self.drop_table(seat);
         self.fills_lost_seat(seat);
+        self.forget_ios(seat);
         let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
         if was != SeatState::Waiting {
             first.insert(0, Effect::Lanes(Command::SeatOut(seat)));

@@ -401,6 +401,14 @@ enum PoolIo {
     CellPage { seat: Seat, first_row: u64 },
 }
 
+impl PoolIo {
+    const fn seat(&self) -> Seat {
+        match *self {
+            Self::Label { seat } | Self::CellPage { seat, .. } => seat,
+        }
+    }
+}
+
 /// The pool's state machine. The driver calls `handle_*` when something happens and then
 /// [`poll_action`](Self::poll_action) until `None`. It is deterministic.
 #[derive(Clone, Debug)]
@@ -429,6 +437,8 @@ pub struct Pool {
     scrub: Scrub,
     plans: BandPlans,
     ios: BTreeMap<IoId, PoolIo>,
+    /// Writes to drives that have gone out since: nobody waits for them.
+    forgotten: BTreeSet<IoId>,
     next_io: u64,
     actions: VecDeque<PoolAction>,
     now: Instant,
@@ -523,6 +533,9 @@ impl Pool {
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
         self.now = now;
+        if self.forgotten.remove(&id) {
+            return;
+        }
         match self.ios.remove(&id).expect("the write is in flight") {
             PoolIo::Label { seat } => self.label_written(seat, outcome),
             PoolIo::CellPage { seat, first_row } => {
@@ -604,6 +617,17 @@ impl Pool {
         let id = IoId(self.next_io);
         self.ios.insert(id, io);
         id
+    }
+
+    /// The seat's drive is out: what it was given to write is not waited for.
+    fn forget_ios(&mut self, seat: Seat) {
+        let there = self.ios.iter().filter(|(_, io)| io.seat() == seat);
+        let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
+        for id in ids {
+            self.ios.remove(&id);
+            self.forgotten.insert(id);
+        }
+        self.labels.forget(seat);
     }
 
     fn report(&mut self, report: Report) {
