@@ -111,7 +111,8 @@ pub struct Array {
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
     jobs: BTreeMap<u64, Job>,
-    ops: BTreeMap<u64, Op>,
+    /// Boxed: a map moves its neighbours when one goes.
+    ops: BTreeMap<u64, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<u64>,
     ios: BTreeMap<IoId, Flight>,
@@ -135,6 +136,9 @@ pub struct Array {
     events: VecDeque<Event>,
     next_id: u64,
     now: Instant,
+    /// What is being told is that time has passed: nothing else has happened before now that was not
+    /// told yet.
+    timed_out: bool,
 }
 
 /// Why a command cannot be obeyed.
@@ -185,6 +189,7 @@ impl Array {
             events: VecDeque::new(),
             next_id: 0,
             now: Instant::ZERO,
+            timed_out: false,
         }
     }
 
@@ -303,8 +308,10 @@ impl Array {
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.timed_out = true;
         self.idle_checkpoint();
         self.advance();
+        self.timed_out = false;
     }
 
     /// The next thing to do.
@@ -317,10 +324,11 @@ impl Array {
         self.events.pop_front()
     }
 
-    /// When to call `handle_timeout`.
+    /// When to call `handle_timeout`: then, and after everything else that has happened until then has
+    /// been told.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.idle_checkpoint_at()
+        self.batch_due_at().or_else(|| self.idle_checkpoint_at())
     }
 
     /// The pool's shape.

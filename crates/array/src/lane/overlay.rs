@@ -112,6 +112,15 @@ impl Overlay {
         self.blocks.get(&name)
     }
 
+    /// Whether any of `count` blocks from `first` on is logged.
+    pub(super) fn holds(&self, first: BlockName, count: u32) -> bool {
+        let end = BlockName {
+            block: first.block.saturating_add(count),
+            ..first
+        };
+        self.blocks.range(first..end).next().is_some()
+    }
+
     /// Whether the stripe reads as zeros where no block says otherwise.
     pub(super) fn is_zeroed(&self, group: u64, stripe: u64) -> bool {
         self.zeroed.contains_key(&(group, stripe))

@@ -9,7 +9,7 @@ use super::overlay::{Bytes, Overlay};
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoKind, Slice};
-use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{BlockState, Blocks};
 
 /// Pages that a lane keeps: with 16 lanes, 256 MiB in all.
@@ -55,6 +55,29 @@ impl Pages {
         let cached = self.cached.get(&name.page())?;
         cached.used.set(true);
         Some(cached.page.get(name.entry()))
+    }
+
+    /// Whether `count` blocks from `first` on are known to have been written, and with what checksum.
+    pub(super) fn are_written(&self, first: BlockName, count: u32) -> bool {
+        let end = first.block.saturating_add(count);
+        let mut block = first.block;
+        while block < end {
+            let name = BlockName { block, ..first };
+            let Some(cached) = self.cached.get(&name.page()) else {
+                return false;
+            };
+            cached.used.set(true);
+            let more = (ENTRIES_PER_META_PAGE - block % ENTRIES_PER_META_PAGE).min(end - block);
+            let written = |index: usize| {
+                let entry = cached.page.get(name.entry() + index);
+                entry != Entry::UNWRITTEN && entry != Entry::UNKNOWN
+            };
+            if !(0..more as usize).all(written) {
+                return false;
+            }
+            block += more;
+        }
+        true
     }
 
     /// Changes an entry of a page that is here.
@@ -310,9 +333,12 @@ impl Array {
     }
 
     fn page_here(&mut self, name: PageName, page: MetaPage, dirty: bool) {
-        let mut keep = self.checkpoint_pages();
-        for names in self.pages.waiting.values() {
-            keep.extend(names);
+        let mut keep = BTreeSet::new();
+        if self.pages.cached.len() >= PAGES_MAX {
+            keep = self.checkpoint_pages();
+            for names in self.pages.waiting.values() {
+                keep.extend(names);
+            }
         }
         self.pages.insert(name, page, dirty, &keep);
         let mut ready = Vec::new();

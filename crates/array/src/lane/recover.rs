@@ -25,8 +25,8 @@ use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, Io, IoKind, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 
-/// Blocks of a header at most: what [`super::log`] writes has three.
-const HEADER_BLOCKS_MAX: u64 = 4;
+/// Blocks of a header at most: [`super::log`] writes none that is longer.
+pub(super) const HEADER_BLOCKS_MAX: u64 = 4;
 
 #[derive(Clone, Debug)]
 enum Phase {
