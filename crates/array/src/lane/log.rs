@@ -21,6 +21,7 @@ use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Io, IoKind, Slice};
 use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
+use crate::planted::{self, Bug};
 
 /// Batches in flight. One is written while the next gathers; a guess that the benchmark may correct.
 const IN_FLIGHT_MAX: usize = 4;
@@ -179,6 +180,7 @@ impl Array {
             return false;
         }
         let parity = self.geometry.code().tolerance().min(live - 1);
+        let parity = parity.saturating_sub(u16::from(planted::is(Bug::LessParity)));
         let widest = data_columns_max(live, parity);
         let limit = self.log.ring.batch_blocks_max();
         let shape = |blocks: usize, descriptors: usize| {
@@ -352,6 +354,12 @@ impl Array {
                 length: slice.length,
                 slice: Some(slice),
             });
+        }
+        if planted::is(Bug::AcknowledgeEarly) {
+            let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
+            for unit in std::mem::take(&mut batch.units) {
+                self.unit_ended(unit.op, Ok(()));
+            }
         }
         if seats.is_empty() {
             self.batches_ended();

@@ -138,8 +138,10 @@ impl Maker {
             let wanted = self.rng.random_range(0..one_in) == 0;
             wanted.then(|| self.rng.random_range(10..requests))
         };
-        let scrub_at = now_and_then(6);
+        let scrub_at = now_and_then(8);
         let reopen_at = now_and_then(16);
+        // A second cut soon after the first meets what the first recovery has left.
+        let second = now_and_then(4).map(|at| cut_at + at % 12 + 1);
         for number in 0..requests {
             for _ in faults_at[..faults].iter().filter(|&&at| at == number) {
                 self.fault(number);
@@ -148,7 +150,7 @@ impl Maker {
                 let (_, seat) = self.inserts.swap_remove(index);
                 self.events.push(Event::Insert(seat));
             }
-            if number == cut_at {
+            if number == cut_at || second == Some(number) {
                 self.cut();
             }
             if scrub_at == Some(number) {
@@ -183,7 +185,12 @@ impl Maker {
                 self.events.push(event);
             }
             Scope::Said | Scope::Silent => {
-                let steps = self.rng.random_range(0..60);
+                let most = if self.rng.random_range(0..2) == 0 {
+                    60
+                } else {
+                    6
+                };
+                let steps = self.rng.random_range(0..most);
                 self.events.push(Event::Steps(steps));
                 self.power();
                 // And again while it recovers.
@@ -240,11 +247,15 @@ impl Maker {
             return;
         }
         let kinds = match self.scope {
-            Scope::Silent => 0..12,
+            Scope::Silent => -2..12,
             Scope::Said => -1..6,
             Scope::Orderly => 0..6,
         };
         let fault = match self.rng.random_range(kinds) {
+            -2 => {
+                self.events.push(Event::Stale(seat));
+                return;
+            }
             -1 => DriveFault::Hang { for_good: false },
             0 | 1 => DriveFault::Gone,
             2 => DriveFault::Eio { for_good: false },
@@ -286,7 +297,7 @@ impl Maker {
         };
         let skip = match self.rng.random_range(0..4) {
             0 => self.rng.random_range(0..40),
-            _ => self.rng.random_range(0..8),
+            _ => self.rng.random_range(0..4),
         };
         let counted = Counted::Any;
         let trigger = Trigger {
