@@ -43,7 +43,13 @@ fn find(bug: Bug, first: u64, limit: Duration) -> Option<Found> {
     let mut runner = Runner::new();
     let mut found = None;
     for seed in first.. {
-        if let Some(violation) = runner.run(&schedule(seed)).violation {
+        let schedule = schedule(seed);
+        if let Some(violation) = runner.run(&schedule).violation {
+            // It must be this bug's doing.
+            plant(None);
+            let without = Runner::new().run(&schedule).violation;
+            plant(Some(bug));
+            assert_eq!(without, None, "seed {seed} fails without any planted bug");
             found = Some((seed, violation.invariant.to_owned()));
             break;
         }

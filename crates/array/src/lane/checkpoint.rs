@@ -254,8 +254,12 @@ impl Array {
                 continue;
             };
             let column = self.view.column(&self.geometry, name.group, name.column);
-            let skip = usize::from(planted::is(Bug::SkipFillTarget)) * (column.cells().count() - 1);
-            let cells = column.cells().take(column.cells().count() - skip);
+            let cells = column.cells();
+            let cells = cells.take(if planted::is(Bug::SkipFillTarget) {
+                1
+            } else {
+                2
+            });
             transfers.extend(cells.map(|cell| Transfer {
                 seat: cell.seat,
                 column: name.column,

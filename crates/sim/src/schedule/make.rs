@@ -51,6 +51,8 @@ struct Maker {
     tolerance: usize,
     /// Seats that have been hurt and not been replaced since.
     hurt: Vec<Seat>,
+    /// Whether the one that is hurt comes back as it was.
+    stale: bool,
     /// Before which request a fresh drive is put into a seat.
     inserts: Vec<(usize, Seat)>,
     events: Vec<Event>,
@@ -74,6 +76,7 @@ impl Schedule {
             volume_bytes: of.volume_bytes,
             tolerance: of.tolerance,
             hurt: Vec::new(),
+            stale: false,
             inserts: Vec::new(),
             events: Vec::new(),
         };
@@ -98,13 +101,18 @@ impl Schedule {
     }
 
     /// Whether never more drives are hurt than the geometry survives. A drive is good again when it
-    /// has been replaced and everything under way has ended.
+    /// has been replaced and everything under way has ended. A drive that comes back as it was earlier must
+    /// be the only one: what tells of it is the other copy of its checksums, on one neighbour.
     #[must_use]
     pub fn is_within_budget(&self) -> bool {
         let tolerance = SETTINGS[self.setting].tolerance;
         let mut hurt: Vec<Seat> = Vec::new();
         let mut replaced = Vec::new();
+        let mut stale: Option<Seat> = None;
         self.events.iter().all(|event| {
+            if let Event::Stale(seat) = *event {
+                stale = Some(seat);
+            }
             match *event {
                 Event::Fault { seat, .. } | Event::Fail(seat) | Event::Stale(seat)
                     if !hurt.contains(&seat) =>
@@ -114,11 +122,12 @@ impl Schedule {
                 Event::Replace(seat) | Event::Insert(seat) => replaced.push(seat),
                 Event::Settle => {
                     hurt.retain(|seat| !replaced.contains(seat));
+                    stale = stale.filter(|seat| !replaced.contains(seat));
                     replaced.clear();
                 }
                 _ => {}
             }
-            hurt.len() <= tolerance
+            hurt.len() <= if stale.is_some() { 1 } else { tolerance }
         })
     }
 }
@@ -216,13 +225,15 @@ impl Maker {
     /// A seat that may be hurt: one that is hurt already when no other can be spared.
     fn victim(&mut self) -> Seat {
         let drives = SETTINGS[self.setting].drives;
-        if self.hurt.len() >= self.tolerance {
+        let tolerance = if self.stale { 1 } else { self.tolerance };
+        if self.hurt.len() >= tolerance {
             // First make good what is broken, or hurt the same drive again.
             if self.rng.random_range(0..4) > 0 {
                 for seat in std::mem::take(&mut self.hurt) {
                     self.events.push(Event::Replace(seat));
                 }
                 self.events.push(Event::Settle);
+                self.stale = false;
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
                 return self.hurt[index];
@@ -252,7 +263,9 @@ impl Maker {
             Scope::Orderly => 0..6,
         };
         let fault = match self.rng.random_range(kinds) {
+            -2 if self.hurt.len() > 1 => DriveFault::Dropped,
             -2 => {
+                self.stale = true;
                 self.events.push(Event::Stale(seat));
                 return;
             }
