@@ -25,6 +25,7 @@ use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Io, IoKind, Slice};
 use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
+use crate::planted::{self, Bug};
 
 /// Batches in flight.
 const IN_FLIGHT_MAX: usize = 4;
@@ -225,7 +226,8 @@ impl Array {
             && !self.log.blocked
         {
             let enough = self.log.waiting_descriptors >= GATHERED;
-            if !enough && !(due && self.log.batches.is_empty()) {
+            let ready = enough || due && self.log.batches.is_empty();
+            if !ready {
                 if self.log.batches.is_empty() && self.log.due.is_none() {
                     self.log.due = Some(self.now);
                 }
@@ -263,6 +265,7 @@ impl Array {
             return false;
         }
         let parity = self.geometry.code().tolerance().min(live - 1);
+        let parity = parity.saturating_sub(u16::from(planted::is(Bug::LessParity)));
         let widest = usize::from(data_columns_max(live, parity));
         let sides = (widest, usize::from(parity));
         let limit = self.log.ring.batch_blocks_max();
@@ -448,6 +451,12 @@ impl Array {
                 length: slice.length,
                 slice: Some(slice),
             });
+        }
+        if planted::is(Bug::AcknowledgeEarly) {
+            let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
+            for unit in std::mem::take(&mut batch.units) {
+                self.unit_ended(unit.op, Ok(()));
+            }
         }
         if seats.is_empty() {
             self.batches_ended();

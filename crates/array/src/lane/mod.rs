@@ -35,6 +35,7 @@ use self::request::Pending;
 use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
+use crate::planted::{self, Bug};
 use crate::view::View;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
@@ -298,6 +299,11 @@ impl Array {
             }
             Command::Scrub { group } => {
                 self.check_here(group)?;
+                // Copies of pages are compared when they are read: those in memory hide a bad one.
+                let keep = self.checkpoint_pages();
+                if !planted::is(Bug::ScrubKeepsPages) {
+                    self.pages.drop_clean(group, &keep);
+                }
                 self.begin_job(Job::scrub(group));
             }
         }
@@ -430,6 +436,10 @@ impl Array {
 
     /// Reports `event` when no operation that was planned before now is in flight.
     fn report_after_drain(&mut self, event: Event) {
+        if planted::is(Bug::FreeEarly) {
+            self.events.push_back(event);
+            return;
+        }
         self.after_epoch.push_back((self.epoch, event));
         self.epoch += 1;
     }

@@ -113,6 +113,12 @@ impl Pages {
         self.cached.retain(|name, _| name.group != group);
     }
 
+    /// The group's pages that are on the drives as they are here are read again when they are asked for.
+    pub(super) fn drop_clean(&mut self, group: u64, keep: &BTreeSet<PageName>) {
+        self.cached
+            .retain(|name, cached| name.group != group || cached.dirty || keep.contains(name));
+    }
+
     pub(super) fn is_loading(&self, name: PageName) -> bool {
         self.loading.contains_key(&name)
     }

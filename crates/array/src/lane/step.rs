@@ -22,6 +22,7 @@ use super::{Array, Computing, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
+use crate::planted::{self, Bug};
 
 impl Array {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
@@ -306,7 +307,9 @@ impl Array {
         if op.in_flight > 0 {
             return;
         }
-        if op.replan && !matches!(op.task, Task::Scrub) {
+        if planted::is(Bug::OneFailureOnly) && op.locked && outcome.is_err() && !out {
+            self.lost(id);
+        } else if op.replan && !matches!(op.task, Task::Scrub) {
             self.plan_again(id);
         } else {
             self.verify(id);

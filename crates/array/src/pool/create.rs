@@ -232,7 +232,7 @@ pub fn create_divided(
         ring_bytes <= map.ring_bytes(lanes),
         "the rings fit into their region"
     );
-    let store = blueprint.journal.then(|| StoreFacts {
+    let store = blueprint.journal.then_some(StoreFacts {
         journal_offset: map.journal_offset,
         ring_bytes,
         metadata_offset: map.metadata_offset,

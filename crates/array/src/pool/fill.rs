@@ -17,6 +17,7 @@ use super::{Effect, Pool, Progress, Report, SeatState, is_recoverable};
 use crate::action::Command;
 use crate::format::CellEntry;
 use crate::plan::BandPlans;
+use crate::planted::{self, Bug};
 
 /// Cells among which the next one is chosen. Past a few hundred nothing is gained.
 const LOOK_AHEAD: usize = 256;
@@ -170,7 +171,8 @@ impl Pool {
         let layout = self.geometry.layout();
         let home = layout.cell(group, column);
         if self.facts.seats[home.seat.index()].state.takes_part() {
-            return (!self.fills.joining.contains_key(&home.seat)).then_some(home);
+            let joined = !self.fills.joining.contains_key(&home.seat);
+            return (joined || planted::is(Bug::FillBeforeJoined)).then_some(home);
         }
         // Never two columns of a group on one drive.
         let neighbours: Vec<Seat> = (0..layout.columns())
@@ -331,6 +333,11 @@ impl Pool {
             cell: target,
             generation,
         };
+        if planted::is(Bug::SettleEarly) {
+            self.settle(group, column, target, generation);
+            self.write_entry(target, Some(entry), Vec::new());
+            return;
+        }
         self.write_entry(target, Some(entry), vec![effect]);
     }
 

@@ -8,6 +8,7 @@ use super::{
     Drive, Effect, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
 };
 use crate::action::{Command, IoKind};
+use crate::planted::{self, Bug};
 
 /// Failed reads after which a drive is put out, if it can be spared. A guess in the range that
 /// other systems use; suspicion with hysteresis comes with the fault work.
@@ -79,7 +80,9 @@ impl Pool {
         self.fills_lost_seat(seat);
         self.forget_ios(seat);
         let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
-        if was != SeatState::Waiting {
+        if was != SeatState::Waiting && planted::is(Bug::SeatOutEarly) {
+            self.tell_lanes(&Command::SeatOut(seat));
+        } else if was != SeatState::Waiting {
             first.insert(0, Effect::Lanes(Command::SeatOut(seat)));
         }
         first.append(&mut effects);

@@ -51,6 +51,8 @@ struct Maker {
     tolerance: usize,
     /// Seats that have been hurt and not been replaced since.
     hurt: Vec<Seat>,
+    /// Whether the one that is hurt comes back as it was.
+    stale: bool,
     /// Before which request a fresh drive is put into a seat.
     inserts: Vec<(usize, Seat)>,
     events: Vec<Event>,
@@ -74,6 +76,7 @@ impl Schedule {
             volume_bytes: of.volume_bytes,
             tolerance: of.tolerance,
             hurt: Vec::new(),
+            stale: false,
             inserts: Vec::new(),
             events: Vec::new(),
         };
@@ -98,13 +101,18 @@ impl Schedule {
     }
 
     /// Whether never more drives are hurt than the geometry survives. A drive is good again when it
-    /// has been replaced and everything under way has ended.
+    /// has been replaced and everything under way has ended. A drive that comes back as it was earlier must
+    /// be the only one: what tells of it is the other copy of its checksums, on one neighbour.
     #[must_use]
     pub fn is_within_budget(&self) -> bool {
         let tolerance = SETTINGS[self.setting].tolerance;
         let mut hurt: Vec<Seat> = Vec::new();
         let mut replaced = Vec::new();
+        let mut stale: Option<Seat> = None;
         self.events.iter().all(|event| {
+            if let Event::Stale(seat) = *event {
+                stale = Some(seat);
+            }
             match *event {
                 Event::Fault { seat, .. } | Event::Fail(seat) | Event::Stale(seat)
                     if !hurt.contains(&seat) =>
@@ -114,11 +122,12 @@ impl Schedule {
                 Event::Replace(seat) | Event::Insert(seat) => replaced.push(seat),
                 Event::Settle => {
                     hurt.retain(|seat| !replaced.contains(seat));
+                    stale = stale.filter(|seat| !replaced.contains(seat));
                     replaced.clear();
                 }
                 _ => {}
             }
-            hurt.len() <= tolerance
+            hurt.len() <= if stale.is_some() { 1 } else { tolerance }
         })
     }
 }
@@ -138,8 +147,10 @@ impl Maker {
             let wanted = self.rng.random_range(0..one_in) == 0;
             wanted.then(|| self.rng.random_range(10..requests))
         };
-        let scrub_at = now_and_then(6);
+        let scrub_at = now_and_then(8);
         let reopen_at = now_and_then(16);
+        // A second cut soon after the first meets what the first recovery has left.
+        let second = now_and_then(4).map(|at| cut_at + at % 12 + 1);
         for number in 0..requests {
             for _ in faults_at[..faults].iter().filter(|&&at| at == number) {
                 self.fault(number);
@@ -148,7 +159,7 @@ impl Maker {
                 let (_, seat) = self.inserts.swap_remove(index);
                 self.events.push(Event::Insert(seat));
             }
-            if number == cut_at {
+            if number == cut_at || second == Some(number) {
                 self.cut();
             }
             if scrub_at == Some(number) {
@@ -183,7 +194,12 @@ impl Maker {
                 self.events.push(event);
             }
             Scope::Said | Scope::Silent => {
-                let steps = self.rng.random_range(0..60);
+                let most = if self.rng.random_range(0..2) == 0 {
+                    60
+                } else {
+                    6
+                };
+                let steps = self.rng.random_range(0..most);
                 self.events.push(Event::Steps(steps));
                 self.power();
                 // And again while it recovers.
@@ -209,13 +225,15 @@ impl Maker {
     /// A seat that may be hurt: one that is hurt already when no other can be spared.
     fn victim(&mut self) -> Seat {
         let drives = SETTINGS[self.setting].drives;
-        if self.hurt.len() >= self.tolerance {
+        let tolerance = if self.stale { 1 } else { self.tolerance };
+        if self.hurt.len() >= tolerance {
             // First make good what is broken, or hurt the same drive again.
             if self.rng.random_range(0..4) > 0 {
                 for seat in std::mem::take(&mut self.hurt) {
                     self.events.push(Event::Replace(seat));
                 }
                 self.events.push(Event::Settle);
+                self.stale = false;
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
                 return self.hurt[index];
@@ -240,11 +258,17 @@ impl Maker {
             return;
         }
         let kinds = match self.scope {
-            Scope::Silent => 0..12,
+            Scope::Silent => -2..12,
             Scope::Said => -1..6,
             Scope::Orderly => 0..6,
         };
         let fault = match self.rng.random_range(kinds) {
+            -2 if self.hurt.len() > 1 => DriveFault::Dropped,
+            -2 => {
+                self.stale = true;
+                self.events.push(Event::Stale(seat));
+                return;
+            }
             -1 => DriveFault::Hang { for_good: false },
             0 | 1 => DriveFault::Gone,
             2 => DriveFault::Eio { for_good: false },
@@ -286,7 +310,7 @@ impl Maker {
         };
         let skip = match self.rng.random_range(0..4) {
             0 => self.rng.random_range(0..40),
-            _ => self.rng.random_range(0..8),
+            _ => self.rng.random_range(0..4),
         };
         let counted = Counted::Any;
         let trigger = Trigger {

@@ -53,16 +53,16 @@ pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
 /// The pools of schedules: first those that seeds choose from, of six drives and more; then small
 /// ones for enumerations.
 pub const SETTINGS: [Setting; 15] = [
-    Setting::new(("raid10", "raid10:3r", 6, 0), (8, 4 * 4), 2),
-    Setting::new(("raid5", "raid5", 6, 1), (8, 3 * 10), 1),
+    Setting::new(("raid10", "raid10:3r", 6, 0), (8, 3 * 4), 2),
+    Setting::new(("raid5", "raid5", 6, 1), (8, 2 * 10), 1),
     Setting::new(("raid6", "raid6", 6, 0), (16, 2 * 16), 2),
     Setting::new(("dcode", "raid6:dcode", 7, 0), (32, 35), 2),
     Setting::new(("rdp", "raid6:rdp", 6, 0), (16, 2 * 16), 2),
-    Setting::new(("pddl2", "pddl2:3d:6c:1s", 6, 0), (8, 3 * 6), 2),
+    Setting::new(("pddl2", "pddl2:3d:6c:1s", 6, 0), (8, 2 * 6), 2),
     // Rings that go round and are full now and then; several lanes.
     Setting::new(("raid6-ring", "raid6", 6, 0), (8, 2 * 8), 2).divided(1, 66),
-    Setting::new(("raid5-lanes", "raid5", 6, 0), (8, 4 * 10), 1).divided(2, 0),
-    Setting::new(("pddl2-lanes", "pddl2:3d:6c:1s", 6, 0), (8, 4 * 6), 2).divided(3, 80),
+    Setting::new(("raid5-lanes", "raid5", 6, 0), (8, 2 * 10), 1).divided(2, 0),
+    Setting::new(("pddl2-lanes", "pddl2:3d:6c:1s", 6, 0), (8, 3 * 6), 2).divided(2, 80),
     Setting::new(("raid10-spare", "raid10:2r", 6, 2), (8, 2 * 6), 1).divided(1, 130),
     Setting::new(("raid1-small", "raid1:3r", 3, 0), (8, 2 * 2), 2),
     Setting::new(("raid5-small", "raid5", 3, 0), (8, 2 * 4), 1),

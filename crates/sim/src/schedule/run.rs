@@ -632,6 +632,9 @@ impl Run {
     /// that nothing has happened to yet is spared from then on.
     fn replace(&mut self, seat: Seat) -> Checked {
         self.settle()?;
+        // It does not come back as it was, either.
+        let index = self.world().drive_index(seat);
+        self.stale.retain(|&(stale, _)| Some(stale) != index);
         let world = self.world();
         let state = world.pool().facts().seats[seat.index()].state;
         let good = world.drive_in(seat).is_some_and(|drive| {
