@@ -369,7 +369,10 @@ impl Run {
                 self.world().begin_scrub();
                 Ok(())
             }
-            Event::Fail(seat) => self.fail(seat),
+            Event::Fail(seat) => {
+                self.failed += u64::from(self.fail(seat)?);
+                Ok(())
+            }
             Event::Insert(seat) => {
                 self.insert(seat);
                 Ok(())
@@ -559,19 +562,21 @@ impl Run {
         Ok(())
     }
 
-    /// By command, as an administrator does.
-    fn fail(&mut self, seat: Seat) -> Checked {
+    /// By command, as an administrator does; whether the drive was not out already.
+    fn fail(&mut self, seat: Seat) -> Result<bool, Violation> {
         match self.world().begin_fail_drive(seat) {
             Ok(ticket) => {
-                self.failed += 1;
                 let limit = self.world().now() + BOUND;
                 while !self.world().has_ended(ticket) {
                     self.go_on(limit, "failing a drive")?;
                 }
-                Ok(())
+                Ok(true)
             }
-            Err(PoolError::AlreadyOut { .. }) => Ok(()),
-            Err(error) => Err(Violation::new("I3", error.to_string())),
+            Err(PoolError::AlreadyOut { .. }) => Ok(false),
+            Err(error) => {
+                let what = format!("seat {seat} cannot be taken out: {error}");
+                Err(Violation::new("I3", what))
+            }
         }
     }
 
@@ -596,6 +601,7 @@ impl Run {
     pub(crate) fn open(&mut self, mut drives: Vec<Drive>) -> Checked {
         for (index, mut drive) in std::mem::take(&mut self.stale) {
             drive.cut(|_, _| Survival::Kept);
+            drive.note_fault();
             drives[index] = drive;
         }
         self.reopened += 1;
@@ -708,12 +714,9 @@ impl Run {
 
     /// Takes the seat's drive away, whatever the pool thinks of it, and puts a fresh one there.
     fn hand_in(&mut self, seat: Seat) -> Checked {
-        let world = self.world();
-        let state = world.pool().facts().seats[seat.index()].state;
+        let state = self.world().pool().facts().seats[seat.index()].state;
         if !matches!(state, SeatState::Out { .. }) {
-            world.fail_drive(seat, false).map_err(|error| {
-                Violation::new("I3", format!("seat {seat} cannot be handed in: {error}"))
-            })?;
+            self.fail(seat)?;
             self.settle()?;
         }
         self.insert(seat);
