@@ -47,6 +47,7 @@ struct Maker {
     mix: Mix,
     scope: Scope,
     setting: usize,
+    depth: usize,
     volume_bytes: u64,
     tolerance: usize,
     /// Seats that have been hurt and not been replaced since.
@@ -73,6 +74,7 @@ impl Schedule {
             mix,
             scope,
             setting,
+            depth,
             volume_bytes: of.volume_bytes,
             tolerance: of.tolerance,
             hurt: Vec::new(),
@@ -170,10 +172,11 @@ impl Maker {
             }
             let request = self.request();
             self.events.push(request);
-            match self.rng.random_range(0..32) {
-                // Long enough for a checkpoint of its own accord.
+            // With little in flight, time passes until the pool does something of its own accord.
+            let short = if self.depth > 2 { 1..8 } else { 1..2 };
+            match self.rng.random_range(0..64) {
                 0 => self.events.push(Event::Steps(80)),
-                1..6 => {
+                turn if short.contains(&turn) => {
                     let steps = self.rng.random_range(1..20);
                     self.events.push(Event::Steps(steps));
                 }
@@ -228,7 +231,7 @@ impl Maker {
         let tolerance = if self.alone { 1 } else { self.tolerance };
         if self.hurt.len() >= tolerance {
             // First make good what is broken, or hurt the same drive again.
-            if self.rng.random_range(0..4) > 0 {
+            if self.rng.random_range(0..8) > 0 {
                 for seat in std::mem::take(&mut self.hurt) {
                     self.events.push(Event::Replace(seat));
                 }
@@ -249,7 +252,7 @@ impl Maker {
     fn fault(&mut self, number: usize) {
         let seat = self.victim();
         // A rebuild onto a fresh drive begins while clients go on, and may meet the cut.
-        if self.rng.random_range(0..3) == 0 {
+        if self.rng.random_range(0..4) == 0 {
             let at = number + self.rng.random_range(2..20);
             self.inserts.push((at, seat));
         }
@@ -308,7 +311,7 @@ impl Maker {
             DriveFault::Lse if self.scope == Scope::Orderly => Some(Region::Data),
             _ => region,
         };
-        let skip = match self.rng.random_range(0..4) {
+        let skip = match self.rng.random_range(0..8) {
             0 => self.rng.random_range(0..40),
             _ => self.rng.random_range(0..4),
         };
