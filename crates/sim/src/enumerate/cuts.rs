@@ -121,6 +121,8 @@ impl Cut<'_> {
         let recovered = guarded(|| {
             let mut run = Run::after(ledger.clone(), legal, self.workload.frame.setting);
             run.moments = again.then(Vec::new);
+            // Without half of its drives a pool opens only when it is told to: the code may survive more.
+            run.degraded = !lost.is_empty();
             run.open(drives)?;
             run.settle()?;
             run.takes_part(&self.workload.seats, lost)?;

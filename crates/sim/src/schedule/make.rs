@@ -21,13 +21,21 @@ struct Mix {
 }
 
 /// The rest are flushes. Quiet mixes are more frequent, for they are cheaper.
-const MIXES: [Mix; 8] = [
+const MIXES: [Mix; 16] = [
+    Mix::new(14, 1, 0),
+    Mix::new(14, 1, 0),
+    Mix::new(14, 1, 0),
+    Mix::new(13, 1, 1),
     Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 1),
     Mix::new(12, 2, 1),
-    Mix::new(13, 2, 0),
     Mix::new(12, 3, 0),
+    Mix::new(12, 3, 1),
     Mix::new(11, 3, 1),
-    Mix::new(10, 4, 1),
+    Mix::new(10, 5, 0),
     Mix::new(8, 6, 1),
     Mix::new(1, 13, 1),
 ];

@@ -143,6 +143,7 @@ impl Runner {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
+            degraded: false,
             moments: None,
         }
     }
@@ -246,6 +247,8 @@ pub(crate) struct Run {
     may_fill: bool,
     /// Drives as they were, that come back so when the pool is opened next.
     stale: Vec<(usize, Drive)>,
+    /// Whether an administrator opens the pool although half of its drives are missing.
+    pub(crate) degraded: bool,
     /// What there was after each write and flush, where that is wanted.
     pub(crate) moments: Option<Vec<Moment>>,
 }
@@ -291,6 +294,7 @@ impl Run {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
+            degraded: false,
             moments: None,
         }
     }
@@ -606,7 +610,7 @@ impl Run {
         }
         self.reopened += 1;
         let seed = mix(self.seed ^ self.reopened);
-        let opened = World::begin_open(drives, false, seed, true)
+        let opened = World::begin_open(drives, self.degraded, seed, true)
             .map_err(|error| Violation::new("open", error.to_string()))?;
         self.world = Some(opened);
         self.before = 0;
