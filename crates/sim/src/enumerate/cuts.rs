@@ -121,8 +121,6 @@ impl Cut<'_> {
         let recovered = guarded(|| {
             let mut run = Run::after(ledger.clone(), legal, self.workload.frame.setting);
             run.moments = again.then(Vec::new);
-            // Without half of its drives a pool opens only when it is told to: the code may survive more.
-            run.degraded = !lost.is_empty();
             run.open(drives)?;
             run.settle()?;
             run.takes_part(&self.workload.seats, lost)?;
@@ -177,10 +175,8 @@ impl Cut<'_> {
         let loss: PowerLoss = moment.world.lose_power();
         for (number, spec) in few_subsets(loss.writes()).into_iter().enumerate() {
             self.tally.states += 1;
-            if !self
-                .share
-                .has(mix(legal ^ self.tally.points) ^ number as u64)
-            {
+            let case = mix(legal ^ self.tally.points) ^ number as u64;
+            if !self.share.has_again(case) {
                 continue;
             }
             let drives = loss.with(spec);

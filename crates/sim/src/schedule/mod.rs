@@ -54,7 +54,7 @@ pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
 /// ones for enumerations.
 pub const SETTINGS: [Setting; 15] = [
     Setting::new(("raid10", "raid10:3r", 6, 0), (8, 3 * 4), 2),
-    Setting::new(("raid5", "raid5", 6, 1), (8, 2 * 10), 1),
+    Setting::new(("raid5", "raid5", 6, 1), (8, 3 * 10), 1),
     Setting::new(("raid6", "raid6", 6, 0), (16, 2 * 16), 2),
     Setting::new(("dcode", "raid6:dcode", 7, 0), (32, 35), 2),
     Setting::new(("rdp", "raid6:rdp", 6, 0), (16, 2 * 16), 2),

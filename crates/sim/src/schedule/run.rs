@@ -7,7 +7,7 @@ use std::time::Duration;
 use array::pool::{Division, PoolError, SeatState};
 use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 
-use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SETTINGS, Schedule, VOLUME, check};
+use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check};
 use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
 use crate::drive::{Drive, DriveFault, Pace, Survival, Trigger};
@@ -143,7 +143,8 @@ impl Runner {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
-            degraded: false,
+            // Small pools, for enumerations, survive the loss of half their drives and more.
+            degraded: schedule.setting >= SEEDED,
             moments: None,
         }
     }
@@ -294,7 +295,7 @@ impl Run {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
-            degraded: false,
+            degraded: true,
             moments: None,
         }
     }
