@@ -255,12 +255,19 @@ impl Array {
         self.compute(id);
     }
 
-    /// A fill has these checksums: those that were not known are now.
-    pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) {
+    /// A fill has these checksums: those that were not known are now. False if a page that must hear of
+    /// it has been dropped from memory meanwhile: then the fill is planned again.
+    pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) -> bool {
         let pool = self.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
         let group = op.group;
         let blocks = self.written_blocks(op);
+        let forgotten = |&(name, _): &(BlockName, Slice)| {
+            self.overlay.get(name).is_none() && self.pages.entry(name).is_none()
+        };
+        if blocks.iter().any(forgotten) {
+            return false;
+        }
         for ((name, _), &sum) in blocks.into_iter().zip(sums) {
             // What is logged will be written to the target too, and its entry with it.
             let logged = self.overlay.get(name).map(|logged| logged.bytes);
@@ -285,6 +292,7 @@ impl Array {
                 (None, Some(_)) => {}
             }
         }
+        true
     }
 
     /// An operation has ended: mend what it found.

@@ -300,9 +300,8 @@ impl Array {
             Command::Scrub { group } => {
                 self.check_here(group)?;
                 // Copies of pages are compared when they are read: those in memory hide a bad one.
-                let keep = self.checkpoint_pages();
                 if !planted::is(Bug::ScrubKeepsPages) {
-                    self.pages.drop_clean(group, &keep);
+                    self.compare_copies(group);
                 }
                 self.begin_job(Job::scrub(group));
             }

@@ -113,10 +113,13 @@ impl Pages {
         self.cached.retain(|name, _| name.group != group);
     }
 
-    /// The group's pages that are on the drives as they are here are read again when they are asked for.
-    pub(super) fn drop_clean(&mut self, group: u64, keep: &BTreeSet<PageName>) {
-        self.cached
-            .retain(|name, cached| name.group != group || cached.dirty || keep.contains(name));
+    /// Pages of the group that are on the drives as they are here.
+    fn clean(&self, group: u64) -> Vec<PageName> {
+        let cached = self.cached.iter();
+        cached
+            .filter(|(name, cached)| name.group == group && !cached.dirty)
+            .map(|(&name, _)| name)
+            .collect()
     }
 
     pub(super) fn is_loading(&self, name: PageName) -> bool {
@@ -236,6 +239,17 @@ impl Array {
             }
         }
         places
+    }
+
+    /// The group's pages are read again, and their copies compared, when they are asked for next; but for
+    /// those that are about to be written, and those of which memory may have the only copy.
+    pub(super) fn compare_copies(&mut self, group: u64) {
+        let keep = self.checkpoint_pages();
+        for name in self.pages.clean(group) {
+            if !keep.contains(&name) && self.page_places(name, true).len() > 1 {
+                self.pages.cached.remove(&name);
+            }
+        }
     }
 
     /// Loads pages for an operation, which is planned again when they are here.

@@ -362,7 +362,10 @@ impl Array {
                 if self.fill_must_wait(id, group, column) {
                     return;
                 }
-                self.note_filled(id, &computed.sums);
+                if !self.note_filled(id, &computed.sums) {
+                    self.plan_again(id);
+                    return;
+                }
             }
             _ => {}
         }

@@ -21,13 +21,21 @@ struct Mix {
 }
 
 /// The rest are flushes. Quiet mixes are more frequent, for they are cheaper.
-const MIXES: [Mix; 8] = [
+const MIXES: [Mix; 16] = [
+    Mix::new(14, 1, 0),
+    Mix::new(14, 1, 0),
+    Mix::new(14, 1, 0),
+    Mix::new(13, 1, 1),
     Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 1),
     Mix::new(12, 2, 1),
-    Mix::new(13, 2, 0),
     Mix::new(12, 3, 0),
+    Mix::new(12, 3, 1),
     Mix::new(11, 3, 1),
-    Mix::new(10, 4, 1),
+    Mix::new(10, 5, 0),
     Mix::new(8, 6, 1),
     Mix::new(1, 13, 1),
 ];
@@ -47,12 +55,13 @@ struct Maker {
     mix: Mix,
     scope: Scope,
     setting: usize,
+    depth: usize,
     volume_bytes: u64,
     tolerance: usize,
     /// Seats that have been hurt and not been replaced since.
     hurt: Vec<Seat>,
-    /// Whether the one that is hurt comes back as it was.
-    stale: bool,
+    /// Whether the one that is hurt must be the only one.
+    alone: bool,
     /// Before which request a fresh drive is put into a seat.
     inserts: Vec<(usize, Seat)>,
     events: Vec<Event>,
@@ -73,10 +82,11 @@ impl Schedule {
             mix,
             scope,
             setting,
+            depth,
             volume_bytes: of.volume_bytes,
             tolerance: of.tolerance,
             hurt: Vec::new(),
-            stale: false,
+            alone: false,
             inserts: Vec::new(),
             events: Vec::new(),
         };
@@ -101,17 +111,17 @@ impl Schedule {
     }
 
     /// Whether never more drives are hurt than the geometry survives. A drive is good again when it
-    /// has been replaced and everything under way has ended. A drive that comes back as it was earlier must
-    /// be the only one: what tells of it is the other copy of its checksums, on one neighbour.
+    /// has been replaced and everything under way has ended. One that may have lost checksums without a
+    /// word must be the only one ([`Event::is_alone`]).
     #[must_use]
     pub fn is_within_budget(&self) -> bool {
         let tolerance = SETTINGS[self.setting].tolerance;
         let mut hurt: Vec<Seat> = Vec::new();
         let mut replaced = Vec::new();
-        let mut stale: Option<Seat> = None;
+        let mut alone: Option<Seat> = None;
         self.events.iter().all(|event| {
-            if let Event::Stale(seat) = *event {
-                stale = Some(seat);
+            if event.is_alone() {
+                alone = event.victim();
             }
             match *event {
                 Event::Fault { seat, .. } | Event::Fail(seat) | Event::Stale(seat)
@@ -122,12 +132,12 @@ impl Schedule {
                 Event::Replace(seat) | Event::Insert(seat) => replaced.push(seat),
                 Event::Settle => {
                     hurt.retain(|seat| !replaced.contains(seat));
-                    stale = stale.filter(|seat| !replaced.contains(seat));
+                    alone = alone.filter(|seat| !replaced.contains(seat));
                     replaced.clear();
                 }
                 _ => {}
             }
-            hurt.len() <= if stale.is_some() { 1 } else { tolerance }
+            hurt.len() <= if alone.is_some() { 1 } else { tolerance }
         })
     }
 }
@@ -170,10 +180,11 @@ impl Maker {
             }
             let request = self.request();
             self.events.push(request);
-            match self.rng.random_range(0..32) {
-                // Long enough for a checkpoint of its own accord.
+            // With little in flight, time passes until the pool does something of its own accord.
+            let short = if self.depth > 2 { 1..8 } else { 1..2 };
+            match self.rng.random_range(0..64) {
                 0 => self.events.push(Event::Steps(80)),
-                1..6 => {
+                turn if short.contains(&turn) => {
                     let steps = self.rng.random_range(1..20);
                     self.events.push(Event::Steps(steps));
                 }
@@ -225,15 +236,15 @@ impl Maker {
     /// A seat that may be hurt: one that is hurt already when no other can be spared.
     fn victim(&mut self) -> Seat {
         let drives = SETTINGS[self.setting].drives;
-        let tolerance = if self.stale { 1 } else { self.tolerance };
+        let tolerance = if self.alone { 1 } else { self.tolerance };
         if self.hurt.len() >= tolerance {
             // First make good what is broken, or hurt the same drive again.
-            if self.rng.random_range(0..4) > 0 {
+            if self.rng.random_range(0..8) > 0 {
                 for seat in std::mem::take(&mut self.hurt) {
                     self.events.push(Event::Replace(seat));
                 }
                 self.events.push(Event::Settle);
-                self.stale = false;
+                self.alone = false;
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
                 return self.hurt[index];
@@ -249,7 +260,7 @@ impl Maker {
     fn fault(&mut self, number: usize) {
         let seat = self.victim();
         // A rebuild onto a fresh drive begins while clients go on, and may meet the cut.
-        if self.rng.random_range(0..3) == 0 {
+        if self.rng.random_range(0..4) == 0 {
             let at = number + self.rng.random_range(2..20);
             self.inserts.push((at, seat));
         }
@@ -265,7 +276,7 @@ impl Maker {
         let fault = match self.rng.random_range(kinds) {
             -2 if self.hurt.len() > 1 => DriveFault::Dropped,
             -2 => {
-                self.stale = true;
+                self.alone = true;
                 self.events.push(Event::Stale(seat));
                 return;
             }
@@ -308,7 +319,7 @@ impl Maker {
             DriveFault::Lse if self.scope == Scope::Orderly => Some(Region::Data),
             _ => region,
         };
-        let skip = match self.rng.random_range(0..4) {
+        let skip = match self.rng.random_range(0..8) {
             0 => self.rng.random_range(0..40),
             _ => self.rng.random_range(0..4),
         };
@@ -318,11 +329,23 @@ impl Maker {
             region,
             skip,
         };
-        self.events.push(Event::Fault {
+        let event = Event::Fault {
             seat,
             trigger,
             fault,
-        });
+        };
+        if event.is_alone() && self.hurt.len() > 1 {
+            // Not beside another: this one is said aloud.
+            let fault = DriveFault::Eio { for_good: false };
+            self.events.push(Event::Fault {
+                seat,
+                trigger,
+                fault,
+            });
+            return;
+        }
+        self.alone |= event.is_alone();
+        self.events.push(event);
     }
 
     fn range(&mut self) -> (u64, u64) {
