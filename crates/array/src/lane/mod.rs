@@ -163,6 +163,7 @@ impl Array {
     #[must_use]
     pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         assert!(lane < geometry.lanes(), "lane {lane} exists");
+        let cell_blocks = geometry.cell_bytes() / block::BLOCK_BYTES;
         Self {
             geometry,
             lane,
@@ -178,7 +179,7 @@ impl Array {
             stragglers: Stragglers::default(),
             computes: BTreeMap::new(),
             overlay: Overlay::default(),
-            pages: Pages::default(),
+            pages: Pages::new(cell_blocks),
             log: Log::default(),
             checkpoints: Checkpoints::default(),
             recovery: None,

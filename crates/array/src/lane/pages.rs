@@ -18,6 +18,8 @@ const PAGES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 struct Cached {
     page: MetaPage,
+    /// Entries of blocks that exist and cannot be trusted.
+    unknown: u32,
     /// In use since the hand passed last.
     used: Cell<bool>,
     /// Changed since it was written.
@@ -41,11 +43,27 @@ pub(super) struct Pages {
     waiting: BTreeMap<u64, BTreeSet<PageName>>,
     /// Where the search for a page to drop goes on.
     hand: Option<PageName>,
+    /// Blocks of a cell: a column's last page describes fewer than it has room for.
+    cell_blocks: u64,
+    /// Of all pages that are here.
+    unknown: u64,
     /// Counts changes of pages; of two copies the later one counts.
     pub(super) clock: u64,
 }
 
 impl Pages {
+    pub(super) fn new(cell_blocks: u64) -> Self {
+        Self {
+            cell_blocks,
+            ..Self::default()
+        }
+    }
+
+    /// Whether any block is known not to be known.
+    pub(super) const fn lack_entries(&self) -> bool {
+        self.unknown > 0
+    }
+
     pub(super) fn contains(&self, name: PageName) -> bool {
         self.cached.contains_key(&name)
     }
@@ -85,6 +103,10 @@ impl Pages {
         self.clock += 1;
         let clock = self.clock;
         if let Some(cached) = self.cached.get_mut(&name.page()) {
+            let was = cached.page.get(name.entry()) == Entry::UNKNOWN;
+            let is = entry == Entry::UNKNOWN;
+            cached.unknown = cached.unknown + u32::from(is) - u32::from(was);
+            self.unknown = self.unknown + u64::from(is) - u64::from(was);
             cached.page.set(name.entry(), entry, clock);
             cached.dirty = true;
         }
@@ -110,7 +132,14 @@ impl Pages {
 
     /// The group begins a new life.
     pub(super) fn drop_group(&mut self, group: u64) {
-        self.cached.retain(|name, _| name.group != group);
+        let unknown = &mut self.unknown;
+        self.cached.retain(|name, cached| {
+            let stays = name.group != group;
+            if !stays {
+                *unknown -= u64::from(cached.unknown);
+            }
+            stays
+        });
     }
 
     /// Pages of the group that are on the drives as they are here.
@@ -127,8 +156,21 @@ impl Pages {
     }
 
     fn insert(&mut self, name: PageName, page: MetaPage, dirty: bool, keep: &BTreeSet<PageName>) {
-        let used = Cell::new(true);
-        self.cached.insert(name, Cached { page, used, dirty });
+        let first = u64::from(name.index) * u64::from(ENTRIES_PER_META_PAGE);
+        let blocks = self.cell_blocks.saturating_sub(first);
+        let blocks = blocks.min(ENTRIES_PER_META_PAGE.into());
+        let is_unknown = |&index: &u64| page.get(index as usize) == Entry::UNKNOWN;
+        let unknown = u32::try_from((0..blocks).filter(is_unknown).count()).expect("at most 496");
+        let cached = Cached {
+            page,
+            unknown,
+            used: Cell::new(true),
+            dirty,
+        };
+        self.unknown += u64::from(unknown);
+        if let Some(old) = self.cached.insert(name, cached) {
+            self.unknown -= u64::from(old.unknown);
+        }
         // Two rounds of the hand at most: the first may only clear marks.
         let mut left = 2 * self.cached.len();
         while self.cached.len() > PAGES_MAX && left > 0 {
@@ -150,8 +192,10 @@ impl Pages {
             if cached.used.take() || cached.dirty || keep.contains(&victim) {
                 continue;
             }
-            if victim != name {
-                self.cached.remove(&victim);
+            if victim != name
+                && let Some(gone) = self.cached.remove(&victim)
+            {
+                self.unknown -= u64::from(gone.unknown);
             }
         }
     }
@@ -176,6 +220,13 @@ pub(super) struct LaneBlocks<'a> {
 }
 
 impl Blocks for LaneBlocks<'_> {
+    /// Of blocks whose pages are not here nothing is known. Should a plan touch one, its page is
+    /// loaded, and the plan made anew.
+    fn all_sound(&self) -> bool {
+        let lacking = self.overlay.lacks_blocks() || self.pages.lack_entries();
+        self.bad.is_empty() && !(self.store && lacking)
+    }
+
     fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState {
         let sound = || match self.bad.contains(&(column, block)) {
             true => BlockState::Unreadable,
