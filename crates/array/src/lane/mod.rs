@@ -4,6 +4,7 @@ mod checkpoint;
 mod flight;
 mod flush;
 mod heal;
+mod hedge;
 mod job;
 mod locks;
 mod log;
@@ -14,6 +15,7 @@ mod recover;
 mod request;
 mod ring;
 mod step;
+mod watch;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,6 +34,8 @@ use self::overlay::Overlay;
 use self::pages::Pages;
 use self::recover::Recovery;
 use self::request::Pending;
+pub use self::watch::DEADLINE;
+use self::watch::Watch;
 use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
@@ -116,6 +120,9 @@ pub struct Array {
     runnable: VecDeque<u64>,
     ios: BTreeMap<IoId, Flight>,
     stragglers: Stragglers,
+    watch: Watch,
+    /// Second reads under way.
+    hedges: usize,
     computes: BTreeMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
@@ -158,6 +165,7 @@ impl Array {
     #[must_use]
     pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         assert!(lane < geometry.lanes(), "lane {lane} exists");
+        let seats = geometry.layout().drives();
         Self {
             geometry,
             lane,
@@ -171,6 +179,8 @@ impl Array {
             runnable: VecDeque::new(),
             ios: BTreeMap::new(),
             stragglers: Stragglers::default(),
+            watch: Watch::new(seats),
+            hedges: 0,
             computes: BTreeMap::new(),
             overlay: Overlay::default(),
             pages: Pages::default(),
@@ -234,6 +244,7 @@ impl Array {
         self.now = now;
         match command {
             Command::SeatOut(seat) => {
+                self.watch.forget(seat);
                 self.view.seat_out(seat);
                 self.jobs_lost_seat(seat);
                 self.abandon_seat(seat);
@@ -244,7 +255,16 @@ impl Array {
                 }
             }
             Command::SeatKept(seat) => self.decide(seat, false),
-            Command::SeatIn(seat) => self.view.seat_in(seat),
+            Command::SeatIn(seat) => {
+                self.watch.forget(seat);
+                self.view.seat_in(seat);
+            }
+            Command::Suspect(seat) => {
+                self.watch.suspects.insert(seat);
+            }
+            Command::Trust(seat) => {
+                self.watch.suspects.remove(&seat);
+            }
             Command::SeatCurrent(seat) => self.view.seat_current(&self.geometry, seat),
             Command::Fill {
                 group,
@@ -304,6 +324,7 @@ impl Array {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         self.idle_checkpoint();
+        self.look();
         self.advance();
     }
 
@@ -320,7 +341,8 @@ impl Array {
     /// When to call `handle_timeout`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.idle_checkpoint_at()
+        let times = [self.idle_checkpoint_at(), self.watch.look_at()];
+        times.into_iter().flatten().min()
     }
 
     /// The pool's shape.

@@ -22,6 +22,10 @@ use super::{Array, Computing, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
 
+/// How often blocks that a drive could not read are asked for again before their loss is reported.
+/// While they can be reconstructed they are not: that mends them.
+const READ_RETRIES: u8 = 2;
+
 impl Array {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
     pub(super) fn start(&mut self, op: Op) {
@@ -62,6 +66,9 @@ impl Array {
 
     /// Plans an operation and starts its reads.
     pub(super) fn plan(&mut self, id: u64) {
+        if self.end_orphan(id) {
+            return;
+        }
         self.enter_epoch(id);
         self.release_scratch(id);
         self.evacuate(id);
@@ -75,6 +82,7 @@ impl Array {
             return;
         }
         let scratch = self.fresh_scratch();
+        let shunned = self.shunned(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
         let columns = self.view.columns(&self.geometry, op.group);
@@ -84,6 +92,8 @@ impl Array {
             pages: &self.pages,
             group: op.group,
             bad: &op.bad,
+            avoid: &op.avoid,
+            shunned: &shunned,
             missing: RefCell::default(),
             unknown: RefCell::default(),
             pinned: RefCell::default(),
@@ -160,6 +170,21 @@ impl Array {
                 }
                 self.read(id, plan);
             }
+            // Something is only read around while there is a way.
+            Err(Lost) if !shunned.is_empty() || !op.avoid.is_empty() => {
+                op.patient = true;
+                op.avoid.clear();
+                match op.owner {
+                    Owner::Hedge(_) => self.end(id, Err(Fault::Lost)),
+                    _ => self.runnable.push_back(id),
+                }
+            }
+            // Once more from the drives that could not: the client would be told of a loss.
+            Err(Lost) if op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES => {
+                op.retries += 1;
+                op.bad.clear();
+                self.runnable.push_back(id);
+            }
             Err(Lost) => self.lost(id),
         }
     }
@@ -178,7 +203,7 @@ impl Array {
         };
         let kind = match op.owner {
             Owner::Request(request) => self.request_kind(request),
-            Owner::Job(_) | Owner::Lane => RequestKind::Read,
+            Owner::Job(_) | Owner::Lane | Owner::Hedge(_) => RequestKind::Read,
         };
         self.events.push_back(Event::StripeLost {
             group: op.group,
@@ -417,11 +442,21 @@ impl Array {
         {
             self.release(staging);
         }
-        if op.locked {
+        if op.locked && !op.borrowed {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
+        if op.hedge.is_some() {
+            self.orphan_hedge(&op);
+        }
+        if let Owner::Hedge(reader) = op.owner {
+            if outcome.is_ok() && !op.orphan {
+                self.after(&op, outcome);
+            }
+            self.hedge_ended(reader, id, op, outcome);
+            return;
+        }
         if let Some(refuge) = op.refuge.take() {
             let reader = match op.owner {
                 Owner::Request(request) if outcome.is_ok() => Some(request),
@@ -434,6 +469,7 @@ impl Array {
             Owner::Request(request) => self.request_op_ended(request, outcome),
             Owner::Job(job) => self.job_op_ended(job, outcome),
             Owner::Lane => {}
+            Owner::Hedge(_) => unreachable!("ended above"),
         }
     }
 

@@ -158,7 +158,7 @@ impl Maker {
 
     fn fault(&mut self) {
         let seat = self.victim();
-        let kinds = if self.scope == Scope::Silent { 12 } else { 6 };
+        let kinds = if self.scope == Scope::Silent { 15 } else { 9 };
         let fault = match self.rng.random_range(0..kinds) {
             0 | 1 => DriveFault::Gone,
             2 => DriveFault::Eio { for_good: false },
@@ -171,14 +171,20 @@ impl Maker {
                 },
             },
             5 => DriveFault::Lse,
-            6 | 7 => DriveFault::Flip {
+            6 => DriveFault::Hang { for_good: false },
+            7 => DriveFault::Hang { for_good: true },
+            // Late, past the deadline, or in between.
+            8 => DriveFault::Stall {
+                millis: self.rng.random_range(5..20_000),
+            },
+            9 | 10 => DriveFault::Flip {
                 bit: self.rng.random_range(0..8 * 4096),
             },
-            8 => DriveFault::Dropped,
-            9 => DriveFault::Stray {
+            11 => DriveFault::Dropped,
+            12 => DriveFault::Stray {
                 blocks: self.rng.random_range(-40..40),
             },
-            10 => {
+            13 => {
                 let end = self.rng.random_range(0..8);
                 DriveFault::Shorn(Pieces::prefix(end))
             }
