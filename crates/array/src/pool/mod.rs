@@ -108,6 +108,16 @@ pub enum PoolError {
         /// Which seat.
         seat: Seat,
     },
+    /// The drive has not answered everything that it was asked before it went out.
+    #[error(
+        "the drive in seat {seat} has not answered {operations} operations from before it went out; what it writes for them could land on what it is given now: wait until it answers, or put another drive in its place"
+    )]
+    StillBusy {
+        /// Which seat.
+        seat: Seat,
+        /// How many.
+        operations: u64,
+    },
     /// Taking the drive out would lose data.
     #[error(
         "without the drive in seat {seat}, group {group} could not be read any more: wait for the rebuild, or bring another drive back first"

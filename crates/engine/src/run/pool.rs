@@ -291,6 +291,10 @@ impl PoolThread {
                 last: u16::try_from(last).unwrap_or(u16::MAX),
             });
         };
+        let operations = drive.telemetry.snapshot().in_flight;
+        if operations > 0 {
+            return Err(PoolError::StillBusy { seat, operations });
+        }
         let old = self.seats.drive(seat).cloned();
         let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
         // The lanes have heard that the seat is out, so nothing is sent to the new drive before
