@@ -4,6 +4,7 @@ mod checkpoint;
 mod flight;
 mod flush;
 mod heal;
+mod hedge;
 mod job;
 mod locks;
 mod log;
@@ -14,6 +15,7 @@ mod recover;
 mod request;
 mod ring;
 mod step;
+mod watch;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,6 +34,8 @@ use self::overlay::Overlay;
 use self::pages::Pages;
 use self::recover::Recovery;
 use self::request::Pending;
+pub use self::watch::DEADLINE;
+use self::watch::Watch;
 use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
@@ -118,6 +122,9 @@ pub struct Array {
     runnable: VecDeque<u64>,
     ios: BTreeMap<IoId, Flight>,
     stragglers: Stragglers,
+    watch: Watch,
+    /// Second reads under way.
+    hedges: usize,
     computes: BTreeMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
@@ -164,6 +171,7 @@ impl Array {
     pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         assert!(lane < geometry.lanes(), "lane {lane} exists");
         let cell_blocks = geometry.cell_bytes() / block::BLOCK_BYTES;
+        let seats = geometry.layout().drives();
         Self {
             geometry,
             lane,
@@ -177,6 +185,8 @@ impl Array {
             runnable: VecDeque::new(),
             ios: BTreeMap::new(),
             stragglers: Stragglers::default(),
+            watch: Watch::new(seats),
+            hedges: 0,
             computes: BTreeMap::new(),
             overlay: Overlay::default(),
             pages: Pages::new(cell_blocks),
@@ -241,6 +251,7 @@ impl Array {
         self.now = now;
         match command {
             Command::SeatOut(seat) => {
+                self.watch.forget(seat);
                 self.view.seat_out(seat);
                 self.jobs_lost_seat(seat);
                 self.abandon_seat(seat);
@@ -251,7 +262,16 @@ impl Array {
                 }
             }
             Command::SeatKept(seat) => self.decide(seat, false),
-            Command::SeatIn(seat) => self.view.seat_in(seat),
+            Command::SeatIn(seat) => {
+                self.watch.forget(seat);
+                self.view.seat_in(seat);
+            }
+            Command::Suspect(seat) => {
+                self.watch.suspects.insert(seat);
+            }
+            Command::Trust(seat) => {
+                self.watch.suspects.remove(&seat);
+            }
             Command::SeatCurrent(seat) => self.view.seat_current(&self.geometry, seat),
             Command::Fill {
                 group,
@@ -316,6 +336,7 @@ impl Array {
         self.now = now;
         self.timed_out = true;
         self.idle_checkpoint();
+        self.look();
         self.advance();
         self.timed_out = false;
     }
@@ -334,7 +355,12 @@ impl Array {
     /// been told.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.batch_due_at().or_else(|| self.idle_checkpoint_at())
+        let times = [
+            self.batch_due_at(),
+            self.idle_checkpoint_at(),
+            self.watch.look_at(),
+        ];
+        times.into_iter().flatten().min()
     }
 
     /// The pool's shape.
