@@ -19,6 +19,7 @@ pub mod format;
 pub mod geometry;
 mod lane;
 pub mod plan;
+pub mod planted;
 pub mod pool;
 pub mod record;
 pub mod router;
@@ -29,4 +30,4 @@ pub use action::{
     Reply, RequestId, ScratchId, Slice,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest, Store};
-pub use lane::Array;
+pub use lane::{Array, DEADLINE};

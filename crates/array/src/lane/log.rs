@@ -25,6 +25,7 @@ use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Io, IoKind, Slice};
 use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
+use crate::planted::{self, Bug};
 
 /// Batches in flight.
 const IN_FLIGHT_MAX: usize = 4;
@@ -190,6 +191,23 @@ impl Array {
             .collect()
     }
 
+    /// Seats that batches are written to: none whose drive is slow, if there are enough others to
+    /// survive as many losses.
+    fn batch_seats(&self) -> Vec<Seat> {
+        let live = self.live_seats();
+        let suspects = &self.watch.suspects;
+        if suspects.is_empty() {
+            return live;
+        }
+        let swift = live.iter().copied();
+        let swift: Vec<Seat> = swift.filter(|seat| !suspects.contains(seat)).collect();
+        if swift.len() > usize::from(self.geometry.code().tolerance()) {
+            swift
+        } else {
+            live
+        }
+    }
+
     pub(super) fn ring_offset(&self, position: u64) -> u64 {
         let store = self.geometry.store().expect("a log needs a store");
         store.journal_offset
@@ -224,10 +242,10 @@ impl Array {
             && self.log.batches.len() < IN_FLIGHT_MAX
             && !self.log.blocked
         {
-            let first = self.log.batches.is_empty();
-            let begins = due && first || self.log.waiting_descriptors >= GATHERED;
-            if !begins {
-                if first && self.log.due.is_none() {
+            let enough = self.log.waiting_descriptors >= GATHERED;
+            let ready = enough || due && self.log.batches.is_empty();
+            if !ready {
+                if self.log.batches.is_empty() && self.log.due.is_none() {
                     self.log.due = Some(self.now);
                 }
                 break;
@@ -257,13 +275,14 @@ impl Array {
 
     /// Takes what fits into one batch; false if the ring has no room.
     fn start_batch(&mut self) -> bool {
-        let seats = self.live_seats();
+        let seats = self.batch_seats();
         let live = u16::try_from(seats.len()).expect("seats are 16 bits");
         if live == 0 {
             self.log.stuck = self.log.stuck.or(Some(Fault::Lost));
             return false;
         }
         let parity = self.geometry.code().tolerance().min(live - 1);
+        let parity = parity.saturating_sub(u16::from(planted::is(Bug::LessParity)));
         let widest = usize::from(data_columns_max(live, parity));
         let sides = (widest, usize::from(parity));
         let limit = self.log.ring.batch_blocks_max();
@@ -449,6 +468,12 @@ impl Array {
                 length: slice.length,
                 slice: Some(slice),
             });
+        }
+        if planted::is(Bug::AcknowledgeEarly) {
+            let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
+            for unit in std::mem::take(&mut batch.units) {
+                self.unit_ended(unit.op, Ok(()));
+            }
         }
         if seats.is_empty() {
             self.batches_ended();

@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::ScratchId;
 use crate::action::Slice;
 use crate::format::{BlockName, Entry};
+use crate::planted::{self, Bug};
 
 /// Where the bytes of a logged block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +136,9 @@ impl Overlay {
 
     /// A batch is complete: this is the block's content now.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
+        if planted::is(Bug::EarlierWins) && self.blocks.contains_key(&name) {
+            return;
+        }
         if logged.bytes.memory().is_some() {
             self.change(logged.sequence, |buffer| buffer.live += 1);
         }
@@ -192,7 +196,7 @@ impl Overlay {
         if self
             .blocks
             .get(&name)
-            .is_some_and(|logged| logged.sequence == sequence)
+            .is_some_and(|logged| logged.sequence == sequence || planted::is(Bug::ForgetChanged))
         {
             let old = self.blocks.remove(&name).expect("just seen");
             self.forget(old);

@@ -22,6 +22,11 @@ use super::{Array, Computing, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
+use crate::planted::{self, Bug};
+
+/// How often blocks that a drive could not read are asked for again before their loss is reported.
+/// While they can be reconstructed they are not: that mends them.
+const READ_RETRIES: u8 = 2;
 
 impl Array {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
@@ -63,8 +68,12 @@ impl Array {
 
     /// Plans an operation and starts its reads.
     pub(super) fn plan(&mut self, id: u64) {
+        if self.end_orphan(id) {
+            return;
+        }
         self.enter_epoch(id);
         self.release_scratch(id);
+        self.evacuate(id);
         let store = self.geometry.store().is_some();
         let op = &self.ops[&id];
         if store && matches!(op.task, Task::Zero) {
@@ -79,6 +88,7 @@ impl Array {
             return;
         }
         let scratch = self.fresh_scratch();
+        let shunned = self.shunned(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
         let columns = self.view.columns(&self.geometry, op.group);
@@ -88,6 +98,8 @@ impl Array {
             pages: &self.pages,
             group: op.group,
             bad: &op.bad,
+            avoid: &op.avoid,
+            shunned: &shunned,
             missing: RefCell::default(),
             unknown: RefCell::default(),
             pinned: RefCell::default(),
@@ -164,6 +176,21 @@ impl Array {
                 }
                 self.read(id, plan);
             }
+            // Something is only read around while there is a way.
+            Err(Lost) if !shunned.is_empty() || !op.avoid.is_empty() => {
+                op.patient = true;
+                op.avoid.clear();
+                match op.owner {
+                    Owner::Hedge(_) => self.end(id, Err(Fault::Lost)),
+                    _ => self.runnable.push_back(id),
+                }
+            }
+            // Once more from the drives that could not: the client would be told of a loss.
+            Err(Lost) if op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES => {
+                op.retries += 1;
+                op.bad.clear();
+                self.runnable.push_back(id);
+            }
             Err(Lost) => self.lost(id),
         }
     }
@@ -175,7 +202,7 @@ impl Array {
         let Task::Read(pieces) = &op.task else {
             return None;
         };
-        if !op.bad.is_empty() {
+        if !op.bad.is_empty() || !op.avoid.is_empty() {
             return None;
         }
         let store = self.geometry.store().is_some();
@@ -188,6 +215,9 @@ impl Array {
             }
             let (column, chunk) = self.geometry.place(op.group, stripe, piece.slot);
             let cell = self.view.column(&self.geometry, op.group, column).source?;
+            if !op.patient && self.watch.suspects.contains(&cell.seat) {
+                return None;
+            }
             let offset = self.geometry.drive_offset(cell, chunk) + piece.low;
             let first = BlockName {
                 group: op.group,
@@ -229,7 +259,7 @@ impl Array {
         };
         let kind = match op.owner {
             Owner::Request(request) => self.request_kind(request),
-            Owner::Job(_) | Owner::Lane => RequestKind::Read,
+            Owner::Job(_) | Owner::Lane | Owner::Hedge(_) => RequestKind::Read,
         };
         self.events.push_back(Event::StripeLost {
             group: op.group,
@@ -305,7 +335,9 @@ impl Array {
         if op.in_flight > 0 {
             return;
         }
-        if op.replan && !matches!(op.task, Task::Scrub) {
+        if planted::is(Bug::OneFailureOnly) && op.locked && outcome.is_err() && !out {
+            self.lost(id);
+        } else if op.replan && !matches!(op.task, Task::Scrub) {
             self.plan_again(id);
         } else {
             self.verify(id);
@@ -358,7 +390,10 @@ impl Array {
                 if self.fill_must_wait(id, group, column) {
                     return;
                 }
-                self.note_filled(id, &computed.sums);
+                if !self.note_filled(id, &computed.sums) {
+                    self.plan_again(id);
+                    return;
+                }
             }
             _ => {}
         }
@@ -462,23 +497,41 @@ impl Array {
     pub(super) fn end(&mut self, id: u64, outcome: Outcome) {
         self.leave_epoch(id);
         self.release_scratch(id);
-        let op = self.ops.remove(&id).expect("the operation exists");
+        let mut op = self.ops.remove(&id).expect("the operation exists");
         debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
         {
-            self.actions.push_back(Action::Release(staging));
+            self.release(staging);
         }
-        if op.locked {
+        if op.locked && !op.borrowed {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
+        if op.hedge.is_some() {
+            self.orphan_hedge(&op);
+        }
+        if let Owner::Hedge(reader) = op.owner {
+            if outcome.is_ok() && !op.orphan {
+                self.after(&op, outcome);
+            }
+            self.hedge_ended(reader, id, *op, outcome);
+            return;
+        }
+        if let Some(refuge) = op.refuge.take() {
+            let reader = match op.owner {
+                Owner::Request(request) if outcome.is_ok() => Some(request),
+                _ => None,
+            };
+            self.leave_refuge(refuge, &op.task, reader);
+        }
         self.after(&op, outcome);
         match op.owner {
             Owner::Request(request) => self.request_op_ended(request, outcome),
             Owner::Job(job) => self.job_op_ended(job, outcome),
             Owner::Lane => {}
+            Owner::Hedge(_) => unreachable!("ended above"),
         }
     }
 
@@ -486,7 +539,7 @@ impl Array {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);

@@ -14,7 +14,7 @@ use array::{
 use block::{Completed, Fault, Instant, Memory, Outcome, Request, RequestKind, Seat, Submission};
 use erasure::kernel;
 
-use super::compute::Computer;
+use super::compute::{Computer, Patch};
 use super::hash::NameMap;
 use super::pool::PoolMessage;
 use super::queue::Queue;
@@ -27,6 +27,12 @@ pub(crate) trait PartEnded: Send + Sync {
     /// Called once per part, with no memory of the request held any more. When it was the last
     /// part, the answer is returned: the lane hands out many at once.
     fn part_ended(&self, outcome: Outcome) -> Option<Answer>;
+
+    /// Called before that if some bytes of a read are not in the request's memory, where a drive
+    /// may still write.
+    fn part_is_elsewhere(&self, _memory: &Memory, _patches: Vec<Patch>) {
+        unreachable!("whoever reads says what to do with bytes that are elsewhere");
+    }
 }
 
 /// The end of a client's request.
@@ -34,6 +40,18 @@ pub(crate) struct Answer {
     pub(crate) to: Arc<dyn Completed>,
     pub(crate) token: u64,
     pub(crate) outcome: Outcome,
+    /// The bytes of a read that are not in the memory that came with it.
+    pub(crate) elsewhere: Option<Memory>,
+}
+
+impl Answer {
+    /// Tells whoever asked.
+    pub(crate) fn give(self) {
+        match (self.outcome, self.elsewhere) {
+            (Ok(()), Some(bytes)) => self.to.completed_elsewhere(self.token, bytes),
+            (outcome, _) => self.to.completed(self.token, outcome),
+        }
+    }
 }
 
 /// Messages that a lane's thread takes before it hands out what they led to. A guess: enough to
@@ -359,7 +377,10 @@ impl LaneThread {
                 }
             }
         }
-        let answers = std::mem::take(&mut self.answers);
+        let (answers, elsewhere): (Vec<Answer>, _) = std::mem::take(&mut self.answers)
+            .into_iter()
+            .partition(|answer| answer.elsewhere.is_none());
+        elsewhere.into_iter().for_each(Answer::give);
         let mut rest = &answers[..];
         while let Some(first) = rest.first() {
             let same = |answer: &&Answer| Arc::ptr_eq(&answer.to, &first.to);
@@ -434,21 +455,33 @@ impl LaneThread {
     }
 
     fn act(&mut self, lane: u16, action: &Action) {
-        match *action {
-            Action::Io(ref io) => self.submit(lane, io),
-            Action::Allocate(id, bytes) => {
+        match action {
+            Action::Io(io) => self.submit(lane, io),
+            &Action::Allocate(id, bytes) => {
                 let bytes = usize::try_from(bytes).expect("a plan fits into memory");
                 let memory = self.spare.take(bytes);
                 self.lane(lane).scratch.insert(id, memory);
             }
-            Action::Release(id) => {
+            &Action::Release(id) => {
                 if let Some(memory) = self.lane(lane).scratch.remove(&id) {
                     self.spare.give(memory);
                 }
             }
             Action::Reply(reply) => {
+                let patches: Vec<Patch> = reply
+                    .elsewhere
+                    .iter()
+                    .map(|&(home, at)| {
+                        let low = usize::try_from(home.offset).expect("inside a buffer");
+                        let bytes = self.lane(lane).memory(at);
+                        (low..low + bytes.len(), bytes)
+                    })
+                    .collect();
                 let ended = self.lane(lane).requests.remove(&reply.request);
                 let InFlight { memory, to } = ended.expect("a lane answers once");
+                if !patches.is_empty() {
+                    to.part_is_elsewhere(&memory, patches);
+                }
                 drop(memory);
                 self.answers.extend(to.part_ended(reply.outcome));
             }

@@ -75,6 +75,7 @@ impl fmt::Display for DriveFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Slow { factor } => write!(f, "slow:{factor}"),
+            Self::Stall { millis } => write!(f, "stall:{millis}"),
             Self::Flip { bit } => write!(f, "flip:{bit}"),
             Self::Stray { blocks } => write!(f, "stray:{blocks}"),
             Self::WrongRead { blocks } => write!(f, "wrong-read:{blocks}"),
@@ -140,6 +141,7 @@ impl fmt::Display for Event {
             Self::Kill => f.write_str("kill"),
             Self::Cut(spec) => write!(f, "cut {spec}"),
             Self::Reopen => f.write_str("reopen"),
+            Self::Scrub => f.write_str("scrub"),
             Self::Fail(seat) => write!(f, "fail {}", seat.0),
             Self::Insert(seat) => write!(f, "insert {}", seat.0),
             Self::Replace(seat) => write!(f, "replace {}", seat.0),
@@ -222,6 +224,7 @@ fn parse_event(line: &str) -> Option<Event> {
         ["kill"] => Event::Kill,
         ["cut", spec] => Event::Cut(parse_cut(spec)?),
         ["reopen"] => Event::Reopen,
+        ["scrub"] => Event::Scrub,
         ["fail", at] => Event::Fail(seat(at)?),
         ["insert", at] => Event::Insert(seat(at)?),
         ["replace", at] => Event::Replace(seat(at)?),
@@ -235,6 +238,9 @@ fn parse_fault(word: &str) -> Option<DriveFault> {
     let parts: Vec<&str> = word.split(':').collect();
     let number = |word: &str| word.parse::<u32>().ok();
     let fault = match parts[..] {
+        ["stall", millis] => DriveFault::Stall {
+            millis: millis.parse().ok()?,
+        },
         ["slow", factor] => DriveFault::Slow {
             factor: number(factor)?,
         },
