@@ -44,6 +44,7 @@ clean_up() {
     rm -rf "$work"
 } 2>/dev/null
 trap clean_up EXIT
+trap "exit 1" INT TERM
 
 # NAME SIZE: four loop devices on tmpfs, in the variable NAME.
 make_loops() {
