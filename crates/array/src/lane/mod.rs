@@ -483,7 +483,10 @@ impl Array {
     /// Flushes every drive that holds writes not yet flushed; false if there is none.
     fn begin_flush(&mut self, waiter: Waiter) -> bool {
         let covers = self.log.completed;
-        let (number, seats) = self.flushes.begin(waiter, covers);
+        let view = &self.view;
+        let (number, seats) = self
+            .flushes
+            .begin(waiter, covers, |seat| !view.is_out(seat));
         if seats.is_empty() {
             self.log.flushed = self.log.flushed.max(covers);
         }
