@@ -120,4 +120,15 @@ fn planted_bugs_are_found_in_a_minute_of_cpu_time_each() {
 }
 
 /// Found in more than two seconds: only in the long form.
-const SLOW: &[Bug] = &[];
+const SLOW: &[Bug] = &[
+    Bug::AnchorBeforePages,
+    Bug::SkipFillTarget,
+    Bug::UnboundChecksum,
+    Bug::LagByTwo,
+    Bug::FillBeforeJoined,
+    Bug::RingOverwrites,
+    Bug::LeaveUnrestored,
+    Bug::SkipGenerations,
+    Bug::FillDuringInstall,
+    Bug::ScrubKeepsPages,
+];
