@@ -77,6 +77,25 @@ impl Scratch {
         Some(self.buffers.swap_remove(index).1)
     }
 
+    /// Copies bytes of an answered read from where they are to where the client looks for them.
+    pub(crate) fn bring_home(&mut self, elsewhere: &[(Slice, Slice)]) {
+        for &(home, at) in elsewhere {
+            self.run(&ComputeStep {
+                target: home,
+                accumulate: false,
+                terms: vec![(at, 1)],
+            });
+        }
+    }
+
+    /// Whether the memory of an operation is there. Scratch memory must be.
+    pub(crate) fn has(&self, slice: Option<Slice>) -> bool {
+        slice.is_none_or(|slice| match slice.buffer {
+            BufferId::Request(_) => self.find(slice.buffer).is_some(),
+            BufferId::Scratch(_) => true,
+        })
+    }
+
     fn find(&self, id: BufferId) -> Option<usize> {
         self.buffers.iter().position(|(name, _)| *name == id)
     }

@@ -492,7 +492,7 @@ impl Array {
         running.phase = Phase::Settling;
         let epoch = running.epoch.take().expect("it has installed");
         if let Some(scratch) = running.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         self.leave(epoch);
         if planted::is(Bug::AnchorBeforeBlocks) || !self.begin_flush(Waiter::Checkpoint) {
@@ -592,7 +592,7 @@ impl Array {
         }
         running.phase = Phase::Closing;
         if let Some(scratch) = running.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         if !self.begin_flush(Waiter::Checkpoint) {
             self.close_checkpoint();

@@ -33,6 +33,10 @@ fn blocks_of(
 impl Array {
     /// What an operation has read has these checksums.
     pub(super) fn verified(&mut self, id: u64, sums: &[u32]) {
+        if self.end_orphan(id) {
+            // What it read may have changed since its reader let go of the lock.
+            return;
+        }
         let pool = self.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
         let (group, locked) = (op.group, op.locked);

@@ -1,8 +1,10 @@
 //! One lane: requests in, drive operations out.
 
 mod checkpoint;
+mod flight;
 mod flush;
 mod heal;
+mod hedge;
 mod job;
 mod locks;
 mod log;
@@ -13,6 +15,7 @@ mod recover;
 mod request;
 mod ring;
 mod step;
+mod watch;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,6 +24,7 @@ use std::sync::Arc;
 use block::{Fault, Instant, Outcome, Seat};
 
 use self::checkpoint::{Checkpoints, Wanting};
+use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
 use self::job::Job;
 use self::locks::Locks;
@@ -30,6 +34,8 @@ use self::overlay::Overlay;
 use self::pages::Pages;
 use self::recover::Recovery;
 use self::request::Pending;
+pub use self::watch::DEADLINE;
+use self::watch::Watch;
 use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
@@ -110,10 +116,15 @@ pub struct Array {
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
     jobs: BTreeMap<u64, Job>,
-    ops: BTreeMap<u64, Op>,
+    /// Boxed: a map moves its neighbours when one goes.
+    ops: BTreeMap<u64, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<u64>,
-    ios: BTreeMap<IoId, Purpose>,
+    ios: BTreeMap<IoId, Flight>,
+    stragglers: Stragglers,
+    watch: Watch,
+    /// Second reads under way.
+    hedges: usize,
     computes: BTreeMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
@@ -133,6 +144,9 @@ pub struct Array {
     events: VecDeque<Event>,
     next_id: u64,
     now: Instant,
+    /// What is being told is that time has passed: nothing else has happened before now that was not
+    /// told yet.
+    timed_out: bool,
 }
 
 /// Why a command cannot be obeyed.
@@ -156,6 +170,8 @@ impl Array {
     #[must_use]
     pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         assert!(lane < geometry.lanes(), "lane {lane} exists");
+        let cell_blocks = geometry.cell_bytes() / block::BLOCK_BYTES;
+        let seats = geometry.layout().drives();
         Self {
             geometry,
             lane,
@@ -168,9 +184,12 @@ impl Array {
             ops: BTreeMap::new(),
             runnable: VecDeque::new(),
             ios: BTreeMap::new(),
+            stragglers: Stragglers::default(),
+            watch: Watch::new(seats),
+            hedges: 0,
             computes: BTreeMap::new(),
             overlay: Overlay::default(),
-            pages: Pages::default(),
+            pages: Pages::new(cell_blocks),
             log: Log::default(),
             checkpoints: Checkpoints::default(),
             recovery: None,
@@ -182,6 +201,7 @@ impl Array {
             events: VecDeque::new(),
             next_id: 0,
             now: Instant::ZERO,
+            timed_out: false,
         }
     }
 
@@ -193,23 +213,13 @@ impl Array {
     }
 
     /// A drive operation has ended. Every `Action::Io` is answered exactly once, also when its
-    /// drive is gone.
+    /// drive is gone; how late does not matter once the pool has said that it is out.
     ///
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
         self.now = now;
-        match self.ios.remove(&id).expect("the operation is in flight") {
-            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
-            Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
-            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
-            Purpose::PageRead { name, index, seat } => self.page_read(name, index, seat, outcome),
-            Purpose::Install { transfer } => self.install_written(transfer, outcome),
-            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
-            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
-            Purpose::Restore { seat } => self.column_restored(seat, outcome),
-            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
-        }
+        self.answered(id, outcome);
         self.advance();
     }
 
@@ -241,8 +251,10 @@ impl Array {
         self.now = now;
         match command {
             Command::SeatOut(seat) => {
+                self.watch.forget(seat);
                 self.view.seat_out(seat);
                 self.jobs_lost_seat(seat);
+                self.abandon_seat(seat);
                 self.decide(seat, true);
                 if self.geometry.store().is_some() && self.recovery.is_none() {
                     // What was logged before is there once less.
@@ -250,7 +262,16 @@ impl Array {
                 }
             }
             Command::SeatKept(seat) => self.decide(seat, false),
-            Command::SeatIn(seat) => self.view.seat_in(seat),
+            Command::SeatIn(seat) => {
+                self.watch.forget(seat);
+                self.view.seat_in(seat);
+            }
+            Command::Suspect(seat) => {
+                self.watch.suspects.insert(seat);
+            }
+            Command::Trust(seat) => {
+                self.watch.suspects.remove(&seat);
+            }
             Command::SeatCurrent(seat) => self.view.seat_current(&self.geometry, seat),
             Command::Fill {
                 group,
@@ -313,8 +334,11 @@ impl Array {
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.timed_out = true;
         self.idle_checkpoint();
+        self.look();
         self.advance();
+        self.timed_out = false;
     }
 
     /// The next thing to do.
@@ -327,10 +351,16 @@ impl Array {
         self.events.pop_front()
     }
 
-    /// When to call `handle_timeout`.
+    /// When to call `handle_timeout`: then, and after everything else that has happened until then has
+    /// been told.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.idle_checkpoint_at()
+        let times = [
+            self.batch_due_at(),
+            self.idle_checkpoint_at(),
+            self.watch.look_at(),
+        ];
+        times.into_iter().flatten().min()
     }
 
     /// The pool's shape.
@@ -339,7 +369,8 @@ impl Array {
         &self.geometry
     }
 
-    /// Whether nothing is in flight or waiting.
+    /// Whether nothing is in flight or waiting. What drives have not answered and nobody waits for
+    /// does not count ([`stragglers`](Self::stragglers)).
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.ops.is_empty()
@@ -389,7 +420,7 @@ impl Array {
             }
         }
         for scratch in self.overlay.take_free() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         self.report_drained();
     }
@@ -443,12 +474,6 @@ impl Array {
             let (_, event) = self.after_epoch.pop_front().expect("just seen");
             self.events.push_back(event);
         }
-    }
-
-    fn push_io(&mut self, purpose: Purpose, io: impl FnOnce(IoId) -> Io) {
-        let id = IoId(self.fresh());
-        self.ios.insert(id, purpose);
-        self.actions.push_back(Action::Io(io(id)));
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.

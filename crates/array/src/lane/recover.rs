@@ -26,8 +26,8 @@ use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, Io,
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 use crate::planted::{self, Bug};
 
-/// Blocks of a header at most: what [`super::log`] writes has three.
-const HEADER_BLOCKS_MAX: u64 = 4;
+/// Blocks of a header at most: [`super::log`] writes none that is longer.
+pub(super) const HEADER_BLOCKS_MAX: u64 = 4;
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -167,8 +167,14 @@ impl Array {
         if recovery.in_flight > 0 {
             return;
         }
-        if matches!(recovery.phase, Phase::Columns(_)) {
-            self.check_columns();
+        if let Phase::Columns(found) = &recovery.phase {
+            let memory = BufferId::Scratch(found.scratch);
+            if self.stragglers.hold(memory) {
+                // What is put together in this memory would not stay so.
+                self.read_columns_again();
+            } else {
+                self.check_columns();
+            }
             return;
         }
         let takes = recovery.reads.values().copied().collect();
@@ -184,7 +190,7 @@ impl Array {
     /// A computation of the recovery's has ended.
     pub(super) fn recovery_computed(&mut self, computed: &Computed) {
         if let Some(scratch) = self.recovery().scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         match std::mem::replace(&mut self.recovery().phase, Phase::Anchors) {
             Phase::Anchors => self.anchors_read(&computed.bytes),
@@ -310,6 +316,17 @@ impl Array {
         if there.is_empty() {
             self.check_columns();
         }
+    }
+
+    /// Reads the columns into other memory, without drives that are out by now.
+    fn read_columns_again(&mut self) {
+        let phase = std::mem::replace(&mut self.recovery().phase, Phase::Anchors);
+        let Phase::Columns(found) = phase else {
+            unreachable!("columns were read")
+        };
+        self.overlay.unpin(found.header.sequence);
+        // It counts as not whole: what has changed since its headers were read is not known.
+        self.read_columns(found.header, found.position, 0);
     }
 
     fn check_columns(&mut self) {
@@ -610,7 +627,7 @@ impl Array {
         }
         recovery.phase = Phase::Flushing;
         if let Some(scratch) = recovery.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         if !self.begin_flush(Waiter::Recovery) {
             self.recovery_flushed();
@@ -628,7 +645,7 @@ impl Array {
         if let Some(recovery) = self.recovery.take()
             && let Some(scratch) = recovery.scratch
         {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         if batches > 0 && outcome.is_ok() {
             self.want_checkpoint();

@@ -37,9 +37,10 @@ impl Ring {
         self.blocks / 4
     }
 
-    /// Whether enough is taken that a checkpoint should begin.
+    /// Whether enough is taken that a checkpoint should begin. The more it puts in place at once, the
+    /// more of it lies on the same pages; the other half is for what comes meanwhile.
     pub(super) const fn wants_checkpoint(&self) -> bool {
-        self.used >= self.blocks / 4
+        self.used >= self.blocks / 2
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -20,8 +20,13 @@ use super::op::{Op, Owner, Phase, Task};
 use super::pages::LaneBlocks;
 use super::{Array, Computing, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
+use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
 use crate::planted::{self, Bug};
+
+/// How often blocks that a drive could not read are asked for again before their loss is reported.
+/// While they can be reconstructed they are not: that mends them.
+const READ_RETRIES: u8 = 2;
 
 impl Array {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
@@ -44,7 +49,7 @@ impl Array {
             | Task::Scrub
             | Task::Heal(_) => false,
         };
-        self.ops.insert(id, op);
+        self.ops.insert(id, Box::new(op));
         if free {
             self.runnable.push_back(id);
         } else {
@@ -63,8 +68,12 @@ impl Array {
 
     /// Plans an operation and starts its reads.
     pub(super) fn plan(&mut self, id: u64) {
+        if self.end_orphan(id) {
+            return;
+        }
         self.enter_epoch(id);
         self.release_scratch(id);
+        self.evacuate(id);
         let store = self.geometry.store().is_some();
         let op = &self.ops[&id];
         if store && matches!(op.task, Task::Zero) {
@@ -74,7 +83,12 @@ impl Array {
             }
             return;
         }
+        if let Some(plan) = self.plan_of_sound(op) {
+            self.read(id, plan);
+            return;
+        }
         let scratch = self.fresh_scratch();
+        let shunned = self.shunned(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
         let columns = self.view.columns(&self.geometry, op.group);
@@ -84,6 +98,8 @@ impl Array {
             pages: &self.pages,
             group: op.group,
             bad: &op.bad,
+            avoid: &op.avoid,
+            shunned: &shunned,
             missing: RefCell::default(),
             unknown: RefCell::default(),
             pinned: RefCell::default(),
@@ -160,8 +176,73 @@ impl Array {
                 }
                 self.read(id, plan);
             }
+            // Something is only read around while there is a way.
+            Err(Lost) if !shunned.is_empty() || !op.avoid.is_empty() => {
+                op.patient = true;
+                op.avoid.clear();
+                match op.owner {
+                    Owner::Hedge(_) => self.end(id, Err(Fault::Lost)),
+                    _ => self.runnable.push_back(id),
+                }
+            }
+            // Once more from the drives that could not: the client would be told of a loss.
+            Err(Lost) if op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES => {
+                op.retries += 1;
+                op.bad.clear();
+                self.runnable.push_back(id);
+            }
             Err(Lost) => self.lost(id),
         }
+    }
+
+    /// The plan of a read of whole blocks that are all known to be where they belong: what
+    /// [`plan::plan_read`] says of it too, without the search for what else could be done. Nearly all
+    /// reads are of this kind.
+    fn plan_of_sound(&self, op: &Op) -> Option<Plan> {
+        let Task::Read(pieces) = &op.task else {
+            return None;
+        };
+        if !op.bad.is_empty() || !op.avoid.is_empty() {
+            return None;
+        }
+        let store = self.geometry.store().is_some();
+        let stripe = op.stripes.start;
+        let mut plan = Plan::new(Kind::Read);
+        for piece in pieces {
+            let length = piece.slice.length;
+            if !(piece.low | length).is_multiple_of(BLOCK_BYTES) {
+                return None;
+            }
+            let (column, chunk) = self.geometry.place(op.group, stripe, piece.slot);
+            let cell = self.view.column(&self.geometry, op.group, column).source?;
+            if !op.patient && self.watch.suspects.contains(&cell.seat) {
+                return None;
+            }
+            let offset = self.geometry.drive_offset(cell, chunk) + piece.low;
+            let first = BlockName {
+                group: op.group,
+                column,
+                block: u32::try_from(self.geometry.block_of(offset)).ok()?,
+            };
+            let blocks = u32::try_from(length / BLOCK_BYTES).ok()?;
+            let sound = !store
+                || !self.overlay.holds(first, blocks)
+                    && !self.overlay.is_zeroed(op.group, stripe)
+                    && self.pages.are_written(first, blocks);
+            if !sound {
+                return None;
+            }
+            plan.reads.push(Transfer {
+                seat: cell.seat,
+                column,
+                kind: IoKind::Read,
+                offset,
+                length,
+                slice: Some(piece.slice),
+            });
+        }
+        plan::merge(&mut plan.reads);
+        Some(plan)
     }
 
     /// An operation needs more than is left.
@@ -178,7 +259,7 @@ impl Array {
         };
         let kind = match op.owner {
             Owner::Request(request) => self.request_kind(request),
-            Owner::Job(_) | Owner::Lane => RequestKind::Read,
+            Owner::Job(_) | Owner::Lane | Owner::Hedge(_) => RequestKind::Read,
         };
         self.events.push_back(Event::StripeLost {
             group: op.group,
@@ -189,15 +270,16 @@ impl Array {
     }
 
     fn read(&mut self, id: u64, plan: Plan) {
-        let reads = plan.reads.clone();
         let op = self.ops.get_mut(&id).expect("the operation exists");
-        op.plan = Some(plan);
+        op.replan = false;
         op.phase = Phase::Reading;
-        op.in_flight = reads.len() as u64;
-        for transfer in &reads {
-            self.push_transfer(id, *transfer);
+        op.in_flight = plan.reads.len() as u64;
+        for &transfer in &plan.reads {
+            self.push_transfer(id, transfer);
         }
-        if reads.is_empty() {
+        let nothing = plan.reads.is_empty();
+        self.ops.get_mut(&id).expect("it is there").plan = Some(plan);
+        if nothing {
             self.compute(id);
         }
     }
@@ -415,23 +497,41 @@ impl Array {
     pub(super) fn end(&mut self, id: u64, outcome: Outcome) {
         self.leave_epoch(id);
         self.release_scratch(id);
-        let op = self.ops.remove(&id).expect("the operation exists");
+        let mut op = self.ops.remove(&id).expect("the operation exists");
         debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
         {
-            self.actions.push_back(Action::Release(staging));
+            self.release(staging);
         }
-        if op.locked {
+        if op.locked && !op.borrowed {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
+        if op.hedge.is_some() {
+            self.orphan_hedge(&op);
+        }
+        if let Owner::Hedge(reader) = op.owner {
+            if outcome.is_ok() && !op.orphan {
+                self.after(&op, outcome);
+            }
+            self.hedge_ended(reader, id, *op, outcome);
+            return;
+        }
+        if let Some(refuge) = op.refuge.take() {
+            let reader = match op.owner {
+                Owner::Request(request) if outcome.is_ok() => Some(request),
+                _ => None,
+            };
+            self.leave_refuge(refuge, &op.task, reader);
+        }
         self.after(&op, outcome);
         match op.owner {
             Owner::Request(request) => self.request_op_ended(request, outcome),
             Owner::Job(job) => self.job_op_ended(job, outcome),
             Owner::Lane => {}
+            Owner::Hedge(_) => unreachable!("ended above"),
         }
     }
 
@@ -439,7 +539,7 @@ impl Array {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);

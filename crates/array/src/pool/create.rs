@@ -12,6 +12,7 @@ use super::chores::Chores;
 use super::fill::Fills;
 use super::labels::Labels;
 use super::scrub::Scrub;
+use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{Drive, Effect, Pool, PoolFacts, SeatFacts, SeatState, StoreFacts, Ticket};
 use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES};
@@ -232,7 +233,7 @@ pub fn create_divided(
         ring_bytes <= map.ring_bytes(lanes),
         "the rings fit into their region"
     );
-    let store = blueprint.journal.then(|| StoreFacts {
+    let store = blueprint.journal.then_some(StoreFacts {
         journal_offset: map.journal_offset,
         ring_bytes,
         metadata_offset: map.metadata_offset,
@@ -325,7 +326,9 @@ impl Pool {
             checkpointing: None,
             scrub: Scrub::default(),
             plans: BandPlans::default(),
+            suspicions: Suspicions::default(),
             ios: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
             next_io: 0,
             actions: VecDeque::new(),
             now: Instant::ZERO,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use block::{Outcome, Seat};
 
-use super::{Effect, OutReason, Pool, PoolAction, PoolIo};
+use super::{Effect, OutReason, Pool, PoolAction, PoolWrite};
 use crate::format::{LABEL_OFFSETS, Label};
 use crate::planted::{self, Bug};
 
@@ -26,6 +26,13 @@ pub(super) struct Labels {
 impl Labels {
     pub(super) fn is_idle(&self) -> bool {
         self.outstanding.is_empty() && !self.again && self.effects.is_empty()
+    }
+
+    /// The seat's drive is out: its label is not waited for. The generation that says so is
+    /// written next, and what waits for this one happens with that.
+    pub(super) fn forget(&mut self, seat: Seat) {
+        self.outstanding.remove(&seat);
+        self.failed.remove(&seat);
     }
 }
 
@@ -61,7 +68,7 @@ impl Pool {
         let seats: Vec<Seat> = self.drives.keys().copied().collect();
         for seat in seats {
             self.labels.outstanding.insert(seat);
-            let id = self.fresh_io(PoolIo::Label { seat });
+            let id = self.fresh_io(PoolWrite::Label { seat });
             let drive = self.drives.get_mut(&seat).expect("just listed");
             let offset = LABEL_OFFSETS[drive.label_slot];
             drive.label_slot = 1 - drive.label_slot;

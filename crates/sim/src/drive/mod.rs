@@ -50,6 +50,8 @@ pub struct Drive {
     cache: Cache,
     pace: Pace,
     busy_until: Instant,
+    /// Until then nothing is answered.
+    stalled_until: Instant,
     faults: Faults,
     /// Blocks that cannot be read until they are written again.
     bad: Vec<u64>,
@@ -84,6 +86,7 @@ impl Drive {
             cache: Cache::default(),
             pace,
             busy_until: Instant::ZERO,
+            stalled_until: Instant::ZERO,
             faults: Faults::default(),
             bad: Vec::new(),
             map: None,
@@ -192,6 +195,7 @@ impl Drive {
 
     /// Space is free again, flushes are done again, and it is as fast as it was.
     pub const fn recover(&mut self) {
+        self.stalled_until = Instant::ZERO;
         self.faults.full = false;
         self.faults.lies = false;
         self.faults.hanging = false;
@@ -255,6 +259,9 @@ impl Drive {
                 self.faults.hanging |= for_good;
                 admitted.hangs = true;
             }
+            DriveFault::Stall { millis } => {
+                self.faults.stall = Some(Duration::from_millis(millis.into()));
+            }
             DriveFault::Slow { factor } => {
                 self.faults.slow = Some(factor);
                 admitted.slow = factor;
@@ -289,6 +296,14 @@ impl Drive {
             return self.busy_until;
         }
         now
+    }
+
+    /// When the end of an operation that is handed over at `now` and done at `at` is reported.
+    pub(crate) fn answer_at(&mut self, now: Instant, at: Instant) -> Instant {
+        if let Some(stall) = self.faults.stall.take() {
+            self.stalled_until = now + stall;
+        }
+        at.max(self.stalled_until)
     }
 
     // --- blocks ------------------------------------------------------------------------------
@@ -404,6 +419,7 @@ impl Drive {
         self.cache.cut(&mut self.durable, decide);
         self.current = self.durable.clone();
         self.busy_until = Instant::ZERO;
+        self.stalled_until = Instant::ZERO;
         self.faults.hanging = false;
     }
 

@@ -269,18 +269,16 @@ impl Maker {
             return;
         }
         let kinds = match self.scope {
-            Scope::Silent => -2..12,
-            Scope::Said => -1..6,
-            Scope::Orderly => 0..6,
+            Scope::Silent => -1..15,
+            Scope::Said | Scope::Orderly => 0..9,
         };
         let fault = match self.rng.random_range(kinds) {
-            -2 if self.hurt.len() > 1 => DriveFault::Dropped,
-            -2 => {
+            -1 if self.hurt.len() > 1 => DriveFault::Dropped,
+            -1 => {
                 self.alone = true;
                 self.events.push(Event::Stale(seat));
                 return;
             }
-            -1 => DriveFault::Hang { for_good: false },
             0 | 1 => DriveFault::Gone,
             2 => DriveFault::Eio { for_good: false },
             3 => DriveFault::Eio { for_good: true },
@@ -292,14 +290,20 @@ impl Maker {
                 },
             },
             5 => DriveFault::Lse,
-            6 | 7 => DriveFault::Flip {
+            6 => DriveFault::Hang { for_good: false },
+            7 => DriveFault::Hang { for_good: true },
+            // Late, past the deadline, or in between.
+            8 => DriveFault::Stall {
+                millis: self.rng.random_range(5..20_000),
+            },
+            9 | 10 => DriveFault::Flip {
                 bit: self.rng.random_range(0..8 * 4096),
             },
-            8 => DriveFault::Dropped,
-            9 => DriveFault::Stray {
+            11 => DriveFault::Dropped,
+            12 => DriveFault::Stray {
                 blocks: self.rng.random_range(-40..40),
             },
-            10 => {
+            13 => {
                 let end = self.rng.random_range(0..8);
                 DriveFault::Shorn(Pieces::prefix(end))
             }

@@ -187,7 +187,7 @@ impl Event {
             Self::Stale(_) => true,
             Self::Fault { trigger, fault, .. } => {
                 let elsewhere = matches!(trigger.region, Some(Region::Data | Region::Journal));
-                fault.is_silent() && !(elsewhere && !matches!(fault, DriveFault::Stray { .. }))
+                fault.is_silent() && (!elsewhere || matches!(fault, DriveFault::Stray { .. }))
             }
             _ => false,
         }
