@@ -462,10 +462,6 @@ impl Array {
 
     /// Reports `event` when no operation that was planned before now is in flight.
     fn report_after_drain(&mut self, event: Event) {
-        if planted::is(Bug::FreeEarly) {
-            self.events.push_back(event);
-            return;
-        }
         self.after_epoch.push_back((self.epoch, event));
         self.epoch += 1;
     }
