@@ -114,6 +114,10 @@ pub struct Array {
     locks: Locks,
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
+    /// When a client asked for something last.
+    asked_at: Option<Instant>,
+    /// When a scrub took a step last.
+    scrub_stepped: Option<Instant>,
     jobs: BTreeMap<u64, Job>,
     ops: BTreeMap<u64, Op>,
     /// Operations that can be planned now.
@@ -174,6 +178,8 @@ impl Array {
             locks: Locks::default(),
             flushes: Flushes::default(),
             requests: BTreeMap::new(),
+            asked_at: None,
+            scrub_stepped: None,
             jobs: BTreeMap::new(),
             ops: BTreeMap::new(),
             runnable: VecDeque::new(),
@@ -201,6 +207,7 @@ impl Array {
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
         self.now = now;
+        self.asked_at = Some(now);
         self.begin_request(id, request);
         self.advance();
     }
@@ -325,6 +332,7 @@ impl Array {
         self.now = now;
         self.idle_checkpoint();
         self.look();
+        self.resume_jobs();
         self.advance();
     }
 
@@ -341,7 +349,11 @@ impl Array {
     /// When to call `handle_timeout`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let times = [self.idle_checkpoint_at(), self.watch.look_at()];
+        let times = [
+            self.idle_checkpoint_at(),
+            self.watch.look_at(),
+            self.resume_at(),
+        ];
         times.into_iter().flatten().min()
     }
 

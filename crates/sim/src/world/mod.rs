@@ -4,6 +4,7 @@ mod client;
 mod open;
 mod power;
 mod queue;
+mod scrub;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
