@@ -1,5 +1,7 @@
 //! Buffers of one lane, and its computations on them.
 
+use std::sync::Arc;
+
 use array::{Action, BufferId, Compute, ComputeStep, Computed, RequestId, ScratchId, Slice};
 
 use crate::buffer::{Buffer, Sectors};
@@ -121,10 +123,20 @@ impl Scratch {
 
     /// Carries out a computation: puts, steps, sums, takes.
     pub(crate) fn compute(&mut self, work: &Compute) -> Computed {
+        // A header is put before every column of its batch: the same bytes, looked at once.
+        let mut last: Option<(&Arc<[u8]>, Vec<Block>)> = None;
         for (slice, bytes) in &work.puts {
+            if last
+                .as_ref()
+                .is_none_or(|(other, _)| !Arc::ptr_eq(other, bytes))
+            {
+                let blocks = bytes.chunks_exact(BLOCK).map(Block::from_bytes);
+                last = Some((bytes, blocks.collect()));
+            }
+            let (_, blocks) = last.as_ref().expect("just put there");
             let buffer = self.buffer_mut(slice.buffer);
-            for (offset, bytes) in offsets(*slice).zip(bytes.chunks_exact(BLOCK)) {
-                buffer.set_block(offset, &Block::from_bytes(bytes));
+            for (offset, block) in offsets(*slice).zip(blocks) {
+                buffer.set_block(offset, block);
             }
         }
         for step in &work.steps {
@@ -137,8 +149,11 @@ impl Scratch {
                 .takes
                 .iter()
                 .map(|&slice| {
-                    let blocks = self.blocks(slice);
-                    blocks.flat_map(|block| block.to_bytes()).collect()
+                    let mut bytes = vec![0; at(slice.length)];
+                    for (block, target) in self.blocks(slice).zip(bytes.chunks_exact_mut(BLOCK)) {
+                        block.copy_to(target);
+                    }
+                    bytes
                 })
                 .collect(),
         }

@@ -1,5 +1,7 @@
 //! Scrubs that are planned, make way for clients, and go on where an earlier life of the pool left off.
 
+#![expect(clippy::print_stdout, reason = "figures for the documents")]
+
 use std::time::Duration;
 
 use array::pool::Report;
@@ -19,6 +21,7 @@ fn filled() -> (World, u64) {
         drive_bytes: 40 << 20,
         chunk_bytes: 16 << 10,
         cell_bytes: 1 << 20,
+        division: None,
         pace: Pace::Server {
             bytes_per_second: 200 << 20,
             per_operation: Duration::from_micros(100),

@@ -9,6 +9,7 @@ use super::overlay::Bytes;
 use crate::action::{BufferId, Event, Slice};
 use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
+use crate::planted::{self, Bug};
 
 /// The blocks of a transfer: name, first byte on the drive, bytes.
 fn blocks_of(
@@ -40,6 +41,8 @@ impl Array {
         let op = &self.ops[&id];
         let (group, locked) = (op.group, op.locked);
         let scrub = matches!(op.task, Task::Scrub);
+        let believes = (planted::is(Bug::UnverifiedParity) && matches!(op.task, Task::Write(_)))
+            || (planted::is(Bug::UnverifiedRead) && matches!(op.task, Task::Read(_)));
         let reads = op.plan.as_ref().expect("it was planned").reads.clone();
         let mut sums = sums.iter();
         let (mut blocks, mut again) = (0, false);
@@ -55,7 +58,7 @@ impl Array {
                 match self.entry_of(name) {
                     // The page was dropped meanwhile.
                     None => again = true,
-                    Some(entry) if entry.matches(pool, name, sum) => {}
+                    Some(entry) if believes || entry.matches(pool, name, sum) => {}
                     // Without the lock the block may just be changing.
                     Some(_) if !locked => again = true,
                     Some(_) => bad.push((name, read.seat, offset)),
@@ -256,12 +259,19 @@ impl Array {
         self.compute(id);
     }
 
-    /// A fill has these checksums: those that were not known are now.
-    pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) {
+    /// A fill has these checksums: those that were not known are now. False if a page that must hear of
+    /// it has been dropped from memory meanwhile: then the fill is planned again.
+    pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) -> bool {
         let pool = self.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
         let group = op.group;
         let blocks = self.written_blocks(op);
+        let forgotten = |&(name, _): &(BlockName, Slice)| {
+            self.overlay.get(name).is_none() && self.pages.entry(name).is_none()
+        };
+        if blocks.iter().any(forgotten) {
+            return false;
+        }
         for ((name, _), &sum) in blocks.into_iter().zip(sums) {
             // What is logged will be written to the target too, and its entry with it.
             let logged = self.overlay.get(name).map(|logged| logged.bytes);
@@ -286,6 +296,7 @@ impl Array {
                 (None, Some(_)) => {}
             }
         }
+        true
     }
 
     /// An operation has ended: mend what it found.
@@ -309,7 +320,11 @@ impl Array {
         }
         let mut bad = op.bad.clone();
         bad.extend(&op.unknown);
-        if bad.is_empty() || outcome.is_err() || self.recovery.is_some() {
+        if bad.is_empty()
+            || outcome.is_err()
+            || self.recovery.is_some()
+            || planted::is(Bug::HealWithoutWrite)
+        {
             return;
         }
         let chunk_bytes = self.geometry.chunk_bytes();

@@ -108,7 +108,7 @@ impl Array {
         second.borrowed = locked;
         self.hedges += 1;
         self.actions.push_back(Action::Allocate(scratch, bytes));
-        self.ops.insert(hedge, second);
+        self.ops.insert(hedge, Box::new(second));
         if locked {
             self.runnable.push_back(hedge);
         } else {

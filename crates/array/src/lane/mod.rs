@@ -39,6 +39,7 @@ use self::watch::Watch;
 use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
+use crate::planted::{self, Bug};
 use crate::view::View;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
@@ -119,7 +120,8 @@ pub struct Array {
     /// When a scrub took a step last.
     scrub_stepped: Option<Instant>,
     jobs: BTreeMap<u64, Job>,
-    ops: BTreeMap<u64, Op>,
+    /// Boxed: a map moves its neighbours when one goes.
+    ops: BTreeMap<u64, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<u64>,
     ios: BTreeMap<IoId, Flight>,
@@ -146,6 +148,9 @@ pub struct Array {
     events: VecDeque<Event>,
     next_id: u64,
     now: Instant,
+    /// What is being told is that time has passed: nothing else has happened before now that was not
+    /// told yet.
+    timed_out: bool,
 }
 
 /// Why a command cannot be obeyed.
@@ -169,6 +174,7 @@ impl Array {
     #[must_use]
     pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         assert!(lane < geometry.lanes(), "lane {lane} exists");
+        let cell_blocks = geometry.cell_bytes() / block::BLOCK_BYTES;
         let seats = geometry.layout().drives();
         Self {
             geometry,
@@ -189,7 +195,7 @@ impl Array {
             hedges: 0,
             computes: BTreeMap::new(),
             overlay: Overlay::default(),
-            pages: Pages::default(),
+            pages: Pages::new(cell_blocks),
             log: Log::default(),
             checkpoints: Checkpoints::default(),
             recovery: None,
@@ -201,6 +207,7 @@ impl Array {
             events: VecDeque::new(),
             next_id: 0,
             now: Instant::ZERO,
+            timed_out: false,
         }
     }
 
@@ -320,6 +327,10 @@ impl Array {
             }
             Command::Scrub { group } => {
                 self.check_here(group)?;
+                // Copies of pages are compared when they are read: those in memory hide a bad one.
+                if !planted::is(Bug::ScrubKeepsPages) {
+                    self.compare_copies(group);
+                }
                 self.begin_job(Job::scrub(group));
             }
         }
@@ -330,10 +341,12 @@ impl Array {
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.timed_out = true;
         self.idle_checkpoint();
         self.look();
         self.resume_jobs();
         self.advance();
+        self.timed_out = false;
     }
 
     /// The next thing to do.
@@ -346,10 +359,12 @@ impl Array {
         self.events.pop_front()
     }
 
-    /// When to call `handle_timeout`.
+    /// When to call `handle_timeout`: then, and after everything else that has happened until then has
+    /// been told.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let times = [
+            self.batch_due_at(),
             self.idle_checkpoint_at(),
             self.watch.look_at(),
             self.resume_at(),
@@ -456,6 +471,10 @@ impl Array {
 
     /// Reports `event` when no operation that was planned before now is in flight.
     fn report_after_drain(&mut self, event: Event) {
+        if planted::is(Bug::FreeEarly) {
+            self.events.push_back(event);
+            return;
+        }
         self.after_epoch.push_back((self.epoch, event));
         self.epoch += 1;
     }

@@ -11,6 +11,7 @@ use super::flight::Refuge;
 use crate::action::{ComputeStep, Slice};
 use crate::geometry::Segment;
 use crate::plan::{Piece, Plan, Source};
+use crate::planted::{self, Bug};
 use crate::{BufferId, RequestId, ScratchId};
 
 /// What an operation is part of.
@@ -258,6 +259,7 @@ impl Prepared {
         let first = (new_low > low).then_some(low);
         let last = (new_high < high).then_some(high - BLOCK_BYTES);
         let second = last.filter(|&last| first != Some(last));
+        let first = first.filter(|_| !planted::is(Bug::PartialKeepsScratch));
         for block in first.into_iter().chain(second) {
             self.reads.push(Piece {
                 slot: segment.slot,

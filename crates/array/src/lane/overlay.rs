@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::ScratchId;
 use crate::action::Slice;
 use crate::format::{BlockName, Entry};
+use crate::planted::{self, Bug};
 
 /// Where the bytes of a logged block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +60,18 @@ pub(super) struct Overlay {
     zeroed: BTreeMap<(u64, u64), u64>,
     buffers: BTreeMap<u64, Buffer>,
     bytes: u64,
+    /// Blocks that nobody has.
+    nowhere: u64,
     /// Buffers that nobody needs any more.
     free: Vec<ScratchId>,
 }
 
 impl Overlay {
+    /// Whether there are blocks that nobody has.
+    pub(super) const fn lacks_blocks(&self) -> bool {
+        self.nowhere > 0
+    }
+
     /// A batch's buffer; it stays while it is pinned.
     pub(super) fn add_buffer(&mut self, sequence: u64, scratch: ScratchId, bytes: u64) {
         self.bytes += bytes;
@@ -112,6 +120,15 @@ impl Overlay {
         self.blocks.get(&name)
     }
 
+    /// Whether any of `count` blocks from `first` on is logged.
+    pub(super) fn holds(&self, first: BlockName, count: u32) -> bool {
+        let end = BlockName {
+            block: first.block.saturating_add(count),
+            ..first
+        };
+        self.blocks.range(first..end).next().is_some()
+    }
+
     /// Whether the stripe reads as zeros where no block says otherwise.
     pub(super) fn is_zeroed(&self, group: u64, stripe: u64) -> bool {
         self.zeroed.contains_key(&(group, stripe))
@@ -119,15 +136,20 @@ impl Overlay {
 
     /// A batch is complete: this is the block's content now.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
+        if planted::is(Bug::EarlierWins) && self.blocks.contains_key(&name) {
+            return;
+        }
         if logged.bytes.memory().is_some() {
             self.change(logged.sequence, |buffer| buffer.live += 1);
         }
+        self.nowhere += u64::from(logged.bytes == Bytes::Nowhere);
         if let Some(old) = self.blocks.insert(name, logged) {
             self.forget(old);
         }
     }
 
     fn forget(&mut self, old: Logged) {
+        self.nowhere -= u64::from(old.bytes == Bytes::Nowhere);
         if old.bytes.memory().is_some() {
             self.change(old.sequence, |buffer| buffer.live -= 1);
         }
@@ -174,7 +196,7 @@ impl Overlay {
         if self
             .blocks
             .get(&name)
-            .is_some_and(|logged| logged.sequence == sequence)
+            .is_some_and(|logged| logged.sequence == sequence || planted::is(Bug::ForgetChanged))
         {
             let old = self.blocks.remove(&name).expect("just seen");
             self.forget(old);
@@ -184,6 +206,7 @@ impl Overlay {
     /// What a block that nobody had is, is known again, and it is being written in its place.
     pub(super) fn known(&mut self, name: BlockName, entry: Entry) {
         if let Some(logged) = self.blocks.get_mut(&name) {
+            self.nowhere -= u64::from(logged.bytes == Bytes::Nowhere);
             logged.bytes = Bytes::InPlace;
             logged.entry = entry;
         }

@@ -9,7 +9,7 @@ use super::overlay::{Bytes, Overlay};
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoId, IoKind, Slice};
-use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{BlockState, Blocks};
 
 /// Pages that a lane keeps: with 16 lanes, 256 MiB in all.
@@ -18,6 +18,8 @@ const PAGES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 struct Cached {
     page: MetaPage,
+    /// Entries of blocks that exist and cannot be trusted.
+    unknown: u32,
     /// In use since the hand passed last.
     used: Cell<bool>,
     /// Changed since it was written.
@@ -47,11 +49,27 @@ pub(super) struct Pages {
     waiting: BTreeMap<u64, BTreeSet<PageName>>,
     /// Where the search for a page to drop goes on.
     hand: Option<PageName>,
+    /// Blocks of a cell: a column's last page describes fewer than it has room for.
+    cell_blocks: u64,
+    /// Of all pages that are here.
+    unknown: u64,
     /// Counts changes of pages; of two copies the later one counts.
     pub(super) clock: u64,
 }
 
 impl Pages {
+    pub(super) fn new(cell_blocks: u64) -> Self {
+        Self {
+            cell_blocks,
+            ..Self::default()
+        }
+    }
+
+    /// Whether any block is known not to be known.
+    pub(super) const fn lack_entries(&self) -> bool {
+        self.unknown > 0
+    }
+
     pub(super) fn contains(&self, name: PageName) -> bool {
         self.cached.contains_key(&name)
     }
@@ -63,11 +81,38 @@ impl Pages {
         Some(cached.page.get(name.entry()))
     }
 
+    /// Whether `count` blocks from `first` on are known to have been written, and with what checksum.
+    pub(super) fn are_written(&self, first: BlockName, count: u32) -> bool {
+        let end = first.block.saturating_add(count);
+        let mut block = first.block;
+        while block < end {
+            let name = BlockName { block, ..first };
+            let Some(cached) = self.cached.get(&name.page()) else {
+                return false;
+            };
+            cached.used.set(true);
+            let more = (ENTRIES_PER_META_PAGE - block % ENTRIES_PER_META_PAGE).min(end - block);
+            let written = |index: usize| {
+                let entry = cached.page.get(name.entry() + index);
+                entry != Entry::UNWRITTEN && entry != Entry::UNKNOWN
+            };
+            if !(0..more as usize).all(written) {
+                return false;
+            }
+            block += more;
+        }
+        true
+    }
+
     /// Changes an entry of a page that is here.
     pub(super) fn set(&mut self, name: BlockName, entry: Entry) {
         self.clock += 1;
         let clock = self.clock;
         if let Some(cached) = self.cached.get_mut(&name.page()) {
+            let was = cached.page.get(name.entry()) == Entry::UNKNOWN;
+            let is = entry == Entry::UNKNOWN;
+            cached.unknown = cached.unknown + u32::from(is) - u32::from(was);
+            self.unknown = self.unknown + u64::from(is) - u64::from(was);
             cached.page.set(name.entry(), entry, clock);
             cached.dirty = true;
         }
@@ -93,7 +138,23 @@ impl Pages {
 
     /// The group begins a new life.
     pub(super) fn drop_group(&mut self, group: u64) {
-        self.cached.retain(|name, _| name.group != group);
+        let unknown = &mut self.unknown;
+        self.cached.retain(|name, cached| {
+            let stays = name.group != group;
+            if !stays {
+                *unknown -= u64::from(cached.unknown);
+            }
+            stays
+        });
+    }
+
+    /// Pages of the group that are on the drives as they are here.
+    fn clean(&self, group: u64) -> Vec<PageName> {
+        let cached = self.cached.iter();
+        cached
+            .filter(|(name, cached)| name.group == group && !cached.dirty)
+            .map(|(&name, _)| name)
+            .collect()
     }
 
     pub(super) fn is_loading(&self, name: PageName) -> bool {
@@ -101,8 +162,22 @@ impl Pages {
     }
 
     fn insert(&mut self, name: PageName, page: MetaPage, dirty: bool, keep: &BTreeSet<PageName>) {
-        let used = Cell::new(true);
-        self.cached.insert(name, Cached { page, used, dirty });
+        let first = u64::from(name.index) * u64::from(ENTRIES_PER_META_PAGE);
+        let blocks = self.cell_blocks.saturating_sub(first);
+        let blocks = blocks.min(ENTRIES_PER_META_PAGE.into());
+        let blocks = usize::try_from(blocks).expect("at most 496");
+        let is_unknown = |&index: &usize| page.get(index) == Entry::UNKNOWN;
+        let unknown = u32::try_from((0..blocks).filter(is_unknown).count()).expect("at most 496");
+        let cached = Cached {
+            page,
+            unknown,
+            used: Cell::new(true),
+            dirty,
+        };
+        self.unknown += u64::from(unknown);
+        if let Some(old) = self.cached.insert(name, cached) {
+            self.unknown -= u64::from(old.unknown);
+        }
         // Two rounds of the hand at most: the first may only clear marks.
         let mut left = 2 * self.cached.len();
         while self.cached.len() > PAGES_MAX && left > 0 {
@@ -124,8 +199,10 @@ impl Pages {
             if cached.used.take() || cached.dirty || keep.contains(&victim) {
                 continue;
             }
-            if victim != name {
-                self.cached.remove(&victim);
+            if victim != name
+                && let Some(gone) = self.cached.remove(&victim)
+            {
+                self.unknown -= u64::from(gone.unknown);
             }
         }
     }
@@ -154,6 +231,15 @@ pub(super) struct LaneBlocks<'a> {
 }
 
 impl Blocks for LaneBlocks<'_> {
+    /// Of blocks whose pages are not here nothing is known. Should a plan touch one, its page is
+    /// loaded, and the plan made anew.
+    fn all_sound(&self) -> bool {
+        let lacking = self.overlay.lacks_blocks() || self.pages.lack_entries();
+        let nothing_against =
+            self.bad.is_empty() && self.avoid.is_empty() && self.shunned.is_empty();
+        nothing_against && !(self.store && lacking)
+    }
+
     fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState {
         let sound = || {
             let without = self.bad.contains(&(column, block))
@@ -222,6 +308,17 @@ impl Array {
             }
         }
         places
+    }
+
+    /// The group's pages are read again, and their copies compared, when they are asked for next; but for
+    /// those that are about to be written, and those of which memory may have the only copy.
+    pub(super) fn compare_copies(&mut self, group: u64) {
+        let keep = self.checkpoint_pages();
+        for name in self.pages.clean(group) {
+            if !keep.contains(&name) && self.page_places(name, true).len() > 1 {
+                self.pages.cached.remove(&name);
+            }
+        }
     }
 
     /// Loads pages for an operation, which is planned again when they are here.
@@ -370,9 +467,12 @@ impl Array {
     }
 
     fn page_here(&mut self, name: PageName, page: MetaPage, dirty: bool) {
-        let mut keep = self.checkpoint_pages();
-        for names in self.pages.waiting.values() {
-            keep.extend(names);
+        let mut keep = BTreeSet::new();
+        if self.pages.cached.len() >= PAGES_MAX {
+            keep = self.checkpoint_pages();
+            for names in self.pages.waiting.values() {
+                keep.extend(names);
+            }
         }
         self.pages.insert(name, page, dirty, &keep);
         let mut ready = Vec::new();

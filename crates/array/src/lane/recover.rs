@@ -24,9 +24,10 @@ use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, Io, IoKind, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
+use crate::planted::{self, Bug};
 
-/// Blocks of a header at most: what [`super::log`] writes has three.
-const HEADER_BLOCKS_MAX: u64 = 4;
+/// Blocks of a header at most: [`super::log`] writes none that is longer.
+pub(super) const HEADER_BLOCKS_MAX: u64 = 4;
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -242,7 +243,9 @@ impl Array {
             .iter()
             .filter_map(|bytes| BatchHeader::parse(pool, lane, bytes))
             .filter(|header| {
-                header.sequence <= anchor.inherited || header.incarnation >= anchor.incarnation
+                header.sequence <= anchor.inherited
+                    || header.incarnation >= anchor.incarnation
+                    || planted::is(Bug::AnyIncarnation)
             });
         if seek == Seek::Proof {
             let flushed = headers
@@ -381,8 +384,13 @@ impl Array {
         let lacks = bad.iter().any(|&(_, column)| lives(column));
         found.whole &= !lacks;
         let header = &found.header;
+        if planted::is(Bug::StopAtBadColumn) && lacks {
+            self.overlay.unpin(found.header.sequence);
+            self.end_of_log();
+            return;
+        }
         if bad.iter().all(|&(_, column)| column >= data) {
-            if found.whole {
+            if found.whole || planted::is(Bug::LeaveUnrestored) {
                 self.batch_found(found);
             } else {
                 self.restore(found, contents.len());
@@ -431,6 +439,11 @@ impl Array {
         if hopeless {
             let next = found.position + found.header.length();
             self.overlay.unpin(found.header.sequence);
+            if planted::is(Bug::PastTorn) {
+                self.recovery().expected += 1;
+                self.read_headers(next, Seek::Next);
+                return;
+            }
             self.read_headers(next, Seek::Proof);
             return;
         }
@@ -558,6 +571,11 @@ impl Array {
         let recovery = self.recovery();
         let (expected, first) = (recovery.expected, recovery.anchor.first);
         recovery.phase = Phase::Anchoring;
+        let expected = if planted::is(Bug::SequencesAnew) {
+            1
+        } else {
+            expected
+        };
         self.log.next_sequence = expected;
         self.log.completed = expected - 1;
         self.log.inherited = expected - 1;

@@ -7,6 +7,7 @@ use super::flush::Waiter;
 use super::op::{Op, Owner, Prepared, Task};
 use crate::action::{Action, BufferId, Reply, Slice};
 use crate::plan::Piece;
+use crate::planted::{self, Bug};
 use crate::{GroupRequest, RequestId, ScratchId};
 
 /// Stripes that one operation zeroes at most: it holds all their locks at once.
@@ -162,6 +163,7 @@ impl Array {
             return;
         }
         let (fault, flush) = (pending.fault, pending.fua && pending.kind.mutates());
+        let flush = flush && !planted::is(Bug::FuaWithoutFlush);
         match fault {
             Some(fault) => self.reply(id, Err(fault)),
             None if flush && self.begin_flush(Waiter::Request(id.0)) => {}

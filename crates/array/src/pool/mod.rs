@@ -48,7 +48,7 @@ use crate::Geometry;
 use crate::action::{Command, Event, IoId, IoKind};
 use crate::plan::BandPlans;
 
-pub use create::{Blueprint, CreateError, NewDrive, create};
+pub use create::{Blueprint, CreateError, Division, NewDrive, create, create_divided};
 pub use facts::{OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};

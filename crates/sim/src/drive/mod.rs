@@ -176,6 +176,11 @@ impl Drive {
         self.faults.happened
     }
 
+    /// Something has happened to it that was not planned as a fault of an operation.
+    pub(crate) const fn note_fault(&mut self) {
+        self.faults.happened += 1;
+    }
+
     /// Whether every operation fails.
     #[must_use]
     pub const fn is_broken(&self) -> bool {

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use array::pool::SeatState;
-use block::{Fault, Instant, Request, RequestKind, Seat};
+use array::pool::{Division, PoolError, SeatState};
+use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 
-use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SETTINGS, Schedule, VOLUME, check};
+use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check};
 use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
 use crate::drive::{Drive, DriveFault, Pace, Survival, Trigger};
@@ -19,6 +19,9 @@ use crate::world::{CutSpec, World, WorldOptions};
 const BOUND: Duration = Duration::from_secs(60);
 /// Requests in flight when the whole volume is read back, and bytes of each.
 const READ_BACK: (usize, u64) = (8, 64 << 10);
+
+/// Of so many runs one ends with drives lost and everything read once more.
+const LOSSES_ONE_IN: u64 = 4;
 
 /// What a schedule showed to be wrong, by the invariant of `faults.md` that it breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +69,22 @@ pub struct Verdict {
     pub requests: u64,
     /// Drive operations.
     pub ios: u64,
-    /// Planned faults that happened, the cut not counted.
+    /// Faults that happened, the cut not counted: planned ones, and drives failed by command.
     pub faults: u64,
+    /// Power cuts and kills, each with its recovery.
+    pub cuts: u64,
     /// A hash of all that happened, in order.
     pub trace: u64,
+}
+
+impl Verdict {
+    /// Whether the run was all that a schedule of the swarm must be: at least 100 client requests and
+    /// 300 drive operations, a cut with recovery and two further faults. (Pools of the swarm have six
+    /// drives and more; every run ends with everything whole and read back.)
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.requests >= 100 && self.ios >= 300 && self.cuts >= 1 && self.faults >= 2
+    }
 }
 
 /// Runs schedules. Pools are made once and copied for each run.
@@ -117,6 +132,9 @@ impl Runner {
             requests: 0,
             ios: 0,
             faults: 0,
+            failed: 0,
+            cuts: 0,
+            silent: schedule.is_silent(),
             trace: 0,
             reopened: 0,
             seed: schedule.seed,
@@ -125,6 +143,8 @@ impl Runner {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
+            // Small pools, for enumerations, survive the loss of half their drives and more.
+            degraded: schedule.setting >= SEEDED,
             moments: None,
         }
     }
@@ -152,7 +172,8 @@ impl Runner {
                 violation,
                 requests: run.requests,
                 ios: run.ios,
-                faults: run.faults,
+                faults: run.faults + run.failed,
+                cuts: run.cuts,
                 trace: run.trace,
             }
         });
@@ -161,6 +182,7 @@ impl Runner {
             requests: 0,
             ios: 0,
             faults: 0,
+            cuts: 0,
             trace: 0,
         })
     }
@@ -175,6 +197,10 @@ fn options(setting: usize) -> WorldOptions {
         drive_bytes: DRIVE_BYTES,
         chunk_bytes: CHUNK_BYTES,
         cell_bytes: of.cell_bytes,
+        division: Some(Division {
+            lanes: of.lanes,
+            ring_bytes: (of.ring_blocks > 0).then_some(of.ring_blocks * BLOCK_BYTES),
+        }),
         pace: Pace::Null,
         seed: setting as u64,
     }
@@ -206,6 +232,11 @@ pub(crate) struct Run {
     /// Operations of the present world that are not this run's.
     before: u64,
     faults: u64,
+    /// Drives failed by command.
+    failed: u64,
+    cuts: u64,
+    /// Whether drives go wrong without saying so: then only a scrub has seen everything.
+    silent: bool,
     trace: u64,
     reopened: u64,
     seed: u64,
@@ -217,6 +248,8 @@ pub(crate) struct Run {
     may_fill: bool,
     /// Drives as they were, that come back so when the pool is opened next.
     stale: Vec<(usize, Drive)>,
+    /// Whether an administrator opens the pool although half of its drives are missing.
+    pub(crate) degraded: bool,
     /// What there was after each write and flush, where that is wanted.
     pub(crate) moments: Option<Vec<Moment>>,
 }
@@ -251,6 +284,9 @@ impl Run {
             ios: 0,
             before: 0,
             faults: 0,
+            failed: 0,
+            cuts: 0,
+            silent: false,
             trace: 0,
             reopened: 0,
             seed,
@@ -259,6 +295,7 @@ impl Run {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
+            degraded: true,
             moments: None,
         }
     }
@@ -276,8 +313,31 @@ impl Run {
         self.say(|| "quiesce".to_owned());
         self.quiesce()?;
         self.read_back()?;
+        if self.silent {
+            self.scrub_until_clean()?;
+        }
         check::drives_agree(self.world())?;
-        self.lose_and_read_back()
+        // That the drives agree says the same; a part of the runs shows it from the client's side.
+        if mix(self.seed).is_multiple_of(LOSSES_ONE_IN) {
+            self.lose_and_read_back()?;
+        }
+        Ok(())
+    }
+
+    /// A scrub finds whatever lies wrong and has not been read yet; after it another one finds nothing.
+    fn scrub_until_clean(&mut self) -> Checked {
+        for last in [false, true] {
+            self.say(|| "scrub".to_owned());
+            self.world().begin_scrub();
+            self.settle()?;
+            let progress = self.world().pool().scrub_progress();
+            let (bad, failed) = (progress.bad, progress.failed);
+            if last && (bad > 0 || failed > 0) {
+                let what = format!("a second scrub finds {bad} bad blocks, {failed} groups failed");
+                return Err(Violation::new("I5", what));
+            }
+        }
+        Ok(())
     }
 
     fn event(&mut self, event: Event) -> Checked {
@@ -310,9 +370,13 @@ impl Run {
             Event::Kill => self.power(None),
             Event::Cut(spec) => self.power(Some(spec)),
             Event::Reopen => self.reopen(),
+            Event::Scrub => {
+                self.world().begin_scrub();
+                Ok(())
+            }
             Event::Fail(seat) => {
-                let failed = self.world().fail_drive(seat, false);
-                failed.map_err(|error| Violation::new("I3", error.to_string()))
+                self.failed += u64::from(self.fail(seat)?);
+                Ok(())
             }
             Event::Insert(seat) => {
                 self.insert(seat);
@@ -503,6 +567,24 @@ impl Run {
         Ok(())
     }
 
+    /// By command, as an administrator does; whether the drive was not out already.
+    fn fail(&mut self, seat: Seat) -> Result<bool, Violation> {
+        match self.world().begin_fail_drive(seat) {
+            Ok(ticket) => {
+                let limit = self.world().now() + BOUND;
+                while !self.world().has_ended(ticket) {
+                    self.go_on(limit, "failing a drive")?;
+                }
+                Ok(true)
+            }
+            Err(PoolError::AlreadyOut { .. }) => Ok(false),
+            Err(error) => {
+                let what = format!("seat {seat} cannot be taken out: {error}");
+                Err(Violation::new("I3", what))
+            }
+        }
+    }
+
     // --- power and drives --------------------------------------------------------------------
 
     fn power(&mut self, cut: Option<CutSpec>) -> Checked {
@@ -511,6 +593,7 @@ impl Run {
         self.reported = 0;
         self.in_flight.clear();
         self.ledger.cut(cut.is_none());
+        self.cuts += 1;
         let world = self.world.take().expect("the power is on");
         let drives = match cut {
             None => world.kill(),
@@ -523,11 +606,12 @@ impl Run {
     pub(crate) fn open(&mut self, mut drives: Vec<Drive>) -> Checked {
         for (index, mut drive) in std::mem::take(&mut self.stale) {
             drive.cut(|_, _| Survival::Kept);
+            drive.note_fault();
             drives[index] = drive;
         }
         self.reopened += 1;
         let seed = mix(self.seed ^ self.reopened);
-        let opened = World::begin_open(drives, false, seed, true)
+        let opened = World::begin_open(drives, self.degraded, seed, true)
             .map_err(|error| Violation::new("open", error.to_string()))?;
         self.world = Some(opened);
         self.before = 0;
@@ -559,6 +643,9 @@ impl Run {
     /// that nothing has happened to yet is spared from then on.
     fn replace(&mut self, seat: Seat) -> Checked {
         self.settle()?;
+        // It does not come back as it was, either.
+        let index = self.world().drive_index(seat);
+        self.stale.retain(|&(stale, _)| Some(stale) != index);
         let world = self.world();
         let state = world.pool().facts().seats[seat.index()].state;
         let good = world.drive_in(seat).is_some_and(|drive| {
@@ -632,12 +719,9 @@ impl Run {
 
     /// Takes the seat's drive away, whatever the pool thinks of it, and puts a fresh one there.
     fn hand_in(&mut self, seat: Seat) -> Checked {
-        let world = self.world();
-        let state = world.pool().facts().seats[seat.index()].state;
+        let state = self.world().pool().facts().seats[seat.index()].state;
         if !matches!(state, SeatState::Out { .. }) {
-            world.fail_drive(seat, false).map_err(|error| {
-                Violation::new("I3", format!("seat {seat} cannot be handed in: {error}"))
-            })?;
+            self.fail(seat)?;
             self.settle()?;
         }
         self.insert(seat);

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::planted::{self, Bug};
+use array::pool::{Division, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, Array, IoKind, Reply};
 use block::{Fault, Instant, Outcome, Seat};
@@ -47,6 +48,8 @@ pub struct WorldOptions {
     pub chunk_bytes: u64,
     /// `-o cell=`.
     pub cell_bytes: u64,
+    /// How the journal is divided, if not as the drives' size says.
+    pub division: Option<Division>,
     /// Pace of each drive.
     pub pace: Pace,
     /// Decides all latencies.
@@ -266,6 +269,20 @@ impl World {
         self.command(|pool, now, ticket| {
             pool.fail_drive(now, seat, OutReason::Failed, force, ticket)
         })
+    }
+
+    /// The same without waiting for that.
+    pub(crate) fn begin_fail_drive(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let failed = OutReason::Failed;
+        let begun = self.pool.fail_drive(self.now, seat, failed, false, ticket);
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
+    /// Whether a command has ended, well or not.
+    pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
+        self.tickets.get(&ticket).is_none_or(Option::is_some)
     }
 
     /// Puts a fresh drive into an empty seat; returns when that is durable.
@@ -531,6 +548,10 @@ impl World {
             self.drives[drive].write_blocks(range, admitted.effect, self.write_sequence, blocks);
         if written.is_err() {
             self.pool_ended(id, written);
+            return;
+        }
+        if planted::is(Bug::LabelsUnflushed) {
+            self.pool_ended(id, Ok(()));
             return;
         }
         let (admitted, at) = self.admit(Some(drive), (IoKind::Flush, 0, 0));

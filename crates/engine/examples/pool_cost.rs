@@ -1,0 +1,255 @@
+//! What journal and checksums cost, as docs/performance.md reports it: two pools of one scheme on
+//! memory drives, one with both and one with neither, under the same load in turn.
+//!
+//! ```text
+//! pool_cost [--seconds S] [--rounds N] [--depth N] [--size MIB] [--threads N] [--full]
+//!           [--drive URI]… [SCHEME…]
+//! ```
+//!
+//! Printed are medians over the rounds, CPU time of the whole process per request (the generator's is
+//! in it) and requests per second, and medians of the rounds' ratios. A pool that has journalled is
+//! given the time for the checkpoint that follows when it is idle, and charged for it.
+//! `--full` measures the pool with both alone, which may then have drives of other kinds: for a
+//! profile.
+
+#![expect(clippy::print_stdout, reason = "a program that prints a table")]
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
+use engine::assemble::{NewPool, create, prepare};
+use engine::load::{Load, Pattern, run};
+use engine::{PoolHandle, RunOptions};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A lane puts what is logged in place when it has been idle for a second.
+const SETTLE: Duration = Duration::from_millis(1300);
+
+struct Options {
+    time: Duration,
+    rounds: usize,
+    depth: u32,
+    mebibytes: u64,
+    full: bool,
+    threads: u16,
+    drives: Vec<String>,
+    schemes: Vec<String>,
+}
+
+/// The options, or what to say instead.
+fn options() -> Result<Options, String> {
+    let mut options = Options {
+        time: Duration::from_secs(1),
+        rounds: 5,
+        depth: 32,
+        mebibytes: 64,
+        full: false,
+        threads: RunOptions::default().threads,
+        drives: Vec::new(),
+        schemes: Vec::new(),
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut text = || arguments.next().ok_or(format!("{argument} needs a value"));
+        let mut number = || text()?.parse::<f64>().map_err(|error| error.to_string());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "small numbers from a command line"
+        )]
+        match argument.as_str() {
+            "--seconds" => options.time = Duration::from_secs_f64(number()?),
+            "--rounds" => options.rounds = number()? as usize,
+            "--depth" => options.depth = number()? as u32,
+            "--size" => options.mebibytes = number()? as u64,
+            "--threads" => options.threads = number()? as u16,
+            "--full" => options.full = true,
+            "--drive" => options.drives.push(text()?),
+            _ => options.schemes.push(argument),
+        }
+    }
+    if options.schemes.is_empty() {
+        options.schemes = vec!["raid5".to_owned(), "raid6".to_owned()];
+    }
+    Ok(options)
+}
+
+fn pool(scheme: &str, options: &Options, journal: bool) -> PoolHandle {
+    let mebibytes = options.mebibytes;
+    let mut drives = options.drives.clone();
+    if drives.is_empty() {
+        drives = vec![format!("mem:{}M", mebibytes + 192); 6];
+    }
+    let new = NewPool {
+        name: "cost".to_owned(),
+        scheme: scheme.parse().expect("a scheme"),
+        chunk_bytes: None,
+        cell_bytes: None,
+        journal,
+        drives: drives
+            .iter()
+            .map(|uri| uri.parse().expect("a drive"))
+            .collect(),
+        spares: Vec::new(),
+        force: true,
+    };
+    let run = RunOptions {
+        threads: options.threads,
+        record: false,
+    };
+    let pool = create(prepare(&new).expect("a pool"), run).expect("a pool");
+    pool.create_volume("v", mebibytes << 20).expect("a volume");
+    assert!(pool.wait_quiet(Duration::from_secs(60)), "it is quiet");
+    pool
+}
+
+fn device(pool: &PoolHandle) -> Arc<dyn BlockDevice> {
+    pool.volume("v").expect("just created")
+}
+
+/// Writes the whole volume: what was never written is read without a drive.
+fn fill(device: &dyn BlockDevice, mebibytes: u64) {
+    struct Ended(Mutex<Sender<Outcome>>);
+    impl Completed for Ended {
+        fn completed(&self, _token: u64, outcome: Outcome) {
+            let sender = self.0.lock().expect("no panics");
+            sender.send(outcome).expect("somebody waits");
+        }
+    }
+    let (sender, ended) = channel();
+    let to: Arc<dyn Completed> = Arc::new(Ended(Mutex::new(sender)));
+    for at in 0..mebibytes {
+        let request = Request {
+            kind: RequestKind::Write,
+            offset: at << 20,
+            length: 1 << 20,
+            fua: false,
+        };
+        let bytes: Vec<u8> = (0..1 << 20)
+            .map(|i: u32| i.to_le_bytes()[(i % 4) as usize])
+            .collect();
+        device.submit(request, Memory::from_bytes(&bytes), at, &to);
+        ended.recv().expect("an answer").expect("a write");
+    }
+}
+
+fn cpu() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    #[expect(clippy::cast_precision_loss, reason = "times are short")]
+    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
+    seconds
+}
+
+/// Drive operations so far, and KiB that went to and from drives.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn traffic(pool: &PoolHandle) -> (f64, f64) {
+    let status = pool.status().expect("it runs");
+    let all = status.seats.iter().map(|seat| &seat.traffic);
+    let sums = all.fold((0, 0), |sums, one| {
+        (
+            sums.0 + one.reads + one.writes,
+            sums.1 + one.read_bytes + one.write_bytes,
+        )
+    });
+    (sums.0 as f64, sums.1 as f64 / 1024.0)
+}
+
+struct Measured {
+    /// CPU microseconds per request.
+    cost: f64,
+    /// Requests per second.
+    rate: f64,
+    /// Drive operations per request.
+    operations: f64,
+    /// KiB to and from drives per request.
+    kibibytes: f64,
+}
+
+fn measure(pool: &PoolHandle, pattern: Pattern, options: &Options, settle: bool) -> Measured {
+    let load = Load {
+        pattern,
+        block_bytes: 4096,
+        depth: options.depth,
+        jobs: 1,
+        time: options.time,
+    };
+    let (before, (operations, kibibytes)) = (cpu(), traffic(pool));
+    let report = run(&device(pool), load).expect("a load");
+    if settle {
+        std::thread::sleep(SETTLE);
+    }
+    let count = report.iops * options.time.as_secs_f64();
+    let cost = (cpu() - before) * 1e6 / count;
+    let (more, more_kibibytes) = traffic(pool);
+    Measured {
+        cost,
+        rate: report.iops,
+        operations: (more - operations) / count,
+        kibibytes: (more_kibibytes - kibibytes) / count,
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+fn main() -> Result<(), String> {
+    let options = options()?;
+    println!(
+        "| scheme, 4 KiB at random | both on: CPU µs | off | ratio | on: rate /s | off | ratio \
+         | on: drive operations, KiB | off |"
+    );
+    println!("| --- | --: | --: | --: | --: | --: | --: | --: | --: |");
+    for scheme in &options.schemes {
+        let kinds: &[bool] = if options.full {
+            &[true]
+        } else {
+            &[true, false]
+        };
+        let pools: Vec<PoolHandle> = kinds
+            .iter()
+            .map(|&journal| pool(scheme, &options, journal))
+            .collect();
+        for pool in &pools {
+            fill(&*device(pool), options.mebibytes);
+        }
+        std::thread::sleep(SETTLE);
+        for (pattern, word) in [(Pattern::RandWrite, "write"), (Pattern::RandRead, "read")] {
+            let mut all: Vec<Vec<Measured>> = pools.iter().map(|_| Vec::new()).collect();
+            for _ in 0..options.rounds {
+                for (index, pool) in pools.iter().enumerate() {
+                    let settle = index == 0 && pattern == Pattern::RandWrite;
+                    all[index].push(measure(pool, pattern, &options, settle));
+                }
+            }
+            print_line(&format!("{scheme} {word}"), &all);
+        }
+    }
+    Ok(())
+}
+
+fn print_line(name: &str, all: &[Vec<Measured>]) {
+    let on = &all[0];
+    let off = all.last().unwrap_or(on);
+    let of = |all: &[Measured], what: fn(&Measured) -> f64| median(all.iter().map(what));
+    let ratio = |what: fn(&Measured) -> f64| {
+        median(on.iter().zip(off).map(|(on, off)| what(on) / what(off)))
+    };
+    println!(
+        "| {name} | {:.2} | {:.2} | {:.2} | {:.0} | {:.0} | {:.2} | {:.1}, {:.0} | {:.1}, {:.0} |",
+        of(on, |one| one.cost),
+        of(off, |one| one.cost),
+        ratio(|one| one.cost),
+        of(on, |one| one.rate),
+        of(off, |one| one.rate),
+        ratio(|one| one.rate),
+        of(on, |one| one.operations),
+        of(on, |one| one.kibibytes),
+        of(off, |one| one.operations),
+        of(off, |one| one.kibibytes),
+    );
+}
