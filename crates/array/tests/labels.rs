@@ -1,7 +1,7 @@
 //! Labels on the disk: what is written is read, and nothing else is taken for a label.
 
 use array::format::{LABEL_MAGIC, Label, LabelError, newest_label};
-use array::pool::{PoolFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
+use array::pool::{PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 use block::Seat;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -37,6 +37,7 @@ fn label(generation: u64) -> Label {
                 extents: vec![(0, 1)],
             }],
             layout_drives: 0,
+            scrub: ScrubFacts::default(),
             layout_table: None,
         },
     }

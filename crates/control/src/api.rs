@@ -103,13 +103,16 @@ pub struct CreatePool {
     pub dry_run: bool,
 }
 
-/// `POST pools/NAME/scrub`: begins a scrub, or holds it, or lets it go on.
+/// `POST pools/NAME/scrub`: begins a scrub, or holds it, or lets it go on, or plans it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScrubPool {
     /// Hold the one under way, or let it go on.
     #[serde(default)]
     pub pause: Option<bool>,
+    /// Begin none now, but one every so many days; 0: none any more.
+    #[serde(default)]
+    pub every_days: Option<u32>,
 }
 
 /// Answer to [`CreatePool`].

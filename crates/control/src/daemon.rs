@@ -319,13 +319,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Begins a scrub of a pool, or holds it, or lets it go on.
+    /// Begins a scrub of a pool, or holds it, or lets it go on, or plans it.
     pub fn scrub(&self, name: &str, request: ScrubPool) -> Result<(), Failure> {
         let what = format!("pool `{name}` is not scrubbed");
         let handle = self.handle(name, &what)?;
-        let outcome = match request.pause {
-            Some(paused) => handle.pause_scrub(paused),
-            None => handle.scrub(false),
+        let outcome = match (request.pause, request.every_days) {
+            (Some(paused), _) => handle.pause_scrub(paused),
+            (None, Some(every_days)) => handle.plan_scrub(every_days),
+            (None, None) => handle.scrub(false),
         };
         outcome.map_err(|error| Failure::pool(&what, &error))
     }

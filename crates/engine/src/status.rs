@@ -105,6 +105,9 @@ pub struct PoolStatus {
     pub rebuild: Option<RebuildStatus>,
     /// The scrub under way or the last one since the pool was opened.
     pub scrub: Option<ScrubStatus>,
+    /// Days from one scrub to the next; 0: only when told to.
+    #[serde(default)]
+    pub scrub_every_days: u32,
     /// Whether writes are journalled and blocks have checksums.
     pub journal: bool,
     /// Groups whose parity is still to be computed anew after a stop that was not clean.
@@ -265,6 +268,7 @@ impl PoolStatus {
                 .collect(),
             rebuild: rebuild(pool, now),
             scrub: scrub(pool, now),
+            scrub_every_days: facts.scrub.every_days,
             journal: facts.store.is_some(),
             resync_groups: pool.resync_left(),
             events: events.iter().cloned().collect(),

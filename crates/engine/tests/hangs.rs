@@ -1,5 +1,7 @@
 //! Drives that do not answer, on real threads and in real time.
 
+#![expect(clippy::print_stdout, reason = "figures for the documents")]
+
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 

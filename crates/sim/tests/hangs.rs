@@ -1,6 +1,8 @@
 //! A drive that does not answer holds nobody up for longer than it must, and what it says at last
 //! touches nothing.
 
+#![expect(clippy::print_stdout, reason = "figures for the documents")]
+
 use std::time::Duration;
 
 use array::pool::{OutReason, Report};

@@ -1,6 +1,8 @@
 //! Jobs: what is done to a whole group, a few stripes at a time.
 
-use block::{Fault, Outcome, Seat};
+use std::time::Duration;
+
+use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 
 use super::Array;
@@ -19,6 +21,13 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Steps of a job in flight: one reads while the other writes.
 const STEPS_IN_FLIGHT: u64 = 2;
 
+/// While clients ask for anything, a lane's scrubs take one step in this time: a mebibyte of each
+/// of the group's drives. With two groups at a time a drive gives them 20 MiB/s at most.
+const SCRUB_PAUSE: Duration = Duration::from_millis(100);
+
+/// Clients that have asked for something so recently are about to ask again.
+const CLIENTS_GONE: Duration = Duration::from_millis(20);
+
 /// Something to be done to every stripe of a group.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
@@ -31,6 +40,8 @@ pub(super) struct Job {
     waiting: bool,
     /// Blocks compared with their checksums, and how many of them were wrong.
     verified: (u64, u64),
+    /// It makes way for clients until then.
+    resume: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +66,7 @@ impl Job {
             fault: None,
             waiting: false,
             verified: (0, 0),
+            resume: None,
         }
     }
 
@@ -153,15 +165,19 @@ impl Array {
             if job.fault.is_some() || job.next_stripe >= total {
                 break;
             }
-            if job.in_flight >= STEPS_IN_FLIGHT {
+            if job.in_flight >= STEPS_IN_FLIGHT || self.makes_way(id) {
                 return;
             }
+            let job = &self.jobs[&id];
             let first = job.next_stripe;
             let next = total.min(first + self.step_stripes(job));
             let op = Op::new(Owner::Job(id), job.group, first..next, job.task());
             let job = self.jobs.get_mut(&id).expect("just seen");
             job.next_stripe = next;
             job.in_flight += 1;
+            if matches!(job.kind, Kind::Scrub) {
+                self.scrub_stepped = Some(self.now);
+            }
             self.start(op);
         }
         let job = &self.jobs[&id];
@@ -184,6 +200,34 @@ impl Array {
             None if matches!(job.kind, Kind::Scrub) => self.end_job(id, Ok(())),
             None if self.begin_flush(Waiter::Job(id)) => {}
             None => self.end_job(id, Ok(())),
+        }
+    }
+
+    /// Whether a job does not take its next step yet because of clients.
+    fn makes_way(&mut self, id: u64) -> bool {
+        let recent = |at: Instant| self.now.since(at) < CLIENTS_GONE;
+        let busy = !self.requests.is_empty() || self.asked_at.is_some_and(recent);
+        let now = self.now;
+        let job = self.jobs.get_mut(&id).expect("it takes steps");
+        let stepped = self.scrub_stepped;
+        let next = stepped.map_or(now, |stepped| stepped + SCRUB_PAUSE);
+        let waits = matches!(job.kind, Kind::Scrub) && busy && next > now;
+        job.resume = waits.then_some(next);
+        waits
+    }
+
+    /// When a job that has made way for clients goes on.
+    pub(super) fn resume_at(&self) -> Option<Instant> {
+        self.jobs.values().filter_map(|job| job.resume).min()
+    }
+
+    pub(super) fn resume_jobs(&mut self) {
+        let now = self.now;
+        let due = |job: &Job| job.resume.is_some_and(|at| at <= now);
+        let due = self.jobs.iter().filter(|(_, job)| due(job));
+        let ids: Vec<u64> = due.map(|(&id, _)| id).collect();
+        for id in ids {
+            self.step_job(id);
         }
     }
 

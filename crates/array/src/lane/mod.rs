@@ -115,6 +115,10 @@ pub struct Array {
     locks: Locks,
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
+    /// When a client asked for something last.
+    asked_at: Option<Instant>,
+    /// When a scrub took a step last.
+    scrub_stepped: Option<Instant>,
     jobs: BTreeMap<u64, Job>,
     /// Boxed: a map moves its neighbours when one goes.
     ops: BTreeMap<u64, Box<Op>>,
@@ -180,6 +184,8 @@ impl Array {
             locks: Locks::default(),
             flushes: Flushes::default(),
             requests: BTreeMap::new(),
+            asked_at: None,
+            scrub_stepped: None,
             jobs: BTreeMap::new(),
             ops: BTreeMap::new(),
             runnable: VecDeque::new(),
@@ -208,6 +214,7 @@ impl Array {
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
         self.now = now;
+        self.asked_at = Some(now);
         self.begin_request(id, request);
         self.advance();
     }
@@ -337,6 +344,7 @@ impl Array {
         self.timed_out = true;
         self.idle_checkpoint();
         self.look();
+        self.resume_jobs();
         self.advance();
         self.timed_out = false;
     }
@@ -359,6 +367,7 @@ impl Array {
             self.batch_due_at(),
             self.idle_checkpoint_at(),
             self.watch.look_at(),
+            self.resume_at(),
         ];
         times.into_iter().flatten().min()
     }

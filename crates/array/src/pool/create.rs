@@ -14,7 +14,7 @@ use super::labels::Labels;
 use super::scrub::Scrub;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
-use super::{Drive, Effect, Pool, PoolFacts, SeatFacts, SeatState, StoreFacts, Ticket};
+use super::{Drive, Effect, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, Ticket};
 use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES};
 use crate::plan::BandPlans;
 use crate::{Geometry, GeometryError, Store};
@@ -285,6 +285,7 @@ pub fn create_divided(
             )
             .collect(),
         volumes: Vec::new(),
+        scrub: ScrubFacts::default(),
         layout_table: table.map(|table| to_hex(&table)),
     };
     let mut pool = Pool::assemble(geometry, facts, 0);

@@ -37,9 +37,41 @@ pub struct PoolFacts {
     pub seats: Vec<SeatFacts>,
     /// The volumes.
     pub volumes: Vec<VolumeFacts>,
+    /// How often the pool is scrubbed, and how far that is.
+    #[serde(default, skip_serializing_if = "ScrubFacts::is_unplanned")]
+    pub scrub: ScrubFacts,
     /// A searched or generated table of the layout, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout_table: Option<String>,
+}
+
+/// What is remembered of scrubs from one life of the pool to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubFacts {
+    /// Days from the end of one to the next; 0: only when told to.
+    #[serde(default)]
+    pub every_days: u32,
+    /// When the last one ended, or the plan was made: seconds since 1970 by the wall clock.
+    #[serde(default)]
+    pub counted_from: Option<u64>,
+    /// One is under way, and has done all groups below this one.
+    #[serde(default)]
+    pub next_group: Option<u64>,
+    /// Blocks that it has read.
+    #[serde(default)]
+    pub blocks: u64,
+    /// How many of them were wrong.
+    #[serde(default)]
+    pub bad: u64,
+    /// Groups that it could not read.
+    #[serde(default)]
+    pub failed: u64,
+}
+
+impl ScrubFacts {
+    fn is_unplanned(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Where journal and metadata lie on every drive.

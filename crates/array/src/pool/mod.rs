@@ -49,7 +49,7 @@ use crate::action::{Command, Event, IoId, IoKind};
 use crate::plan::BandPlans;
 
 pub use create::{Blueprint, CreateError, Division, NewDrive, create, create_divided};
-pub use facts::{OutReason, PoolFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
+pub use facts::{OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
 pub use scrub::ScrubProgress;
@@ -375,6 +375,12 @@ pub enum Report {
         /// How many.
         groups: u64,
     },
+    /// A scrub that an earlier life of the pool began goes on.
+    #[error("scrub goes on at group {group}")]
+    ScrubGoesOn {
+        /// Where.
+        group: u64,
+    },
     /// A scrub has ended.
     #[error("scrub ends: {blocks} blocks read, {bad} of them bad")]
     ScrubEnds {
@@ -655,6 +661,9 @@ impl Pool {
     }
 
     fn finish_closing(&mut self) {
+        if self.closing.is_some() {
+            self.note_scrub();
+        }
         let quiet = self.fills.in_flight() == 0
             && self.ios.is_empty()
             && self.labels.is_idle()

@@ -44,6 +44,9 @@ impl Pool {
             return;
         };
         self.recovered = lost.is_none();
+        if self.recovered {
+            self.resume_scrub();
+        }
         for effect in then {
             match (lost, effect) {
                 (None, effect) => self.carry_out(effect),

@@ -1,14 +1,28 @@
 //! Scrub: every written block is read and compared with its checksum, group by group.
+//!
+//! How far a scrub is, is noted in the labels once a minute and when the pool is closed, so that it goes
+//! on there in the pool's next life. One can be planned every so many days: these are counted by
+//! the wall clock, which the driver tells ([`Pool::handle_wall_clock`]) and which decides nothing
+//! else. How it makes way for clients is the lanes' business (`lane/job.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use block::{Instant, Outcome, Seat};
 
-use super::{Pool, PoolError, Report, Ticket};
+use super::{Effect, Pool, PoolError, Report, Ticket};
 use crate::action::Command;
 
 /// Groups at a time, over all lanes: a scrub is to be felt little.
 const SCRUBBING_MAX: usize = 2;
+
+/// How often it is noted how far a scrub is: a label on every drive.
+const NOTE_EVERY: Duration = Duration::from_mins(1);
+
+/// How often the pool asks for the wall clock while a scrub is planned.
+pub(super) const LOOK_AT_PLAN_EVERY: Duration = Duration::from_mins(10);
+
+const DAY_SECONDS: u64 = 86_400;
 
 /// How far a scrub has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +53,14 @@ pub(super) struct Scrub {
     lost_pages: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
     tickets: Vec<Ticket>,
+    /// The pool is being closed, and this group would have been next.
+    stopped_at: Option<u64>,
+    /// One has begun and not ended.
+    running: bool,
+    /// When it was noted how far it is.
+    noted: Instant,
+    /// What the wall clock said last.
+    unix_seconds: Option<u64>,
     paused: bool,
     progress: ScrubProgress,
 }
@@ -79,20 +101,115 @@ impl Pool {
         }
         self.scrub.paused = false;
         self.scrub.tickets.push(ticket);
-        if self.scrub.is_idle() {
-            self.scrub.waiting = self.facts.allocated_groups().collect();
-            let groups = self.scrub.waiting.len() as u64;
-            self.scrub.progress = ScrubProgress {
-                groups_total: groups,
-                began: now,
-                bad_by_seat: std::mem::take(&mut self.scrub.progress.bad_by_seat),
-                ..ScrubProgress::default()
-            };
-            self.report(Report::ScrubBegins { groups });
+        if !self.scrub.running {
+            self.begin_scrub();
         }
         self.advance();
         self.scrub_ended();
         Ok(())
+    }
+
+    /// Plans a scrub every so many days (0: none), the first in so many from now. What is under way
+    /// goes on.
+    ///
+    /// # Errors
+    /// [`PoolError::NoChecksums`] when there is nothing to compare with.
+    pub fn plan_scrub(
+        &mut self,
+        now: Instant,
+        every_days: u32,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        if self.facts.store.is_none() {
+            return Err(PoolError::NoChecksums);
+        }
+        let from = self.scrub.unix_seconds;
+        let facts = &mut self.facts.scrub;
+        facts.every_days = every_days;
+        facts.counted_from = facts.counted_from.or(from);
+        self.commit(vec![Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// The wall clock: begins a scrub if one is due. A clock that jumps brings one sooner or later,
+    /// and nothing worse.
+    pub fn handle_wall_clock(&mut self, now: Instant, unix_seconds: u64) {
+        self.now = now;
+        self.scrub.unix_seconds = Some(unix_seconds);
+        let facts = &mut self.facts.scrub;
+        if facts.every_days == 0 || self.scrub.running || self.closing.is_some() || !self.recovered
+        {
+            return;
+        }
+        let from = *facts.counted_from.get_or_insert(unix_seconds);
+        let due = from.saturating_add(u64::from(facts.every_days) * DAY_SECONDS);
+        // One that ended in the future has met a clock that was wrong.
+        if unix_seconds >= due || from > unix_seconds.saturating_add(DAY_SECONDS) {
+            self.begin_scrub();
+            self.advance();
+            self.scrub_ended();
+        }
+    }
+
+    fn begin_scrub(&mut self) {
+        self.begin_scrub_at(0);
+        let groups = self.scrub.progress.groups_total;
+        self.report(Report::ScrubBegins { groups });
+        let facts = &mut self.facts.scrub;
+        facts.next_group = Some(0);
+        (facts.blocks, facts.bad, facts.failed) = (0, 0, 0);
+        self.commit(Vec::new());
+    }
+
+    fn begin_scrub_at(&mut self, group: u64) {
+        let groups: BTreeSet<u64> = self.facts.allocated_groups().collect();
+        let groups_total = groups.len() as u64;
+        self.scrub.waiting = groups.range(group..).copied().collect();
+        self.scrub.running = true;
+        self.scrub.noted = self.now;
+        self.scrub.progress = ScrubProgress {
+            groups_done: groups_total - self.scrub.waiting.len() as u64,
+            groups_total,
+            began: self.now,
+            bad_by_seat: std::mem::take(&mut self.scrub.progress.bad_by_seat),
+            ..ScrubProgress::default()
+        };
+    }
+
+    /// After opening: a scrub that was under way goes on where it was noted to be.
+    pub(super) fn resume_scrub(&mut self) {
+        let Some(group) = self.facts.scrub.next_group else {
+            return;
+        };
+        self.begin_scrub_at(group);
+        let facts = &self.facts.scrub;
+        let progress = &mut self.scrub.progress;
+        progress.blocks = facts.blocks;
+        progress.bad = facts.bad;
+        progress.failed = facts.failed;
+        self.report(Report::ScrubGoesOn { group });
+        self.scrub_ended();
+    }
+
+    /// Puts into the facts how far the scrub is, for the next generation that is written.
+    pub(super) fn note_scrub(&mut self) {
+        if !self.scrub.running {
+            return;
+        }
+        let done = |groups: &BTreeSet<u64>| groups.first().copied().unwrap_or(u64::MAX);
+        let waiting = self
+            .scrub
+            .stopped_at
+            .unwrap_or_else(|| done(&self.scrub.waiting));
+        let next = done(&self.scrub.in_flight).min(waiting);
+        let progress = &self.scrub.progress;
+        let facts = &mut self.facts.scrub;
+        facts.next_group = Some(next);
+        facts.blocks = progress.blocks;
+        facts.bad = progress.bad;
+        facts.failed = progress.failed;
     }
 
     /// Holds the scrub, or lets it go on.
@@ -103,6 +220,10 @@ impl Pool {
     }
 
     pub(super) fn stop_scrub(&mut self) {
+        if self.scrub.running {
+            let next = self.scrub.waiting.first().copied();
+            self.scrub.stopped_at = Some(next.unwrap_or(u64::MAX));
+        }
         self.scrub.waiting.clear();
         self.scrub.lost_pages.clear();
         for ticket in std::mem::take(&mut self.scrub.tickets) {
@@ -138,18 +259,27 @@ impl Pool {
         progress.blocks += blocks;
         progress.bad += bad;
         progress.failed += u64::from(outcome.is_err());
+        if self.scrub.running && self.now.since(self.scrub.noted) >= NOTE_EVERY {
+            self.scrub.noted = self.now;
+            self.note_scrub();
+            self.commit(Vec::new());
+        }
         self.scrub_ended();
     }
 
     fn scrub_ended(&mut self) {
-        let none = self.scrub.tickets.is_empty();
         if !self.scrub.in_flight.is_empty()
             || !self.scrub.waiting.is_empty()
-            || self.scrub.progress.ended.is_some()
-            || none
+            || !self.scrub.running
+            || self.scrub.stopped_at.is_some()
         {
             return;
         }
+        self.scrub.running = false;
+        let facts = &mut self.facts.scrub;
+        facts.next_group = None;
+        facts.counted_from = self.scrub.unix_seconds.or(facts.counted_from);
+        self.commit(Vec::new());
         let progress = &mut self.scrub.progress;
         progress.ended = Some(self.now);
         let (blocks, bad) = (progress.blocks, progress.bad);

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use block::{Instant, Seat};
 
+use super::scrub::LOOK_AT_PLAN_EVERY;
 use super::{OutReason, Pool, Report, SeatState};
 use crate::DEADLINE;
 use crate::action::Command;
@@ -163,7 +164,13 @@ impl Pool {
             at if at > self.now => at,
             _ => self.now + LOOK_AGAIN,
         });
-        let times = [self.suspicions.trust_at(), self.suspicions.decide_at, hung];
+        let plan = (self.facts.scrub.every_days > 0).then(|| self.now + LOOK_AT_PLAN_EVERY);
+        let times = [
+            self.suspicions.trust_at(),
+            self.suspicions.decide_at,
+            hung,
+            plan,
+        ];
         times.into_iter().flatten().min()
     }
 

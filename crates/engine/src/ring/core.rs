@@ -677,10 +677,11 @@ impl Ring {
                     self.to_submit.push_back(slot);
                     return false;
                 }
-                if flush {
-                    handle.flushed(Err(errno))
-                } else {
-                    Err(handle.fault(errno, end))
+                match errno {
+                    // Given up because its drive is being closed.
+                    Errno::CANCELED => Err(Fault::Shutdown),
+                    errno if flush => handle.flushed(Err(errno)),
+                    errno => Err(handle.fault(errno, end)),
                 }
             }
         };

@@ -207,6 +207,14 @@ impl PoolHandle {
         }
     }
 
+    /// Plans a scrub every so many days; 0: none.
+    ///
+    /// # Errors
+    /// As [`Pool::plan_scrub`].
+    pub fn plan_scrub(&self, every_days: u32) -> Result<(), PoolError> {
+        self.admin(Admin::PlanScrub { every_days })
+    }
+
     /// Holds the scrub, or lets it go on.
     ///
     /// # Errors

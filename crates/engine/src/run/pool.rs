@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, RwLock};
+use std::time::SystemTime;
 
 use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
@@ -58,6 +59,9 @@ pub(crate) enum Admin {
     Scrub,
     PauseScrub {
         paused: bool,
+    },
+    PlanScrub {
+        every_days: u32,
     },
     Close,
 }
@@ -159,6 +163,10 @@ impl PoolThread {
             let Some(message) = self.next(receiver) else {
                 return;
             };
+            if let Ok(since) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+                let now = self.clock.now();
+                self.pool.handle_wall_clock(now, since.as_secs());
+            }
             let Some(message) = message else {
                 self.pool.handle_timeout(self.clock.now());
                 self.poll();
@@ -265,6 +273,7 @@ impl PoolThread {
                 answer.send(Ok(())).unwrap_or_default();
                 return;
             }
+            Admin::PlanScrub { every_days } => self.pool.plan_scrub(now, every_days, ticket),
             Admin::Close => {
                 self.pool.close(now, ticket);
                 Ok(())

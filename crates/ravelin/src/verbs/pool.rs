@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use clap::Subcommand;
 use comfy_table::{ContentArrangement, Table, presets};
 use control::Client;
-use control::api::{ClosePool, Done, Pools, Status, Unrestored};
+use control::api::{ClosePool, Done, Pools, ScrubPool, Status, Unrestored};
 use control::client::path;
 use serde_json::json;
 
@@ -74,6 +74,10 @@ pub(crate) enum PoolCommand {
         /// Return when it has ended.
         #[arg(long, conflicts_with_all = ["pause", "resume"])]
         wait: bool,
+        /// Plan one every week, every month, every so many days, or none: begins nothing now.
+        #[arg(long, value_name = "week|month|DAYS|off", value_parser = scrub::every)]
+        #[arg(conflicts_with_all = ["pause", "resume", "wait"])]
+        every: Option<u32>,
     },
     /// Print a pool's log.
     #[command(visible_alias = "history")]
@@ -106,13 +110,15 @@ impl PoolCommand {
                 pause,
                 resume,
                 wait,
-            } => scrub::run(
-                context,
-                &client,
-                &name,
-                (pause || resume).then_some(pause),
-                wait,
-            )?,
+                every,
+            } => {
+                let pause = (pause || resume).then_some(pause);
+                let request = ScrubPool {
+                    pause,
+                    every_days: every,
+                };
+                scrub::run(context, &client, &name, request, wait)?;
+            }
             Self::Events(arguments) => arguments.run(context, &client)?,
             Self::Iostat(arguments) => arguments.run(context, &client)?,
             Self::Wait(arguments) => arguments.run(context, &client)?,

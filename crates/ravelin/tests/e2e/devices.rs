@@ -215,3 +215,36 @@ fn drives_whose_servers_are_killed_under_load_cost_no_byte() {
     drop(volume);
     pool.close();
 }
+
+/// A real drive that hangs: the kernel has its requests and gives none back. Clients go on, the drive
+/// is put out at the deadline, and comes back when it answers again.
+#[test]
+fn a_drive_whose_server_stops_for_a_while_holds_up_nobody_for_long() {
+    let tools = ["losetup", "nbdfuse", "nbdkit", "fusermount3", "kill"];
+    if !can_mount(&["/dev/loop-control", "/dev/fuse"]) || !all_installed(&tools) {
+        return;
+    }
+    let _alone = DEAD_DEVICES.write().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new("stopped");
+    let size = DRIVE_BYTES.to_string();
+    let what = ["[", "nbdkit", "--exit-with-parent", "memory", &size, "]"];
+    let server = Nbdfuse::mount(&place.join("0"), &what);
+    let disk = Loop::over(&server.file());
+    let mut drives = vec![disk.device().to_owned()];
+    drives.extend(vec![format!("mem:{DRIVE_BYTES}"); 4]);
+    let pool = TestPool::on(&drives, "raid5", VOLUME_BYTES);
+    let volume = pool.volume();
+    under_load(&*volume, |operations| {
+        server.hold(true);
+        eventually("the drive that hangs is out", || pool.is_out(0));
+        go_on(operations);
+        server.hold(false);
+    });
+    eventually("the drive comes back when it has answered", || {
+        pool.comes_back(0)
+    });
+    pool.wait_quiet();
+    pool.assert_whole();
+    drop(volume);
+    pool.close();
+}

@@ -158,6 +158,14 @@ impl Nbdfuse {
         self.process.wait().unwrap();
     }
 
+    /// Stops the process, or lets it go on: meanwhile whatever uses the file waits in the kernel.
+    pub(crate) fn hold(&self, held: bool) {
+        let signal = if held { "-STOP" } else { "-CONT" };
+        let process = self.process.id().to_string();
+        let sent = Command::new("kill").args([signal, &process]).status();
+        assert!(sent.unwrap().success());
+    }
+
     /// Unmounts, which waits until nobody has the file open, and flushes.
     pub(crate) fn unmount(mut self) {
         let mount = self.mount.to_str().unwrap().to_owned();

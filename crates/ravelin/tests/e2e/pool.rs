@@ -63,6 +63,12 @@ impl TestPool {
         self.0.insert_drive(Seat(seat), None).unwrap();
     }
 
+    /// The drive that was taken out of the seat comes back, unless it has still to answer what it was
+    /// asked before.
+    pub(crate) fn comes_back(&self, seat: u16) -> bool {
+        self.0.insert_drive(Seat(seat), None).is_ok()
+    }
+
     /// Another drive takes the seat.
     pub(crate) fn replace(&self, seat: u16, uri: &str) {
         let drive: Drive = open_empty(&uri.parse().unwrap(), false).unwrap();

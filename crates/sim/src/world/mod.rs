@@ -4,6 +4,7 @@ mod client;
 mod open;
 mod power;
 mod queue;
+mod scrub;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -334,14 +335,6 @@ impl World {
         self.await_ticket(ticket)?;
         self.settle();
         Ok(self.kill())
-    }
-
-    /// Begins a scrub of all volumes; whether the pool agreed.
-    pub(crate) fn begin_scrub(&mut self) -> bool {
-        let ticket = self.ticket();
-        let begun = self.pool.scrub(self.now, ticket).is_ok();
-        self.poll_pool();
-        begun
     }
 
     /// Begins to close the pool: when it is quiet, it is closed.

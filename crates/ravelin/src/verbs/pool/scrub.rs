@@ -15,18 +15,27 @@ use crate::verbs::common::{Context, Failure, size, time};
 /// How often a scrub is asked how far it is.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// How often to scrub, in days.
+pub(super) fn every(word: &str) -> Result<u32, String> {
+    match word {
+        "off" => Ok(0),
+        "week" | "weekly" => Ok(7),
+        "month" | "monthly" => Ok(30),
+        days => match days.parse() {
+            Ok(days @ 1..=3650) => Ok(days),
+            _ => Err("say week, month, a number of days from 1 to 3650, or off".to_owned()),
+        },
+    }
+}
+
 pub(super) fn run(
     context: &Context,
     client: &Client,
     name: &str,
-    pause: Option<bool>,
+    request: ScrubPool,
     wait: bool,
 ) -> Result<(), Failure> {
-    let Done {} = client.send(
-        "POST",
-        &path(&["pools", name, "scrub"]),
-        &ScrubPool { pause },
-    )?;
+    let Done {} = client.send("POST", &path(&["pools", name, "scrub"]), &request)?;
     let mut status = ask(client, name)?;
     while wait
         && status
@@ -38,11 +47,17 @@ pub(super) fn run(
         std::thread::sleep(LOOK);
         status = ask(client, name)?;
     }
+    let every_days = status.pool.scrub_every_days;
     let scrub = status.pool.scrub;
+    let planned = request.every_days.is_some();
     context.print(
         "pool scrub",
-        &json!({ "name": name, "scrub": scrub }),
+        &json!({ "name": name, "scrub": scrub, "every_days": every_days }),
         |out| match &scrub {
+            _ if planned && every_days == 0 => {
+                writeln!(out, "pool `{name}`: scrubbed only when told to")
+            }
+            _ if planned => writeln!(out, "pool `{name}`: scrubbed every {every_days} days"),
             Some(scrub) => writeln!(out, "pool `{name}`: {}", line(scrub)),
             None => writeln!(out, "pool `{name}`: nothing to scrub"),
         },

@@ -265,6 +265,8 @@ fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
     for seat in seats {
         let state = match seat.why {
             Some(_) => format!("out: {}", why(seat.why)),
+            None if seat.hangs => format!("{}, does not answer", seat.state),
+            None if seat.slow => format!("{}, slow", seat.state),
             None => seat.state.clone(),
         };
         let moved = seat.rebuild_read_bytes + seat.rebuild_write_bytes;

@@ -1,0 +1,65 @@
+//! Scrubs: begun, planned, and looked at.
+
+use array::pool::{PoolError, ScrubProgress, Ticket};
+
+use super::World;
+use crate::drive::Drive;
+
+impl World {
+    /// Begins a scrub and does not wait for it; whether the pool agreed.
+    pub fn begin_scrub(&mut self) -> bool {
+        let ticket = self.ticket();
+        let agreed = self.pool.scrub(self.now, ticket).is_ok();
+        self.poll_pool();
+        agreed
+    }
+
+    /// Plans a scrub every so many days.
+    ///
+    /// # Errors
+    /// As [`array::pool::Pool::plan_scrub`].
+    pub fn plan_scrub(&mut self, every_days: u32) -> Result<(), PoolError> {
+        self.command(|pool, now, ticket| pool.plan_scrub(now, every_days, ticket))
+    }
+
+    /// Closes the pool with a scrub under way.
+    ///
+    /// # Errors
+    /// As the pool says.
+    pub fn close_now(mut self) -> Result<Vec<Drive>, PoolError> {
+        self.begin_close();
+        let ticket = Ticket(self.next_ticket - 1);
+        self.await_ticket(ticket)?;
+        Ok(self.kill())
+    }
+
+    /// Runs until the scrub has done so many groups, and holds it there.
+    ///
+    /// # Panics
+    /// When it never has.
+    pub fn pause_scrub_after(&mut self, groups: u64) {
+        while self.scrub_progress().groups_done < groups {
+            assert!(self.step(), "the scrub goes on");
+        }
+        self.pool.pause_scrub(self.now, true);
+        self.poll_pool();
+    }
+
+    /// Lets a scrub that is held go on.
+    pub fn resume_scrub(&mut self) {
+        self.pool.pause_scrub(self.now, false);
+        self.poll_pool();
+    }
+
+    /// Tells the pool what a clock on the wall says, in seconds since 1970.
+    pub fn tell_wall_clock(&mut self, unix_seconds: u64) {
+        self.pool.handle_wall_clock(self.now, unix_seconds);
+        self.poll_pool();
+    }
+
+    /// The scrub under way, or the last one.
+    #[must_use]
+    pub const fn scrub_progress(&self) -> &ScrubProgress {
+        self.pool.scrub_progress()
+    }
+}
