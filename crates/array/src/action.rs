@@ -170,6 +170,8 @@ pub enum Command {
         target: Cell,
         /// Columns not to read, if possible.
         avoid: Vec<u16>,
+        /// The target has everything of the column that was logged before this batch.
+        holds: Option<u64>,
     },
     /// The record that makes `cell` the column's home is durable; or, at opening, was.
     Settle {
@@ -240,6 +242,8 @@ pub enum Event {
         column: u16,
         /// Where.
         target: Cell,
+        /// Bytes that were written there; the rest was there, or is zeros.
+        copied_bytes: u64,
     },
     /// The fill could not be done: the drive failed, or the data is lost.
     FillFailed {

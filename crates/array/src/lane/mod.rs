@@ -1,5 +1,6 @@
 //! One lane: requests in, drive operations out.
 
+mod catchup;
 mod checkpoint;
 mod flush;
 mod heal;
@@ -59,6 +60,8 @@ enum Purpose {
     Anchor { seat: Seat },
     /// A column that recovery writes again.
     Restore { seat: Seat },
+    /// The pages of a cell that a drive brings back.
+    Look { job: u64, seat: Seat },
     /// Part of what recovery reads.
     Recovery { seat: Seat, index: usize },
 }
@@ -80,6 +83,8 @@ enum Computing {
     Paged,
     /// An anchor in this memory.
     Anchor(ScratchId),
+    /// The pages of the cell that this job fills.
+    Look(u64),
     /// A step of recovery.
     Recovery,
 }
@@ -207,6 +212,7 @@ impl Array {
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
             Purpose::Restore { seat } => self.column_restored(seat, outcome),
+            Purpose::Look { job, seat } => self.looked(job, seat, outcome),
             Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
         }
         self.advance();
@@ -227,6 +233,7 @@ impl Array {
             Computing::Page(name) => self.page_loaded(name, &computed),
             Computing::Paged => self.paged(),
             Computing::Anchor(scratch) => self.anchor_laid(scratch),
+            Computing::Look(job) => self.look_computed(job, &computed),
             Computing::Recovery => self.recovery_computed(&computed),
         }
         self.advance();
@@ -256,10 +263,11 @@ impl Array {
                 column,
                 target,
                 avoid,
+                holds,
             } => {
                 self.check_here(group)?;
                 self.view.begin_fill(&self.geometry, group, column, target);
-                let mut job = Job::fill(group, column, target, avoid);
+                let mut job = Job::fill(group, column, target, avoid, holds);
                 if self.view.is_out(target.seat) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);

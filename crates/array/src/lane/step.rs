@@ -73,6 +73,9 @@ impl Array {
             }
             return;
         }
+        if !self.compare_pages(id) {
+            return;
+        }
         let scratch = self.fresh_scratch();
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
@@ -82,6 +85,7 @@ impl Array {
             overlay: &self.overlay,
             pages: &self.pages,
             group: op.group,
+            held: op.task.held(),
             bad: &op.bad,
             missing: RefCell::default(),
             unknown: RefCell::default(),
@@ -109,6 +113,7 @@ impl Array {
                 column,
                 target,
                 avoid,
+                ..
             } => plan::plan_fill(
                 plans,
                 stripe,
@@ -316,6 +321,12 @@ impl Array {
             self.end(id, Err(Fault::Gone));
             return;
         }
+        let plan = op.plan.as_ref().expect("it was planned");
+        if let (Owner::Job(job), Task::Fill { .. }) = (op.owner, &op.task) {
+            let bytes = plan.writes.iter().map(|write| write.length).sum();
+            self.job_copies(job, bytes);
+        }
+        let op = self.ops.get_mut(&id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
         let writes: Vec<Transfer> = plan
             .writes

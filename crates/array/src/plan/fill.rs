@@ -144,7 +144,8 @@ impl<'a> Run<'a> {
 
 /// Plans to write `column` of the group into `target`, for the stripes `stripes` (`first.stripe` is
 /// ignored): copied where the column can be read, reconstructed where not. Columns in `avoid` are
-/// read only if it cannot be done without. Blocks that nothing was written to are left out.
+/// read only if it cannot be done without. Blocks that nothing was written to, and those that the
+/// target holds, are left out.
 ///
 /// # Errors
 /// [`Lost`] when an element of the column can neither be read nor reconstructed.
@@ -168,7 +169,8 @@ pub fn plan_fill(
             let written = slots
                 .iter()
                 .copied()
-                .filter(|&slot| stripe.state(slot, at) != BlockState::Zero);
+                .filter(|&slot| stripe.state(slot, at) != BlockState::Zero)
+                .filter(|&slot| !stripe.is_held(slot, at));
             written.collect()
         };
         for (low, high, written) in runs(0, chunk_bytes, written_at) {

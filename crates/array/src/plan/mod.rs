@@ -145,6 +145,11 @@ pub enum BlockState {
 pub trait Blocks: fmt::Debug {
     /// State of block `block` of the column's cell, which belongs to `stripe`.
     fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState;
+
+    /// Whether the cell that is being filled with the column has the block already.
+    fn is_held(&self, _column: u16, _block: u64) -> bool {
+        false
+    }
 }
 
 /// Every block is where it belongs.
@@ -191,6 +196,13 @@ impl Stripe<'_> {
             BlockState::OnDrive if !place.readable() => BlockState::Unreadable,
             state => state,
         }
+    }
+
+    /// Whether the cell that is being filled has the block at byte `at` of an element already.
+    fn is_held(&self, slot: usize, at: u64) -> bool {
+        let (column, _, chunk) = self.place(slot);
+        let block = (chunk * self.geometry.chunk_bytes() + at) / BLOCK_BYTES;
+        self.blocks.is_held(column, block)
     }
 
     fn is_readable(&self, slot: usize, at: u64) -> bool {

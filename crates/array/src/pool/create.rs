@@ -223,6 +223,7 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
         size_bytes: drive.size_bytes,
         domain: drive.domain.clone(),
         state,
+        holds: None,
     };
     let facts = PoolFacts {
         uuid: blueprint.uuid,
@@ -282,6 +283,7 @@ impl Pool {
             taken: BTreeMap::new(),
             next_cell_generation: 1,
             fills: Fills::default(),
+            returns: BTreeMap::new(),
             chores: Chores::default(),
             new_volumes: Vec::new(),
             closing: None,

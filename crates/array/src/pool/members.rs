@@ -167,9 +167,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Puts a drive into a seat whose drive is out: a new one, or the old one back (whose cells
-    /// have missed writes and are filled anew). Either way its identity is fresh, so that nothing
-    /// it says of its earlier life counts. The driver has attached it to the seat.
+    /// Puts a drive into a seat whose drive is out; all its cells are filled. Its identity is fresh,
+    /// so that nothing it says of an earlier life counts. The driver has attached it to the seat.
     ///
     /// # Errors
     /// When the seat does not exist or is in use, or the drive is too small.
@@ -181,6 +180,18 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
+        self.seat_drive(seat, facts, None, ticket)
+    }
+
+    /// Puts a drive into a seat; with `holds` its home cells have what was logged before that, by
+    /// lane.
+    pub(super) fn seat_drive(
+        &mut self,
+        seat: Seat,
+        facts: (Uuid, String, u64),
+        holds: Option<Vec<u64>>,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
         self.check_seat(seat)?;
         if self.drives.contains_key(&seat) {
             return Err(PoolError::Occupied { seat });
@@ -206,7 +217,9 @@ impl Pool {
             } else {
                 SeatState::Filling
             },
+            holds: holds.filter(|_| !waits),
         };
+        self.returns.remove(&seat);
         let done = vec![Effect::Done(ticket, Ok(()))];
         if waits {
             self.drives.insert(seat, Drive::default());
@@ -244,6 +257,7 @@ impl Pool {
             size_bytes,
             domain: None,
             state: SeatState::Waiting,
+            holds: None,
         });
         self.drives.insert(seat, Drive::default());
         self.commit(vec![Effect::Done(ticket, Ok(()))]);

@@ -15,6 +15,7 @@
 //!                                   lane: Fill … ──► Filled ──► cell table, flushed ──► Settle
 //! ```
 
+mod catchup;
 mod cells;
 mod chores;
 mod create;
@@ -35,6 +36,7 @@ use block::{Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
+use self::catchup::Return;
 use self::cells::CellTable;
 use self::chores::Chores;
 use self::fill::Fills;
@@ -46,6 +48,7 @@ use crate::Geometry;
 use crate::action::{Command, Event, IoId, IoKind};
 use crate::plan::BandPlans;
 
+pub use catchup::{Evidence, Misfit};
 pub use create::{Blueprint, CreateError, NewDrive, create};
 pub use facts::{OutReason, PoolFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 pub use open::{FoundDrive, OpenError, Opening, open};
@@ -213,6 +216,34 @@ pub enum Report {
         seat: Seat,
         /// Its identity.
         drive: Uuid,
+    },
+    /// A drive that was away is back, and what it missed is copied to it.
+    #[error("seat {seat}: the drive is back; it is brought up to date")]
+    CatchingUp {
+        /// Whose.
+        seat: Seat,
+    },
+    /// A drive is back, but what it holds does not count.
+    #[error("seat {seat}: the drive is back, and filled as a whole: {why}")]
+    FilledAnew {
+        /// Whose.
+        seat: Seat,
+        /// Why.
+        why: Misfit,
+    },
+    /// A drive that was away is up to date.
+    #[error(
+        "seat {seat}: up to date again; {copied_bytes} bytes copied in {cells} cells of {cell_bytes}"
+    )]
+    CaughtUp {
+        /// Whose.
+        seat: Seat,
+        /// Cells that were looked at.
+        cells: u64,
+        /// Bytes of each.
+        cell_bytes: u64,
+        /// Bytes copied.
+        copied_bytes: u64,
     },
     /// Every cell of a seat is current.
     #[error("seat {seat}: complete")]
@@ -417,6 +448,8 @@ pub struct Pool {
     taken: BTreeMap<Cell, (u64, u16)>,
     next_cell_generation: u32,
     fills: Fills,
+    /// Drives that were away and catch up.
+    returns: BTreeMap<Seat, Return>,
     chores: Chores,
     new_volumes: Vec<NewVolume>,
     closing: Option<Ticket>,
@@ -468,7 +501,8 @@ impl Pool {
                 group,
                 column,
                 target,
-            } => self.filled(group, column, target),
+                copied_bytes,
+            } => self.filled(group, column, target, copied_bytes),
             Event::FillFailed {
                 group,
                 column,

@@ -1,5 +1,6 @@
 //! A pool, its lanes, its drives, and one queue of things that will happen.
 
+mod back;
 mod client;
 mod open;
 mod power;

@@ -158,7 +158,7 @@ fn decide(spec: CutSpec, number: usize, sectors: u32) -> Survival {
     if kept { Survival::Kept } else { Survival::Lost }
 }
 
-fn by_chance(chance: &mut ChaCha8Rng, sectors: u32) -> Survival {
+pub(super) fn by_chance(chance: &mut ChaCha8Rng, sectors: u32) -> Survival {
     match chance.random_range(0..8) {
         0..3 => Survival::Lost,
         3..6 => Survival::Kept,
