@@ -263,6 +263,13 @@ pub enum Event {
         /// Which column.
         column: u16,
     },
+    /// Nothing that the lane has asked of the drive in a seat that is out is under way any more.
+    SeatQuiet {
+        /// Which lane.
+        lane: u16,
+        /// Whose.
+        seat: Seat,
+    },
     /// The group reads as zeros.
     Zeroed {
         /// Which group.

@@ -200,6 +200,7 @@ impl Failure {
             ),
             PoolError::NoVolume { .. } => Self::split(StatusCode::NOT_FOUND, what, &text, "; "),
             PoolError::Occupied { .. }
+            | PoolError::StillBusy { .. }
             | PoolError::WouldLose { .. }
             | PoolError::DriveTooSmall { .. }
             | PoolError::TooManyVolumes { .. }

@@ -9,7 +9,8 @@ use array::format::{
     CellPage, ENTRIES_PER_PAGE, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, newest_label,
 };
 use array::pool::{
-    Blueprint, CreateError, FoundDrive, NewDrive, OpenError, Pool, SeatFacts, SeatState, Ticket,
+    Blueprint, CreateError, Evidence, FoundDrive, NewDrive, OpenError, Pool, SeatFacts, SeatState,
+    Ticket,
 };
 use block::{Fault, Seat};
 use layout::Scheme;
@@ -314,6 +315,19 @@ fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, AssembleError> {
         slots.push(bytes);
     }
     Ok(newest_label([&slots[0], &slots[1]]).ok())
+}
+
+/// What a drive that comes back says of itself; `None` if that cannot be read.
+pub(crate) fn evidence(drive: &Drive) -> Option<Evidence> {
+    let (_, label) = read_label(drive).ok().flatten()?;
+    let heads: Result<Vec<Vec<u8>>, Fault> = Evidence::places(&label)
+        .into_iter()
+        .map(|(offset, length)| {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            sync::read(&*drive.device, offset, length)
+        })
+        .collect();
+    Some(Evidence::new(label, &heads.ok()?))
 }
 
 /// A pool of which drives were found.

@@ -13,7 +13,7 @@ use layout::Cell;
 
 use super::op::{Owner, Task};
 use super::{Array, Computing, Phase, Purpose};
-use crate::action::{Action, BufferId, Compute, Computed, Io, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoKind, Slice};
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 
 /// What the target of a fill has.
@@ -52,6 +52,30 @@ impl Look {
 }
 
 impl Array {
+    /// A drive is out. It must not come back while something that was asked of it before may
+    /// still be done.
+    pub(super) fn leaves(&mut self, seat: Seat) {
+        let under_way = self.ios.values().filter(|purpose| purpose.seat() == seat);
+        let under_way = under_way.count() as u64;
+        let times = self.leaving.get(&seat).map_or(0, |&(_, times)| times);
+        self.leaving.insert(seat, (under_way + 1, times + 1));
+        self.left(seat);
+    }
+
+    /// An operation on a seat's drive has ended.
+    pub(super) fn left(&mut self, seat: Seat) {
+        let Some((left, times)) = self.leaving.get_mut(&seat) else {
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            let (lane, times) = (self.lane, *times);
+            self.leaving.remove(&seat);
+            self.events
+                .extend((0..times).map(|_| Event::SeatQuiet { lane, seat }));
+        }
+    }
+
     /// Whether entries can be told from those of before that batch at all.
     pub(super) const fn can_look(&self, before: u64) -> bool {
         self.log.next_sequence.saturating_sub(before) < Entry::AGE_MAX

@@ -66,6 +66,23 @@ enum Purpose {
     Recovery { seat: Seat, index: usize },
 }
 
+impl Purpose {
+    /// Whose drive.
+    const fn seat(&self) -> Seat {
+        match self {
+            Self::Transfer { transfer, .. } | Self::Install { transfer } => transfer.seat,
+            Self::Flush { seat, .. }
+            | Self::Batch { seat, .. }
+            | Self::PageRead { seat, .. }
+            | Self::PageWrite { seat, .. }
+            | Self::Anchor { seat }
+            | Self::Restore { seat }
+            | Self::Look { seat, .. }
+            | Self::Recovery { seat, .. } => *seat,
+        }
+    }
+}
+
 /// What a computation in flight is for.
 #[derive(Clone, Copy, Debug)]
 enum Computing {
@@ -124,6 +141,8 @@ pub struct Array {
     log: Log,
     checkpoints: Checkpoints,
     recovery: Option<Recovery>,
+    /// Operations still under way on drives that are out, and how often they have gone out since.
+    leaving: BTreeMap<Seat, (u64, u32)>,
     /// Stripes that are being mended.
     healing: BTreeSet<(u64, u64)>,
     /// Counts changes after which an operation planned before may still touch a cell that one
@@ -178,6 +197,7 @@ impl Array {
             log: Log::default(),
             checkpoints: Checkpoints::default(),
             recovery: None,
+            leaving: BTreeMap::new(),
             healing: BTreeSet::new(),
             epoch: 0,
             in_epoch: BTreeMap::new(),
@@ -203,7 +223,9 @@ impl Array {
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
         self.now = now;
-        match self.ios.remove(&id).expect("the operation is in flight") {
+        let purpose = self.ios.remove(&id).expect("the operation is in flight");
+        self.left(purpose.seat());
+        match purpose {
             Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
             Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
             Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
@@ -248,6 +270,7 @@ impl Array {
         match command {
             Command::SeatOut(seat) => {
                 self.view.seat_out(seat);
+                self.leaves(seat);
                 self.jobs_lost_seat(seat);
                 self.decide(seat, true);
                 if self.geometry.store().is_some() && self.recovery.is_none() {

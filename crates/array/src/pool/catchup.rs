@@ -5,7 +5,7 @@ use block::{Instant, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
-use super::{Pool, PoolError, Report, SeatState, Ticket};
+use super::{Pool, PoolError, PoolIo, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
 
 /// What a drive says of itself, read before anything is written to it.
@@ -86,7 +86,7 @@ impl Pool {
     /// from now on. The driver has attached it to the seat.
     ///
     /// # Errors
-    /// As [`Pool::insert_drive`].
+    /// As [`Pool::insert_drive`]; and while something is under way on the drive from before it left.
     pub fn return_drive(
         &mut self,
         now: Instant,
@@ -96,6 +96,9 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
+        if self.is_leaving(seat) {
+            return Err(PoolError::StillBusy { seat });
+        }
         let holds = self.judge(seat, evidence);
         let (holds, report) = match holds {
             Ok(holds) => (Some(holds), Report::CatchingUp { seat }),
@@ -106,6 +109,26 @@ impl Pool {
             self.report(report);
         }
         Ok(())
+    }
+
+    /// Whether a drive that is out may still do what was asked of it before. Were it back before it
+    /// has, old blocks could overwrite new ones.
+    #[must_use]
+    pub fn is_leaving(&self, seat: Seat) -> bool {
+        let own = self.ios.values().any(|io| match *io {
+            PoolIo::Label { seat: to } | PoolIo::CellPage { seat: to, .. } => to == seat,
+        });
+        own || self.leaving.contains_key(&seat)
+    }
+
+    /// A lane has nothing under way any more on a drive that is out.
+    pub(super) fn seat_quiet(&mut self, seat: Seat) {
+        if let Some(left) = self.leaving.get_mut(&seat) {
+            *left -= 1;
+            if *left == 0 {
+                self.leaving.remove(&seat);
+            }
+        }
     }
 
     /// What a drive that comes back into a seat holds, by lane.
@@ -127,19 +150,24 @@ impl Pool {
         if label.generation >= since {
             return Err(Misfit::WentOn);
         }
-        // When it left it was still catching up: what counted then counts now.
-        if let Some(holds) = &facts.holds {
-            return Ok(holds.clone());
-        }
         let then = label.facts.seats.get(seat.index());
-        if then.is_none_or(|then| then.state != SeatState::Current) {
+        let complete = then.is_some_and(|then| then.state == SeatState::Current);
+        if facts.holds.is_none() && !complete {
             return Err(Misfit::Incomplete);
         }
+        if firsts.iter().all(Option::is_none) {
+            return Err(Misfit::NoAnchor);
+        }
         let lanes = usize::from(self.geometry.lanes());
-        let known: Option<Vec<u64>> = firsts.iter().copied().collect();
-        known
-            .filter(|firsts| firsts.len() == lanes)
-            .ok_or(Misfit::NoAnchor)
+        let holds = (0..lanes).map(|lane| {
+            // A lane without an anchor there has not put anything in place since the drive was
+            // filled; what that was is not known, so nothing is held.
+            let first = firsts.get(lane).copied().flatten().unwrap_or(0);
+            // If it was still catching up when it left, what counted then counts now, and no more.
+            let before = facts.holds.as_ref().and_then(|holds| holds.get(lane));
+            before.map_or(first, |&before| first.min(before))
+        });
+        Ok(holds.collect())
     }
 
     /// Up to which batch the target of a fill has everything of the column, if it is known.

@@ -284,6 +284,7 @@ impl Pool {
             next_cell_generation: 1,
             fills: Fills::default(),
             returns: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             chores: Chores::default(),
             new_volumes: Vec::new(),
             closing: None,

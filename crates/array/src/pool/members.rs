@@ -79,6 +79,7 @@ impl Pool {
         self.fills_lost_seat(seat);
         let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
         if was != SeatState::Waiting {
+            *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
             first.insert(0, Effect::Lanes(Command::SeatOut(seat)));
         }
         first.append(&mut effects);

@@ -109,6 +109,14 @@ pub enum PoolError {
         /// Which seat.
         seat: Seat,
     },
+    /// The drive is still at work on something.
+    #[error(
+        "the drive in seat {seat} has not yet ended what was asked of it before it went out: try again when it has"
+    )]
+    StillBusy {
+        /// Which seat.
+        seat: Seat,
+    },
     /// Taking the drive out would lose data.
     #[error(
         "without the drive in seat {seat}, group {group} could not be read any more: wait for the rebuild, or bring another drive back first"
@@ -450,6 +458,8 @@ pub struct Pool {
     fills: Fills,
     /// Drives that were away and catch up.
     returns: BTreeMap<Seat, Return>,
+    /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
+    leaving: BTreeMap<Seat, u32>,
     chores: Chores,
     new_volumes: Vec<NewVolume>,
     closing: Option<Ticket>,
@@ -510,6 +520,7 @@ impl Pool {
                 fault,
             } => self.fill_failed(group, column, target, fault),
             Event::Settled { group, column } => self.settled(group, column),
+            Event::SeatQuiet { seat, .. } => self.seat_quiet(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),
             Event::StripeLost { group, stripe, .. } => {

@@ -15,8 +15,12 @@ use super::lane::{self, LaneMessage, LaneSender};
 use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::volume::Volume;
 use super::{Clock, Seats};
+use crate::assemble::evidence;
 use crate::drive::Drive;
 use crate::status::PoolStatus;
+
+/// How long a drive that comes back may take to end what was asked of it before it left.
+const STILL_BUSY_MAX: Duration = Duration::from_secs(5);
 
 /// How to run a pool.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +170,46 @@ impl PoolHandle {
     /// # Errors
     /// As [`Pool::insert_drive`].
     pub fn insert_drive(&self, seat: Seat, drive: Option<Drive>) -> Result<(), PoolError> {
-        self.admin(Admin::InsertDrive { seat, drive })
+        match drive {
+            Some(drive) => self.admin(Admin::InsertDrive { seat, drive }),
+            None => self.return_drive(seat, None),
+        }
+    }
+
+    /// Brings back the drive that left a seat: the one that is attached there still, or as it was found
+    /// again. What it still holds is left as it is, if it is what it should be.
+    ///
+    /// # Errors
+    /// As [`Pool::return_drive`].
+    pub fn return_drive(&self, seat: Seat, drive: Option<Drive>) -> Result<(), PoolError> {
+        let drive = match drive {
+            Some(drive) => drive,
+            None => self.drive(seat)?,
+        };
+        let began = std::time::Instant::now();
+        loop {
+            // Here and not on the pool's thread: a drive that has just come back may take its time.
+            let evidence = evidence(&drive);
+            let outcome = self.admin(Admin::ReturnDrive {
+                seat,
+                drive: drive.clone(),
+                evidence,
+            });
+            let busy = matches!(outcome, Err(PoolError::StillBusy { .. }));
+            if !busy || began.elapsed() > STILL_BUSY_MAX {
+                return outcome;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The drive that is attached to a seat.
+    fn drive(&self, seat: Seat) -> Result<Drive, PoolError> {
+        let (to, drive) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::Drive(seat, to))
+            .map_err(|_| PoolError::Closing)?;
+        drive.recv().unwrap_or(Err(PoolError::Closing))
     }
 
     /// Adds a drive that waits for a seat.

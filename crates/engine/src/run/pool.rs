@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, RwLock};
 
-use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::pool::{Evidence, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Event, IoId};
 use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat};
@@ -43,10 +43,16 @@ pub(crate) enum Admin {
         why: OutReason,
         force: bool,
     },
-    /// Into a seat; without a drive, the one that sits there already comes back.
+    /// A new one, into a seat.
     InsertDrive {
         seat: Seat,
-        drive: Option<Drive>,
+        drive: Drive,
+    },
+    /// The one that left the seat.
+    ReturnDrive {
+        seat: Seat,
+        drive: Drive,
+        evidence: Option<Evidence>,
     },
     AddSpare {
         drive: Drive,
@@ -74,6 +80,8 @@ pub(crate) enum PoolMessage {
     Flushed(IoId, Outcome),
     Admin(Admin, Answer),
     Status(Sender<PoolStatus>),
+    /// The drive that is attached to a seat.
+    Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answer when nothing is being filled, resynced or recorded.
     WaitQuiet(Sender<()>),
     /// Tell what has been and will be logged.
@@ -166,6 +174,7 @@ impl PoolThread {
                 PoolMessage::Admin(command, answer) => self.admin(command, answer),
                 // Whoever asked may have gone.
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
+                PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitQuiet(to) => self.waiting.push(to),
                 PoolMessage::Listen(listener) => {
                     self.events.iter().for_each(&listener);
@@ -226,7 +235,16 @@ impl PoolThread {
             Admin::FailDrive { seat, why, force } => {
                 self.pool.fail_drive(now, seat, why, force, ticket)
             }
-            Admin::InsertDrive { seat, drive } => self.insert(seat, drive, ticket),
+            Admin::InsertDrive { seat, drive } => self.seat_drive(seat, drive, |pool, facts| {
+                pool.insert_drive(now, seat, facts, ticket)
+            }),
+            Admin::ReturnDrive {
+                seat,
+                drive,
+                evidence,
+            } => self.seat_drive(seat, drive, |pool, facts| {
+                pool.return_drive(now, seat, facts, evidence.as_ref(), ticket)
+            }),
             Admin::AddSpare { drive } => {
                 let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
                 let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
@@ -258,28 +276,27 @@ impl PoolThread {
         }
     }
 
-    fn insert(
+    fn drive(&self, seat: Seat) -> Result<Drive, PoolError> {
+        let last = self.pool.facts().seats.len().saturating_sub(1);
+        let last = u16::try_from(last).unwrap_or(u16::MAX);
+        let drive = self.seats.drive(seat).cloned();
+        drive.ok_or(PoolError::NoSeat { seat, last })
+    }
+
+    /// Attaches a drive to a seat, and tells the pool.
+    fn seat_drive(
         &mut self,
         seat: Seat,
-        drive: Option<Drive>,
-        ticket: Ticket,
+        drive: Drive,
+        tell: impl FnOnce(&mut Pool, (Uuid, String, u64)) -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
-        let Some(drive) = drive.or_else(|| self.seats.drive(seat).cloned()) else {
-            let last = self.pool.facts().seats.len().saturating_sub(1);
-            return Err(PoolError::NoSeat {
-                seat,
-                last: u16::try_from(last).unwrap_or(u16::MAX),
-            });
-        };
         let old = self.seats.drive(seat).cloned();
         let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
         // The lanes have heard that the seat is out, so nothing is sent to the new drive before
         // the pool says that it is in.
         self.seats.set(seat, Some(drive));
         self.tell_seats();
-        let started = self
-            .pool
-            .insert_drive(self.clock.now(), seat, facts, ticket);
+        let started = tell(&mut self.pool, facts);
         if started.is_err() {
             self.seats.set(seat, old);
             self.tell_seats();

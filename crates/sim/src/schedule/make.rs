@@ -19,6 +19,8 @@ struct Maker {
     tolerance: usize,
     /// Seats that have been hurt and not been replaced since.
     hurt: Vec<Seat>,
+    /// Of those, whose drives have only gone away, and may come back as they were.
+    away: Vec<Seat>,
     events: Vec<Event>,
 }
 
@@ -38,6 +40,7 @@ impl Schedule {
             volume_bytes: of.volume_bytes,
             tolerance: of.tolerance,
             hurt: Vec::new(),
+            away: Vec::new(),
             events: Vec::new(),
         };
         maker.fill();
@@ -65,7 +68,9 @@ impl Schedule {
                 {
                     hurt.push(seat);
                 }
-                Event::Replace(seat) | Event::Insert(seat) => replaced.push(seat),
+                Event::Replace(seat) | Event::Insert(seat) | Event::Return { seat, .. } => {
+                    replaced.push(seat);
+                }
                 Event::Settle => {
                     hurt.retain(|seat| !replaced.contains(seat));
                     replaced.clear();
@@ -89,6 +94,12 @@ impl Maker {
             }
             if number == cut_at {
                 self.cut();
+            }
+            if let Some(&seat) = self.away.first()
+                && self.rng.random_range(0..12) == 0
+            {
+                let back = self.back(seat);
+                self.events.push(back);
             }
             let request = self.request();
             self.events.push(request);
@@ -134,30 +145,40 @@ impl Maker {
         self.events.push(event);
     }
 
-    /// A seat that may be hurt: one that is hurt already when no other can be spared.
-    fn victim(&mut self) -> Seat {
+    /// A seat that may be hurt, and whether it has not been so far: one that is hurt already when no
+    /// other can be spared.
+    fn victim(&mut self) -> (Seat, bool) {
         let drives = SETTINGS[self.setting].drives;
         if self.hurt.len() >= self.tolerance {
             // First make good what is broken, or hurt the same drive again.
             if self.rng.random_range(0..2) == 0 {
                 for seat in std::mem::take(&mut self.hurt) {
-                    self.events.push(Event::Replace(seat));
+                    // One that has only gone away may come back as it is.
+                    let returns = self.away.contains(&seat) && self.rng.random_range(0..3) > 0;
+                    let event = if returns {
+                        self.back(seat)
+                    } else {
+                        Event::Replace(seat)
+                    };
+                    self.events.push(event);
                 }
+                self.away.clear();
                 self.events.push(Event::Settle);
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
-                return self.hurt[index];
+                return (self.hurt[index], false);
             }
         }
         let seat = Seat(self.rng.random_range(0..drives));
-        if !self.hurt.contains(&seat) {
+        let fresh = !self.hurt.contains(&seat);
+        if fresh {
             self.hurt.push(seat);
         }
-        seat
+        (seat, fresh)
     }
 
     fn fault(&mut self) {
-        let seat = self.victim();
+        let (seat, fresh) = self.victim();
         let kinds = if self.scope == Scope::Silent { 12 } else { 6 };
         let fault = match self.rng.random_range(0..kinds) {
             0 | 1 => DriveFault::Gone,
@@ -186,6 +207,11 @@ impl Maker {
                 blocks: self.rng.random_range(-40..40),
             },
         };
+        if fault != DriveFault::Gone {
+            self.away.retain(|&other| other != seat);
+        } else if fresh {
+            self.away.push(seat);
+        }
         let region = match self.rng.random_range(0..4) {
             0 => Some(Region::Journal),
             1 => Some(Region::Metadata),
@@ -210,6 +236,12 @@ impl Maker {
             trigger,
             fault,
         });
+    }
+
+    /// A drive comes back, having lost power or not.
+    fn back(&mut self, seat: Seat) -> Event {
+        let lost = (self.rng.random_range(0..2) == 0).then(|| self.rng.random());
+        Event::Return { seat, lost }
     }
 
     fn range(&mut self) -> (u64, u64) {

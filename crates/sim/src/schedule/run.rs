@@ -319,6 +319,7 @@ impl Run {
                 Ok(())
             }
             Event::Replace(seat) => self.replace(seat),
+            Event::Return { seat, lost } => self.bring_back(seat, lost),
             Event::Stale(seat) => {
                 let index = self.world().drive_index(seat);
                 let then = index.map(|index| (index, self.world().drives()[index].clone()));
@@ -570,6 +571,36 @@ impl Run {
             return Ok(());
         }
         self.hand_in(seat)
+    }
+
+    /// A drive that is gone, or out, comes back as it is. One that is neither is left alone.
+    fn bring_back(&mut self, seat: Seat, lost: Option<u64>) -> Checked {
+        let world = self.world();
+        let is_out = |world: &World| {
+            let state = world.pool().facts().seats[seat.index()].state;
+            matches!(state, SeatState::Out { .. })
+        };
+        let gone = world.drive_in(seat).is_some_and(|drive| drive.is_gone());
+        if gone && !is_out(world) {
+            // Nobody has asked it anything since; its cache must not be lost unnoticed.
+            world.fail_drive(seat, false).map_err(|error| {
+                Violation::new("I3", format!("seat {seat} cannot be taken out: {error}"))
+            })?;
+        }
+        let limit = self.world().now() + BOUND;
+        while self.world().pool().is_leaving(seat) {
+            self.go_on(limit, "what was asked of a drive before it went out")?;
+        }
+        let world = self.world();
+        if let Some(drive) = world.drive_in(seat) {
+            drive.stop_faults();
+        }
+        if !is_out(world) || world.drive_in(seat).is_none_or(|drive| drive.is_broken()) {
+            return Ok(());
+        }
+        world.plug_in(seat, lost);
+        world.begin_return_drive(seat, None);
+        Ok(())
     }
 
     pub(crate) fn settle(&mut self) -> Checked {

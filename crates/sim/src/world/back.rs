@@ -44,6 +44,14 @@ impl World {
         self.drive(seat).plug_in(survival);
     }
 
+    /// Deletes a volume.
+    ///
+    /// # Errors
+    /// As [`array::pool::Pool::delete_volume`].
+    pub fn delete_volume(&mut self, name: &str) -> Result<(), PoolError> {
+        self.command(|pool, now, ticket| pool.delete_volume(now, name, ticket))
+    }
+
     /// Compares everything with its checksums; returns when that has ended.
     ///
     /// # Errors
@@ -57,6 +65,7 @@ impl World {
     /// # Errors
     /// As [`array::pool::Pool::return_drive`].
     pub fn return_drive(&mut self, seat: Seat) -> Result<(), PoolError> {
+        while self.pool.is_leaving(seat) && self.step() {}
         self.begin_return_drive(seat, None);
         let ticket = Ticket(self.next_ticket - 1);
         self.await_ticket(ticket)
