@@ -263,6 +263,15 @@ pub enum Event {
         /// Which column.
         column: u16,
     },
+    /// A drive that came back holds part of a column, and of the rest these blocks are nowhere.
+    LeftOut {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+        /// How many blocks.
+        blocks: u64,
+    },
     /// Nothing that the lane has asked of the drive in a seat that is out is under way any more.
     SeatQuiet {
         /// Which lane.

@@ -156,6 +156,34 @@ impl Array {
         self.step_job(id);
     }
 
+    /// Nobody has some of the blocks that a fill should have written, but the target holds others of its
+    /// column: those make up for it, and these are unknown.
+    pub(super) fn note_left_out(&mut self, id: u64) {
+        let op = &self.ops[&id];
+        let group = op.group;
+        let absent = op.plan.as_ref().expect("it was planned").absent.clone();
+        if absent.is_empty() {
+            return;
+        }
+        let bytes: u64 = absent.iter().map(|part| part.length).sum();
+        self.events.push_back(Event::LeftOut {
+            group,
+            column: absent[0].column,
+            blocks: bytes / BLOCK_BYTES,
+        });
+        for part in absent {
+            let first = part.offset / BLOCK_BYTES;
+            for block in first..first + part.length / BLOCK_BYTES {
+                let name = BlockName {
+                    group,
+                    column: part.column,
+                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+                };
+                self.pages.set(name, Entry::UNKNOWN);
+            }
+        }
+    }
+
     /// Compares the target's pages with what they should be, as far as an operation goes; false if
     /// pages have to be read first, and the operation waits for them.
     pub(super) fn compare_pages(&mut self, id: u64) -> bool {

@@ -258,6 +258,7 @@ impl Array {
         let op = &self.ops[&id];
         let group = op.group;
         let blocks = self.written_blocks(op);
+        self.note_left_out(id);
         for ((name, _), &sum) in blocks.into_iter().zip(sums) {
             // What is logged will be written to the target too, and its entry with it.
             let logged = self.overlay.get(name).map(|logged| logged.bytes);

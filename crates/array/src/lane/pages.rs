@@ -150,6 +150,8 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) group: u64,
     /// What the cell that it fills has already.
     pub(super) held: Option<&'a Held>,
+    /// A fill of a column that is nowhere goes on where nothing is left to go on from.
+    pub(super) leaves_out_lost: bool,
     /// Blocks (column, block of its cell) that the operation has found bad.
     pub(super) bad: &'a BTreeSet<(u16, u64)>,
     /// Pages that must be here before the plan can be trusted.
@@ -199,6 +201,10 @@ impl Blocks for LaneBlocks<'_> {
             }
             Some(_) => sound(),
         }
+    }
+
+    fn leaves_out_lost(&self) -> bool {
+        self.leaves_out_lost
     }
 
     fn is_held(&self, column: u16, block: u64) -> bool {

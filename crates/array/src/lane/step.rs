@@ -86,6 +86,10 @@ impl Array {
             pages: &self.pages,
             group: op.group,
             held: op.task.held(),
+            leaves_out_lost: op
+                .task
+                .held()
+                .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
             bad: &op.bad,
             missing: RefCell::default(),
             unknown: RefCell::default(),

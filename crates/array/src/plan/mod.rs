@@ -113,7 +113,7 @@ pub struct Plan {
     pub steps: Vec<ComputeStep>,
     /// Then these, together.
     pub writes: Vec<Transfer>,
-    /// What changes in columns that are nowhere.
+    /// What changes in columns that are nowhere; of a fill, what nobody has.
     pub absent: Vec<Absent>,
 }
 
@@ -148,6 +148,11 @@ pub trait Blocks: fmt::Debug {
 
     /// Whether the cell that is being filled with the column has the block already.
     fn is_held(&self, _column: u16, _block: u64) -> bool {
+        false
+    }
+
+    /// Whether a fill goes on where a block can neither be read nor reconstructed.
+    fn leaves_out_lost(&self) -> bool {
         false
     }
 }

@@ -31,6 +31,12 @@ impl Evidence {
         })
     }
 
+    /// The identity that the drive had.
+    #[must_use]
+    pub const fn drive(&self) -> Uuid {
+        self.label.drive
+    }
+
     /// From the drive's newest label, and the bytes at each of its [`Evidence::places`].
     #[must_use]
     pub fn new(label: Label, heads: &[Vec<u8>]) -> Self {
@@ -119,6 +125,23 @@ impl Pool {
             PoolIo::Label { seat: to } | PoolIo::CellPage { seat: to, .. } => to == seat,
         });
         own || self.leaving.contains_key(&seat)
+    }
+
+    /// A cell was filled but for blocks that nobody has.
+    pub(super) fn left_out(&mut self, group: u64, column: u16, blocks: u64) {
+        self.wounded.insert(group);
+        self.report(Report::LeftOut {
+            group,
+            column,
+            blocks,
+        });
+    }
+
+    /// Cells have been filled: what could not be reconstructed before perhaps can be now.
+    pub(super) fn mend_wounded(&mut self) {
+        for group in std::mem::take(&mut self.wounded) {
+            self.scrub_for(group);
+        }
     }
 
     /// A lane has nothing under way any more on a drive that is out.

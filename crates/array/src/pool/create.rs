@@ -285,6 +285,7 @@ impl Pool {
             fills: Fills::default(),
             returns: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            wounded: BTreeSet::new(),
             chores: Chores::default(),
             new_volumes: Vec::new(),
             closing: None,

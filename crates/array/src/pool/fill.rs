@@ -442,6 +442,7 @@ impl Pool {
             self.fills.progress.ended = Some(self.now);
             let cells = self.fills.progress.cells_done;
             self.report(Report::RebuildEnds { cells });
+            self.mend_wounded();
         }
     }
 
@@ -484,6 +485,9 @@ impl Pool {
             let mut effects = vec![Effect::Lanes(Command::SeatCurrent(seat))];
             effects.extend(caught_up.map(Effect::Report));
             effects.push(Effect::Report(Report::SeatComplete { seat }));
+            // Spare cells that its columns had are free for others, and what could not be
+            // reconstructed before perhaps can be.
+            effects.push(Effect::Requeue);
             self.commit(effects);
         }
     }

@@ -239,6 +239,18 @@ pub enum Report {
         /// Why.
         why: Misfit,
     },
+    /// Of a column on a drive that is back, some blocks are nowhere.
+    #[error(
+        "group {group} column {column}: {blocks} blocks changed while their drive was away, and cannot be reconstructed from the drives that are there; the rest of the column counts again"
+    )]
+    LeftOut {
+        /// Which group.
+        group: u64,
+        /// Which column.
+        column: u16,
+        /// How many.
+        blocks: u64,
+    },
     /// A drive that was away is up to date.
     #[error(
         "seat {seat}: up to date again; {copied_bytes} bytes copied in {cells} cells of {cell_bytes}"
@@ -460,6 +472,8 @@ pub struct Pool {
     returns: BTreeMap<Seat, Return>,
     /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
     leaving: BTreeMap<Seat, u32>,
+    /// Groups with blocks that were nowhere when a drive came back.
+    wounded: BTreeSet<u64>,
     chores: Chores,
     new_volumes: Vec<NewVolume>,
     closing: Option<Ticket>,
@@ -520,6 +534,11 @@ impl Pool {
                 fault,
             } => self.fill_failed(group, column, target, fault),
             Event::Settled { group, column } => self.settled(group, column),
+            Event::LeftOut {
+                group,
+                column,
+                blocks,
+            } => self.left_out(group, column, blocks),
             Event::SeatQuiet { seat, .. } => self.seat_quiet(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),

@@ -592,10 +592,14 @@ impl Run {
             self.go_on(limit, "what was asked of a drive before it went out")?;
         }
         let world = self.world();
-        if let Some(drive) = world.drive_in(seat) {
-            drive.stop_faults();
-        }
-        if !is_out(world) || world.drive_in(seat).is_none_or(|drive| drive.is_broken()) {
+        let attached = world.drive_in(seat).is_some() || world.find_absent(seat);
+        let Some(drive) = world.drive_in(seat).filter(|_| attached) else {
+            self.insert(seat);
+            return Ok(());
+        };
+        drive.stop_faults();
+        let broken = drive.is_broken();
+        if broken || !is_out(world) {
             return Ok(());
         }
         world.plug_in(seat, lost);

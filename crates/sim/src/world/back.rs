@@ -52,6 +52,31 @@ impl World {
         self.command(|pool, now, ticket| pool.delete_volume(now, name, ticket))
     }
 
+    /// Puts the drive that left a seat, and was not there when the pool was opened, in its place again;
+    /// whether there is one.
+    pub(crate) fn find_absent(&mut self, seat: Seat) -> bool {
+        let wanted = self.pool.facts().seats[seat.index()].drive;
+        let seated = |index: &usize| self.seats.contains(&Some(*index));
+        let found = (0..self.drives.len()).find(|index| {
+            let mut drive = self.drives[*index].clone();
+            drive.plug_in(None);
+            !seated(index) && Self::evidence(&mut drive).is_some_and(|is| is.drive() == wanted)
+        });
+        let Some(index) = found else {
+            return false;
+        };
+        self.attach(seat, index);
+        true
+    }
+
+    fn attach(&mut self, seat: Seat, index: usize) {
+        self.seats[seat.index()] = Some(index);
+        for lane in 0..self.pool.geometry().lanes() {
+            let seated = Happening::Seated(lane, seat, index);
+            self.push(self.now + super::HAND_OVER, seated);
+        }
+    }
+
     /// Compares everything with its checksums; returns when that has ended.
     ///
     /// # Errors
@@ -76,13 +101,7 @@ impl World {
         if let Some(drive) = instead {
             let index = self.drives.len();
             self.drives.push(drive);
-            self.seats[seat.index()] = Some(index);
-            for lane in 0..self.pool.geometry().lanes() {
-                self.push(
-                    self.now + super::HAND_OVER,
-                    Happening::Seated(lane, seat, index),
-                );
-            }
+            self.attach(seat, index);
         }
         let uuid = random_uuid(&mut self.rng);
         let drive = self.drive(seat);
