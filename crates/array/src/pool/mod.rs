@@ -392,6 +392,14 @@ pub enum Report {
         /// How many were wrong.
         bad: u64,
     },
+    /// Another opening of the pool is at work.
+    #[error(
+        "another host has taken the pool over (opening {by}): nothing more is written or acknowledged here"
+    )]
+    TakenOver {
+        /// The other opening.
+        by: Uuid,
+    },
     /// Parity could not be computed anew.
     #[error(
         "group {group}: parity cannot be checked while a drive is missing; blocks that were being written when the pool stopped may read back wrong"

@@ -11,6 +11,7 @@ use array::pool::{OutReason, Pool, PoolError, Ticket};
 use array::record::Record;
 use block::Seat;
 
+use super::hold::{self, Claim, Hold, InUse};
 use super::lane::{self, LaneMessage, LaneSender};
 use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::volume::Volume;
@@ -49,6 +50,9 @@ pub struct PoolHandle {
     lanes: Arc<[LaneSender]>,
     volumes: Arc<Volumes>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    hold: Hold,
+    claim: Claim,
+    in_use: InUse,
 }
 
 impl PoolHandle {
@@ -60,18 +64,22 @@ impl PoolHandle {
         pool: Pool,
         drives: Vec<Option<Drive>>,
         ticket: Ticket,
+        claim: Claim,
         options: RunOptions,
     ) -> Result<Self, StartError> {
         let geometry = Arc::clone(pool.geometry());
         let clock = Clock::start();
         let seats = Seats::new(drives);
         let (sender, receiver) = std::sync::mpsc::channel();
+        let takes_part = |seat: Seat| pool.facts().seats[seat.index()].state.takes_part();
+        let in_use: InUse = Arc::new(Mutex::new(hold::in_use(&seats, takes_part)));
+        let hold = Hold::start(claim, Arc::clone(&in_use), sender.clone())?;
         let (lanes, mut threads) = lane::start(
             &geometry,
             options.threads,
             &Arc::new(seats.clone()),
             &sender,
-            clock,
+            (clock, hold.lease()),
             options.record,
         )?;
         let lanes: Arc<[LaneSender]> = lanes.into();
@@ -85,6 +93,7 @@ impl PoolHandle {
             clock,
             &sender,
             (ticket, answer),
+            (Arc::clone(hold.lease()), Arc::clone(&in_use)),
         );
         threads.push(
             std::thread::Builder::new()
@@ -97,6 +106,9 @@ impl PoolHandle {
             lanes,
             volumes,
             threads: Mutex::new(threads),
+            hold,
+            claim,
+            in_use,
         };
         opened.recv().map_err(|_| StartError::Stopped)??;
         Ok(handle)
@@ -310,6 +322,10 @@ impl PoolHandle {
         }
         let outcome = self.flush().and_then(|()| self.admin(Admin::Close));
         self.stop();
+        if outcome.is_ok() {
+            let drives = self.in_use.lock().expect("no holder of the lock panics");
+            Hold::release(self.claim, &drives);
+        }
         outcome
     }
 
@@ -364,6 +380,7 @@ impl PoolHandle {
                 tracing::error!("a thread of the pool had panicked");
             }
         }
+        self.hold.stop();
     }
 }
 

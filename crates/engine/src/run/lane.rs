@@ -15,6 +15,7 @@ use erasure::kernel;
 
 use super::compute::Computer;
 use super::hash::NameMap;
+use super::hold::Lease;
 use super::pool::PoolMessage;
 use super::queue::Queue;
 use super::scratch::{Named, Spare};
@@ -149,6 +150,7 @@ struct LaneThread {
     outgoing: BTreeMap<(u16, Seat), Vec<Submission>>,
     /// Requests that have ended in this turn.
     answers: Vec<Answer>,
+    lease: Arc<Lease>,
     stopped: bool,
 }
 
@@ -168,7 +170,7 @@ pub(crate) fn start(
     threads: u16,
     seats: &Arc<Seats>,
     pool: &Sender<PoolMessage>,
-    clock: Clock,
+    (clock, lease): (Clock, &Arc<Lease>),
     record: bool,
 ) -> std::io::Result<(Vec<LaneSender>, Vec<JoinHandle<()>>)> {
     let threads = threads.clamp(1, geometry.lanes());
@@ -207,6 +209,7 @@ pub(crate) fn start(
             computer: Computer::new(kernel::best()),
             outgoing: BTreeMap::new(),
             answers: Vec::new(),
+            lease: Arc::clone(lease),
             stopped: false,
         };
         let handle = std::thread::Builder::new()
@@ -306,6 +309,17 @@ impl LaneThread {
     /// Submits and answers everything that this turn has led to: once per drive and client, for a
     /// wake costs more than a small request.
     fn hand_out(&mut self) {
+        let something = !self.outgoing.is_empty() || !self.answers.is_empty();
+        if something && !self.lease.may_go_on() {
+            // Another has taken the pool over: not a block is written here any more, and nothing
+            // that was written since is acknowledged.
+            self.outgoing.clear();
+            for answer in std::mem::take(&mut self.answers) {
+                answer.to.completed(answer.token, Err(Fault::Shutdown));
+            }
+            self.stopped = true;
+            return;
+        }
         for ((lane, seat), mut batch) in std::mem::take(&mut self.outgoing) {
             let sink = Arc::clone(&self.lane(lane).sink);
             match self.seats.device(seat) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use array::pool::{Evidence, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
@@ -10,6 +10,7 @@ use array::{Event, IoId};
 use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat};
 use uuid::Uuid;
 
+use super::hold::{InUse, Lease, in_use};
 use super::lane::{LaneMessage, LaneSender};
 use super::volume::Volume;
 use super::{Clock, Seats};
@@ -84,6 +85,8 @@ pub(crate) enum PoolMessage {
     Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answer when nothing is being filled, resynced or recorded.
     WaitQuiet(Sender<()>),
+    /// Another opening of the pool is at work.
+    TakenOver(Uuid),
     /// Tell what has been and will be logged.
     Listen(Listener),
     Stop,
@@ -124,6 +127,8 @@ pub(crate) struct PoolThread {
     next_event: u64,
     listeners: Vec<Listener>,
     waiting: Vec<Sender<()>>,
+    lease: Arc<Lease>,
+    in_use: InUse,
 }
 
 impl PoolThread {
@@ -136,6 +141,7 @@ impl PoolThread {
         clock: Clock,
         sender: &Sender<PoolMessage>,
         opened: (Ticket, Answer),
+        (lease, in_use): (Arc<Lease>, InUse),
     ) -> Self {
         let sink = |flush| -> Arc<dyn Completed> {
             Arc::new(Sink {
@@ -158,6 +164,8 @@ impl PoolThread {
             next_event: 0,
             listeners: Vec::new(),
             waiting: Vec::new(),
+            lease,
+            in_use,
         }
     }
 
@@ -176,6 +184,7 @@ impl PoolThread {
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitQuiet(to) => self.waiting.push(to),
+                PoolMessage::TakenOver(by) => self.taken_over(by),
                 PoolMessage::Listen(listener) => {
                     self.events.iter().for_each(&listener);
                     self.listeners.push(listener);
@@ -189,6 +198,19 @@ impl PoolThread {
                 }
             }
         }
+    }
+
+    /// Nothing goes out any more; whoever asks for something is told so.
+    fn taken_over(&mut self, by: Uuid) {
+        self.log(&Report::TakenOver { by });
+        let volumes = self.volumes.read().expect("no holder of the lock panics");
+        for volume in volumes.values() {
+            volume.close();
+        }
+        for lane in &*self.lanes {
+            lane.send(LaneMessage::Stop);
+        }
+        self.answers.clear();
     }
 
     fn is_quiet(&self) -> bool {
@@ -223,6 +245,10 @@ impl PoolThread {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let now = self.clock.now();
+        if self.lease.is_lost() {
+            answer.send(Err(PoolError::Closing)).unwrap_or_default();
+            return;
+        }
         let started = match command {
             Admin::CreateVolume { name, size_bytes } => {
                 self.pool
@@ -312,6 +338,7 @@ impl PoolThread {
     }
 
     fn poll(&mut self) {
+        self.share_drives();
         while let Some(action) = self.pool.poll_action() {
             match action {
                 PoolAction::WriteDurably {
@@ -339,6 +366,10 @@ impl PoolThread {
     }
 
     fn write(&mut self, id: IoId, seat: Seat, offset: u64, bytes: &[u8]) {
+        if !self.lease.may_go_on() {
+            // Nobody waits for it any more.
+            return;
+        }
         let drive = self.seats.drive(seat).cloned();
         self.writes.insert(id, drive.clone());
         match drive {
@@ -354,6 +385,17 @@ impl PoolThread {
             }
             None => self.flush_sink.completed(id.0, Err(Fault::Gone)),
         }
+    }
+
+    /// Whoever looks after the claims looks at the drives in use.
+    fn share_drives(&self) {
+        let facts = self.pool.facts();
+        let takes_part = |seat: Seat| {
+            let facts = facts.seats.get(seat.index());
+            facts.is_some_and(|facts| facts.state.takes_part())
+        };
+        let drives = in_use(&self.seats, takes_part);
+        *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = drives;
     }
 
     fn change_volumes(&self) {
