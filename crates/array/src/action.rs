@@ -123,12 +123,16 @@ pub struct Computed {
 }
 
 /// The end of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Which request.
     pub request: RequestId,
     /// How it ended.
     pub outcome: Outcome,
+    /// Parts of the request's memory that a drive may still write into, and scratch memory that has
+    /// their bytes. The driver takes them before it carries out another action. Empty but for
+    /// reads that were answered without a drive that has not come back.
+    pub elsewhere: Vec<(Slice, Slice)>,
 }
 
 /// What the driver must do.

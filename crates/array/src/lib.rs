@@ -19,6 +19,7 @@ pub mod format;
 pub mod geometry;
 mod lane;
 pub mod plan;
+pub mod planted;
 pub mod pool;
 pub mod record;
 pub mod router;

@@ -42,26 +42,34 @@ pub struct Record {
     pub outputs: Vec<Output>,
 }
 
-/// Tells a lane one thing and takes everything that it answers.
+/// Tells a lane one thing and puts everything that it answers behind `outputs`.
 ///
 /// # Panics
 /// When the lane refuses a command: the pool knows its lanes.
-pub fn feed(lane: &mut Array, at: Instant, input: &Input) -> Vec<Output> {
+pub fn tell(lane: &mut Array, at: Instant, input: Input, outputs: &mut Vec<Output>) {
     match input {
-        Input::Request(id, request, _) => lane.handle_request(at, *id, *request),
-        Input::Completion(id, outcome) => lane.handle_completion(at, *id, *outcome),
-        Input::Computed(id, computed) => lane.handle_computed(at, *id, computed.clone()),
+        Input::Request(id, request, _) => lane.handle_request(at, id, request),
+        Input::Completion(id, outcome) => lane.handle_completion(at, id, outcome),
+        Input::Computed(id, computed) => lane.handle_computed(at, id, computed),
         Input::Command(command) => lane
-            .handle_command(at, command.clone())
+            .handle_command(at, command)
             .expect("the pool knows the lanes' groups"),
         Input::Timeout => lane.handle_timeout(at),
     }
-    let mut outputs = Vec::new();
     while let Some(action) = lane.poll_action() {
         outputs.push(Output::Action(action));
     }
     while let Some(event) = lane.poll_event() {
         outputs.push(Output::Event(event));
     }
+}
+
+/// As [`tell`], for those who keep the input.
+///
+/// # Panics
+/// As [`tell`].
+pub fn feed(lane: &mut Array, at: Instant, input: &Input) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    tell(lane, at, input.clone(), &mut outputs);
     outputs
 }

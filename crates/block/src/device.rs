@@ -114,6 +114,14 @@ pub trait Completed: Send + Sync {
             self.completed(token, outcome);
         }
     }
+
+    /// As [`Completed::completed`] for a read that went well, but its bytes are in `bytes`: a drive
+    /// that has not answered may still write into the memory that came with the request, which is
+    /// to be dropped. Volumes do this, drives never; who does not expect it is told of an error.
+    fn completed_elsewhere(&self, token: u64, bytes: Memory) {
+        drop(bytes);
+        self.completed(token, Err(Fault::Medium));
+    }
 }
 
 /// A drive below or a volume above: fixed-size, random access, asynchronous.

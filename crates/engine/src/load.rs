@@ -117,6 +117,14 @@ impl Latencies {
     }
 }
 
+/// The memory, or other memory of the same length if a drive may still write into it.
+fn free(memory: &mut Memory) -> Memory {
+    if memory.unique_mut().is_none() {
+        *memory = Memory::zeroed(memory.len());
+    }
+    memory.clone()
+}
+
 struct Sink(Sender<Vec<(u64, Outcome)>>);
 
 impl Completed for Sink {
@@ -127,6 +135,10 @@ impl Completed for Sink {
 
     fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
         self.0.send(outcomes.to_vec()).unwrap_or_default();
+    }
+
+    fn completed_elsewhere(&self, token: u64, _bytes: Memory) {
+        self.completed(token, Ok(()));
     }
 }
 
@@ -181,7 +193,7 @@ impl Job<'_> {
         let to: Arc<dyn Completed> = Arc::new(Sink(sender));
         let depth = usize::try_from(self.load.depth).unwrap_or(1);
         let length = usize::try_from(self.load.block_bytes).unwrap_or(0);
-        let memories: Vec<Memory> = (0..depth).map(|_| Memory::zeroed(length)).collect();
+        let mut memories: Vec<Memory> = (0..depth).map(|_| Memory::zeroed(length)).collect();
         let mut begun = vec![Instant::now(); depth];
         let mut latencies = Latencies::new();
         let mut batch: Vec<Submission> = Vec::new();
@@ -196,7 +208,7 @@ impl Job<'_> {
                     begun[slot] = now;
                     batch.push(Submission {
                         request: self.request(),
-                        memory: memories[slot].clone(),
+                        memory: free(&mut memories[slot]),
                         token,
                     });
                     in_flight += 1;

@@ -3,6 +3,7 @@
 mod demo;
 mod verbs;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -58,6 +59,14 @@ enum Verb {
 
 fn main() -> ExitCode {
     let Arguments { json, socket, verb } = Arguments::parse();
+    if array::planted::ENABLED {
+        // Such a build loses data on purpose, for tests of the simulator.
+        let _unheard = writeln!(
+            std::io::stderr(),
+            "ravelin: this build has planted bugs and serves nobody: build it without the feature `planted`"
+        );
+        return ExitCode::FAILURE;
+    }
     let context = Context { json, socket };
     match verb {
         Verb::Daemon(arguments) => end(&context, arguments.run(&context)),

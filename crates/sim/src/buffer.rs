@@ -15,7 +15,9 @@ pub(crate) enum Buffer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sectors {
     values: Vec<u8>,
-    /// Sectors that are not: which, and where their bytes are.
+    /// Whole blocks that are not: at which sector they begin, and their bytes.
+    whole: Vec<(usize, Arc<Full>)>,
+    /// What is left of such blocks after a part of them was overwritten, sector by sector.
     odd: Vec<Odd>,
 }
 
@@ -27,10 +29,8 @@ struct Odd {
     sector: usize,
 }
 
-impl Odd {
-    fn bytes(&self) -> &[u8] {
-        &self.full.bytes()[self.sector * SECTOR..(self.sector + 1) * SECTOR]
-    }
+fn sector_of(full: &Full, sector: usize) -> &[u8] {
+    &full.bytes()[sector * SECTOR..(sector + 1) * SECTOR]
 }
 
 fn to_sectors(bytes: usize) -> usize {
@@ -46,6 +46,7 @@ impl Sectors {
     pub(crate) const fn new(values: Vec<u8>) -> Self {
         Self {
             values,
+            whole: Vec::new(),
             odd: Vec::new(),
         }
     }
@@ -59,49 +60,62 @@ impl Sectors {
         self.values
     }
 
+    /// Every sector that is kept as bytes.
+    fn bytes(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let whole = self.whole.iter().flat_map(|(first, full)| {
+            (0..SECTORS).map(move |sector| (first + sector, sector_of(full, sector)))
+        });
+        let odd = self.odd.iter();
+        whole.chain(odd.map(|odd| (odd.at, sector_of(&odd.full, odd.sector))))
+    }
+
     /// A sector that is no repeated byte, if there is one.
     pub(crate) fn first_odd(&self) -> Option<usize> {
-        let odd = self.odd.iter();
-        odd.filter(|odd| odd.bytes().iter().any(|&byte| byte != odd.bytes()[0]))
-            .map(|odd| odd.at)
+        self.bytes()
+            .filter(|(_, bytes)| bytes.iter().any(|&byte| byte != bytes[0]))
+            .map(|(at, _)| at)
             .min()
     }
 
     fn odd_in(&self, first: usize, count: usize) -> bool {
-        !self.odd.is_empty()
-            && self
-                .odd
-                .iter()
-                .any(|odd| (first..first + count).contains(&odd.at))
+        let end = first + count;
+        let whole = |&(at, _): &(usize, Arc<Full>)| at < end && first < at + SECTORS;
+        self.whole.iter().any(whole) || self.odd.iter().any(|odd| (first..end).contains(&odd.at))
     }
 
     fn forget_odd(&mut self, first: usize, count: usize) {
+        let range = first..first + count;
         if !self.odd.is_empty() {
-            self.odd
-                .retain(|odd| !(first..first + count).contains(&odd.at));
+            self.odd.retain(|odd| !range.contains(&odd.at));
         }
+        let odd = &mut self.odd;
+        self.whole.retain(|(at, full)| {
+            let all = *at..at + SECTORS;
+            if all.start >= range.end || range.start >= all.end {
+                return true;
+            }
+            for (sector, at) in all.enumerate().filter(|(_, at)| !range.contains(at)) {
+                let full = Arc::clone(full);
+                odd.push(Odd { at, full, sector });
+            }
+            false
+        });
     }
 
     fn sector_to(&self, at: usize, target: &mut [u8]) {
-        match self.odd.iter().find(|odd| odd.at == at) {
-            Some(odd) => target.copy_from_slice(odd.bytes()),
+        match self.bytes().find(|&(other, _)| other == at) {
+            Some((_, bytes)) => target.copy_from_slice(bytes),
             None => target.fill(self.values[at]),
         }
     }
 
     fn block(&self, first: usize) -> Block {
+        if let Some((_, full)) = self.whole.iter().find(|&&(at, _)| at == first) {
+            return Block::Bytes(Arc::clone(full));
+        }
         if !self.odd_in(first, SECTORS) {
             let values = self.values[first..first + SECTORS].try_into();
             return Block::Sectors(values.expect("eight sectors"));
-        }
-        let mut whole = self
-            .odd
-            .iter()
-            .filter(|odd| (first..first + SECTORS).contains(&odd.at));
-        let one = whole.next().expect("just seen");
-        let same = |odd: &Odd| Arc::ptr_eq(&odd.full, &one.full) && odd.at == first + odd.sector;
-        if same(one) && whole.all(same) && whole_count(&self.odd, first) == SECTORS {
-            return Block::Bytes(Arc::clone(&one.full));
         }
         let mut bytes = [0; BLOCK];
         for (at, sector) in (first..).zip(bytes.chunks_exact_mut(SECTOR)) {
@@ -114,11 +128,7 @@ impl Sectors {
         self.forget_odd(first, SECTORS);
         match block {
             Block::Sectors(values) => self.values[first..first + SECTORS].copy_from_slice(values),
-            Block::Bytes(full) => self.odd.extend((0..SECTORS).map(|sector| Odd {
-                at: first + sector,
-                full: Arc::clone(full),
-                sector,
-            })),
+            Block::Bytes(full) => self.whole.push((first, Arc::clone(full))),
         }
     }
 
@@ -136,12 +146,6 @@ impl Sectors {
         let sector = 0;
         self.odd.push(Odd { at, full, sector });
     }
-}
-
-fn whole_count(odd: &[Odd], first: usize) -> usize {
-    odd.iter()
-        .filter(|odd| (first..first + SECTORS).contains(&odd.at))
-        .count()
 }
 
 impl Buffer {

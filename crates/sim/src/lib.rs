@@ -30,6 +30,8 @@ pub mod schedule;
 mod scratch;
 mod world;
 
+#[cfg(feature = "planted")]
+pub use array::planted::{Bug, plant};
 pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Survival, Trigger};
 pub use oracle::Oracle;
 pub use panics::quiet_panics;

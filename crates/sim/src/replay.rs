@@ -99,6 +99,7 @@ pub fn replay_on_drives(
                     computes.insert(compute.id, compute);
                 }
                 Action::Reply(reply) => {
+                    scratch.bring_home(&reply.elsewhere);
                     let Some(Buffer::Bytes(bytes)) = scratch.take_back(reply.request) else {
                         return Err(index);
                     };

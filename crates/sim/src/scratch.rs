@@ -1,5 +1,7 @@
 //! Buffers of one lane, and its computations on them.
 
+use std::sync::Arc;
+
 use array::{Action, BufferId, Compute, ComputeStep, Computed, RequestId, ScratchId, Slice};
 
 use crate::buffer::{Buffer, Sectors};
@@ -75,6 +77,25 @@ impl Scratch {
         Some(self.buffers.swap_remove(index).1)
     }
 
+    /// Copies bytes of an answered read from where they are to where the client looks for them.
+    pub(crate) fn bring_home(&mut self, elsewhere: &[(Slice, Slice)]) {
+        for &(home, at) in elsewhere {
+            self.run(&ComputeStep {
+                target: home,
+                accumulate: false,
+                terms: vec![(at, 1)],
+            });
+        }
+    }
+
+    /// Whether the memory of an operation is there. Scratch memory must be.
+    pub(crate) fn has(&self, slice: Option<Slice>) -> bool {
+        slice.is_none_or(|slice| match slice.buffer {
+            BufferId::Request(_) => self.find(slice.buffer).is_some(),
+            BufferId::Scratch(_) => true,
+        })
+    }
+
     fn find(&self, id: BufferId) -> Option<usize> {
         self.buffers.iter().position(|(name, _)| *name == id)
     }
@@ -102,10 +123,20 @@ impl Scratch {
 
     /// Carries out a computation: puts, steps, sums, takes.
     pub(crate) fn compute(&mut self, work: &Compute) -> Computed {
+        // A header is put before every column of its batch: the same bytes, looked at once.
+        let mut last: Option<(&Arc<[u8]>, Vec<Block>)> = None;
         for (slice, bytes) in &work.puts {
+            if last
+                .as_ref()
+                .is_none_or(|(other, _)| !Arc::ptr_eq(other, bytes))
+            {
+                let blocks = bytes.chunks_exact(BLOCK).map(Block::from_bytes);
+                last = Some((bytes, blocks.collect()));
+            }
+            let (_, blocks) = last.as_ref().expect("just put there");
             let buffer = self.buffer_mut(slice.buffer);
-            for (offset, bytes) in offsets(*slice).zip(bytes.chunks_exact(BLOCK)) {
-                buffer.set_block(offset, &Block::from_bytes(bytes));
+            for (offset, block) in offsets(*slice).zip(blocks) {
+                buffer.set_block(offset, block);
             }
         }
         for step in &work.steps {
@@ -118,8 +149,11 @@ impl Scratch {
                 .takes
                 .iter()
                 .map(|&slice| {
-                    let blocks = self.blocks(slice);
-                    blocks.flat_map(|block| block.to_bytes()).collect()
+                    let mut bytes = vec![0; at(slice.length)];
+                    for (block, target) in self.blocks(slice).zip(bytes.chunks_exact_mut(BLOCK)) {
+                        block.copy_to(target);
+                    }
+                    bytes
                 })
                 .collect(),
         }

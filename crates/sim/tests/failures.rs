@@ -17,6 +17,7 @@ fn options(scheme: &str, drives: u16) -> WorldOptions {
         drive_bytes: 16 << 20,
         chunk_bytes: 4096,
         cell_bytes: 8192,
+        division: None,
         pace: Pace::Null,
         seed: u64::from(drives),
     }

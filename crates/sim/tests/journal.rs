@@ -25,6 +25,7 @@ impl Killed {
             drive_bytes: 16 << 20,
             chunk_bytes: 4096,
             cell_bytes: 32768,
+            division: None,
             pace: Pace::Null,
             seed: blocks,
         });

@@ -14,6 +14,8 @@
 use block::BLOCK_BYTES;
 use uuid::Uuid;
 
+use crate::planted::{self, Bug};
+
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 /// Blocks that a page describes.
@@ -48,6 +50,9 @@ impl BlockName {
     #[must_use]
     pub fn seed(self, pool: Uuid) -> u32 {
         let (high, low) = pool.as_u64_pair();
+        if planted::is(Bug::UnboundChecksum) {
+            return 0;
+        }
         let place = self.group ^ (u64::from(self.column) << 48);
         let mixed = mix(mix(mix(high ^ low).wrapping_add(place)).wrapping_add(self.block.into()));
         u32::try_from((mixed ^ (mixed >> 32)) & 0xffff_ffff).expect("the low half")
@@ -223,7 +228,12 @@ impl MetaPage {
             };
             let found: Vec<_> = copies.iter().map(whole).collect();
             merged.differ |= found.windows(2).any(|pair| pair[0] != pair[1]);
-            let Some((clock, sector)) = found.into_iter().flatten().max() else {
+            let found = found.into_iter().flatten();
+            let counts = match planted::is(Bug::OlderPage) {
+                false => found.max(),
+                true => found.min(),
+            };
+            let Some((clock, sector)) = counts else {
                 merged.lost += 1;
                 continue;
             };

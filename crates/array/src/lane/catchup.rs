@@ -55,22 +55,17 @@ impl Array {
     /// A drive is out. It must not come back while something that was asked of it before may
     /// still be done.
     pub(super) fn leaves(&mut self, seat: Seat) {
-        let under_way = self.ios.values().filter(|purpose| purpose.seat() == seat);
-        let under_way = under_way.count() as u64;
-        let times = self.leaving.get(&seat).map_or(0, |&(_, times)| times);
-        self.leaving.insert(seat, (under_way + 1, times + 1));
-        self.left(seat);
+        *self.leaving.entry(seat).or_default() += 1;
+        self.left();
     }
 
-    /// An operation on a seat's drive has ended.
-    pub(super) fn left(&mut self, seat: Seat) {
-        let Some((left, times)) = self.leaving.get_mut(&seat) else {
-            return;
-        };
-        *left -= 1;
-        if *left == 0 {
-            let (lane, times) = (self.lane, *times);
-            self.leaving.remove(&seat);
+    /// Drives may have answered the last of what they were asked before they were out.
+    pub(super) fn left(&mut self) {
+        let quiet = |seat: &Seat| !self.stragglers.are_with(*seat);
+        let quiet: Vec<Seat> = self.leaving.keys().copied().filter(quiet).collect();
+        for seat in quiet {
+            let times = self.leaving.remove(&seat).unwrap_or(0);
+            let lane = self.lane;
             self.events
                 .extend((0..times).map(|_| Event::SeatQuiet { lane, seat }));
         }
@@ -148,7 +143,7 @@ impl Array {
 
     fn end_look(&mut self, id: u64, slice: Slice, held: Option<Arc<Held>>) {
         if let BufferId::Scratch(scratch) = slice.buffer {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         let job = self.jobs.get_mut(&id).expect("it looks");
         job.look = None;

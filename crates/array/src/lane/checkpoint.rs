@@ -20,6 +20,7 @@ use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Event, Io, IoKind, Slice};
 use crate::format::{Anchor, BlockName, Entry, PAGE_BYTES, PageName};
 use crate::plan::{Transfer, merge};
+use crate::planted::{self, Bug};
 
 /// Installs in flight. Enough to keep every drive of a wide pool busy.
 const INSTALLS_MAX: u64 = 64;
@@ -158,7 +159,7 @@ impl Array {
             epoch: None,
         };
         self.checkpoints.running = Some(running);
-        if !self.begin_flush(Waiter::Checkpoint) {
+        if planted::is(Bug::InstallEarly) || !self.begin_flush(Waiter::Checkpoint) {
             self.checkpoint_flushed();
         }
     }
@@ -253,7 +254,13 @@ impl Array {
                 continue;
             };
             let column = self.view.column(&self.geometry, name.group, name.column);
-            transfers.extend(column.cells().map(|cell| Transfer {
+            let cells = column.cells();
+            let cells = cells.take(if planted::is(Bug::SkipFillTarget) {
+                1
+            } else {
+                2
+            });
+            transfers.extend(cells.map(|cell| Transfer {
                 seat: cell.seat,
                 column: name.column,
                 kind: IoKind::Write,
@@ -340,7 +347,8 @@ impl Array {
     /// are in place.
     pub(super) fn fill_must_wait(&mut self, op: u64, group: u64, column: u16) -> bool {
         let installing = self.checkpoints.running.as_ref().is_some_and(|running| {
-            running.phase == Phase::Installing
+            !planted::is(Bug::FillDuringInstall)
+                && running.phase == Phase::Installing
                 && running.blocks.iter().any(|(name, logged)| {
                     (name.group, name.column) == (group, column) && logged.bytes.memory().is_some()
                 })
@@ -376,7 +384,9 @@ impl Array {
         let pinned = std::mem::take(&mut running.pinned);
         for (stripe, sequence) in zeroed {
             for name in self.names_of(stripe.0, stripe.1..stripe.1 + 1) {
-                self.pages.set(name, Entry::UNWRITTEN);
+                if !planted::is(Bug::TrimWithoutEntry) {
+                    self.pages.set(name, Entry::UNWRITTEN);
+                }
             }
             self.overlay.zeroes_installed(stripe, sequence);
         }
@@ -465,6 +475,11 @@ impl Array {
     }
 
     pub(super) fn page_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        if planted::is(Bug::AnchorBeforePages) && outcome.is_ok() {
+            self.running().writes.ended(seat, outcome, false);
+            self.pages_ended();
+            return;
+        }
         self.checkpoint_wrote(seat, offset, outcome);
         self.pages_ended();
     }
@@ -477,10 +492,10 @@ impl Array {
         running.phase = Phase::Settling;
         let epoch = running.epoch.take().expect("it has installed");
         if let Some(scratch) = running.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         self.leave(epoch);
-        if !self.begin_flush(Waiter::Checkpoint) {
+        if planted::is(Bug::AnchorBeforeBlocks) || !self.begin_flush(Waiter::Checkpoint) {
             self.write_anchor();
         }
     }
@@ -577,7 +592,7 @@ impl Array {
         }
         running.phase = Phase::Closing;
         if let Some(scratch) = running.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         if !self.begin_flush(Waiter::Checkpoint) {
             self.close_checkpoint();

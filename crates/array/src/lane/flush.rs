@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Seat};
 
+use crate::planted::{self, Bug};
+
 /// Who waits for a set of drives to be flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Waiter {
@@ -53,14 +55,18 @@ impl Flushes {
     /// Begins a flush of all drives that need one; returns its number and the drives. With no
     /// drives there is nothing to wait for and nothing is kept.
     pub(super) fn begin(&mut self, waiter: Waiter, covers: u64) -> (u64, Vec<Seat>) {
-        let seats: Vec<Seat> = self
+        let overtakes = usize::from(planted::is(Bug::FlushOvertakes));
+        let mut seats: Vec<Seat> = self
             .dirty
             .iter()
-            .chain(self.in_flight.keys())
+            .chain(self.in_flight.keys().skip(overtakes * self.in_flight.len()))
             .copied()
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
+        if planted::is(Bug::FlushLeavesOut) && seats.len() > 1 {
+            seats.pop();
+        }
         self.dirty.clear();
         let number = self.next;
         self.next += 1;

@@ -6,8 +6,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+use crate::planted::{self, Bug};
+
 /// Names who holds or waits.
 pub(super) type Holder = u64;
+
+/// The stripes of a range that are locked: all of them.
+fn covered(stripes: Range<u64>) -> Range<u64> {
+    match planted::is(Bug::LockFirstOnly) {
+        false => stripes,
+        true => stripes.start..stripes.start + 1,
+    }
+}
 
 /// The locks of one lane.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +32,7 @@ impl Locks {
     /// Queues `holder` on the stripes; true if it has them all now.
     pub(super) fn acquire(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> bool {
         let mut behind = 0;
+        let stripes = covered(stripes);
         for stripe in stripes {
             let queue = self.queues.entry((group, stripe)).or_default();
             debug_assert!(!queue.contains(&holder), "a holder queues once");
@@ -42,7 +53,7 @@ impl Locks {
         stripes: Range<u64>,
     ) -> Vec<Holder> {
         let mut ready = Vec::new();
-        for stripe in stripes {
+        for stripe in covered(stripes) {
             let key = (group, stripe);
             let queue = self.queues.get_mut(&key).expect("a held lock has a queue");
             let front = queue.pop_front();

@@ -2,6 +2,7 @@
 
 mod catchup;
 mod checkpoint;
+mod flight;
 mod flush;
 mod heal;
 mod job;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use block::{Fault, Instant, Outcome, Seat};
 
 use self::checkpoint::{Checkpoints, Wanting};
+use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
 use self::job::Job;
 use self::locks::Locks;
@@ -34,6 +36,7 @@ use self::request::Pending;
 use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
+use crate::planted::{self, Bug};
 use crate::view::View;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
@@ -64,23 +67,6 @@ enum Purpose {
     Look { job: u64, seat: Seat },
     /// Part of what recovery reads.
     Recovery { seat: Seat, index: usize },
-}
-
-impl Purpose {
-    /// Whose drive.
-    const fn seat(&self) -> Seat {
-        match self {
-            Self::Transfer { transfer, .. } | Self::Install { transfer } => transfer.seat,
-            Self::Flush { seat, .. }
-            | Self::Batch { seat, .. }
-            | Self::PageRead { seat, .. }
-            | Self::PageWrite { seat, .. }
-            | Self::Anchor { seat }
-            | Self::Restore { seat }
-            | Self::Look { seat, .. }
-            | Self::Recovery { seat, .. } => *seat,
-        }
-    }
 }
 
 /// What a computation in flight is for.
@@ -131,18 +117,20 @@ pub struct Array {
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
     jobs: BTreeMap<u64, Job>,
-    ops: BTreeMap<u64, Op>,
+    /// Boxed: a map moves its neighbours when one goes.
+    ops: BTreeMap<u64, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<u64>,
-    ios: BTreeMap<IoId, Purpose>,
+    ios: BTreeMap<IoId, Flight>,
+    stragglers: Stragglers,
     computes: BTreeMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
     log: Log,
     checkpoints: Checkpoints,
     recovery: Option<Recovery>,
-    /// Operations still under way on drives that are out, and how often they have gone out since.
-    leaving: BTreeMap<Seat, (u64, u32)>,
+    /// Drives that are out and have not yet answered all, and how often they have gone out since.
+    leaving: BTreeMap<Seat, u32>,
     /// Stripes that are being mended.
     healing: BTreeSet<(u64, u64)>,
     /// Counts changes after which an operation planned before may still touch a cell that one
@@ -156,6 +144,9 @@ pub struct Array {
     events: VecDeque<Event>,
     next_id: u64,
     now: Instant,
+    /// What is being told is that time has passed: nothing else has happened before now that was not
+    /// told yet.
+    timed_out: bool,
 }
 
 /// Why a command cannot be obeyed.
@@ -191,6 +182,7 @@ impl Array {
             ops: BTreeMap::new(),
             runnable: VecDeque::new(),
             ios: BTreeMap::new(),
+            stragglers: Stragglers::default(),
             computes: BTreeMap::new(),
             overlay: Overlay::default(),
             pages: Pages::default(),
@@ -206,6 +198,7 @@ impl Array {
             events: VecDeque::new(),
             next_id: 0,
             now: Instant::ZERO,
+            timed_out: false,
         }
     }
 
@@ -217,26 +210,13 @@ impl Array {
     }
 
     /// A drive operation has ended. Every `Action::Io` is answered exactly once, also when its
-    /// drive is gone.
+    /// drive is gone; how late does not matter once the pool has said that it is out.
     ///
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
         self.now = now;
-        let purpose = self.ios.remove(&id).expect("the operation is in flight");
-        self.left(purpose.seat());
-        match purpose {
-            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
-            Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
-            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
-            Purpose::PageRead { name, index, seat } => self.page_read(name, index, seat, outcome),
-            Purpose::Install { transfer } => self.install_written(transfer, outcome),
-            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
-            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
-            Purpose::Restore { seat } => self.column_restored(seat, outcome),
-            Purpose::Look { job, seat } => self.looked(job, seat, outcome),
-            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
-        }
+        self.answered(id, outcome);
         self.advance();
     }
 
@@ -270,8 +250,9 @@ impl Array {
         match command {
             Command::SeatOut(seat) => {
                 self.view.seat_out(seat);
-                self.leaves(seat);
                 self.jobs_lost_seat(seat);
+                self.abandon_seat(seat);
+                self.leaves(seat);
                 self.decide(seat, true);
                 if self.geometry.store().is_some() && self.recovery.is_none() {
                     // What was logged before is there once less.
@@ -329,6 +310,11 @@ impl Array {
             }
             Command::Scrub { group } => {
                 self.check_here(group)?;
+                // Copies of pages are compared when they are read: those in memory hide a bad one.
+                let keep = self.checkpoint_pages();
+                if !planted::is(Bug::ScrubKeepsPages) {
+                    self.pages.drop_clean(group, &keep);
+                }
                 self.begin_job(Job::scrub(group));
             }
         }
@@ -339,8 +325,10 @@ impl Array {
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.timed_out = true;
         self.idle_checkpoint();
         self.advance();
+        self.timed_out = false;
     }
 
     /// The next thing to do.
@@ -353,10 +341,11 @@ impl Array {
         self.events.pop_front()
     }
 
-    /// When to call `handle_timeout`.
+    /// When to call `handle_timeout`: then, and after everything else that has happened until then has
+    /// been told.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.idle_checkpoint_at()
+        self.batch_due_at().or_else(|| self.idle_checkpoint_at())
     }
 
     /// The pool's shape.
@@ -365,7 +354,8 @@ impl Array {
         &self.geometry
     }
 
-    /// Whether nothing is in flight or waiting.
+    /// Whether nothing is in flight or waiting. What drives have not answered and nobody waits for
+    /// does not count ([`stragglers`](Self::stragglers)).
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.ops.is_empty()
@@ -415,7 +405,7 @@ impl Array {
             }
         }
         for scratch in self.overlay.take_free() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         self.report_drained();
     }
@@ -457,6 +447,10 @@ impl Array {
 
     /// Reports `event` when no operation that was planned before now is in flight.
     fn report_after_drain(&mut self, event: Event) {
+        if planted::is(Bug::FreeEarly) {
+            self.events.push_back(event);
+            return;
+        }
         self.after_epoch.push_back((self.epoch, event));
         self.epoch += 1;
     }
@@ -469,12 +463,6 @@ impl Array {
             let (_, event) = self.after_epoch.pop_front().expect("just seen");
             self.events.push_back(event);
         }
-    }
-
-    fn push_io(&mut self, purpose: Purpose, io: impl FnOnce(IoId) -> Io) {
-        let id = IoId(self.fresh());
-        self.ios.insert(id, purpose);
-        self.actions.push_back(Action::Io(io(id)));
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.

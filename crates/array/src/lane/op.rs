@@ -8,9 +8,11 @@ use block::{BLOCK_BYTES, Fault, Seat};
 use layout::Cell;
 
 use super::catchup::Held;
+use super::flight::Refuge;
 use crate::action::{ComputeStep, Slice};
 use crate::geometry::Segment;
 use crate::plan::{Piece, Plan, Source};
+use crate::planted::{self, Bug};
 use crate::{BufferId, RequestId, ScratchId};
 
 /// What an operation is part of.
@@ -104,6 +106,8 @@ pub(super) struct Op {
     pub(super) failed_seats: BTreeMap<Seat, Fault>,
     /// Set when the operation cannot succeed any more.
     pub(super) fault: Option<Fault>,
+    /// Where its bytes go instead, for a read whose own memory a straggler may write.
+    pub(super) refuge: Option<Refuge>,
     /// The view's epoch when it was last planned; `u64::MAX` before.
     pub(super) epoch: u64,
 }
@@ -130,6 +134,7 @@ impl Op {
             read_fault: None,
             failed_seats: BTreeMap::new(),
             fault: None,
+            refuge: None,
             epoch: u64::MAX,
         }
     }
@@ -244,6 +249,7 @@ impl Prepared {
         let first = (new_low > low).then_some(low);
         let last = (new_high < high).then_some(high - BLOCK_BYTES);
         let second = last.filter(|&last| first != Some(last));
+        let first = first.filter(|_| !planted::is(Bug::PartialKeepsScratch));
         for block in first.into_iter().chain(second) {
             self.reads.push(Piece {
                 slot: segment.slot,
@@ -251,5 +257,25 @@ impl Prepared {
                 slice: staged.part(block - low, BLOCK_BYTES),
             });
         }
+    }
+
+    /// Puts the staging memory elsewhere. It holds nothing yet.
+    pub(super) fn move_staging(&mut self, (old, new): (ScratchId, ScratchId), bytes: u64) {
+        let moved = |slice: &mut Slice| {
+            if slice.buffer == BufferId::Scratch(old) {
+                slice.buffer = BufferId::Scratch(new);
+            }
+        };
+        for source in &mut self.sources {
+            moved(&mut source.slice);
+        }
+        for piece in &mut self.reads {
+            moved(&mut piece.slice);
+        }
+        for step in &mut self.overlay {
+            moved(&mut step.target);
+        }
+        self.staging = Some((new, bytes));
+        self.allocated = false;
     }
 }

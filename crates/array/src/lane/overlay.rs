@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::ScratchId;
 use crate::action::Slice;
 use crate::format::{BlockName, Entry};
+use crate::planted::{self, Bug};
 
 /// Where the bytes of a logged block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,15 @@ impl Overlay {
         self.blocks.get(&name)
     }
 
+    /// Whether any of `count` blocks from `first` on is logged.
+    pub(super) fn holds(&self, first: BlockName, count: u32) -> bool {
+        let end = BlockName {
+            block: first.block.saturating_add(count),
+            ..first
+        };
+        self.blocks.range(first..end).next().is_some()
+    }
+
     /// Whether the stripe reads as zeros where no block says otherwise.
     pub(super) fn is_zeroed(&self, group: u64, stripe: u64) -> bool {
         self.zeroed.contains_key(&(group, stripe))
@@ -119,6 +129,9 @@ impl Overlay {
 
     /// A batch is complete: this is the block's content now.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
+        if planted::is(Bug::EarlierWins) && self.blocks.contains_key(&name) {
+            return;
+        }
         if logged.bytes.memory().is_some() {
             self.change(logged.sequence, |buffer| buffer.live += 1);
         }
@@ -174,7 +187,7 @@ impl Overlay {
         if self
             .blocks
             .get(&name)
-            .is_some_and(|logged| logged.sequence == sequence)
+            .is_some_and(|logged| logged.sequence == sequence || planted::is(Bug::ForgetChanged))
         {
             let old = self.blocks.remove(&name).expect("just seen");
             self.forget(old);

@@ -10,7 +10,7 @@ use super::overlay::{Bytes, Overlay};
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoKind, Slice};
-use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{BlockState, Blocks};
 
 /// Pages that a lane keeps: with 16 lanes, 256 MiB in all.
@@ -58,6 +58,29 @@ impl Pages {
         Some(cached.page.get(name.entry()))
     }
 
+    /// Whether `count` blocks from `first` on are known to have been written, and with what checksum.
+    pub(super) fn are_written(&self, first: BlockName, count: u32) -> bool {
+        let end = first.block.saturating_add(count);
+        let mut block = first.block;
+        while block < end {
+            let name = BlockName { block, ..first };
+            let Some(cached) = self.cached.get(&name.page()) else {
+                return false;
+            };
+            cached.used.set(true);
+            let more = (ENTRIES_PER_META_PAGE - block % ENTRIES_PER_META_PAGE).min(end - block);
+            let written = |index: usize| {
+                let entry = cached.page.get(name.entry() + index);
+                entry != Entry::UNWRITTEN && entry != Entry::UNKNOWN
+            };
+            if !(0..more as usize).all(written) {
+                return false;
+            }
+            block += more;
+        }
+        true
+    }
+
     /// Changes an entry of a page that is here.
     pub(super) fn set(&mut self, name: BlockName, entry: Entry) {
         self.clock += 1;
@@ -103,6 +126,12 @@ impl Pages {
     /// The group begins a new life.
     pub(super) fn drop_group(&mut self, group: u64) {
         self.cached.retain(|name, _| name.group != group);
+    }
+
+    /// The group's pages that are on the drives as they are here are read again when they are asked for.
+    pub(super) fn drop_clean(&mut self, group: u64, keep: &BTreeSet<PageName>) {
+        self.cached
+            .retain(|name, cached| name.group != group || cached.dirty || keep.contains(name));
     }
 
     pub(super) fn is_loading(&self, name: PageName) -> bool {
@@ -326,7 +355,7 @@ impl Array {
 
     pub(super) fn page_loaded(&mut self, name: PageName, computed: &Computed) {
         let loading = self.pages.loading.remove(&name).expect("it was read");
-        self.actions.push_back(Action::Release(loading.scratch));
+        self.release(loading.scratch);
         let store = self.geometry.store().expect("pages need a store");
         let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
         let (page, merged) = MetaPage::merge(store.pool, name, &copies);
@@ -346,9 +375,12 @@ impl Array {
     }
 
     fn page_here(&mut self, name: PageName, page: MetaPage, dirty: bool) {
-        let mut keep = self.checkpoint_pages();
-        for names in self.pages.waiting.values() {
-            keep.extend(names);
+        let mut keep = BTreeSet::new();
+        if self.pages.cached.len() >= PAGES_MAX {
+            keep = self.checkpoint_pages();
+            for names in self.pages.waiting.values() {
+                keep.extend(names);
+            }
         }
         self.pages.insert(name, page, dirty, &keep);
         let mut ready = Vec::new();

@@ -24,9 +24,10 @@ use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, Io, IoKind, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
+use crate::planted::{self, Bug};
 
-/// Blocks of a header at most: what [`super::log`] writes has three.
-const HEADER_BLOCKS_MAX: u64 = 4;
+/// Blocks of a header at most: [`super::log`] writes none that is longer.
+pub(super) const HEADER_BLOCKS_MAX: u64 = 4;
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -166,8 +167,14 @@ impl Array {
         if recovery.in_flight > 0 {
             return;
         }
-        if matches!(recovery.phase, Phase::Columns(_)) {
-            self.check_columns();
+        if let Phase::Columns(found) = &recovery.phase {
+            let memory = BufferId::Scratch(found.scratch);
+            if self.stragglers.hold(memory) {
+                // What is put together in this memory would not stay so.
+                self.read_columns_again();
+            } else {
+                self.check_columns();
+            }
             return;
         }
         let takes = recovery.reads.values().copied().collect();
@@ -183,7 +190,7 @@ impl Array {
     /// A computation of the recovery's has ended.
     pub(super) fn recovery_computed(&mut self, computed: &Computed) {
         if let Some(scratch) = self.recovery().scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         match std::mem::replace(&mut self.recovery().phase, Phase::Anchors) {
             Phase::Anchors => self.anchors_read(&computed.bytes),
@@ -236,7 +243,9 @@ impl Array {
             .iter()
             .filter_map(|bytes| BatchHeader::parse(pool, lane, bytes))
             .filter(|header| {
-                header.sequence <= anchor.inherited || header.incarnation >= anchor.incarnation
+                header.sequence <= anchor.inherited
+                    || header.incarnation >= anchor.incarnation
+                    || planted::is(Bug::AnyIncarnation)
             });
         if seek == Seek::Proof {
             let flushed = headers
@@ -309,6 +318,17 @@ impl Array {
         }
     }
 
+    /// Reads the columns into other memory, without drives that are out by now.
+    fn read_columns_again(&mut self) {
+        let phase = std::mem::replace(&mut self.recovery().phase, Phase::Anchors);
+        let Phase::Columns(found) = phase else {
+            unreachable!("columns were read")
+        };
+        self.overlay.unpin(found.header.sequence);
+        // It counts as not whole: what has changed since its headers were read is not known.
+        self.read_columns(found.header, found.position, 0);
+    }
+
     fn check_columns(&mut self) {
         let phase = std::mem::replace(&mut self.recovery().phase, Phase::Anchors);
         let Phase::Columns(found) = phase else {
@@ -364,8 +384,13 @@ impl Array {
         let lacks = bad.iter().any(|&(_, column)| lives(column));
         found.whole &= !lacks;
         let header = &found.header;
+        if planted::is(Bug::StopAtBadColumn) && lacks {
+            self.overlay.unpin(found.header.sequence);
+            self.end_of_log();
+            return;
+        }
         if bad.iter().all(|&(_, column)| column >= data) {
-            if found.whole {
+            if found.whole || planted::is(Bug::LeaveUnrestored) {
                 self.batch_found(found);
             } else {
                 self.restore(found, contents.len());
@@ -414,6 +439,11 @@ impl Array {
         if hopeless {
             let next = found.position + found.header.length();
             self.overlay.unpin(found.header.sequence);
+            if planted::is(Bug::PastTorn) {
+                self.recovery().expected += 1;
+                self.read_headers(next, Seek::Next);
+                return;
+            }
             self.read_headers(next, Seek::Proof);
             return;
         }
@@ -541,6 +571,11 @@ impl Array {
         let recovery = self.recovery();
         let (expected, first) = (recovery.expected, recovery.anchor.first);
         recovery.phase = Phase::Anchoring;
+        let expected = if planted::is(Bug::SequencesAnew) {
+            1
+        } else {
+            expected
+        };
         self.log.next_sequence = expected;
         self.log.completed = expected - 1;
         self.log.inherited = expected - 1;
@@ -592,7 +627,7 @@ impl Array {
         }
         recovery.phase = Phase::Flushing;
         if let Some(scratch) = recovery.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         if !self.begin_flush(Waiter::Recovery) {
             self.recovery_flushed();
@@ -610,7 +645,7 @@ impl Array {
         if let Some(recovery) = self.recovery.take()
             && let Some(scratch) = recovery.scratch
         {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         if batches > 0 && outcome.is_ok() {
             self.want_checkpoint();

@@ -7,7 +7,8 @@ use super::flush::Waiter;
 use super::op::{Op, Owner, Prepared, Task};
 use crate::action::{Action, BufferId, Reply, Slice};
 use crate::plan::Piece;
-use crate::{GroupRequest, RequestId};
+use crate::planted::{self, Bug};
+use crate::{GroupRequest, RequestId, ScratchId};
 
 /// Stripes that one operation zeroes at most: it holds all their locks at once.
 const ZERO_STRIPES_MAX: u64 = 64;
@@ -20,6 +21,10 @@ pub(super) struct Pending {
     /// Operations not yet ended.
     ops: u64,
     fault: Option<Fault>,
+    /// Bytes that are not where they should be, and where they are.
+    pub(super) elsewhere: Vec<(Slice, Slice)>,
+    /// The memory where they are.
+    pub(super) refuges: Vec<ScratchId>,
 }
 
 impl Array {
@@ -35,6 +40,8 @@ impl Array {
             fua: what.fua,
             ops: 0,
             fault: None,
+            elsewhere: Vec::new(),
+            refuges: Vec::new(),
         };
         let previous = self.requests.insert(id, pending);
         assert!(previous.is_none(), "request {id:?} is already in flight");
@@ -156,6 +163,7 @@ impl Array {
             return;
         }
         let (fault, flush) = (pending.fault, pending.fua && pending.kind.mutates());
+        let flush = flush && !planted::is(Bug::FuaWithoutFlush);
         match fault {
             Some(fault) => self.reply(id, Err(fault)),
             None if flush && self.begin_flush(Waiter::Request(id.0)) => {}
@@ -164,13 +172,23 @@ impl Array {
     }
 
     pub(super) fn reply(&mut self, id: RequestId, outcome: Outcome) {
-        self.requests
-            .remove(&id)
-            .expect("only a pending request is answered");
+        let pending = self.requests.remove(&id);
+        let Pending {
+            mut elsewhere,
+            refuges,
+            ..
+        } = pending.expect("only a pending request is answered");
+        if outcome.is_err() {
+            elsewhere.clear();
+        }
         self.actions.push_back(Action::Reply(Reply {
             request: id,
             outcome,
+            elsewhere,
         }));
+        for scratch in refuges {
+            self.release(scratch);
+        }
     }
 
     /// What the client asked for, for reports.

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::planted::{self, Bug};
+
 /// A batch that has not been let go yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
@@ -35,9 +37,10 @@ impl Ring {
         self.blocks / 4
     }
 
-    /// Whether enough is taken that a checkpoint should begin.
+    /// Whether enough is taken that a checkpoint should begin. The more it puts in place at once, the
+    /// more of it lies on the same pages; the other half is for what comes meanwhile.
     pub(super) const fn wants_checkpoint(&self) -> bool {
-        self.used >= self.blocks / 4
+        self.used >= self.blocks / 2
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -51,6 +54,9 @@ impl Ring {
     /// Where a batch of `length` blocks would go, if there is room.
     pub(super) fn place(&self, length: u64) -> Option<u64> {
         let fits_at_head = self.head + length <= self.blocks;
+        if planted::is(Bug::RingOverwrites) {
+            return Some(if fits_at_head { self.head } else { 0 });
+        }
         let Some(tail) = self.live.front().map(|placed| placed.position) else {
             return Some(if fits_at_head { self.head } else { 0 });
         };

@@ -20,7 +20,9 @@ use super::op::{Op, Owner, Phase, Task};
 use super::pages::LaneBlocks;
 use super::{Array, Computing, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
+use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
+use crate::planted::{self, Bug};
 
 impl Array {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
@@ -43,7 +45,7 @@ impl Array {
             | Task::Scrub
             | Task::Heal(_) => false,
         };
-        self.ops.insert(id, op);
+        self.ops.insert(id, Box::new(op));
         if free {
             self.runnable.push_back(id);
         } else {
@@ -64,6 +66,7 @@ impl Array {
     pub(super) fn plan(&mut self, id: u64) {
         self.enter_epoch(id);
         self.release_scratch(id);
+        self.evacuate(id);
         let store = self.geometry.store().is_some();
         let op = &self.ops[&id];
         if store && matches!(op.task, Task::Zero) {
@@ -71,6 +74,10 @@ impl Array {
                 Owner::Job(_) => self.blank(id),
                 _ => self.log_zeroes(id),
             }
+            return;
+        }
+        if let Some(plan) = self.plan_of_sound(op) {
+            self.read(id, plan);
             return;
         }
         if !self.compare_pages(id) {
@@ -172,6 +179,53 @@ impl Array {
         }
     }
 
+    /// The plan of a read of whole blocks that are all known to be where they belong: what
+    /// [`plan::plan_read`] says of it too, without the search for what else could be done. Nearly all
+    /// reads are of this kind.
+    fn plan_of_sound(&self, op: &Op) -> Option<Plan> {
+        let Task::Read(pieces) = &op.task else {
+            return None;
+        };
+        if !op.bad.is_empty() {
+            return None;
+        }
+        let store = self.geometry.store().is_some();
+        let stripe = op.stripes.start;
+        let mut plan = Plan::new(Kind::Read);
+        for piece in pieces {
+            let length = piece.slice.length;
+            if !(piece.low | length).is_multiple_of(BLOCK_BYTES) {
+                return None;
+            }
+            let (column, chunk) = self.geometry.place(op.group, stripe, piece.slot);
+            let cell = self.view.column(&self.geometry, op.group, column).source?;
+            let offset = self.geometry.drive_offset(cell, chunk) + piece.low;
+            let first = BlockName {
+                group: op.group,
+                column,
+                block: u32::try_from(self.geometry.block_of(offset)).ok()?,
+            };
+            let blocks = u32::try_from(length / BLOCK_BYTES).ok()?;
+            let sound = !store
+                || !self.overlay.holds(first, blocks)
+                    && !self.overlay.is_zeroed(op.group, stripe)
+                    && self.pages.are_written(first, blocks);
+            if !sound {
+                return None;
+            }
+            plan.reads.push(Transfer {
+                seat: cell.seat,
+                column,
+                kind: IoKind::Read,
+                offset,
+                length,
+                slice: Some(piece.slice),
+            });
+        }
+        plan::merge(&mut plan.reads);
+        Some(plan)
+    }
+
     /// An operation needs more than is left.
     fn lost(&mut self, id: u64) {
         let op = &self.ops[&id];
@@ -197,15 +251,16 @@ impl Array {
     }
 
     fn read(&mut self, id: u64, plan: Plan) {
-        let reads = plan.reads.clone();
         let op = self.ops.get_mut(&id).expect("the operation exists");
-        op.plan = Some(plan);
+        op.replan = false;
         op.phase = Phase::Reading;
-        op.in_flight = reads.len() as u64;
-        for transfer in &reads {
-            self.push_transfer(id, *transfer);
+        op.in_flight = plan.reads.len() as u64;
+        for &transfer in &plan.reads {
+            self.push_transfer(id, transfer);
         }
-        if reads.is_empty() {
+        let nothing = plan.reads.is_empty();
+        self.ops.get_mut(&id).expect("it is there").plan = Some(plan);
+        if nothing {
             self.compute(id);
         }
     }
@@ -261,7 +316,9 @@ impl Array {
         if op.in_flight > 0 {
             return;
         }
-        if op.replan && !matches!(op.task, Task::Scrub) {
+        if planted::is(Bug::OneFailureOnly) && op.locked && outcome.is_err() && !out {
+            self.lost(id);
+        } else if op.replan && !matches!(op.task, Task::Scrub) {
             self.plan_again(id);
         } else {
             self.verify(id);
@@ -424,18 +481,25 @@ impl Array {
     pub(super) fn end(&mut self, id: u64, outcome: Outcome) {
         self.leave_epoch(id);
         self.release_scratch(id);
-        let op = self.ops.remove(&id).expect("the operation exists");
+        let mut op = self.ops.remove(&id).expect("the operation exists");
         debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
         {
-            self.actions.push_back(Action::Release(staging));
+            self.release(staging);
         }
         if op.locked {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
+        if let Some(refuge) = op.refuge.take() {
+            let reader = match op.owner {
+                Owner::Request(request) if outcome.is_ok() => Some(request),
+                _ => None,
+            };
+            self.leave_refuge(refuge, &op.task, reader);
+        }
         self.after(&op, outcome);
         match op.owner {
             Owner::Request(request) => self.request_op_ended(request, outcome),
@@ -448,7 +512,7 @@ impl Array {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
-            self.actions.push_back(Action::Release(scratch));
+            self.release(scratch);
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);

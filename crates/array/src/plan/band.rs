@@ -16,6 +16,7 @@ use std::sync::Arc;
 use erasure::{Code, ElementSet, Recovery};
 
 use super::{Kind, Lost};
+use crate::planted::{self, Bug};
 
 /// An element's bytes within a band, or a temporary sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -253,10 +254,12 @@ fn plan_band(
                 .map(|slot| (slot, code.coefficient(parity, slot)))
                 .filter(|&(_, coefficient)| coefficient != 0)
                 .flat_map(|(slot, coefficient)| {
-                    [
+                    let both = [
                         (Operand::Old(slot), coefficient),
                         (Operand::New(slot), coefficient),
-                    ]
+                    ];
+                    both.into_iter()
+                        .skip(usize::from(planted::is(Bug::AddOnly)))
                 })
                 .collect();
             steps.push(BandStep {
@@ -265,6 +268,10 @@ fn plan_band(
                 terms,
             });
             writes.push((parity, Operand::Old(parity)));
+        }
+        if planted::is(Bug::SwapParities) && parities.iter().count() > 1 {
+            let last = writes.len() - 1;
+            (writes[last].1, writes[last - 1].1) = (writes[last - 1].1, writes[last].1);
         }
     } else {
         let operand = |slot| {
@@ -275,6 +282,9 @@ fn plan_band(
             }
         };
         steps.extend(translate(code, &encode.schedule, temporaries, operand));
+        if let (true, Some(step)) = (planted::is(Bug::LeaveOutColumn), steps.last_mut()) {
+            step.terms.pop();
+        }
         writes.extend(parities.iter().map(|slot| (slot, Operand::New(slot))));
     }
     Ok(BandPlan {

@@ -5,7 +5,7 @@ use block::{Instant, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
-use super::{Pool, PoolError, PoolIo, Report, SeatState, Ticket};
+use super::{Pool, PoolError, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
 
 /// What a drive says of itself, read before anything is written to it.
@@ -121,9 +121,7 @@ impl Pool {
     /// has, old blocks could overwrite new ones.
     #[must_use]
     pub fn is_leaving(&self, seat: Seat) -> bool {
-        let own = self.ios.values().any(|io| match *io {
-            PoolIo::Label { seat: to } | PoolIo::CellPage { seat: to, .. } => to == seat,
-        });
+        let own = self.forgotten.values().any(|&other| other == seat);
         own || self.leaving.contains_key(&seat)
     }
 

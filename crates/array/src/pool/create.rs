@@ -177,6 +177,31 @@ impl StoreFacts {
 /// # Errors
 /// [`CreateError`] says which part of the blueprint does not work.
 pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError> {
+    create_divided(blueprint, None, ticket)
+}
+
+/// How the journal's region is divided, where that is not left to the size of the drives: tests
+/// want short rings, that are soon full, and several lanes on small drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Lanes of the pool.
+    pub lanes: u16,
+    /// Bytes of each lane's ring on a drive, if it is not to be as long as fits.
+    pub ring_bytes: Option<u64>,
+}
+
+/// As [`create`], with a journal divided as said.
+///
+/// # Errors
+/// As [`create`].
+///
+/// # Panics
+/// When the rings do not fit into the journal's region.
+pub fn create_divided(
+    blueprint: &Blueprint,
+    division: Option<Division>,
+    ticket: Ticket,
+) -> Result<Pool, CreateError> {
     if !is_name(&blueprint.name) {
         return Err(CreateError::Name {
             name: blueprint.name.clone(),
@@ -196,10 +221,20 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
     let chunk_bytes = blueprint
         .chunk_bytes
         .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes));
-    let lanes = DriveMap::default_lanes(smallest.size_bytes);
-    let store = blueprint.journal.then(|| StoreFacts {
+    let lanes = division.map_or_else(
+        || DriveMap::default_lanes(smallest.size_bytes),
+        |division| division.lanes,
+    );
+    let ring_bytes = division
+        .and_then(|division| division.ring_bytes)
+        .unwrap_or_else(|| map.ring_bytes(lanes));
+    assert!(
+        ring_bytes <= map.ring_bytes(lanes),
+        "the rings fit into their region"
+    );
+    let store = blueprint.journal.then_some(StoreFacts {
         journal_offset: map.journal_offset,
-        ring_bytes: map.ring_bytes(lanes),
+        ring_bytes,
         metadata_offset: map.metadata_offset,
     });
     let sizes = Sizes {
@@ -295,6 +330,7 @@ impl Pool {
             scrub: Scrub::default(),
             plans: BandPlans::default(),
             ios: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
             next_io: 0,
             actions: VecDeque::new(),
             now: Instant::ZERO,

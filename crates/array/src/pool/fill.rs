@@ -17,6 +17,7 @@ use super::{Effect, Pool, Progress, Report, SeatState, is_recoverable};
 use crate::action::Command;
 use crate::format::CellEntry;
 use crate::plan::BandPlans;
+use crate::planted::{self, Bug};
 
 /// Cells among which the next one is chosen. Past a few hundred nothing is gained.
 const LOOK_AHEAD: usize = 256;
@@ -108,6 +109,10 @@ impl Pool {
         let was_idle = self.fills.is_idle();
         self.fills.waiting.clear();
         self.fills.hopeless.clear();
+        if self.fills.stopped {
+            // Nobody would ever begin them, and the pool would never be quiet again.
+            return;
+        }
         let groups: Vec<u64> = self.facts.allocated_groups().collect();
         let mut waiting = 0;
         for group in groups {
@@ -166,7 +171,8 @@ impl Pool {
         let layout = self.geometry.layout();
         let home = layout.cell(group, column);
         if self.facts.seats[home.seat.index()].state.takes_part() {
-            return (!self.fills.joining.contains_key(&home.seat)).then_some(home);
+            let joined = !self.fills.joining.contains_key(&home.seat);
+            return (joined || planted::is(Bug::FillBeforeJoined)).then_some(home);
         }
         // Never two columns of a group on one drive.
         let neighbours: Vec<Seat> = (0..layout.columns())
@@ -340,6 +346,11 @@ impl Pool {
             cell: target,
             generation,
         };
+        if planted::is(Bug::SettleEarly) {
+            self.settle(group, column, target, generation);
+            self.write_entry(target, Some(entry), Vec::new());
+            return;
+        }
         self.write_entry(target, Some(entry), vec![effect]);
     }
 
@@ -417,7 +428,8 @@ impl Pool {
     fn wait_again(&mut self, key: (u64, u16)) -> bool {
         let (group, column) = key;
         let absent = self.source(group, column).is_none();
-        if self.fills.hopeless.contains(&key)
+        if self.fills.stopped
+            || self.fills.hopeless.contains(&key)
             || !(absent || self.is_away(group, column))
             || self.target(group, column).is_none()
             || !self.facts.allocated_groups().any(|other| other == group)
@@ -502,6 +514,11 @@ impl Pool {
         }
         self.fills.paused = paused;
         self.advance();
+    }
+
+    /// Whether nothing new is filled, for the pool is being closed or has been.
+    pub(super) const fn fills_are_stopped(&self) -> bool {
+        self.fills.stopped
     }
 
     /// Nothing new is filled, and what is under way is given up.

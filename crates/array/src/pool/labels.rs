@@ -6,6 +6,7 @@ use block::{Outcome, Seat};
 
 use super::{Effect, OutReason, Pool, PoolAction, PoolIo};
 use crate::format::{LABEL_OFFSETS, Label};
+use crate::planted::{self, Bug};
 
 /// Label writes under way and what waits for them.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +19,7 @@ pub(super) struct Labels {
     writing: u64,
     /// What happens once a generation is durable, oldest first.
     effects: Vec<(u64, Vec<Effect>)>,
-    /// A later generation waits to be written.
+    /// The next generation waits to be written: nothing of it is on any drive.
     again: bool,
 }
 
@@ -26,20 +27,37 @@ impl Labels {
     pub(super) fn is_idle(&self) -> bool {
         self.outstanding.is_empty() && !self.again && self.effects.is_empty()
     }
+
+    /// The seat's drive is out: its label is not waited for. The generation that says so is
+    /// written next, and what waits for this one happens with that.
+    pub(super) fn forget(&mut self, seat: Seat) {
+        self.outstanding.remove(&seat);
+        self.failed.remove(&seat);
+    }
 }
 
 impl Pool {
     /// Makes the facts durable as a new generation; then `effects` happen.
     ///
     /// Every drive that takes part has a generation before the next one is begun, so at opening a
-    /// drive that lags by more than one has missed something.
+    /// drive that lags by more than one has missed something. For that, no number may be left out:
+    /// what comes while a generation is being written is all part of the next one.
     pub(super) fn commit(&mut self, effects: Vec<Effect>) {
-        self.generation += 1;
+        self.generation = self.next_generation();
         self.labels.effects.push((self.generation, effects));
         if self.labels.outstanding.is_empty() {
             self.write_labels();
         } else {
             self.labels.again = true;
+        }
+    }
+
+    /// The generation that a change of the facts becomes part of.
+    pub(super) fn next_generation(&self) -> u64 {
+        if self.labels.again && !planted::is(Bug::SkipGenerations) {
+            self.generation
+        } else {
+            self.generation + 1
         }
     }
 
@@ -112,5 +130,82 @@ impl Pool {
         if !wrote_again && self.labels.again && self.labels.outstanding.is_empty() {
             self.write_labels();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::{Instant, Seat};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::action::IoId;
+    use crate::format::newest_label;
+    use crate::pool::{Blueprint, NewDrive, Ticket, create};
+
+    fn drive(number: u128) -> NewDrive {
+        NewDrive {
+            uuid: Uuid::from_u128(number),
+            path: format!("drive:{number}"),
+            size_bytes: 64 << 20,
+            domain: None,
+        }
+    }
+
+    /// The labels that the pool wants written, and their generations.
+    fn labels(pool: &mut Pool) -> Vec<(IoId, u64)> {
+        let mut labels = Vec::new();
+        while let Some(action) = pool.poll_action() {
+            if let PoolAction::WriteDurably { id, bytes, .. } = action {
+                let (_, label) = newest_label([&bytes, &[]]).expect("a label");
+                labels.push((id, label.generation));
+            }
+        }
+        labels
+    }
+
+    #[test]
+    fn what_comes_while_a_generation_is_written_is_the_next_one_together() {
+        let blueprint = Blueprint {
+            name: "p".to_owned(),
+            uuid: Uuid::from_u128(99),
+            scheme: "raid6".parse().unwrap(),
+            chunk_bytes: None,
+            cell_bytes: None,
+            journal: true,
+            drives: (0..6).map(drive).collect(),
+            spares: Vec::new(),
+        };
+        let mut pool = create(&blueprint, Ticket(0)).unwrap();
+        let now = Instant::ZERO;
+        let first = labels(&mut pool);
+        assert!(first.iter().all(|&(_, generation)| generation == 1));
+        for number in 6..9 {
+            let NewDrive {
+                uuid,
+                path,
+                size_bytes,
+                ..
+            } = drive(number);
+            pool.add_spare(now, (uuid, path, size_bytes), Ticket(1))
+                .unwrap();
+        }
+        pool.take_out(Seat(0), OutReason::Failed, Vec::new());
+        assert_eq!(pool.generation(), 2);
+        let seats = &pool.facts().seats;
+        assert!(matches!(
+            seats[0].state,
+            crate::pool::SeatState::Out { since: 2, .. }
+        ));
+        assert!(
+            labels(&mut pool).is_empty(),
+            "the first is not yet on all drives"
+        );
+        for (id, _) in first {
+            pool.handle_completion(now, id, Ok(()));
+        }
+        let second = labels(&mut pool);
+        assert_eq!(second.len(), 8);
+        assert!(second.iter().all(|&(_, generation)| generation == 2));
     }
 }

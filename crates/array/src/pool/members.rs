@@ -8,6 +8,7 @@ use super::{
     Drive, Effect, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
 };
 use crate::action::{Command, IoKind};
+use crate::planted::{self, Bug};
 
 /// Failed reads after which a drive is put out, if it can be spared. A guess in the range that
 /// other systems use; suspicion with hysteresis comes with the fault work.
@@ -72,14 +73,19 @@ impl Pool {
             return;
         }
         self.drives.remove(&seat);
-        let since = self.generation + 1;
+        let since = self.next_generation();
         let was = self.facts.seats[seat.index()].state;
         self.facts.seats[seat.index()].state = SeatState::Out { since, why };
         self.drop_table(seat);
         self.fills_lost_seat(seat);
+        self.forget_ios(seat);
         let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
         if was != SeatState::Waiting {
             *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
+        }
+        if was != SeatState::Waiting && planted::is(Bug::SeatOutEarly) {
+            self.tell_lanes(&Command::SeatOut(seat));
+        } else if was != SeatState::Waiting {
             first.insert(0, Effect::Lanes(Command::SeatOut(seat)));
         }
         first.append(&mut effects);
@@ -92,7 +98,7 @@ impl Pool {
 
     /// Where the layout has no spare space left for a seat, a waiting spare drive takes it.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
-        if seat.0 >= self.geometry.layout().drives() || self.closing.is_some() {
+        if seat.0 >= self.geometry.layout().drives() || self.fills_are_stopped() {
             return;
         }
         let spares = usize::from(self.geometry.layout().spares());

@@ -49,7 +49,7 @@ use crate::action::{Command, Event, IoId, IoKind};
 use crate::plan::BandPlans;
 
 pub use catchup::{Evidence, Misfit};
-pub use create::{Blueprint, CreateError, NewDrive, create};
+pub use create::{Blueprint, CreateError, Division, NewDrive, create, create_divided};
 pub use facts::{OutReason, PoolFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
@@ -460,6 +460,14 @@ enum PoolIo {
     CellPage { seat: Seat, first_row: u64 },
 }
 
+impl PoolIo {
+    const fn seat(&self) -> Seat {
+        match *self {
+            Self::Label { seat } | Self::CellPage { seat, .. } => seat,
+        }
+    }
+}
+
 /// The pool's state machine. The driver calls `handle_*` when something happens and then
 /// [`poll_action`](Self::poll_action) until `None`. It is deterministic.
 #[derive(Clone, Debug)]
@@ -494,6 +502,8 @@ pub struct Pool {
     scrub: Scrub,
     plans: BandPlans,
     ios: BTreeMap<IoId, PoolIo>,
+    /// Writes to drives that have gone out since: nobody waits for them.
+    forgotten: BTreeMap<IoId, Seat>,
     next_io: u64,
     actions: VecDeque<PoolAction>,
     now: Instant,
@@ -595,6 +605,9 @@ impl Pool {
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
         self.now = now;
+        if self.forgotten.remove(&id).is_some() {
+            return;
+        }
         match self.ios.remove(&id).expect("the write is in flight") {
             PoolIo::Label { seat } => self.label_written(seat, outcome),
             PoolIo::CellPage { seat, first_row } => {
@@ -676,6 +689,17 @@ impl Pool {
         let id = IoId(self.next_io);
         self.ios.insert(id, io);
         id
+    }
+
+    /// The seat's drive is out: what it was given to write is not waited for.
+    fn forget_ios(&mut self, seat: Seat) {
+        let there = self.ios.iter().filter(|(_, io)| io.seat() == seat);
+        let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
+        for id in ids {
+            self.ios.remove(&id);
+            self.forgotten.insert(id, seat);
+        }
+        self.labels.forget(seat);
     }
 
     fn report(&mut self, report: Report) {

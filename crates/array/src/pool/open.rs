@@ -19,6 +19,7 @@ use super::create::{CreateError, Sizes, from_hex, geometry};
 use super::{Effect, OutReason, Pool, PoolFacts, Report, SeatState, Ticket};
 use crate::action::Command;
 use crate::format::{CellPage, Label};
+use crate::planted::{self, Bug};
 
 /// A drive on which a label of the pool was found.
 #[derive(Clone, Debug)]
@@ -133,7 +134,9 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         let entry = &mut facts.seats[index];
         let lost = match at {
             None => Some(OutReason::Missing),
-            Some(at) if found[at].label.generation + 1 < generation => Some(OutReason::Stale),
+            Some(at) if found[at].label.generation + lag_max() < generation => {
+                Some(OutReason::Stale)
+            }
             Some(at) => {
                 found[at].path.clone_into(&mut entry.path);
                 if !matches!(entry.state, SeatState::Out { .. }) {
@@ -168,6 +171,11 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         degraded,
         missing,
     })
+}
+
+/// How many generations a drive may lag.
+fn lag_max() -> u64 {
+    1 + u64::from(planted::is(Bug::LagByTwo))
 }
 
 fn facts_missing(facts: &PoolFacts, since_now: u64) -> usize {
@@ -246,7 +254,7 @@ fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         None => None,
     };
     let drives = scheme.drives.unwrap_or_else(|| {
-        if facts.layout_drives > 0 {
+        if facts.layout_drives > 0 && !planted::is(Bug::WidthFromSeats) {
             return facts.layout_drives;
         }
         // Without a spare that has taken a seat, whoever does not wait sits in the layout.

@@ -163,3 +163,24 @@ pub(crate) fn bytes_of_write(memory: &Memory) -> Vec<u8> {
     // SAFETY: nothing writes the bytes of a write request while it is in flight.
     unsafe { memory.bytes() }.to_vec()
 }
+
+/// Bytes of a request that are not in its memory: which, and where they are.
+pub(super) type Patch = (std::ops::Range<usize>, Memory);
+
+/// A copy of a read's bytes, patches in place of what a drive may still be writing.
+pub(super) fn assemble(memory: &Memory, mut patches: Vec<Patch>) -> Memory {
+    patches.sort_by_key(|(range, _)| range.start);
+    let mut bytes = Vec::with_capacity(memory.len());
+    for (range, patch) in patches {
+        let before = memory.slice(bytes.len()..range.start);
+        // SAFETY: all parts of the request have ended. What drives may still write lies in ranges
+        // that have patches, which are not looked at; the patches' own memory is nobody else's.
+        bytes.extend_from_slice(unsafe { before.bytes() });
+        // SAFETY: as above.
+        bytes.extend_from_slice(unsafe { patch.bytes() });
+    }
+    let rest = memory.slice(bytes.len()..memory.len());
+    // SAFETY: as above.
+    bytes.extend_from_slice(unsafe { rest.bytes() });
+    Memory::from_bytes(&bytes)
+}

@@ -35,9 +35,12 @@ pub struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
+        // The other half is for those who ask (a front end's threads, a client) and for the
+        // kernel's workers, in which a loop device or a file system does its part. With as many
+        // threads as cores each finds less to do at once, and they take turns with all of these.
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
-            threads: u16::try_from(cores).unwrap_or(u16::MAX),
+            threads: u16::try_from(cores.div_ceil(2)).unwrap_or(u16::MAX),
             record: false,
         }
     }

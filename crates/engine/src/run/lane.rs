@@ -1,6 +1,7 @@
 //! A thread that runs some of a pool's lanes.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
@@ -10,10 +11,10 @@ use array::record::{Input, Output, Record};
 use array::{
     Action, Array, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId, Slice,
 };
-use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat, Submission};
+use block::{Completed, Fault, Instant, Memory, Outcome, Request, RequestKind, Seat, Submission};
 use erasure::kernel;
 
-use super::compute::Computer;
+use super::compute::{Computer, Patch};
 use super::hash::NameMap;
 use super::hold::Lease;
 use super::pool::PoolMessage;
@@ -27,6 +28,12 @@ pub(crate) trait PartEnded: Send + Sync {
     /// Called once per part, with no memory of the request held any more. When it was the last
     /// part, the answer is returned: the lane hands out many at once.
     fn part_ended(&self, outcome: Outcome) -> Option<Answer>;
+
+    /// Called before that if some bytes of a read are not in the request's memory, where a drive
+    /// may still write.
+    fn part_is_elsewhere(&self, _memory: &Memory, _patches: Vec<Patch>) {
+        unreachable!("whoever reads says what to do with bytes that are elsewhere");
+    }
 }
 
 /// The end of a client's request.
@@ -34,6 +41,18 @@ pub(crate) struct Answer {
     pub(crate) to: Arc<dyn Completed>,
     pub(crate) token: u64,
     pub(crate) outcome: Outcome,
+    /// The bytes of a read that are not in the memory that came with it.
+    pub(crate) elsewhere: Option<Memory>,
+}
+
+impl Answer {
+    /// Tells whoever asked.
+    pub(crate) fn give(self) {
+        match (self.outcome, self.elsewhere) {
+            (Ok(()), Some(bytes)) => self.to.completed_elsewhere(self.token, bytes),
+            (outcome, _) => self.to.completed(self.token, outcome),
+        }
+    }
 }
 
 /// Messages that a lane's thread takes before it hands out what they led to. A guess: enough to
@@ -99,27 +118,44 @@ impl LaneSender {
     }
 }
 
-/// Passes a drive's completions to the lane that asked.
-struct Sink(LaneSender);
+/// Bits of a token below the lane's number: a lane that starts a million operations a second has enough
+/// for nine years.
+const ID_BITS: u32 = 48;
+
+/// An operation of one of a thread's lanes, as the drives are told.
+fn token(lane: u16, id: IoId) -> u64 {
+    debug_assert!(id.0 >> ID_BITS == 0, "lanes count from 1");
+    u64::from(lane) << ID_BITS | id.0
+}
+
+fn completion(token: u64, outcome: Outcome) -> LaneMessage {
+    LaneMessage::Completion {
+        lane: u16::try_from(token >> ID_BITS).expect("16 bits are left"),
+        id: IoId(token & ((1 << ID_BITS) - 1)),
+        outcome,
+    }
+}
+
+/// Passes drives' completions to the thread of the lanes that asked.
+struct Sink(Arc<Queue>);
+
+impl Sink {
+    fn send(&self, message: LaneMessage) {
+        if self.0.send(message).is_err() {
+            tracing::debug!("a drive's answer to a stopped lane");
+        }
+    }
+}
 
 impl Completed for Sink {
     fn completed(&self, token: u64, outcome: Outcome) {
-        self.0.send(LaneMessage::Completion {
-            lane: self.0.lane,
-            id: IoId(token),
-            outcome,
-        });
+        self.send(completion(token, outcome));
     }
 
     fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
-        let messages = outcomes
-            .iter()
-            .map(|&(token, outcome)| LaneMessage::Completion {
-                lane: self.0.lane,
-                id: IoId(token),
-                outcome,
-            });
-        self.0.send(LaneMessage::Batch(messages.collect()));
+        let all = outcomes.iter().copied();
+        let messages = all.map(|(token, outcome)| completion(token, outcome));
+        self.send(LaneMessage::Batch(messages.collect()));
     }
 }
 
@@ -130,8 +166,8 @@ struct InFlight {
 
 /// One lane and the memory behind its buffer names.
 struct Lane {
+    name: u16,
     array: Array,
-    sink: Arc<dyn Completed>,
     scratch: Named,
     requests: NameMap<RequestId, InFlight>,
     next_request: u64,
@@ -140,17 +176,25 @@ struct Lane {
 
 /// A thread's lanes.
 struct LaneThread {
-    lanes: NameMap<u16, Lane>,
+    /// Every so-many-th of the pool's, from the thread's own number on.
+    lanes: Vec<Lane>,
+    threads: u16,
+    sink: Arc<dyn Completed>,
+    /// When what is being told has happened, as far as the lanes are concerned.
+    now: Instant,
     spare: Spare,
     seats: Arc<Seats>,
     pool: Sender<PoolMessage>,
     clock: Clock,
     computer: Computer,
-    /// Drive operations asked for in this turn, by lane and seat.
-    outgoing: BTreeMap<(u16, Seat), Vec<Submission>>,
+    /// Drive operations asked for in this turn, by seat.
+    outgoing: Vec<Vec<Submission>>,
     /// Requests that have ended in this turn.
     answers: Vec<Answer>,
     lease: Arc<Lease>,
+    /// What a lane is to be told, and what it has answered: empty between two messages.
+    inputs: VecDeque<Input>,
+    outputs: Vec<Output>,
     stopped: bool,
 }
 
@@ -188,28 +232,30 @@ pub(crate) fn start(
         let lanes = senders
             .iter()
             .filter(|sender| usize::from(sender.lane % threads) == index)
-            .map(|sender| {
-                let lane = Lane {
-                    array: Array::new(Arc::clone(geometry), sender.lane),
-                    sink: Arc::new(Sink(sender.clone())),
-                    scratch: Named::default(),
-                    requests: NameMap::default(),
-                    next_request: 0,
-                    records: record.then(Vec::new),
-                };
-                (sender.lane, lane)
+            .map(|sender| Lane {
+                name: sender.lane,
+                array: Array::new(Arc::clone(geometry), sender.lane),
+                scratch: Named::default(),
+                requests: NameMap::default(),
+                next_request: 0,
+                records: record.then(Vec::new),
             })
             .collect();
         let thread = LaneThread {
             lanes,
+            threads,
+            sink: Arc::new(Sink(Arc::clone(&queue))),
+            now: clock.now(),
             seats: Arc::clone(seats),
             pool: pool.clone(),
             clock,
             spare: Spare::default(),
             computer: Computer::new(kernel::best()),
-            outgoing: BTreeMap::new(),
+            outgoing: Vec::new(),
             answers: Vec::new(),
             lease: Arc::clone(lease),
+            inputs: VecDeque::new(),
+            outputs: Vec::new(),
             stopped: false,
         };
         let handle = std::thread::Builder::new()
@@ -234,10 +280,12 @@ impl LaneThread {
         let mut messages = Vec::new();
         loop {
             queue.take(&mut messages);
+            self.now = self.clock.now();
             for (index, message) in (1..).zip(messages.drain(..)) {
                 self.take(message);
                 if index % TURN_MAX == 0 {
                     self.hand_out();
+                    self.now = self.clock.now();
                 }
             }
             let timeout = self.time_out();
@@ -260,18 +308,28 @@ impl LaneThread {
 
     /// Tells the lanes whose time has come; how long it is until the next one's.
     fn time_out(&mut self) -> Option<Duration> {
-        let due = |thread: &Self| {
-            let lanes = thread.lanes.iter();
-            let due = lanes.filter_map(|(&lane, state)| Some((state.array.poll_timeout()?, lane)));
-            due.min()
-        };
         loop {
-            let (at, lane) = due(self)?;
-            let now = self.clock.now();
-            if at > now {
-                return Some(at.since(now));
+            let mut next = None;
+            let mut fed = false;
+            for index in 0..self.lanes.len() {
+                let lane = &self.lanes[index];
+                match lane.array.poll_timeout() {
+                    Some(at) if at <= self.now => {
+                        self.feed(lane.name, Input::Timeout);
+                        fed = true;
+                    }
+                    at => next = next.into_iter().chain(at).min(),
+                }
             }
-            self.feed(lane, Input::Timeout);
+            // What they were told may have set another time.
+            if !fed {
+                let at: Instant = next?;
+                let now = self.clock.now();
+                if at > now {
+                    return Some(at.since(now));
+                }
+                self.now = now;
+            }
         }
     }
 
@@ -309,7 +367,8 @@ impl LaneThread {
     /// Submits and answers everything that this turn has led to: once per drive and client, for a
     /// wake costs more than a small request.
     fn hand_out(&mut self) {
-        let something = !self.outgoing.is_empty() || !self.answers.is_empty();
+        let asked = self.outgoing.iter().any(|batch| !batch.is_empty());
+        let something = asked || !self.answers.is_empty();
         if something && !self.lease.may_go_on() {
             // Another has taken the pool over: not a block is written here any more, and nothing
             // that was written since is acknowledged.
@@ -320,18 +379,23 @@ impl LaneThread {
             self.stopped = true;
             return;
         }
-        for ((lane, seat), mut batch) in std::mem::take(&mut self.outgoing) {
-            let sink = Arc::clone(&self.lane(lane).sink);
+        for (seat, batch) in (0..).map(Seat).zip(&mut self.outgoing) {
+            if batch.is_empty() {
+                continue;
+            }
             match self.seats.device(seat) {
-                Some(device) => device.submit_all(&mut batch, &sink),
+                Some(device) => device.submit_all(batch, &self.sink),
                 None => {
-                    for submission in batch {
-                        sink.completed(submission.token, Err(Fault::Gone));
+                    for submission in batch.drain(..) {
+                        self.sink.completed(submission.token, Err(Fault::Gone));
                     }
                 }
             }
         }
-        let answers = std::mem::take(&mut self.answers);
+        let (answers, elsewhere): (Vec<Answer>, _) = std::mem::take(&mut self.answers)
+            .into_iter()
+            .partition(|answer| answer.elsewhere.is_none());
+        elsewhere.into_iter().for_each(Answer::give);
         let mut rest = &answers[..];
         while let Some(first) = rest.first() {
             let same = |answer: &&Answer| Arc::ptr_eq(&answer.to, &first.to);
@@ -346,9 +410,8 @@ impl LaneThread {
     }
 
     fn lane(&mut self, lane: u16) -> &mut Lane {
-        self.lanes
-            .get_mut(&lane)
-            .expect("messages go to the thread that runs the lane")
+        let lane = self.lanes.get_mut(usize::from(lane / self.threads));
+        lane.expect("messages go to the thread that runs the lane")
     }
 
     fn request(
@@ -369,23 +432,25 @@ impl LaneThread {
         self.feed(lane, Input::Request(id, request, bytes));
     }
 
-    /// Tells a lane something and carries out what it answers, until it has nothing more to say.
+    /// Tells a lane something and carries out what it answers, until it has nothing more to say. A
+    /// computation is carried out on the spot and its end told next.
     fn feed(&mut self, lane: u16, input: Input) {
-        let mut next = Some(input);
-        while let Some(input) = next.take() {
-            let now = self.clock.now();
+        let (mut inputs, mut outputs) = (take(&mut self.inputs), take(&mut self.outputs));
+        let now = self.now;
+        inputs.push_back(input);
+        while let Some(input) = inputs.pop_front() {
             let target = self.lane(lane);
-            let mut outputs = array::record::feed(&mut target.array, now, &input);
             if let Some(records) = &mut target.records {
                 records.push(Record {
                     at: now,
-                    input,
-                    outputs: outputs.clone(),
+                    input: input.clone(),
+                    outputs: Vec::new(),
                 });
             }
-            // A computation is carried out on the spot and its end told at once; there can be
-            // several, so they queue.
-            let mut computed = Vec::new();
+            array::record::tell(&mut target.array, now, input, &mut outputs);
+            if let Some(record) = target.records.as_mut().and_then(|all| all.last_mut()) {
+                record.outputs.clone_from(&outputs);
+            }
             for output in outputs.drain(..) {
                 match output {
                     Output::Event(event) => {
@@ -393,37 +458,45 @@ impl LaneThread {
                         self.pool.send(PoolMessage::Event(event)).ok();
                     }
                     Output::Action(Action::Compute(work)) => {
-                        let target = self.lanes.get(&lane).expect("the lane was just fed");
+                        let target = &self.lanes[usize::from(lane / self.threads)];
                         let end = self.computer.carry_out(&work, |slice| target.memory(slice));
-                        computed.push(Input::Computed(work.id, end));
+                        inputs.push_back(Input::Computed(work.id, end));
                     }
                     Output::Action(action) => self.act(lane, &action),
                 }
             }
-            let mut computed = computed.into_iter();
-            next = computed.next();
-            for more in computed {
-                self.feed(lane, more);
-            }
         }
+        (self.inputs, self.outputs) = (inputs, outputs);
     }
 
     fn act(&mut self, lane: u16, action: &Action) {
-        match *action {
-            Action::Io(ref io) => self.submit(lane, io),
-            Action::Allocate(id, bytes) => {
+        match action {
+            Action::Io(io) => self.submit(lane, io),
+            &Action::Allocate(id, bytes) => {
                 let bytes = usize::try_from(bytes).expect("a plan fits into memory");
                 let memory = self.spare.take(bytes);
                 self.lane(lane).scratch.insert(id, memory);
             }
-            Action::Release(id) => {
+            &Action::Release(id) => {
                 if let Some(memory) = self.lane(lane).scratch.remove(&id) {
                     self.spare.give(memory);
                 }
             }
             Action::Reply(reply) => {
+                let patches: Vec<Patch> = reply
+                    .elsewhere
+                    .iter()
+                    .map(|&(home, at)| {
+                        let low = usize::try_from(home.offset).expect("inside a buffer");
+                        let bytes = self.lane(lane).memory(at);
+                        (low..low + bytes.len(), bytes)
+                    })
+                    .collect();
                 let ended = self.lane(lane).requests.remove(&reply.request);
                 let InFlight { memory, to } = ended.expect("a lane answers once");
+                if !patches.is_empty() {
+                    to.part_is_elsewhere(&memory, patches);
+                }
                 drop(memory);
                 self.answers.extend(to.part_ended(reply.outcome));
             }
@@ -448,11 +521,14 @@ impl LaneThread {
             Some(slice) => self.lane(lane).memory(slice),
             None => Memory::empty(),
         };
-        let batch = self.outgoing.entry((lane, io.seat)).or_default();
-        batch.push(Submission {
+        let seat = usize::from(io.seat.0);
+        if self.outgoing.len() <= seat {
+            self.outgoing.resize_with(seat + 1, Vec::new);
+        }
+        self.outgoing[seat].push(Submission {
             request,
             memory,
-            token: io.id.0,
+            token: token(lane, io.id),
         });
     }
 }

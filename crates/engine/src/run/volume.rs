@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use array::GroupRequest;
 use array::router::{Part, VolumeMap};
@@ -10,6 +10,7 @@ use block::{
     BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
 };
 
+use super::compute::{Patch, assemble};
 use super::lane::{Answer, LaneMessage, LaneSender, PartEnded};
 
 /// The longest read or write that a volume takes: what NBD clients send at most.
@@ -129,6 +130,8 @@ fn outcome(code: u8) -> Outcome {
 struct Join {
     parts: AtomicUsize,
     outcome: AtomicU8,
+    /// The request's memory and the parts of it that are elsewhere, if any are.
+    elsewhere: Mutex<Option<(Memory, Vec<Patch>)>>,
     token: u64,
     to: Arc<dyn Completed>,
     in_flight: Arc<AtomicU64>,
@@ -137,15 +140,30 @@ struct Join {
 impl Join {
     fn answer(&self) -> Answer {
         self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        let mut elsewhere = self
+            .elsewhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let elsewhere = elsewhere.take();
         Answer {
             to: Arc::clone(&self.to),
             token: self.token,
             outcome: outcome(self.outcome.load(Ordering::Acquire)),
+            elsewhere: elsewhere.map(|(memory, patches)| assemble(&memory, patches)),
         }
     }
 }
 
 impl PartEnded for Join {
+    fn part_is_elsewhere(&self, memory: &Memory, patches: Vec<Patch>) {
+        let mut elsewhere = self
+            .elsewhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (_, all) = elsewhere.get_or_insert_with(|| (memory.clone(), Vec::new()));
+        all.extend(patches);
+    }
+
     fn part_ended(&self, outcome: Outcome) -> Option<Answer> {
         if outcome.is_err() {
             let first = self.outcome.compare_exchange(
@@ -166,8 +184,7 @@ impl Drop for Join {
         if self.parts.load(Ordering::Acquire) > 0 {
             self.outcome
                 .store(code(Err(Fault::Shutdown)), Ordering::Release);
-            let Answer { to, token, outcome } = self.answer();
-            to.completed(token, outcome);
+            self.answer().give();
         }
     }
 }
@@ -233,6 +250,7 @@ impl Volume {
         let join: Arc<dyn PartEnded> = Arc::new(Join {
             parts: AtomicUsize::new(parts.len()),
             outcome: AtomicU8::new(0),
+            elsewhere: Mutex::default(),
             token,
             to: Arc::clone(to),
             in_flight: Arc::clone(&self.in_flight),

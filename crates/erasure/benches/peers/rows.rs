@@ -43,11 +43,11 @@ fn encode(name: &str, code: &Code, level: Level) {
         },
     )];
     arms.extend(peers(targets, sources, &matrix));
+    arms.push(Arm::new(
+        "(read)",
+        |inputs: &[&[u8]], _: &mut [&mut [u8]]| read(inputs),
+    ));
     if level == Level::Dram {
-        arms.push(Arm::new(
-            "(read)",
-            |inputs: &[&[u8]], _: &mut [&mut [u8]]| read(inputs),
-        ));
         arms.push(Arm::new(
             "(cached)",
             |inputs: &[&[u8]], outputs: &mut [&mut [u8]]| {
@@ -170,8 +170,38 @@ pub(crate) fn check(arms: &mut [Arm<'_>], stripe: &mut [&mut [u8]], sources: usi
     }
 }
 
-/// The roofline: every byte of the sources loaded once.
+/// The roofline: every byte of the sources loaded once, in vectors as wide as there are.
 pub(crate) fn read(inputs: &[&[u8]]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        #[expect(unsafe_code, reason = "wide loads are for CPUs that have them")]
+        // SAFETY: the CPU has them.
+        unsafe {
+            read_wide(inputs);
+        };
+        return;
+    }
+    sum_all(inputs);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[expect(unsafe_code, reason = "loads through pointers")]
+fn read_wide(inputs: &[&[u8]]) {
+    use std::arch::x86_64::{_mm512_loadu_si512, _mm512_or_si512, _mm512_setzero_si512};
+    let mut sums = [_mm512_setzero_si512(); 4];
+    for input in inputs {
+        for block in input.chunks_exact(256) {
+            for (sum, vector) in sums.iter_mut().zip(block.chunks_exact(64)) {
+                // SAFETY: the chunk has 64 bytes.
+                *sum = _mm512_or_si512(*sum, unsafe { _mm512_loadu_si512(vector.as_ptr().cast()) });
+            }
+        }
+    }
+    std::hint::black_box(sums);
+}
+
+fn sum_all(inputs: &[&[u8]]) {
     let mut sum = [0u64; 16];
     for input in inputs {
         for block in input.chunks_exact(128) {

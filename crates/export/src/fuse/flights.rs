@@ -148,8 +148,9 @@ impl Flights {
     }
 }
 
-impl Completed for Flights {
-    fn completed(&self, token: u64, outcome: Outcome) {
+impl Flights {
+    /// Answers; `elsewhere` has the bytes if the flight's own memory has not.
+    fn land(&self, token: u64, outcome: Outcome, elsewhere: Option<Memory>) {
         let flight = self.state().flights.remove(Key::from_u64(token));
         let Some(Flight {
             reply,
@@ -160,6 +161,10 @@ impl Completed for Flights {
             tracing::error!("a request was completed twice");
             return;
         };
+        let charge = memory.len();
+        if let Some(elsewhere) = elsewhere {
+            memory = elsewhere;
+        }
         // The kernel copies the bytes during the reply, outside of the lock.
         match (reply, outcome) {
             (Reply::Data(reply), Ok(())) => match memory.unique() {
@@ -176,10 +181,20 @@ impl Completed for Flights {
             (Reply::Done(reply), Err(fault)) => reply.error(errno(fault)),
         }
         let mut state = self.state();
-        state.bytes -= memory.len();
+        state.bytes -= charge;
         state.buffers.give(memory);
         if state.flights.len() == 0 || state.waits {
             self.landed.notify_all();
         }
+    }
+}
+
+impl Completed for Flights {
+    fn completed(&self, token: u64, outcome: Outcome) {
+        self.land(token, outcome, None);
+    }
+
+    fn completed_elsewhere(&self, token: u64, bytes: Memory) {
+        self.land(token, Ok(()), Some(bytes));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use block::{Completed, Outcome};
+use block::{Completed, Memory, Outcome};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 
@@ -13,6 +13,8 @@ use rustix::io;
 /// in takes the flag and rings, so that a burst of completions costs one wake.
 pub(super) struct Mailbox {
     outcomes: Mutex<Vec<(u64, Outcome)>>,
+    /// Bytes of reads that are not in the memory that came with them. Few, and rare.
+    elsewhere: Mutex<Vec<(u64, Memory)>>,
     sockets: Mutex<Vec<OwnedFd>>,
     stop: AtomicBool,
     asleep: AtomicBool,
@@ -23,6 +25,7 @@ impl Mailbox {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             outcomes: Mutex::default(),
+            elsewhere: Mutex::default(),
             sockets: Mutex::default(),
             stop: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
@@ -54,6 +57,13 @@ impl Mailbox {
     /// Moves the outcomes that have gathered into `into`, which is empty.
     pub(super) fn take_outcomes(&self, into: &mut Vec<(u64, Outcome)>) {
         std::mem::swap(&mut *lock(&self.outcomes), into);
+    }
+
+    /// The bytes of a read that has ended, if they are not where they were to go.
+    pub(super) fn take_elsewhere(&self, token: u64) -> Option<Memory> {
+        let mut elsewhere = lock(&self.elsewhere);
+        let index = elsewhere.iter().position(|(other, _)| *other == token)?;
+        Some(elsewhere.swap_remove(index).1)
     }
 
     pub(super) fn has_outcomes(&self) -> bool {
@@ -100,6 +110,11 @@ impl Completed for Mailbox {
     fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
         lock(&self.outcomes).extend_from_slice(outcomes);
         self.ring_if_asleep();
+    }
+
+    fn completed_elsewhere(&self, token: u64, bytes: Memory) {
+        lock(&self.elsewhere).push((token, bytes));
+        self.completed(token, Ok(()));
     }
 }
 

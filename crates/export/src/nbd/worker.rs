@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use block::{Completed, Outcome};
+use block::{Completed, Outcome, RequestKind};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -254,9 +254,17 @@ impl Worker {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         self.mailbox.take_outcomes(&mut outcomes);
         for (token, outcome) in outcomes.drain(..) {
-            let Some(flight) = self.flights.land(token, outcome) else {
+            let Some(mut flight) = self.flights.land(token, outcome) else {
                 continue;
             };
+            let reading = flight.request.kind == RequestKind::Read;
+            if reading
+                && outcome.is_ok()
+                && flight.memory.unique().is_none()
+                && let Some(bytes) = self.mailbox.take_elsewhere(token)
+            {
+                flight.memory = bytes;
+            }
             let key = flight.connection;
             if let Some(entry) = self.connections.get_mut(key) {
                 entry.connection.land(flight, &mut self.flights);

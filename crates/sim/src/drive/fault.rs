@@ -60,6 +60,25 @@ pub enum DriveFault {
 }
 
 impl DriveFault {
+    /// Whether the drive says nothing of it.
+    #[must_use]
+    pub const fn is_silent(self) -> bool {
+        match self {
+            Self::Flip { .. }
+            | Self::Dropped
+            | Self::Stray { .. }
+            | Self::Shorn(_)
+            | Self::WrongRead { .. }
+            | Self::IgnoreFlush => true,
+            Self::Gone
+            | Self::Eio { .. }
+            | Self::Hang { .. }
+            | Self::Slow { .. }
+            | Self::Lse
+            | Self::Full { .. } => false,
+        }
+    }
+
     /// Whether the fault makes sense for such an operation.
     #[must_use]
     pub const fn concerns(self, kind: IoKind) -> bool {

@@ -11,8 +11,40 @@ use crate::world::CutSpec;
 /// Requests of a schedule at least.
 const REQUESTS_MIN: usize = 100;
 
+/// What clients ask for, in sixteenths. Each seed draws its own mix: a pool that is mostly written to gets
+/// into other states than one that is mostly read, and no average of the two gets into either.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    reads: u32,
+    writes: u32,
+    zeros: u32,
+}
+
+/// The rest are flushes. Quiet mixes are more frequent, for they are cheaper.
+const MIXES: [Mix; 8] = [
+    Mix::new(13, 2, 0),
+    Mix::new(12, 2, 1),
+    Mix::new(13, 2, 0),
+    Mix::new(12, 3, 0),
+    Mix::new(11, 3, 1),
+    Mix::new(10, 4, 1),
+    Mix::new(8, 6, 1),
+    Mix::new(1, 13, 1),
+];
+
+impl Mix {
+    const fn new(reads: u32, writes: u32, zeros: u32) -> Self {
+        Self {
+            reads,
+            writes,
+            zeros,
+        }
+    }
+}
+
 struct Maker {
     rng: ChaCha8Rng,
+    mix: Mix,
     scope: Scope,
     setting: usize,
     volume_bytes: u64,
@@ -21,6 +53,10 @@ struct Maker {
     hurt: Vec<Seat>,
     /// Of those, whose drives have only gone away, and may come back as they were.
     away: Vec<Seat>,
+    /// Whether the one that is hurt comes back as it was.
+    stale: bool,
+    /// Before which request a fresh drive is put into a seat.
+    inserts: Vec<(usize, Seat)>,
     events: Vec<Event>,
 }
 
@@ -33,14 +69,18 @@ impl Schedule {
         let setting = rng.random_range(0..SEEDED);
         let depth = rng.random_range(1..=8);
         let of = SETTINGS[setting];
+        let mix = MIXES[rng.random_range(0..MIXES.len())];
         let mut maker = Maker {
             rng,
+            mix,
             scope,
             setting,
             volume_bytes: of.volume_bytes,
             tolerance: of.tolerance,
             hurt: Vec::new(),
             away: Vec::new(),
+            stale: false,
+            inserts: Vec::new(),
             events: Vec::new(),
         };
         maker.fill();
@@ -54,14 +94,28 @@ impl Schedule {
 }
 
 impl Schedule {
+    /// Whether drives go wrong in it without saying so.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.events.iter().any(|event| match event {
+            Event::Fault { fault, .. } => fault.is_silent(),
+            Event::Stale(_) => true,
+            _ => false,
+        })
+    }
+
     /// Whether never more drives are hurt than the geometry survives. A drive is good again when it
-    /// has been replaced and everything under way has ended.
+    /// has been replaced and everything under way has ended. A drive that comes back as it was earlier must
+    /// be the only one: what tells of it is the other copy of its checksums, on one neighbour.
     #[must_use]
     pub fn is_within_budget(&self) -> bool {
         let tolerance = SETTINGS[self.setting].tolerance;
         let mut hurt: Vec<Seat> = Vec::new();
         let mut replaced = Vec::new();
+        let mut stale: Option<Seat> = None;
         self.events.iter().all(|event| {
+            if let Event::Stale(seat) = *event {
+                stale = Some(seat);
+            }
             match *event {
                 Event::Fault { seat, .. } | Event::Fail(seat) | Event::Stale(seat)
                     if !hurt.contains(&seat) =>
@@ -73,26 +127,44 @@ impl Schedule {
                 }
                 Event::Settle => {
                     hurt.retain(|seat| !replaced.contains(seat));
+                    stale = stale.filter(|seat| !replaced.contains(seat));
                     replaced.clear();
                 }
                 _ => {}
             }
-            hurt.len() <= tolerance
+            hurt.len() <= if stale.is_some() { 1 } else { tolerance }
         })
     }
 }
 
 impl Maker {
     fn fill(&mut self) {
-        let requests = REQUESTS_MIN + self.rng.random_range(0..16);
+        let requests = REQUESTS_MIN + self.rng.random_range(0..8);
         let cut_at = self.rng.random_range(15..requests - 15);
-        let mut faults_at = [0; 2].map(|_| self.rng.random_range(5..requests - 5));
-        faults_at.sort_unstable();
+        let faults = if self.rng.random_range(0..4) == 0 {
+            3
+        } else {
+            2
+        };
+        let mut faults_at = [0; 3].map(|_| self.rng.random_range(5..requests - 25));
+        faults_at[..faults].sort_unstable();
+        let mut now_and_then = |one_in: u32| {
+            let wanted = self.rng.random_range(0..one_in) == 0;
+            wanted.then(|| self.rng.random_range(10..requests))
+        };
+        let scrub_at = now_and_then(8);
+        let reopen_at = now_and_then(16);
+        // A second cut soon after the first meets what the first recovery has left.
+        let second = now_and_then(4).map(|at| cut_at + at % 12 + 1);
         for number in 0..requests {
-            for _ in faults_at.iter().filter(|&&at| at == number) {
-                self.fault();
+            for _ in faults_at[..faults].iter().filter(|&&at| at == number) {
+                self.fault(number);
             }
-            if number == cut_at {
+            while let Some(index) = self.inserts.iter().position(|&(at, _)| at == number) {
+                let (_, seat) = self.inserts.swap_remove(index);
+                self.events.push(Event::Insert(seat));
+            }
+            if number == cut_at || second == Some(number) {
                 self.cut();
             }
             if let Some(&seat) = self.away.first()
@@ -101,11 +173,22 @@ impl Maker {
                 let back = self.back(seat);
                 self.events.push(back);
             }
+            if scrub_at == Some(number) {
+                self.events.push(Event::Scrub);
+            }
+            if reopen_at == Some(number) {
+                self.events.push(Event::Reopen);
+            }
             let request = self.request();
             self.events.push(request);
-            if self.rng.random_range(0..4) == 0 {
-                let steps = self.rng.random_range(1..30);
-                self.events.push(Event::Steps(steps));
+            match self.rng.random_range(0..32) {
+                // Long enough for a checkpoint of its own accord.
+                0 => self.events.push(Event::Steps(80)),
+                1..6 => {
+                    let steps = self.rng.random_range(1..20);
+                    self.events.push(Event::Steps(steps));
+                }
+                _ => {}
             }
         }
     }
@@ -122,7 +205,12 @@ impl Maker {
                 self.events.push(event);
             }
             Scope::Said | Scope::Silent => {
-                let steps = self.rng.random_range(0..60);
+                let most = if self.rng.random_range(0..2) == 0 {
+                    60
+                } else {
+                    6
+                };
+                let steps = self.rng.random_range(0..most);
                 self.events.push(Event::Steps(steps));
                 self.power();
                 // And again while it recovers.
@@ -149,9 +237,10 @@ impl Maker {
     /// other can be spared.
     fn victim(&mut self) -> (Seat, bool) {
         let drives = SETTINGS[self.setting].drives;
-        if self.hurt.len() >= self.tolerance {
+        let tolerance = if self.stale { 1 } else { self.tolerance };
+        if self.hurt.len() >= tolerance {
             // First make good what is broken, or hurt the same drive again.
-            if self.rng.random_range(0..2) == 0 {
+            if self.rng.random_range(0..4) > 0 {
                 for seat in std::mem::take(&mut self.hurt) {
                     // One that has only gone away may come back as it is.
                     let returns = self.away.contains(&seat) && self.rng.random_range(0..3) > 0;
@@ -164,6 +253,7 @@ impl Maker {
                 }
                 self.away.clear();
                 self.events.push(Event::Settle);
+                self.stale = false;
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
                 return (self.hurt[index], false);
@@ -177,10 +267,34 @@ impl Maker {
         (seat, fresh)
     }
 
-    fn fault(&mut self) {
+    fn fault(&mut self, number: usize) {
         let (seat, fresh) = self.victim();
-        let kinds = if self.scope == Scope::Silent { 12 } else { 6 };
-        let fault = match self.rng.random_range(0..kinds) {
+        // A rebuild onto a fresh drive begins while clients go on, and may meet the cut.
+        if self.rng.random_range(0..3) == 0 {
+            let at = number + self.rng.random_range(2..20);
+            self.inserts.push((at, seat));
+        }
+        if self.scope != Scope::Orderly && self.rng.random_range(0..8) == 0 {
+            if fresh {
+                self.away.push(seat);
+            }
+            self.events.push(Event::Fail(seat));
+            return;
+        }
+        let kinds = match self.scope {
+            Scope::Silent => -2..12,
+            Scope::Said => -1..6,
+            Scope::Orderly => 0..6,
+        };
+        let fault = match self.rng.random_range(kinds) {
+            -2 if self.hurt.len() > 1 => DriveFault::Dropped,
+            -2 => {
+                self.stale = true;
+                self.away.retain(|&other| other != seat);
+                self.events.push(Event::Stale(seat));
+                return;
+            }
+            -1 => DriveFault::Hang { for_good: false },
             0 | 1 => DriveFault::Gone,
             2 => DriveFault::Eio { for_good: false },
             3 => DriveFault::Eio { for_good: true },
@@ -224,7 +338,10 @@ impl Maker {
             DriveFault::Lse if self.scope == Scope::Orderly => Some(Region::Data),
             _ => region,
         };
-        let skip = self.rng.random_range(0..40);
+        let skip = match self.rng.random_range(0..4) {
+            0 => self.rng.random_range(0..40),
+            _ => self.rng.random_range(0..4),
+        };
         let counted = Counted::Any;
         let trigger = Trigger {
             counted,
@@ -271,19 +388,28 @@ impl Maker {
 
     fn request(&mut self) -> Event {
         let (offset, length) = self.range();
-        match self.rng.random_range(0..20) {
-            0..6 => Event::Read { offset, length },
-            6..16 => Event::Write {
+        let turn = self.rng.random_range(0..16);
+        let Mix {
+            reads,
+            writes,
+            zeros,
+        } = self.mix;
+        if turn < reads {
+            Event::Read { offset, length }
+        } else if turn < reads + writes {
+            Event::Write {
                 offset,
                 length,
                 fua: self.rng.random_range(0..6) == 0,
-            },
-            16 => Event::Zero {
+            }
+        } else if turn < reads + writes + zeros {
+            Event::Zero {
                 offset,
                 length,
                 trim: self.rng.random_range(0..2) == 0,
-            },
-            _ => Event::Flush,
+            }
+        } else {
+            Event::Flush
         }
     }
 }

@@ -39,6 +39,10 @@ pub struct Setting {
     pub volume_bytes: u64,
     /// Drives that it survives.
     pub tolerance: usize,
+    /// Lanes.
+    pub lanes: u16,
+    /// Blocks of a lane's ring on each drive; 0 for as many as fit.
+    pub ring_blocks: u64,
 }
 
 /// Bytes of a chunk in all schedules: the smallest, so that requests meet many of them.
@@ -48,13 +52,18 @@ pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
 
 /// The pools of schedules: first those that seeds choose from, of six drives and more; then small
 /// ones for enumerations.
-pub const SETTINGS: [Setting; 11] = [
-    Setting::new(("raid10", "raid10:3r", 6, 0), (16, 4 * 8), 2),
-    Setting::new(("raid5", "raid5", 6, 1), (16, 2 * 20), 1),
+pub const SETTINGS: [Setting; 15] = [
+    Setting::new(("raid10", "raid10:3r", 6, 0), (8, 3 * 4), 2),
+    Setting::new(("raid5", "raid5", 6, 1), (8, 2 * 10), 1),
     Setting::new(("raid6", "raid6", 6, 0), (16, 2 * 16), 2),
     Setting::new(("dcode", "raid6:dcode", 7, 0), (32, 35), 2),
     Setting::new(("rdp", "raid6:rdp", 6, 0), (16, 2 * 16), 2),
-    Setting::new(("pddl2", "pddl2:3d:6c:1s", 6, 0), (16, 3 * 12), 2),
+    Setting::new(("pddl2", "pddl2:3d:6c:1s", 6, 0), (8, 2 * 6), 2),
+    // Rings that go round and are full now and then; several lanes.
+    Setting::new(("raid6-ring", "raid6", 6, 0), (8, 2 * 8), 2).divided(1, 66),
+    Setting::new(("raid5-lanes", "raid5", 6, 0), (8, 2 * 10), 1).divided(2, 0),
+    Setting::new(("pddl2-lanes", "pddl2:3d:6c:1s", 6, 0), (8, 3 * 6), 2).divided(2, 80),
+    Setting::new(("raid10-spare", "raid10:2r", 6, 2), (8, 2 * 6), 1).divided(1, 130),
     Setting::new(("raid1-small", "raid1:3r", 3, 0), (8, 2 * 2), 2),
     Setting::new(("raid5-small", "raid5", 3, 0), (8, 2 * 4), 1),
     Setting::new(("raid6-small", "raid6", 4, 0), (8, 2 * 4), 2),
@@ -63,7 +72,7 @@ pub const SETTINGS: [Setting; 11] = [
 ];
 
 /// How many of [`SETTINGS`] seeds choose from.
-pub(crate) const SEEDED: usize = 6;
+pub(crate) const SEEDED: usize = 10;
 
 impl Setting {
     const fn new(
@@ -79,6 +88,16 @@ impl Setting {
             cell_bytes: cell_kib << 10,
             volume_bytes: volume_chunks * CHUNK_BYTES,
             tolerance,
+            lanes: 1,
+            ring_blocks: 0,
+        }
+    }
+
+    const fn divided(self, lanes: u16, ring_blocks: u64) -> Self {
+        Self {
+            lanes,
+            ring_blocks,
+            ..self
         }
     }
 
@@ -139,6 +158,8 @@ pub enum Event {
     Cut(CutSpec),
     /// The pool is closed and opened again.
     Reopen,
+    /// A scrub of all volumes begins.
+    Scrub,
     /// An administrator takes a drive out.
     Fail(Seat),
     /// A fresh drive is put into a seat whose drive is out; its rebuild begins.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use array::pool::SeatState;
-use block::{Fault, Instant, Request, RequestKind, Seat};
+use array::pool::{Division, PoolError, SeatState};
+use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 
 use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SETTINGS, Schedule, VOLUME, check};
 use crate::buffer::Buffer;
@@ -19,6 +19,9 @@ use crate::world::{CutSpec, World, WorldOptions};
 const BOUND: Duration = Duration::from_secs(60);
 /// Requests in flight when the whole volume is read back, and bytes of each.
 const READ_BACK: (usize, u64) = (8, 64 << 10);
+
+/// Of so many runs one ends with drives lost and everything read once more.
+const LOSSES_ONE_IN: u64 = 4;
 
 /// What a schedule showed to be wrong, by the invariant of `faults.md` that it breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +69,22 @@ pub struct Verdict {
     pub requests: u64,
     /// Drive operations.
     pub ios: u64,
-    /// Planned faults that happened, the cut not counted.
+    /// Faults that happened, the cut not counted: planned ones, and drives failed by command.
     pub faults: u64,
+    /// Power cuts and kills, each with its recovery.
+    pub cuts: u64,
     /// A hash of all that happened, in order.
     pub trace: u64,
+}
+
+impl Verdict {
+    /// Whether the run was all that a schedule of the swarm must be: at least 100 client requests and
+    /// 300 drive operations, a cut with recovery and two further faults. (Pools of the swarm have six
+    /// drives and more; every run ends with everything whole and read back.)
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.requests >= 100 && self.ios >= 300 && self.cuts >= 1 && self.faults >= 2
+    }
 }
 
 /// Runs schedules. Pools are made once and copied for each run.
@@ -117,6 +132,9 @@ impl Runner {
             requests: 0,
             ios: 0,
             faults: 0,
+            failed: 0,
+            cuts: 0,
+            silent: schedule.is_silent(),
             trace: 0,
             reopened: 0,
             seed: schedule.seed,
@@ -152,7 +170,8 @@ impl Runner {
                 violation,
                 requests: run.requests,
                 ios: run.ios,
-                faults: run.faults,
+                faults: run.faults + run.failed,
+                cuts: run.cuts,
                 trace: run.trace,
             }
         });
@@ -161,6 +180,7 @@ impl Runner {
             requests: 0,
             ios: 0,
             faults: 0,
+            cuts: 0,
             trace: 0,
         })
     }
@@ -175,6 +195,10 @@ fn options(setting: usize) -> WorldOptions {
         drive_bytes: DRIVE_BYTES,
         chunk_bytes: CHUNK_BYTES,
         cell_bytes: of.cell_bytes,
+        division: Some(Division {
+            lanes: of.lanes,
+            ring_bytes: (of.ring_blocks > 0).then_some(of.ring_blocks * BLOCK_BYTES),
+        }),
         pace: Pace::Null,
         seed: setting as u64,
     }
@@ -206,6 +230,11 @@ pub(crate) struct Run {
     /// Operations of the present world that are not this run's.
     before: u64,
     faults: u64,
+    /// Drives failed by command.
+    failed: u64,
+    cuts: u64,
+    /// Whether drives go wrong without saying so: then only a scrub has seen everything.
+    silent: bool,
     trace: u64,
     reopened: u64,
     seed: u64,
@@ -251,6 +280,9 @@ impl Run {
             ios: 0,
             before: 0,
             faults: 0,
+            failed: 0,
+            cuts: 0,
+            silent: false,
             trace: 0,
             reopened: 0,
             seed,
@@ -276,8 +308,31 @@ impl Run {
         self.say(|| "quiesce".to_owned());
         self.quiesce()?;
         self.read_back()?;
+        if self.silent {
+            self.scrub_until_clean()?;
+        }
         check::drives_agree(self.world())?;
-        self.lose_and_read_back()
+        // That the drives agree says the same; a part of the runs shows it from the client's side.
+        if mix(self.seed).is_multiple_of(LOSSES_ONE_IN) {
+            self.lose_and_read_back()?;
+        }
+        Ok(())
+    }
+
+    /// A scrub finds whatever lies wrong and has not been read yet; after it another one finds nothing.
+    fn scrub_until_clean(&mut self) -> Checked {
+        for last in [false, true] {
+            self.say(|| "scrub".to_owned());
+            self.world().begin_scrub();
+            self.settle()?;
+            let progress = self.world().pool().scrub_progress();
+            let (bad, failed) = (progress.bad, progress.failed);
+            if last && (bad > 0 || failed > 0) {
+                let what = format!("a second scrub finds {bad} bad blocks, {failed} groups failed");
+                return Err(Violation::new("I5", what));
+            }
+        }
+        Ok(())
     }
 
     fn event(&mut self, event: Event) -> Checked {
@@ -310,10 +365,11 @@ impl Run {
             Event::Kill => self.power(None),
             Event::Cut(spec) => self.power(Some(spec)),
             Event::Reopen => self.reopen(),
-            Event::Fail(seat) => {
-                let failed = self.world().fail_drive(seat, false);
-                failed.map_err(|error| Violation::new("I3", error.to_string()))
+            Event::Scrub => {
+                self.world().begin_scrub();
+                Ok(())
             }
+            Event::Fail(seat) => self.fail(seat),
             Event::Insert(seat) => {
                 self.insert(seat);
                 Ok(())
@@ -504,6 +560,22 @@ impl Run {
         Ok(())
     }
 
+    /// By command, as an administrator does.
+    fn fail(&mut self, seat: Seat) -> Checked {
+        match self.world().begin_fail_drive(seat) {
+            Ok(ticket) => {
+                self.failed += 1;
+                let limit = self.world().now() + BOUND;
+                while !self.world().has_ended(ticket) {
+                    self.go_on(limit, "failing a drive")?;
+                }
+                Ok(())
+            }
+            Err(PoolError::AlreadyOut { .. }) => Ok(()),
+            Err(error) => Err(Violation::new("I3", error.to_string())),
+        }
+    }
+
     // --- power and drives --------------------------------------------------------------------
 
     fn power(&mut self, cut: Option<CutSpec>) -> Checked {
@@ -512,6 +584,7 @@ impl Run {
         self.reported = 0;
         self.in_flight.clear();
         self.ledger.cut(cut.is_none());
+        self.cuts += 1;
         let world = self.world.take().expect("the power is on");
         let drives = match cut {
             None => world.kill(),
@@ -560,6 +633,9 @@ impl Run {
     /// that nothing has happened to yet is spared from then on.
     fn replace(&mut self, seat: Seat) -> Checked {
         self.settle()?;
+        // It does not come back as it was, either.
+        let index = self.world().drive_index(seat);
+        self.stale.retain(|&(stale, _)| Some(stale) != index);
         let world = self.world();
         let state = world.pool().facts().seats[seat.index()].state;
         let good = world.drive_in(seat).is_some_and(|drive| {

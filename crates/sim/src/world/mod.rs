@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::planted::{self, Bug};
+use array::pool::{Division, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, Array, IoKind, Reply};
 use block::{Fault, Instant, Outcome, Seat};
@@ -47,6 +48,8 @@ pub struct WorldOptions {
     pub chunk_bytes: u64,
     /// `-o cell=`.
     pub cell_bytes: u64,
+    /// How the journal is divided, if not as the drives' size says.
+    pub division: Option<Division>,
     /// Pace of each drive.
     pub pace: Pace,
     /// Decides all latencies.
@@ -262,6 +265,20 @@ impl World {
         })
     }
 
+    /// The same without waiting for that.
+    pub(crate) fn begin_fail_drive(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let failed = OutReason::Failed;
+        let begun = self.pool.fail_drive(self.now, seat, failed, false, ticket);
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
+    /// Whether a command has ended, well or not.
+    pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
+        self.tickets.get(&ticket).is_none_or(Option::is_some)
+    }
+
     /// Puts a fresh drive into an empty seat; returns when that is durable.
     ///
     /// # Errors
@@ -314,6 +331,14 @@ impl World {
         Ok(self.kill())
     }
 
+    /// Begins a scrub of all volumes; whether the pool agreed.
+    pub(crate) fn begin_scrub(&mut self) -> bool {
+        let ticket = self.ticket();
+        let begun = self.pool.scrub(self.now, ticket).is_ok();
+        self.poll_pool();
+        begun
+    }
+
     /// Begins to close the pool: when it is quiet, it is closed.
     pub(crate) fn begin_close(&mut self) {
         let ticket = self.ticket();
@@ -344,7 +369,8 @@ impl World {
         }
         for (index, lane) in self.lanes.iter().enumerate() {
             assert!(lane.is_idle(), "lane {index} hangs: {lane:#?}");
-            assert!(self.scratch[index].is_idle(), "lane {index} keeps memory");
+            let idle = self.scratch[index].is_idle() || lane.stragglers() > 0;
+            assert!(idle, "lane {index} keeps memory");
         }
         assert!(self.pool.is_idle(), "the pool hangs: {:#?}", self.pool);
     }
@@ -411,6 +437,9 @@ impl World {
             } => {
                 let index = usize::from(lane);
                 let outcome = match (drive, admitted) {
+                    // A late one, whose request was answered without it: the memory is the client's
+                    // no more, and nobody looks at it.
+                    (Some(_), _) if !self.scratch[index].has(io.slice) => Ok(()),
                     (Some(drive), Some(admitted)) => perform(
                         &mut self.drives[drive],
                         &io,
@@ -508,6 +537,10 @@ impl World {
             self.pool_ended(id, written);
             return;
         }
+        if planted::is(Bug::LabelsUnflushed) {
+            self.pool_ended(id, Ok(()));
+            return;
+        }
         let (admitted, at) = self.admit(Some(drive), (IoKind::Flush, 0, 0));
         let flush = Happening::PoolFlush {
             id,
@@ -547,7 +580,7 @@ impl World {
                     let at = self.now + COMPUTATION;
                     self.push(at, Happening::LaneCompute(lane, compute));
                 }
-                Action::Reply(reply) => self.replied(lane, reply),
+                Action::Reply(reply) => self.replied(lane, &reply),
                 Action::Allocate(..) | Action::Release(_) => unreachable!("memory is done"),
             }
         }
@@ -563,8 +596,10 @@ impl World {
         }
     }
 
-    fn replied(&mut self, lane: u16, reply: Reply) {
-        let buffer = self.scratch[usize::from(lane)].take_back(reply.request);
+    fn replied(&mut self, lane: u16, reply: &Reply) {
+        let scratch = &mut self.scratch[usize::from(lane)];
+        scratch.bring_home(&reply.elsewhere);
+        let buffer = scratch.take_back(reply.request);
         self.note(reply.request.0 << 8 | code_of(reply.outcome));
         let (id, part) = client::client_of(reply.request);
         let request = self.requests.get_mut(&id).expect("in flight");

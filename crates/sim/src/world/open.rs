@@ -52,7 +52,8 @@ impl World {
             drives: all,
             spares,
         };
-        let pool = array::pool::create(&blueprint, Ticket(0)).expect("a pool");
+        let pool =
+            array::pool::create_divided(&blueprint, options.division, Ticket(0)).expect("a pool");
         let map = DriveMap::new(options.drive_bytes, Some(options.cell_bytes)).expect("a map");
         let drives = (0..total)
             .map(|_| Drive::new(options.drive_bytes, options.pace).with_map(map))
@@ -120,6 +121,15 @@ impl World {
         }
         let opening = array::pool::open(&found, degraded)?;
         let seated = opening.seated().clone();
+        // Said again here, so that it is not only the logic's own word.
+        let newest = found.iter().map(|drive| drive.label.generation).max();
+        for &at in seated.values() {
+            let generation = found[at].label.generation;
+            assert!(
+                Some(generation + 1) >= newest,
+                "a drive of generation {generation} takes part, and the newest is {newest:?}"
+            );
+        }
         let facts = opening.facts().clone();
         let mut tables = BTreeMap::new();
         let mut slots = BTreeMap::new();

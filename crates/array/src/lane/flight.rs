@@ -1,0 +1,253 @@
+//! Drive operations in flight, and those that nobody waits for any more.
+//!
+//! ```text
+//!   in flight ──── its drive answers ───────────────────────────► (its purpose goes on)
+//!       └── its drive is out, or something else was quicker ──► straggler ── it answers ──► (its memory is free)
+//! ```
+//!
+//! A *straggler* is still with the drive, which may yet write into the memory that it was given. So
+//! scratch memory is given back only when the last straggler in it has come back, nothing is read
+//! there again, and a request whose memory one holds is answered with its bytes elsewhere
+//! ([`Refuge`]).
+
+use std::collections::BTreeMap;
+
+use block::{BLOCK_BYTES, Fault, Outcome, Seat};
+
+use super::op::Task;
+use super::{Array, Purpose};
+use crate::action::{Action, BufferId, Io, IoId, IoKind, Slice};
+use crate::plan::Piece;
+use crate::{RequestId, ScratchId};
+
+/// How often a write that a drive could not do is tried again before the pool hears of it. Disks
+/// have tried for seconds themselves; what one more attempt is good for is a cable or a path. A
+/// failed read is not tried again but reconstructed and written anew, which is the better repair;
+/// and a failed flush never, for what it should have covered may be gone.
+pub(super) const WRITE_RETRIES: u8 = 2;
+
+/// A drive operation in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub(super) purpose: Purpose,
+    pub(super) io: Io,
+    /// How often it has been tried before.
+    pub(super) tries: u8,
+}
+
+/// Operations that nobody waits for, and the memory that they keep.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stragglers {
+    in_flight: BTreeMap<IoId, (Seat, Option<Slice>)>,
+    /// Scratch memory to be given back when none of them is in it.
+    kept: Vec<ScratchId>,
+}
+
+/// Where the bytes of a read are, if not in the memory that came with its request.
+#[derive(Clone, Debug)]
+pub(super) struct Refuge {
+    pub(super) scratch: ScratchId,
+    /// Where the bytes of each piece should have gone.
+    pub(super) home: Vec<Slice>,
+}
+
+fn overlap(a: Slice, b: Slice) -> bool {
+    a.buffer == b.buffer && a.offset < b.offset + b.length && b.offset < a.offset + a.length
+}
+
+impl Stragglers {
+    pub(super) fn len(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether a drive still has some of them.
+    pub(super) fn are_with(&self, seat: Seat) -> bool {
+        self.in_flight.values().any(|&(other, _)| other == seat)
+    }
+
+    pub(super) fn hold(&self, buffer: BufferId) -> bool {
+        let slices = self.in_flight.values().filter_map(|&(_, slice)| slice);
+        slices.map(|slice| slice.buffer).any(|held| held == buffer)
+    }
+
+    fn touch(&self, slice: Slice) -> bool {
+        let mut slices = self.in_flight.values().filter_map(|&(_, slice)| slice);
+        slices.any(|held| overlap(held, slice))
+    }
+}
+
+impl Array {
+    pub(super) fn push_io(&mut self, purpose: Purpose, io: impl FnOnce(IoId) -> Io) {
+        let id = IoId(self.fresh());
+        self.push_flight(Flight {
+            purpose,
+            io: io(id),
+            tries: 0,
+        });
+    }
+
+    fn push_flight(&mut self, flight: Flight) {
+        self.actions.push_back(Action::Io(flight.io));
+        self.ios.insert(flight.io.id, flight);
+    }
+
+    /// A drive has answered.
+    pub(super) fn answered(&mut self, id: IoId, outcome: Outcome) {
+        let Some(flight) = self.ios.remove(&id) else {
+            self.straggler_ended(id);
+            return;
+        };
+        let write = matches!(flight.io.kind, IoKind::Write | IoKind::WriteZeroes);
+        if write
+            && outcome == Err(Fault::Medium)
+            && flight.tries < WRITE_RETRIES
+            && !self.view.is_out(flight.io.seat)
+        {
+            let id = IoId(self.fresh());
+            self.push_flight(Flight {
+                io: Io { id, ..flight.io },
+                tries: flight.tries + 1,
+                ..flight
+            });
+            return;
+        }
+        self.io_ended(flight.purpose, outcome);
+    }
+
+    fn io_ended(&mut self, purpose: Purpose, outcome: Outcome) {
+        match purpose {
+            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
+            Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
+            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
+            Purpose::PageRead { name, index, seat } => self.page_read(name, index, seat, outcome),
+            Purpose::Install { transfer } => self.install_written(transfer, outcome),
+            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
+            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
+            Purpose::Restore { seat } => self.column_restored(seat, outcome),
+            Purpose::Look { job, seat } => self.looked(job, seat, outcome),
+            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
+        }
+    }
+
+    /// From now on nobody waits for an operation.
+    pub(super) fn abandon(&mut self, id: IoId) -> Option<Flight> {
+        let flight = self.ios.remove(&id)?;
+        let straggler = (flight.io.seat, flight.io.slice);
+        self.stragglers.in_flight.insert(id, straggler);
+        Some(flight)
+    }
+
+    /// The seat's drive is out: whatever it was asked has failed, whether it answers or not.
+    pub(super) fn abandon_seat(&mut self, seat: Seat) {
+        let there = self.ios.iter().filter(|(_, flight)| flight.io.seat == seat);
+        let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
+        for id in ids {
+            if let Some(flight) = self.abandon(id) {
+                self.io_ended(flight.purpose, Err(Fault::Gone));
+            }
+        }
+    }
+
+    /// A drive has answered what nobody waits for.
+    fn straggler_ended(&mut self, id: IoId) {
+        let known = self.stragglers.in_flight.remove(&id);
+        assert!(known.is_some(), "{id:?} is in flight");
+        let kept = std::mem::take(&mut self.stragglers.kept);
+        for scratch in kept {
+            self.release(scratch);
+        }
+        self.left();
+    }
+
+    /// Operations that drives have not answered and nobody waits for.
+    #[must_use]
+    pub fn stragglers(&self) -> usize {
+        self.stragglers.len()
+    }
+
+    /// Gives scratch memory back as soon as no straggler is in it.
+    pub(super) fn release(&mut self, scratch: ScratchId) {
+        if self.stragglers.len() > 0 && self.stragglers.hold(BufferId::Scratch(scratch)) {
+            self.stragglers.kept.push(scratch);
+        } else {
+            self.actions.push_back(Action::Release(scratch));
+        }
+    }
+
+    /// Before an operation is planned: what it will read goes to memory that no straggler writes.
+    pub(super) fn evacuate(&mut self, id: u64) {
+        if self.stragglers.len() == 0 {
+            return;
+        }
+        let op = &self.ops[&id];
+        match &op.task {
+            Task::Read(pieces) if self.touched(pieces) => self.seek_refuge(id),
+            Task::Write(prepared) if prepared.allocated && !prepared.staged => {
+                let (old, bytes) = prepared.staging.expect("it was allocated");
+                if !self.stragglers.hold(BufferId::Scratch(old)) {
+                    return;
+                }
+                let new = self.fresh_scratch();
+                let op = self.ops.get_mut(&id).expect("just seen");
+                let Task::Write(prepared) = &mut op.task else {
+                    unreachable!("just seen");
+                };
+                prepared.move_staging((old, new), bytes);
+                self.release(old);
+            }
+            _ => {}
+        }
+    }
+
+    fn touched(&self, pieces: &[Piece]) -> bool {
+        let mut slices = pieces.iter().map(|piece| piece.slice);
+        slices.any(|slice| self.stragglers.touch(slice))
+    }
+
+    /// Has a read put its bytes into scratch memory of its own.
+    fn seek_refuge(&mut self, id: u64) {
+        let scratch = self.fresh_scratch();
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let Task::Read(pieces) = &mut op.task else {
+            unreachable!("only reads have pieces");
+        };
+        let home = match &op.refuge {
+            Some(refuge) => refuge.home.clone(),
+            None => pieces.iter().map(|piece| piece.slice).collect(),
+        };
+        let bytes = move_pieces(pieces, scratch);
+        let old = op.refuge.replace(Refuge { scratch, home });
+        self.actions.push_back(Action::Allocate(scratch, bytes));
+        if let Some(old) = old {
+            self.release(old.scratch);
+        }
+    }
+
+    /// A read has ended; if it has a refuge, its request is told where its bytes are, or nobody is.
+    pub(super) fn leave_refuge(&mut self, refuge: Refuge, task: &Task, reader: Option<RequestId>) {
+        let request = reader.and_then(|reader| self.requests.get_mut(&reader));
+        match (request, task) {
+            (Some(request), Task::Read(pieces)) => {
+                let now = pieces.iter().map(|piece| piece.slice);
+                request.elsewhere.extend(refuge.home.into_iter().zip(now));
+                request.refuges.push(refuge.scratch);
+            }
+            _ => self.release(refuge.scratch),
+        }
+    }
+}
+
+/// Moves pieces of a read into one buffer, where they are as aligned as on the drives; its size.
+pub(super) fn move_pieces(pieces: &mut [Piece], scratch: ScratchId) -> u64 {
+    let mut end = 0;
+    for piece in pieces {
+        let offset = end + piece.low % BLOCK_BYTES;
+        piece.slice = Slice {
+            buffer: BufferId::Scratch(scratch),
+            offset,
+            length: piece.slice.length,
+        };
+        end = (offset + piece.slice.length).next_multiple_of(BLOCK_BYTES);
+    }
+    end
+}

@@ -1,0 +1,146 @@
+//! Bugs on purpose, to see that the simulator finds them: `docs/design/planted.md`.
+//!
+//! Only with the feature `planted`, which the simulator's test of that name turns on, does the code take a wrong
+//! line, and then only in a thread that asks for it. Without it [`is`] is `false` for the compiler.
+
+/// Whether this build can go wrong on purpose. Such a build must serve nobody.
+pub const ENABLED: bool = cfg!(feature = "planted");
+
+macro_rules! bugs {
+    ($($(#[doc = $what:literal])+ $name:ident,)+) => {
+        /// A bug that can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Bug {
+            $($(#[doc = $what])+ $name,)+
+        }
+
+        impl Bug {
+            /// All of them, in the order of the list in `docs/design/planted.md`.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// What is wrong.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($what,)+),)+
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    /// a write is acknowledged before its batch has completed
+    AcknowledgeEarly,
+    /// FUA does not flush
+    FuaWithoutFlush,
+    /// a flush leaves out one drive that has un-flushed writes
+    FlushLeavesOut,
+    /// a flush does not wait for flushes in flight
+    FlushOvertakes,
+    /// blocks are put in place before their record is flushed
+    InstallEarly,
+    /// the anchor moves before pages are flushed
+    AnchorBeforePages,
+    /// the anchor moves before installed blocks are flushed
+    AnchorBeforeBlocks,
+    /// recovery takes a batch of an earlier incarnation
+    AnyIncarnation,
+    /// recovery goes on past a torn batch
+    PastTorn,
+    /// recovery stops at a batch that has one bad column
+    StopAtBadColumn,
+    /// of two batches for one block the earlier one wins
+    EarlierWins,
+    /// the overlay forgets a block that changed during its checkpoint
+    ForgetChanged,
+    /// P and Q change places in read-modify-write
+    SwapParities,
+    /// read-modify-write adds the new data and does not take the old away
+    AddOnly,
+    /// reconstruct-write leaves out one column
+    LeaveOutColumn,
+    /// parity is computed from a block that was not verified
+    UnverifiedParity,
+    /// a failed checksum is taken for right on reads
+    UnverifiedRead,
+    /// a checksum is not bound to the place
+    UnboundChecksum,
+    /// of two copies of a page the older counts
+    OlderPage,
+    /// a healed block is not written again
+    HealWithoutWrite,
+    /// generation 0 is not set by a trim
+    TrimWithoutEntry,
+    /// locks cover the first stripe of a range only
+    LockFirstOnly,
+    /// a write does not go to the target of a fill
+    SkipFillTarget,
+    /// a fill is reported before its target is flushed
+    FillEarly,
+    /// `Settle` is told before its record is durable
+    SettleEarly,
+    /// the old cell is free before old operations have ended
+    FreeEarly,
+    /// lanes hear `SeatOut` before labels are durable
+    SeatOutEarly,
+    /// labels are not flushed
+    LabelsUnflushed,
+    /// a label that lags by two counts as current
+    LagByTwo,
+    /// cells are filled before the lanes know of the drive
+    FillBeforeJoined,
+    /// the width of the layout is counted from the label's seats
+    WidthFromSeats,
+    /// the second failed column is not planned around
+    OneFailureOnly,
+    /// a batch has one parity column less than the code
+    LessParity,
+    /// a full ring overwrites its oldest batch
+    RingOverwrites,
+    /// sequence numbers begin anew after opening
+    SequencesAnew,
+    /// a partial block keeps the bytes of scratch memory
+    PartialKeepsScratch,
+    /// a batch that recovery put together is left as it was on the drives
+    LeaveUnrestored,
+    /// changes that come at once are a generation each, and only the last is written
+    SkipGenerations,
+    /// a fill writes while older blocks are on their way to its target
+    FillDuringInstall,
+    /// a scrub believes pages in memory and does not look at their copies
+    ScrubKeepsPages,
+}
+
+#[cfg(feature = "planted")]
+mod cell {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread's machines have this bug, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    /// Asked where the bug would be; public for the simulator, which plays the driver's part.
+    #[must_use]
+    pub fn is(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use cell::{is, plant};
+
+/// There are no bugs but those that nobody knows of.
+#[cfg(not(feature = "planted"))]
+#[must_use]
+#[inline(always)]
+pub const fn is(_bug: Bug) -> bool {
+    false
+}

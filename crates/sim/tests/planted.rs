@@ -1,0 +1,120 @@
+//! The simulator finds bugs that are planted: how soon, and by which invariant.
+//!
+//! Without `RAVELIN_LONG=1` one seed each of those that are found quickly; with it five first seeds each, at most
+//! a minute of CPU time, and a table. `docs/design/planted.md` has the list.
+
+use std::time::Duration;
+
+use sim::schedule::{Runner, Schedule, Scope};
+use sim::{Bug, plant};
+
+/// CPU time that the search for one bug may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Schedules between two looks at the clock.
+const STRIDE: u64 = 32;
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let first = stat.split_whitespace().next();
+    Duration::from_nanos(first.and_then(|word| word.parse().ok()).expect("a number"))
+}
+
+struct Found {
+    took: Duration,
+    schedules: u64,
+    invariant: String,
+    seed: u64,
+}
+
+/// Silent faults, and what drives say, by turns: each bug is looked for in the same schedules.
+fn schedule(seed: u64) -> Schedule {
+    let scope = if seed % 3 == 2 {
+        Scope::Silent
+    } else {
+        Scope::Said
+    };
+    Schedule::from_seed(seed, scope)
+}
+
+fn find(bug: Bug, first: u64, limit: Duration) -> Option<Found> {
+    let begun = cpu_time();
+    plant(Some(bug));
+    let mut runner = Runner::new();
+    let mut found = None;
+    for seed in first.. {
+        let schedule = schedule(seed);
+        if let Some(violation) = runner.run(&schedule).violation {
+            // It must be this bug's doing.
+            plant(None);
+            let without = Runner::new().run(&schedule).violation;
+            plant(Some(bug));
+            assert_eq!(without, None, "seed {seed} fails without any planted bug");
+            found = Some((seed, violation.invariant.to_owned()));
+            break;
+        }
+        if seed % STRIDE == 0 && cpu_time() - begun > limit {
+            break;
+        }
+    }
+    plant(None);
+    found.map(|(seed, invariant)| Found {
+        took: cpu_time() - begun,
+        schedules: seed - first + 1,
+        invariant,
+        seed,
+    })
+}
+
+fn is_long() -> bool {
+    std::env::var_os("RAVELIN_LONG").is_some()
+}
+
+#[test]
+fn planted_bugs_are_found_in_a_minute_of_cpu_time_each() {
+    sim::quiet_panics();
+    let only = std::env::var("RAVELIN_PLANTED").ok();
+    let mut missed = Vec::new();
+    for &bug in Bug::ALL {
+        let name = format!("{bug:?}");
+        if only
+            .as_ref()
+            .is_some_and(|only| !only.split(',').any(|one| one == name))
+        {
+            continue;
+        }
+        if !is_long() && SLOW.contains(&bug) {
+            continue;
+        }
+        let firsts: &[u64] = if is_long() {
+            &[0, 1_000_000, 2_000_000, 3_000_000, 4_000_000]
+        } else {
+            &[0]
+        };
+        let mut all: Vec<Option<Found>> = firsts
+            .iter()
+            .map(|&first| find(bug, first, LIMIT))
+            .collect();
+        all.sort_by_key(|found| found.as_ref().map_or(LIMIT * 2, |found| found.took));
+        match &all[all.len() / 2] {
+            Some(found) => println!(
+                "| {name} | {} | {:.2} s | {} schedules | {} | seed {} | {}/{} |",
+                bug.what().trim(),
+                found.took.as_secs_f64(),
+                found.schedules,
+                found.invariant,
+                found.seed,
+                all.iter().flatten().count(),
+                all.len(),
+            ),
+            None => {
+                println!("| {name} | {} | not found |", bug.what().trim());
+                missed.push(name);
+            }
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+/// Found in more than two seconds: only in the long form.
+const SLOW: &[Bug] = &[];
