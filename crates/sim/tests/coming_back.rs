@@ -25,6 +25,7 @@ impl Life {
             chunk_bytes: 4096,
             cell_bytes: 16 << 10,
             pace: Pace::Null,
+            division: None,
             seed: u64::from(drives),
         };
         let mut world = World::create(&options);

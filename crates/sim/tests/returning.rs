@@ -17,6 +17,7 @@ fn options(scheme: &str, drives: u16, cell_bytes: u64) -> WorldOptions {
         chunk_bytes: 64 << 10,
         cell_bytes,
         pace: Pace::Null,
+        division: None,
         seed: u64::from(drives),
     }
 }

@@ -23,6 +23,7 @@ fn what_a_paused_holder_had_in_flight_is_caught_by_its_old_generation() {
             chunk_bytes: 4096,
             cell_bytes: 32 << 10,
             pace: Pace::Null,
+            division: None,
             seed,
         };
         let mut world = World::create(&options);
