@@ -659,9 +659,7 @@ impl Run {
         let gone = world.drive_in(seat).is_some_and(|drive| drive.is_gone());
         if gone && !is_out(world) {
             // Nobody has asked it anything since; its cache must not be lost unnoticed.
-            world.fail_drive(seat, false).map_err(|error| {
-                Violation::new("I3", format!("seat {seat} cannot be taken out: {error}"))
-            })?;
+            self.fail(seat)?;
         }
         let limit = self.world().now() + BOUND;
         while self.world().pool().is_leaving(seat) {
