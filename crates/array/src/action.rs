@@ -163,6 +163,10 @@ pub enum Command {
     SeatIn(Seat),
     /// Every cell of the seat is at home and current.
     SeatCurrent(Seat),
+    /// The seat's drive is slow: it is asked only what nobody else can answer.
+    Suspect(Seat),
+    /// It is as quick as others again.
+    Trust(Seat),
     /// Fill `target` with this column of the group, whole. `avoid` names columns whose drives
     /// should be spared if the code can do without them.
     Fill {
@@ -237,6 +241,25 @@ pub enum Event {
         /// Whether requests wait for `SeatOut` or `SeatKept` (writes and flushes do; a failed read is
         /// reconstructed at once).
         waiting: bool,
+    },
+    /// A drive takes much longer than others usually do.
+    Late {
+        /// Whose.
+        seat: Seat,
+    },
+    /// A drive has not answered for [`DEADLINE`](crate::DEADLINE). Told again and again.
+    Hangs {
+        /// Who waits for it.
+        lane: u16,
+        /// Whose.
+        seat: Seat,
+    },
+    /// A drive of which `Hangs` was told has answered everything that it was asked so long ago.
+    Answers {
+        /// Who waited for it.
+        lane: u16,
+        /// Whose.
+        seat: Seat,
     },
     /// The target holds the column, and has been flushed.
     Filled {

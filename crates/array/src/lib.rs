@@ -30,4 +30,4 @@ pub use action::{
     Reply, RequestId, ScratchId, Slice,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest, Store};
-pub use lane::Array;
+pub use lane::{Array, DEADLINE};

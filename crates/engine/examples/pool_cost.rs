@@ -14,10 +14,11 @@
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
-use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use block::BlockDevice;
+use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
 use engine::assemble::{NewPool, create, prepare};
 use engine::load::{Load, Pattern, run};
 use engine::{PoolHandle, RunOptions};
@@ -108,6 +109,32 @@ fn device(pool: &PoolHandle) -> Arc<dyn BlockDevice> {
     pool.volume("v").expect("just created")
 }
 
+/// Writes the whole volume: what was never written is read without a drive.
+fn fill(device: &dyn BlockDevice, mebibytes: u64) {
+    struct Ended(Mutex<Sender<Outcome>>);
+    impl Completed for Ended {
+        fn completed(&self, _token: u64, outcome: Outcome) {
+            let sender = self.0.lock().expect("no panics");
+            sender.send(outcome).expect("somebody waits");
+        }
+    }
+    let (sender, ended) = channel();
+    let to: Arc<dyn Completed> = Arc::new(Ended(Mutex::new(sender)));
+    for at in 0..mebibytes {
+        let request = Request {
+            kind: RequestKind::Write,
+            offset: at << 20,
+            length: 1 << 20,
+            fua: false,
+        };
+        let bytes: Vec<u8> = (0..1 << 20)
+            .map(|i: u32| i.to_le_bytes()[(i % 4) as usize])
+            .collect();
+        device.submit(request, Memory::from_bytes(&bytes), at, &to);
+        ended.recv().expect("an answer").expect("a write");
+    }
+}
+
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     #[expect(clippy::cast_precision_loss, reason = "times are short")]
@@ -115,8 +142,32 @@ fn cpu() -> f64 {
     seconds
 }
 
-/// CPU microseconds per request, and requests per second.
-fn measure(pool: &PoolHandle, pattern: Pattern, options: &Options, settle: bool) -> (f64, f64) {
+/// Drive operations so far, and KiB that went to and from drives.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn traffic(pool: &PoolHandle) -> (f64, f64) {
+    let status = pool.status().expect("it runs");
+    let all = status.seats.iter().map(|seat| &seat.traffic);
+    let sums = all.fold((0, 0), |sums, one| {
+        (
+            sums.0 + one.reads + one.writes,
+            sums.1 + one.read_bytes + one.write_bytes,
+        )
+    });
+    (sums.0 as f64, sums.1 as f64 / 1024.0)
+}
+
+struct Measured {
+    /// CPU microseconds per request.
+    cost: f64,
+    /// Requests per second.
+    rate: f64,
+    /// Drive operations per request.
+    operations: f64,
+    /// KiB to and from drives per request.
+    kibibytes: f64,
+}
+
+fn measure(pool: &PoolHandle, pattern: Pattern, options: &Options, settle: bool) -> Measured {
     let load = Load {
         pattern,
         block_bytes: 4096,
@@ -124,16 +175,24 @@ fn measure(pool: &PoolHandle, pattern: Pattern, options: &Options, settle: bool)
         jobs: 1,
         time: options.time,
     };
-    let before = cpu();
+    let (before, (operations, kibibytes)) = (cpu(), traffic(pool));
     let report = run(&device(pool), load).expect("a load");
     if settle {
         std::thread::sleep(SETTLE);
     }
     let count = report.iops * options.time.as_secs_f64();
-    ((cpu() - before) * 1e6 / count, report.iops)
+    let cost = (cpu() - before) * 1e6 / count;
+    let (more, more_kibibytes) = traffic(pool);
+    Measured {
+        cost,
+        rate: report.iops,
+        operations: (more - operations) / count,
+        kibibytes: (more_kibibytes - kibibytes) / count,
+    }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
@@ -141,9 +200,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn main() -> Result<(), String> {
     let options = options()?;
     println!(
-        "| scheme, 4 KiB at random | both on: CPU µs | both off: CPU µs | CPU, on to off | on: rate /s | off: rate /s | rate, on to off |"
+        "| scheme, 4 KiB at random | both on: CPU µs | off | ratio | on: rate /s | off | ratio \
+         | on: drive operations, KiB | off |"
     );
-    println!("| --- | --: | --: | --: | --: | --: | --: |");
+    println!("| --- | --: | --: | --: | --: | --: | --: | --: | --: |");
     for scheme in &options.schemes {
         let kinds: &[bool] = if options.full {
             &[true]
@@ -155,52 +215,41 @@ fn main() -> Result<(), String> {
             .map(|&journal| pool(scheme, &options, journal))
             .collect();
         for pool in &pools {
-            let fill = Load {
-                pattern: Pattern::Write,
-                block_bytes: 1 << 20,
-                depth: 4,
-                jobs: 1,
-                time: Duration::from_millis(1500),
-            };
-            run(&device(pool), fill).map_err(|error| error.to_string())?;
+            fill(&*device(pool), options.mebibytes);
         }
         std::thread::sleep(SETTLE);
-        for pattern in [Pattern::RandWrite, Pattern::RandRead] {
-            let mut costs = vec![Vec::new(); pools.len()];
-            let mut rates = vec![Vec::new(); pools.len()];
+        for (pattern, word) in [(Pattern::RandWrite, "write"), (Pattern::RandRead, "read")] {
+            let mut all: Vec<Vec<Measured>> = pools.iter().map(|_| Vec::new()).collect();
             for _ in 0..options.rounds {
                 for (index, pool) in pools.iter().enumerate() {
                     let settle = index == 0 && pattern == Pattern::RandWrite;
-                    let (cost, rate) = measure(pool, pattern, &options, settle);
-                    costs[index].push(cost);
-                    rates[index].push(rate);
+                    all[index].push(measure(pool, pattern, &options, settle));
                 }
             }
-            let ratio = |values: &[Vec<f64>]| {
-                let off = values.get(1).unwrap_or(&values[0]);
-                median(
-                    values[0]
-                        .iter()
-                        .zip(off)
-                        .map(|(on, off)| on / off)
-                        .collect(),
-                )
-            };
-            println!(
-                "| {scheme} {} | {:.2} | {:.2} | {:.2} | {:.0} | {:.0} | {:.2} |",
-                if pattern == Pattern::RandRead {
-                    "read"
-                } else {
-                    "write"
-                },
-                median(costs[0].clone()),
-                costs.get(1).map_or(f64::NAN, |off| median(off.clone())),
-                ratio(&costs),
-                median(rates[0].clone()),
-                rates.get(1).map_or(f64::NAN, |off| median(off.clone())),
-                ratio(&rates),
-            );
+            print_line(&format!("{scheme} {word}"), &all);
         }
     }
     Ok(())
+}
+
+fn print_line(name: &str, all: &[Vec<Measured>]) {
+    let on = &all[0];
+    let off = all.last().unwrap_or(on);
+    let of = |all: &[Measured], what: fn(&Measured) -> f64| median(all.iter().map(what));
+    let ratio = |what: fn(&Measured) -> f64| {
+        median(on.iter().zip(off).map(|(on, off)| what(on) / what(off)))
+    };
+    println!(
+        "| {name} | {:.2} | {:.2} | {:.2} | {:.0} | {:.0} | {:.2} | {:.1}, {:.0} | {:.1}, {:.0} |",
+        of(on, |one| one.cost),
+        of(off, |one| one.cost),
+        ratio(|one| one.cost),
+        of(on, |one| one.rate),
+        of(off, |one| one.rate),
+        ratio(|one| one.rate),
+        of(on, |one| one.operations),
+        of(on, |one| one.kibibytes),
+        of(off, |one| one.operations),
+        of(off, |one| one.kibibytes),
+    );
 }

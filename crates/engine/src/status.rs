@@ -36,6 +36,10 @@ impl LoggedEvent {
             | Report::FilledAnew { seat, .. }
             | Report::CaughtUp { seat, .. }
             | Report::DriveKept { seat, .. }
+            | Report::DriveSuspect { seat }
+            | Report::DriveTrusted { seat }
+            | Report::DriveHangs { seat }
+            | Report::BlockBad { seat, .. }
             | Report::ReadFault { seat, .. } => Some(seat.0),
             _ => None,
         };
@@ -129,6 +133,12 @@ pub struct SeatStatus {
     pub state: String,
     /// Why it is out.
     pub why: Option<OutReason>,
+    /// It is much slower than others, and read only where nobody else can answer.
+    #[serde(default)]
+    pub slow: bool,
+    /// It does not answer, and stays because it cannot be spared.
+    #[serde(default)]
+    pub hangs: bool,
     /// Operations, bytes and errors since it was opened.
     pub traffic: DriveTraffic,
     /// Blocks on it that were not what had been written there, since the pool was opened.
@@ -318,6 +328,8 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         domain: facts.domain.clone(),
         state: state.to_owned(),
         why,
+        slow: pool.is_suspect(seat),
+        hangs: pool.is_hanging(seat),
         traffic,
         bad_blocks: pool
             .scrub_progress()

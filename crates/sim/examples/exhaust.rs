@@ -1,4 +1,4 @@
-//! Runs an enumeration and prints what it came to: `exhaust cuts|said|silent ONE_IN`.
+//! Runs an enumeration and prints what it came to: `exhaust cuts|said|silent ONE_IN [AGAIN_ONE_IN]`.
 
 use sim::enumerate::{Share, Tally, cuts, said, silent, workloads};
 use sim::schedule::Runner;
@@ -6,7 +6,13 @@ use sim::schedule::Runner;
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let one_in = args[2].parse().expect("a number");
-    let share = Share { one_in, part: 0 };
+    let again_one_in = args
+        .get(3)
+        .map_or(1, |word| word.parse().expect("a number"));
+    let share = Share {
+        again_one_in,
+        ..Share::one_in(one_in)
+    };
     let mut runner = Runner::new();
     let mut all = Tally::default();
     for workload in workloads() {

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use array::pool::{OutReason, Report};
 use block::{Request, RequestKind, Seat};
 use rand::Rng;
-use sim::{Drive, DriveFault, Oracle, Pace, Trigger, World, WorldOptions};
+use sim::{Counted, Drive, DriveFault, Oracle, Pace, Trigger, World, WorldOptions};
 
 const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;
@@ -171,5 +172,271 @@ fn writes_that_a_hung_drive_got_are_done_without_it() {
             filled.world.settle();
             filled.check_all(scheme);
         }
+    }
+}
+
+/// How long reads of single blocks take, one after the other: the median and the slowest hundredth.
+fn latencies(filled: &mut Filled, count: u64) -> (Duration, Duration) {
+    let blocks = filled.size / BLOCK;
+    let mut took: Vec<Duration> = (0..count)
+        .map(|index| {
+            let offset = index * 7 % blocks * BLOCK;
+            let begun = filled.world.now();
+            let id = filled.submit_read(offset, BLOCK);
+            let bytes = filled.end(id);
+            filled.oracle.check(offset, &bytes, "a read");
+            filled.world.now().since(begun)
+        })
+        .collect();
+    took.sort_unstable();
+    (took[took.len() / 2], took[took.len() * 99 / 100])
+}
+
+/// A drive that takes a thousand times as long is late a few times, then suspect; from then on reads
+/// go around it. Without that the slowest tenth of the reads would take 100 ms.
+#[test]
+fn one_slow_drive_does_not_slow_reads() {
+    for (scheme, drives) in POOLS {
+        let mut filled = Filled::new(scheme, drives);
+        let healthy = latencies(&mut filled, 4000);
+        let slow = DriveFault::Slow { factor: 1000 };
+        // Mirrors are read where the first copy is.
+        let seat = Seat(u16::from(!scheme.starts_with("raid1")));
+        filled.world.drive(seat).inject(Trigger::nth(0), slow);
+        let before = latencies(&mut filled, 100);
+        let after = latencies(&mut filled, 1000);
+        println!("{scheme}: healthy {healthy:?}, at first {before:?}, then {after:?}");
+        assert!(filled.world.pool().is_suspect(seat), "{scheme}");
+        assert!(
+            after.1 < healthy.1 * 4,
+            "{scheme}: {healthy:?} and {after:?}"
+        );
+        assert!(
+            before.1 < Duration::from_millis(130),
+            "{scheme}: {before:?}"
+        );
+        let out = |report: &Report| matches!(report, Report::DriveOut { .. });
+        assert!(!filled.world.reports.iter().any(out), "{scheme}");
+    }
+}
+
+/// The first read that meets a hung drive is answered by others within the time that a read may be
+/// late, and not when the drive is put out.
+#[test]
+fn a_read_does_not_wait_for_the_deadline_of_a_hung_drive() {
+    for (scheme, drives) in POOLS {
+        for (offset, length) in [(0, 3 * BLOCK), (512, 512), (BLOCK - 512, 8 * BLOCK)] {
+            let mut filled = Filled::new(scheme, drives);
+            latencies(&mut filled, 4000);
+            for seat in 0..drives {
+                let mut copy = Filled {
+                    world: filled.world.clone(),
+                    oracle: filled.oracle.clone(),
+                    size: filled.size,
+                };
+                copy.hang(seat);
+                let begun = copy.world.now();
+                let id = copy.submit_read(offset, length);
+                let bytes = copy.end(id);
+                copy.oracle.check(offset, &bytes, scheme);
+                let took = copy.world.now().since(begun);
+                assert!(
+                    took < Duration::from_millis(30),
+                    "{scheme} {seat}: {took:?}"
+                );
+            }
+        }
+    }
+}
+
+/// A write that needs an old block from a drive that hangs gets it from others; what it must write there
+/// ends when the drive is put out, and that is soon after the deadline.
+#[test]
+fn a_hung_drive_is_put_out_at_its_deadline_and_clients_get_their_answers() {
+    for (scheme, drives) in POOLS {
+        for seat in 0..drives {
+            let mut filled = Filled::new(scheme, drives);
+            filled.hang(seat);
+            let begun = filled.world.now();
+            for round in 0..8 {
+                let mut ids = Vec::new();
+                for index in 0..6 {
+                    let at = (round + 8 * index) * filled.size / 48;
+                    let offset = at / BLOCK * BLOCK + 512;
+                    let bytes = filled.random(1024);
+                    let request = Request {
+                        kind: RequestKind::Write,
+                        offset,
+                        length: 1024,
+                        fua: true,
+                    };
+                    ids.push(filled.world.submit(VOLUME, request, &bytes));
+                    filled.oracle.wrote(offset, &bytes);
+                }
+                for id in ids {
+                    filled.end(id);
+                }
+            }
+            let took = filled.world.now().since(begun);
+            let bound = array::DEADLINE + Duration::from_secs(2);
+            assert!(took < bound, "{scheme} {seat}: {took:?}");
+            let why = filled.world.reports.iter().find_map(|report| match report {
+                Report::DriveOut { seat, why, .. } => Some((*seat, *why)),
+                _ => None,
+            });
+            assert_eq!(why, Some((Seat(seat), OutReason::Hung)), "{scheme}");
+            filled.check_all(scheme);
+            filled.world.release();
+            filled.world.settle();
+            filled.check_all(scheme);
+        }
+    }
+}
+
+fn outs(world: &World) -> usize {
+    let out = |report: &&Report| matches!(report, Report::DriveOut { .. });
+    world.reports.iter().filter(out).count()
+}
+
+/// A host that is slow, or stops for a while, makes all drives slow at once. None of them is blamed.
+#[test]
+fn when_all_drives_are_slow_nobody_is_put_out() {
+    for (scheme, drives) in POOLS {
+        for fault in [
+            DriveFault::Slow { factor: 1000 },
+            DriveFault::Stall { millis: 8_000 },
+            DriveFault::Stall { millis: 10_400 },
+            DriveFault::Stall { millis: 30_000 },
+        ] {
+            let mut filled = Filled::new(scheme, drives);
+            latencies(&mut filled, 4000);
+            for seat in 0..drives {
+                filled
+                    .world
+                    .drive(Seat(seat))
+                    .inject(Trigger::nth(0), fault);
+            }
+            let ids: Vec<u64> = (0..64)
+                .map(|index| filled.submit_read(index * filled.size / 64 / BLOCK * BLOCK, BLOCK))
+                .collect();
+            let bytes = filled.random(filled.size / 2);
+            let request = Request {
+                kind: RequestKind::Write,
+                offset: 0,
+                length: bytes.len() as u64,
+                fua: true,
+            };
+            let write = filled.world.submit(VOLUME, request, &bytes);
+            filled.oracle.wrote(0, &bytes);
+            for id in ids {
+                filled.end(id);
+            }
+            filled.end(write);
+            let reads = latencies(&mut filled, 200);
+            println!("{scheme}, all {fault:?}: {reads:?}");
+            let suspects = (0..drives).filter(|&seat| filled.world.pool().is_suspect(Seat(seat)));
+            assert_eq!(
+                (outs(&filled.world), suspects.count()),
+                (0, 0),
+                "{scheme} {fault:?}"
+            );
+            filled.world.settle();
+            filled.check_all(scheme);
+        }
+    }
+}
+
+/// Two drives that do not answer are one more than raid5 survives: at most one goes, and what does not need
+/// the other is served. When they answer, everything is there.
+#[test]
+fn of_two_slow_drives_in_raid5_at_most_one_is_put_out() {
+    for fault in [
+        DriveFault::Slow { factor: 1000 },
+        DriveFault::Slow { factor: 100_000 },
+        DriveFault::Hang { for_good: true },
+    ] {
+        let mut filled = Filled::new("raid5", 6);
+        latencies(&mut filled, 1000);
+        for seat in [1, 4] {
+            filled
+                .world
+                .drive(Seat(seat))
+                .inject(Trigger::nth(0), fault);
+        }
+        let ids: Vec<(u64, u64)> = (0..filled.size / BLOCK)
+            .map(|block| (block * BLOCK, filled.submit_read(block * BLOCK, BLOCK)))
+            .collect();
+        filled.run(Duration::from_mins(5));
+        assert!(
+            outs(&filled.world) <= 1,
+            "{fault:?}: {:#?}",
+            filled.world.reports
+        );
+        for seat in [1, 4] {
+            filled.world.drive(Seat(seat)).recover();
+        }
+        filled.world.release();
+        for (offset, id) in ids {
+            let bytes = filled.end(id);
+            filled.oracle.check(offset, &bytes, "a read");
+        }
+        filled.check_all("afterwards");
+    }
+}
+
+/// Suspicion ends after a clean time, comes back with the next slowness, and then takes twice as long.
+#[test]
+fn a_drive_that_was_slow_is_trusted_again_after_a_clean_time() {
+    let mut filled = Filled::new("raid6", 6);
+    latencies(&mut filled, 1000);
+    let mut spans = Vec::new();
+    for _ in 0..3 {
+        let slow = DriveFault::Slow { factor: 1000 };
+        filled.world.drive(Seat(2)).inject(Trigger::nth(0), slow);
+        while !filled.world.pool().is_suspect(Seat(2)) {
+            latencies(&mut filled, 100);
+        }
+        filled.world.drive(Seat(2)).recover();
+        let begun = filled.world.now();
+        while filled.world.pool().is_suspect(Seat(2)) {
+            latencies(&mut filled, 100);
+            filled.run(Duration::from_millis(100));
+        }
+        spans.push(filled.world.now().since(begun).as_secs());
+    }
+    assert!((29..=31).contains(&spans[0]), "{spans:?}");
+    assert!((58..=62).contains(&spans[1]), "{spans:?}");
+    assert!((116..=124).contains(&spans[2]), "{spans:?}");
+    assert_eq!(outs(&filled.world), 0);
+}
+
+/// What a drive fails once it is asked once more: one error puts nobody out.
+#[test]
+fn one_failed_write_puts_nobody_out() {
+    for (scheme, drives) in POOLS {
+        let mut filled = Filled::new(scheme, drives);
+        for (seat, skip) in (0..drives).flat_map(|seat| [(seat, 0), (seat, 3)]) {
+            let trigger = Trigger {
+                counted: Counted::Writes,
+                region: None,
+                skip,
+            };
+            let eio = DriveFault::Eio { for_good: false };
+            filled.world.drive(Seat(seat)).inject(trigger, eio);
+        }
+        for index in 0..8 {
+            let offset = index * filled.size / 8 / BLOCK * BLOCK;
+            let bytes = filled.random(2 * BLOCK);
+            filled.world.write(VOLUME, offset, &bytes).unwrap();
+            filled.oracle.wrote(offset, &bytes);
+        }
+        filled.world.settle();
+        assert_eq!(
+            outs(&filled.world),
+            0,
+            "{scheme}: {:#?}",
+            filled.world.reports
+        );
+        filled.check_all(scheme);
     }
 }

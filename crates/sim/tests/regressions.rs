@@ -32,3 +32,10 @@ fn a_drive_never_lags_by_more_than_one_generation_however_many_changes_come_at_o
 fn a_pool_that_is_being_closed_seats_no_spare_and_queues_no_cells() {
     holds(include_str!("schedules/closing-begins-no-fill.txt"));
 }
+
+/// A scrub dropped pages from memory to compare their copies, and one of them was nowhere else: its column was
+/// being filled, and the neighbour's drive was out. The blocks stayed unknown after the fill.
+#[test]
+fn a_scrub_does_not_forget_checksums_that_only_memory_has() {
+    holds(include_str!("schedules/filled-blocks-are-known.txt"));
+}

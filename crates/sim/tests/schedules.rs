@@ -1,6 +1,6 @@
 //! Schedules: the same seed is the same run, and each has what the definition asks for.
 
-use sim::enumerate::{Share, cuts, workloads};
+use sim::enumerate::{Share, Tally, cuts, said, silent, workloads};
 use sim::schedule::{Event, Runner, Schedule, Scope};
 
 #[test]
@@ -21,20 +21,63 @@ fn every_seed_has_a_hundred_requests_a_cut_and_two_faults_within_the_budget() {
         let count = |is: fn(&Event) -> bool| schedule.events.iter().filter(|at| is(at)).count();
         assert!(count(|event| event.is_request()) >= 100);
         assert!(count(|event| matches!(event, Event::Cut(_) | Event::Kill)) >= 1);
-        assert_eq!(count(|event| matches!(event, Event::Fault { .. })), 2);
+        let fault = |event: &Event| {
+            matches!(
+                event,
+                Event::Fault { .. } | Event::Fail(_) | Event::Stale(_)
+            )
+        };
+        assert!(count(fault) >= 2);
         assert!(schedule.is_within_budget(), "seed {seed}");
     }
 }
 
+/// The swarm that every push runs: fixed seeds, so that a push that fails fails again.
 #[test]
-fn runs_of_one_healthy_pool_take_three_hundred_drive_operations_and_more() {
+fn fixed_seeds_of_the_swarm_find_nothing() {
+    let long = std::env::var_os("RAVELIN_LONG").is_some();
+    let (said, silent) = if long { (200_000, 50_000) } else { (1600, 500) };
+    let mut runner = Runner::new();
+    let mut full = 0;
+    for (scope, seeds) in [(Scope::Said, said), (Scope::Silent, silent)] {
+        for seed in 0..seeds {
+            let verdict = runner.run(&Schedule::from_seed(seed, scope));
+            assert_eq!(verdict.violation, None, "{scope:?} seed {seed}");
+            full += u64::from(verdict.is_full());
+        }
+    }
+    assert!(full * 4 > (said + silent) * 3, "{full} were full schedules");
+}
+
+/// A fixed part of the enumerations: every push runs the same cases.
+#[test]
+fn fixed_parts_of_the_enumerations_find_nothing() {
+    let long = std::env::var_os("RAVELIN_LONG").is_some();
+    let mut runner = Runner::new();
+    let mut all = Tally::default();
+    for workload in workloads() {
+        let share = Share {
+            again_one_in: 50,
+            ..Share::one_in(if long { 50 } else { 1000 })
+        };
+        all.add(cuts(&mut runner, &workload, share));
+        let share = Share::one_in(if long { 1 } else { 50 });
+        all.add(said(&mut runner, &workload, share));
+        all.add(silent(&mut runner, &workload, share));
+    }
+    assert_eq!(all.violations, Vec::<String>::new());
+    assert!(all.merged > 1000, "{}", all.merged);
+}
+
+#[test]
+fn runs_of_one_healthy_pool_find_nothing() {
     let mut runner = Runner::new();
     for seed in 0..60 {
         let mut schedule = Schedule::from_seed(seed, Scope::Orderly);
         schedule.events.retain(|event| event.is_request());
         let verdict = runner.run(&schedule);
         assert_eq!(verdict.violation, None, "seed {seed}");
-        assert!(verdict.ios >= 300 && verdict.requests >= 100, "seed {seed}");
+        assert!(verdict.requests >= 100, "seed {seed}");
     }
 }
 
@@ -43,10 +86,7 @@ fn reference_workloads_have_at_least_one_boundary_and_cuts_of_them_merge() {
     let mut runner = Runner::new();
     let all = workloads();
     assert_eq!(all.len(), 20);
-    let share = Share {
-        one_in: 5000,
-        part: 0,
-    };
+    let share = Share::one_in(5000);
     let tally = cuts(&mut runner, &all[0], share);
     assert!(tally.points > 0 && tally.states > tally.merged);
 }

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use block::{BLOCK_BYTES, Fault, Outcome, Seat};
+use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 
 use super::op::Task;
 use super::{Array, Purpose};
@@ -31,8 +31,14 @@ pub(super) const WRITE_RETRIES: u8 = 2;
 pub(super) struct Flight {
     pub(super) purpose: Purpose,
     pub(super) io: Io,
+    /// When it was handed out.
+    pub(super) since: Instant,
     /// How often it has been tried before.
     pub(super) tries: u8,
+    /// It has been noticed to take long.
+    pub(super) late: bool,
+    /// What could be done about that has been done.
+    pub(super) hedged: bool,
 }
 
 /// Operations that nobody waits for, and the memory that they keep.
@@ -82,13 +88,17 @@ impl Array {
         self.push_flight(Flight {
             purpose,
             io: io(id),
+            since: self.now,
             tries: 0,
+            late: false,
+            hedged: false,
         });
     }
 
     fn push_flight(&mut self, flight: Flight) {
         self.actions.push_back(Action::Io(flight.io));
         self.ios.insert(flight.io.id, flight);
+        self.watch_begins();
     }
 
     /// A drive has answered.
@@ -97,6 +107,7 @@ impl Array {
             self.straggler_ended(id);
             return;
         };
+        self.watch_ended(&flight);
         let write = matches!(flight.io.kind, IoKind::Write | IoKind::WriteZeroes);
         if write
             && outcome == Err(Fault::Medium)
@@ -106,7 +117,9 @@ impl Array {
             let id = IoId(self.fresh());
             self.push_flight(Flight {
                 io: Io { id, ..flight.io },
+                since: self.now,
                 tries: flight.tries + 1,
+                late: false,
                 ..flight
             });
             return;

@@ -33,6 +33,10 @@ fn blocks_of(
 impl Array {
     /// What an operation has read has these checksums.
     pub(super) fn verified(&mut self, id: u64, sums: &[u32]) {
+        if self.end_orphan(id) {
+            // What it read may have changed since its reader let go of the lock.
+            return;
+        }
         let pool = self.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
         let (group, locked) = (op.group, op.locked);
@@ -255,12 +259,19 @@ impl Array {
         self.compute(id);
     }
 
-    /// A fill has these checksums: those that were not known are now.
-    pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) {
+    /// A fill has these checksums: those that were not known are now. False if a page that must hear of
+    /// it has been dropped from memory meanwhile: then the fill is planned again.
+    pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) -> bool {
         let pool = self.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
         let group = op.group;
         let blocks = self.written_blocks(op);
+        let forgotten = |&(name, _): &(BlockName, Slice)| {
+            self.overlay.get(name).is_none() && self.pages.entry(name).is_none()
+        };
+        if blocks.iter().any(forgotten) {
+            return false;
+        }
         self.note_left_out(id);
         for ((name, _), &sum) in blocks.into_iter().zip(sums) {
             // What is logged will be written to the target too, and its entry with it.
@@ -286,6 +297,7 @@ impl Array {
                 (None, Some(_)) => {}
             }
         }
+        true
     }
 
     /// An operation has ended: mend what it found.

@@ -191,6 +191,23 @@ impl Array {
             .collect()
     }
 
+    /// Seats that batches are written to: none whose drive is slow, if there are enough others to
+    /// survive as many losses.
+    fn batch_seats(&self) -> Vec<Seat> {
+        let live = self.live_seats();
+        let suspects = &self.watch.suspects;
+        if suspects.is_empty() {
+            return live;
+        }
+        let swift = live.iter().copied();
+        let swift: Vec<Seat> = swift.filter(|seat| !suspects.contains(seat)).collect();
+        if swift.len() > usize::from(self.geometry.code().tolerance()) {
+            swift
+        } else {
+            live
+        }
+    }
+
     pub(super) fn ring_offset(&self, position: u64) -> u64 {
         let store = self.geometry.store().expect("a log needs a store");
         store.journal_offset
@@ -258,7 +275,7 @@ impl Array {
 
     /// Takes what fits into one batch; false if the ring has no room.
     fn start_batch(&mut self) -> bool {
-        let seats = self.live_seats();
+        let seats = self.batch_seats();
         let live = u16::try_from(seats.len()).expect("seats are 16 bits");
         if live == 0 {
             self.log.stuck = self.log.stuck.or(Some(Fault::Lost));

@@ -5,6 +5,7 @@ mod checkpoint;
 mod flight;
 mod flush;
 mod heal;
+mod hedge;
 mod job;
 mod locks;
 mod log;
@@ -15,6 +16,7 @@ mod recover;
 mod request;
 mod ring;
 mod step;
+mod watch;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,6 +35,8 @@ use self::overlay::Overlay;
 use self::pages::Pages;
 use self::recover::Recovery;
 use self::request::Pending;
+pub use self::watch::DEADLINE;
+use self::watch::Watch;
 use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
@@ -123,6 +127,9 @@ pub struct Array {
     runnable: VecDeque<u64>,
     ios: BTreeMap<IoId, Flight>,
     stragglers: Stragglers,
+    watch: Watch,
+    /// Second reads under way.
+    hedges: usize,
     computes: BTreeMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
@@ -170,6 +177,8 @@ impl Array {
     #[must_use]
     pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         assert!(lane < geometry.lanes(), "lane {lane} exists");
+        let cell_blocks = geometry.cell_bytes() / block::BLOCK_BYTES;
+        let seats = geometry.layout().drives();
         Self {
             geometry,
             lane,
@@ -183,9 +192,11 @@ impl Array {
             runnable: VecDeque::new(),
             ios: BTreeMap::new(),
             stragglers: Stragglers::default(),
+            watch: Watch::new(seats),
+            hedges: 0,
             computes: BTreeMap::new(),
             overlay: Overlay::default(),
-            pages: Pages::default(),
+            pages: Pages::new(cell_blocks),
             log: Log::default(),
             checkpoints: Checkpoints::default(),
             recovery: None,
@@ -249,6 +260,7 @@ impl Array {
         self.now = now;
         match command {
             Command::SeatOut(seat) => {
+                self.watch.forget(seat);
                 self.view.seat_out(seat);
                 self.jobs_lost_seat(seat);
                 self.abandon_seat(seat);
@@ -260,7 +272,16 @@ impl Array {
                 }
             }
             Command::SeatKept(seat) => self.decide(seat, false),
-            Command::SeatIn(seat) => self.view.seat_in(seat),
+            Command::SeatIn(seat) => {
+                self.watch.forget(seat);
+                self.view.seat_in(seat);
+            }
+            Command::Suspect(seat) => {
+                self.watch.suspects.insert(seat);
+            }
+            Command::Trust(seat) => {
+                self.watch.suspects.remove(&seat);
+            }
             Command::SeatCurrent(seat) => self.view.seat_current(&self.geometry, seat),
             Command::Fill {
                 group,
@@ -311,9 +332,8 @@ impl Array {
             Command::Scrub { group } => {
                 self.check_here(group)?;
                 // Copies of pages are compared when they are read: those in memory hide a bad one.
-                let keep = self.checkpoint_pages();
                 if !planted::is(Bug::ScrubKeepsPages) {
-                    self.pages.drop_clean(group, &keep);
+                    self.compare_copies(group);
                 }
                 self.begin_job(Job::scrub(group));
             }
@@ -327,6 +347,7 @@ impl Array {
         self.now = now;
         self.timed_out = true;
         self.idle_checkpoint();
+        self.look();
         self.advance();
         self.timed_out = false;
     }
@@ -345,7 +366,12 @@ impl Array {
     /// been told.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.batch_due_at().or_else(|| self.idle_checkpoint_at())
+        let times = [
+            self.batch_due_at(),
+            self.idle_checkpoint_at(),
+            self.watch.look_at(),
+        ];
+        times.into_iter().flatten().min()
     }
 
     /// The pool's shape.

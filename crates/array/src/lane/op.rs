@@ -20,6 +20,8 @@ use crate::{BufferId, RequestId, ScratchId};
 pub(super) enum Owner {
     Request(RequestId),
     Job(u64),
+    /// A second read of what this operation reads, which is late.
+    Hedge(u64),
     /// Nobody waits: the lane mends what it has found.
     Lane,
 }
@@ -88,6 +90,18 @@ pub(super) struct Op {
     pub(super) in_flight: u64,
     /// Blocks (column, block of its cell) that could not be read or were wrong: planned around.
     pub(super) bad: BTreeSet<(u16, u64)>,
+    /// Blocks that are read only if they must be, for their drive is late.
+    pub(super) avoid: BTreeSet<(u16, u64)>,
+    /// It takes late drives for what they are worth: there is no way around them.
+    pub(super) patient: bool,
+    /// Something has been done about a late read of it.
+    pub(super) hedged: bool,
+    /// The second read under way.
+    pub(super) hedge: Option<u64>,
+    /// It holds its reader's lock and not one of its own.
+    pub(super) borrowed: bool,
+    /// Nobody needs it any more.
+    pub(super) orphan: bool,
     /// Blocks of which nothing was known, though their column is there.
     pub(super) unknown: BTreeSet<(u16, u64)>,
     /// Some of what was planned cannot be had.
@@ -100,6 +114,8 @@ pub(super) struct Op {
     pub(super) puts: Vec<(Slice, Arc<[u8]>)>,
     /// Units not yet logged.
     pub(super) units: u64,
+    /// How often reads that failed have been tried again.
+    pub(super) retries: u8,
     /// The worst that a read of it was told.
     pub(super) read_fault: Option<Fault>,
     /// Drives of which a write has failed, awaiting the verdict.
@@ -125,12 +141,19 @@ impl Op {
             scratch: None,
             in_flight: 0,
             bad: BTreeSet::new(),
+            avoid: BTreeSet::new(),
+            patient: false,
+            hedged: false,
+            hedge: None,
+            borrowed: false,
+            orphan: false,
             unknown: BTreeSet::new(),
             replan: false,
             verified: 0,
             pinned: Vec::new(),
             puts: Vec::new(),
             units: 0,
+            retries: 0,
             read_fault: None,
             failed_seats: BTreeMap::new(),
             fault: None,

@@ -60,11 +60,18 @@ pub(super) struct Overlay {
     zeroed: BTreeMap<(u64, u64), u64>,
     buffers: BTreeMap<u64, Buffer>,
     bytes: u64,
+    /// Blocks that nobody has.
+    nowhere: u64,
     /// Buffers that nobody needs any more.
     free: Vec<ScratchId>,
 }
 
 impl Overlay {
+    /// Whether there are blocks that nobody has.
+    pub(super) const fn lacks_blocks(&self) -> bool {
+        self.nowhere > 0
+    }
+
     /// A batch's buffer; it stays while it is pinned.
     pub(super) fn add_buffer(&mut self, sequence: u64, scratch: ScratchId, bytes: u64) {
         self.bytes += bytes;
@@ -135,12 +142,14 @@ impl Overlay {
         if logged.bytes.memory().is_some() {
             self.change(logged.sequence, |buffer| buffer.live += 1);
         }
+        self.nowhere += u64::from(logged.bytes == Bytes::Nowhere);
         if let Some(old) = self.blocks.insert(name, logged) {
             self.forget(old);
         }
     }
 
     fn forget(&mut self, old: Logged) {
+        self.nowhere -= u64::from(old.bytes == Bytes::Nowhere);
         if old.bytes.memory().is_some() {
             self.change(old.sequence, |buffer| buffer.live -= 1);
         }
@@ -197,6 +206,7 @@ impl Overlay {
     /// What a block that nobody had is, is known again, and it is being written in its place.
     pub(super) fn known(&mut self, name: BlockName, entry: Entry) {
         if let Some(logged) = self.blocks.get_mut(&name) {
+            self.nowhere -= u64::from(logged.bytes == Bytes::Nowhere);
             logged.bytes = Bytes::InPlace;
             logged.entry = entry;
         }

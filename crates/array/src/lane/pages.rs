@@ -3,13 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-use block::{Outcome, Seat};
+use block::{Fault, Outcome, Seat};
 
 use super::catchup::Held;
 use super::overlay::{Bytes, Overlay};
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoId, IoKind, Slice};
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{BlockState, Blocks};
 
@@ -19,6 +19,8 @@ const PAGES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 struct Cached {
     page: MetaPage,
+    /// Entries of blocks that exist and cannot be trusted.
+    unknown: u32,
     /// In use since the hand passed last.
     used: Cell<bool>,
     /// Changed since it was written.
@@ -30,6 +32,12 @@ struct Loading {
     scratch: ScratchId,
     copies: Vec<(Slice, Outcome)>,
     in_flight: u64,
+    /// Copies that have come.
+    good: u64,
+    /// A copy is late, and not waited for.
+    hasty: bool,
+    /// All copies are waited for.
+    patient: bool,
     epoch: u64,
 }
 
@@ -42,11 +50,27 @@ pub(super) struct Pages {
     waiting: BTreeMap<u64, BTreeSet<PageName>>,
     /// Where the search for a page to drop goes on.
     hand: Option<PageName>,
+    /// Blocks of a cell: a column's last page describes fewer than it has room for.
+    cell_blocks: u64,
+    /// Of all pages that are here.
+    unknown: u64,
     /// Counts changes of pages; of two copies the later one counts.
     pub(super) clock: u64,
 }
 
 impl Pages {
+    pub(super) fn new(cell_blocks: u64) -> Self {
+        Self {
+            cell_blocks,
+            ..Self::default()
+        }
+    }
+
+    /// Whether any block is known not to be known.
+    pub(super) const fn lack_entries(&self) -> bool {
+        self.unknown > 0
+    }
+
     pub(super) fn contains(&self, name: PageName) -> bool {
         self.cached.contains_key(&name)
     }
@@ -86,6 +110,10 @@ impl Pages {
         self.clock += 1;
         let clock = self.clock;
         if let Some(cached) = self.cached.get_mut(&name.page()) {
+            let was = cached.page.get(name.entry()) == Entry::UNKNOWN;
+            let is = entry == Entry::UNKNOWN;
+            cached.unknown = cached.unknown + u32::from(is) - u32::from(was);
+            self.unknown = self.unknown + u64::from(is) - u64::from(was);
             cached.page.set(name.entry(), entry, clock);
             cached.dirty = true;
         }
@@ -125,13 +153,23 @@ impl Pages {
 
     /// The group begins a new life.
     pub(super) fn drop_group(&mut self, group: u64) {
-        self.cached.retain(|name, _| name.group != group);
+        let unknown = &mut self.unknown;
+        self.cached.retain(|name, cached| {
+            let stays = name.group != group;
+            if !stays {
+                *unknown -= u64::from(cached.unknown);
+            }
+            stays
+        });
     }
 
-    /// The group's pages that are on the drives as they are here are read again when they are asked for.
-    pub(super) fn drop_clean(&mut self, group: u64, keep: &BTreeSet<PageName>) {
-        self.cached
-            .retain(|name, cached| name.group != group || cached.dirty || keep.contains(name));
+    /// Pages of the group that are on the drives as they are here.
+    fn clean(&self, group: u64) -> Vec<PageName> {
+        let cached = self.cached.iter();
+        cached
+            .filter(|(name, cached)| name.group == group && !cached.dirty)
+            .map(|(&name, _)| name)
+            .collect()
     }
 
     pub(super) fn is_loading(&self, name: PageName) -> bool {
@@ -139,8 +177,22 @@ impl Pages {
     }
 
     fn insert(&mut self, name: PageName, page: MetaPage, dirty: bool, keep: &BTreeSet<PageName>) {
-        let used = Cell::new(true);
-        self.cached.insert(name, Cached { page, used, dirty });
+        let first = u64::from(name.index) * u64::from(ENTRIES_PER_META_PAGE);
+        let blocks = self.cell_blocks.saturating_sub(first);
+        let blocks = blocks.min(ENTRIES_PER_META_PAGE.into());
+        let blocks = usize::try_from(blocks).expect("at most 496");
+        let is_unknown = |&index: &usize| page.get(index) == Entry::UNKNOWN;
+        let unknown = u32::try_from((0..blocks).filter(is_unknown).count()).expect("at most 496");
+        let cached = Cached {
+            page,
+            unknown,
+            used: Cell::new(true),
+            dirty,
+        };
+        self.unknown += u64::from(unknown);
+        if let Some(old) = self.cached.insert(name, cached) {
+            self.unknown -= u64::from(old.unknown);
+        }
         // Two rounds of the hand at most: the first may only clear marks.
         let mut left = 2 * self.cached.len();
         while self.cached.len() > PAGES_MAX && left > 0 {
@@ -162,8 +214,10 @@ impl Pages {
             if cached.used.take() || cached.dirty || keep.contains(&victim) {
                 continue;
             }
-            if victim != name {
-                self.cached.remove(&victim);
+            if victim != name
+                && let Some(gone) = self.cached.remove(&victim)
+            {
+                self.unknown -= u64::from(gone.unknown);
             }
         }
     }
@@ -183,6 +237,10 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) leaves_out_lost: bool,
     /// Blocks (column, block of its cell) that the operation has found bad.
     pub(super) bad: &'a BTreeSet<(u16, u64)>,
+    /// Blocks that it should do without.
+    pub(super) avoid: &'a BTreeSet<(u16, u64)>,
+    /// Columns that it should do without.
+    pub(super) shunned: &'a [u16],
     /// Pages that must be here before the plan can be trusted.
     pub(super) missing: RefCell<BTreeSet<PageName>>,
     /// Blocks that should be readable by where they are, and of which nothing is known.
@@ -192,10 +250,24 @@ pub(super) struct LaneBlocks<'a> {
 }
 
 impl Blocks for LaneBlocks<'_> {
+    /// Of blocks whose pages are not here nothing is known. Should a plan touch one, its page is
+    /// loaded, and the plan made anew.
+    fn all_sound(&self) -> bool {
+        let lacking = self.overlay.lacks_blocks() || self.pages.lack_entries();
+        let nothing_against =
+            self.bad.is_empty() && self.avoid.is_empty() && self.shunned.is_empty();
+        nothing_against && !(self.store && lacking)
+    }
+
     fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState {
-        let sound = || match self.bad.contains(&(column, block)) {
-            true => BlockState::Unreadable,
-            false => BlockState::OnDrive,
+        let sound = || {
+            let without = self.bad.contains(&(column, block))
+                || self.avoid.contains(&(column, block))
+                || self.shunned.contains(&column);
+            match without {
+                true => BlockState::Unreadable,
+                false => BlockState::OnDrive,
+            }
         };
         if !self.store {
             return sound();
@@ -274,6 +346,17 @@ impl Array {
         places
     }
 
+    /// The group's pages are read again, and their copies compared, when they are asked for next; but for
+    /// those that are about to be written, and those of which memory may have the only copy.
+    pub(super) fn compare_copies(&mut self, group: u64) {
+        let keep = self.checkpoint_pages();
+        for name in self.pages.clean(group) {
+            if !keep.contains(&name) && self.page_places(name, true).len() > 1 {
+                self.pages.cached.remove(&name);
+            }
+        }
+    }
+
     /// Loads pages for an operation, which is planned again when they are here.
     pub(super) fn fetch_pages(&mut self, op: u64, names: BTreeSet<PageName>) {
         for &name in &names {
@@ -292,6 +375,10 @@ impl Array {
 
     /// Begins to load a page, unless it is here or on its way.
     pub(super) fn load_page(&mut self, name: PageName) {
+        self.load_copies(name, false);
+    }
+
+    fn load_copies(&mut self, name: PageName, patient: bool) {
         if self.pages.contains(name) || self.pages.is_loading(name) {
             return;
         }
@@ -316,6 +403,9 @@ impl Array {
             scratch,
             copies: (0..places.len()).map(|i| (slice(i), Ok(()))).collect(),
             in_flight: places.len() as u64,
+            good: 0,
+            hasty: false,
+            patient,
             epoch: self.epoch,
         };
         self.pages.loading.insert(name, loading);
@@ -338,7 +428,43 @@ impl Array {
         }
         let loading = self.pages.loading.get_mut(&name).expect("it is being read");
         loading.copies[index].1 = outcome;
+        loading.good += u64::from(outcome.is_ok());
         loading.in_flight -= 1;
+        self.copies_read(name);
+    }
+
+    /// Goes on with one copy of a page if the other is late; whether nothing more is to be done.
+    pub(super) fn hedge_page(&mut self, name: PageName) -> bool {
+        let Some(loading) = self.pages.loading.get_mut(&name) else {
+            return true;
+        };
+        if loading.patient || loading.good == 0 {
+            return loading.patient;
+        }
+        loading.hasty = true;
+        let late = self
+            .ios
+            .iter()
+            .filter_map(|(&id, flight)| match flight.purpose {
+                Purpose::PageRead {
+                    name: other, index, ..
+                } if other == name => Some((id, index)),
+                _ => None,
+            });
+        let late: Vec<(IoId, usize)> = late.collect();
+        for (id, index) in late {
+            self.abandon(id);
+            let loading = self.pages.loading.get_mut(&name).expect("just seen");
+            // Not an error: the page is not written anew for this.
+            loading.copies[index].1 = Err(Fault::Shutdown);
+            loading.in_flight -= 1;
+        }
+        self.copies_read(name);
+        true
+    }
+
+    fn copies_read(&mut self, name: PageName) {
+        let loading = &self.pages.loading[&name];
         if loading.in_flight > 0 {
             return;
         }
@@ -359,9 +485,10 @@ impl Array {
         let store = self.geometry.store().expect("pages need a store");
         let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
         let (page, merged) = MetaPage::merge(store.pool, name, &copies);
-        if merged.lost > 0 && loading.epoch != self.epoch {
-            // Its column has moved meanwhile, and somebody else may have been given the place.
-            self.load_page(name);
+        if merged.lost > 0 && (loading.hasty || loading.epoch != self.epoch) {
+            // The other copy is needed after all; or its column has moved meanwhile, and somebody
+            // else may have been given the place.
+            self.load_copies(name, loading.hasty);
             return;
         }
         if merged.lost > 0 {
@@ -370,7 +497,8 @@ impl Array {
                 column: name.column,
             });
         }
-        let failed = loading.copies.iter().any(|(_, outcome)| outcome.is_err());
+        let failed = |outcome: &Outcome| !matches!(outcome, Ok(()) | Err(Fault::Shutdown));
+        let failed = loading.copies.iter().any(|(_, outcome)| failed(outcome));
         self.page_here(name, page, merged.differ || merged.lost > 0 || failed);
     }
 

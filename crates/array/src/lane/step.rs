@@ -24,6 +24,10 @@ use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
 use crate::planted::{self, Bug};
 
+/// How often blocks that a drive could not read are asked for again before their loss is reported.
+/// While they can be reconstructed they are not: that mends them.
+const READ_RETRIES: u8 = 2;
+
 impl Array {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
     pub(super) fn start(&mut self, op: Op) {
@@ -64,6 +68,9 @@ impl Array {
 
     /// Plans an operation and starts its reads.
     pub(super) fn plan(&mut self, id: u64) {
+        if self.end_orphan(id) {
+            return;
+        }
         self.enter_epoch(id);
         self.release_scratch(id);
         self.evacuate(id);
@@ -84,6 +91,7 @@ impl Array {
             return;
         }
         let scratch = self.fresh_scratch();
+        let shunned = self.shunned(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
         let columns = self.view.columns(&self.geometry, op.group);
@@ -98,6 +106,8 @@ impl Array {
                 .held()
                 .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
             bad: &op.bad,
+            avoid: &op.avoid,
+            shunned: &shunned,
             missing: RefCell::default(),
             unknown: RefCell::default(),
             pinned: RefCell::default(),
@@ -175,6 +185,21 @@ impl Array {
                 }
                 self.read(id, plan);
             }
+            // Something is only read around while there is a way.
+            Err(Lost) if !shunned.is_empty() || !op.avoid.is_empty() => {
+                op.patient = true;
+                op.avoid.clear();
+                match op.owner {
+                    Owner::Hedge(_) => self.end(id, Err(Fault::Lost)),
+                    _ => self.runnable.push_back(id),
+                }
+            }
+            // Once more from the drives that could not: the client would be told of a loss.
+            Err(Lost) if op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES => {
+                op.retries += 1;
+                op.bad.clear();
+                self.runnable.push_back(id);
+            }
             Err(Lost) => self.lost(id),
         }
     }
@@ -186,7 +211,7 @@ impl Array {
         let Task::Read(pieces) = &op.task else {
             return None;
         };
-        if !op.bad.is_empty() {
+        if !op.bad.is_empty() || !op.avoid.is_empty() {
             return None;
         }
         let store = self.geometry.store().is_some();
@@ -199,6 +224,9 @@ impl Array {
             }
             let (column, chunk) = self.geometry.place(op.group, stripe, piece.slot);
             let cell = self.view.column(&self.geometry, op.group, column).source?;
+            if !op.patient && self.watch.suspects.contains(&cell.seat) {
+                return None;
+            }
             let offset = self.geometry.drive_offset(cell, chunk) + piece.low;
             let first = BlockName {
                 group: op.group,
@@ -240,7 +268,7 @@ impl Array {
         };
         let kind = match op.owner {
             Owner::Request(request) => self.request_kind(request),
-            Owner::Job(_) | Owner::Lane => RequestKind::Read,
+            Owner::Job(_) | Owner::Lane | Owner::Hedge(_) => RequestKind::Read,
         };
         self.events.push_back(Event::StripeLost {
             group: op.group,
@@ -371,7 +399,10 @@ impl Array {
                 if self.fill_must_wait(id, group, column) {
                     return;
                 }
-                self.note_filled(id, &computed.sums);
+                if !self.note_filled(id, &computed.sums) {
+                    self.plan_again(id);
+                    return;
+                }
             }
             _ => {}
         }
@@ -488,11 +519,21 @@ impl Array {
         {
             self.release(staging);
         }
-        if op.locked {
+        if op.locked && !op.borrowed {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
+        if op.hedge.is_some() {
+            self.orphan_hedge(&op);
+        }
+        if let Owner::Hedge(reader) = op.owner {
+            if outcome.is_ok() && !op.orphan {
+                self.after(&op, outcome);
+            }
+            self.hedge_ended(reader, id, *op, outcome);
+            return;
+        }
         if let Some(refuge) = op.refuge.take() {
             let reader = match op.owner {
                 Owner::Request(request) if outcome.is_ok() => Some(request),
@@ -505,6 +546,7 @@ impl Array {
             Owner::Request(request) => self.request_op_ended(request, outcome),
             Owner::Job(job) => self.job_op_ended(job, outcome),
             Owner::Lane => {}
+            Owner::Hedge(_) => unreachable!("ended above"),
         }
     }
 

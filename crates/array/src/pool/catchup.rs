@@ -103,7 +103,9 @@ impl Pool {
     ) -> Result<(), PoolError> {
         self.now = now;
         if self.is_leaving(seat) {
-            return Err(PoolError::StillBusy { seat });
+            // Of each lane it is known that there is something, not how much.
+            let operations = u64::from(self.leaving.get(&seat).copied().unwrap_or(1));
+            return Err(PoolError::StillBusy { seat, operations });
         }
         let holds = self.judge(seat, evidence);
         let (holds, report) = match holds {

@@ -12,6 +12,7 @@ use super::chores::Chores;
 use super::fill::Fills;
 use super::labels::Labels;
 use super::scrub::Scrub;
+use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{Drive, Effect, Pool, PoolFacts, SeatFacts, SeatState, StoreFacts, Ticket};
 use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES};
@@ -329,6 +330,7 @@ impl Pool {
             checkpointing: None,
             scrub: Scrub::default(),
             plans: BandPlans::default(),
+            suspicions: Suspicions::default(),
             ios: BTreeMap::new(),
             forgotten: BTreeMap::new(),
             next_io: 0,

@@ -106,6 +106,10 @@ pub enum OutReason {
     Missing,
     /// It was there with facts too old to be trusted.
     Stale,
+    /// It did not answer within the deadline.
+    Hung,
+    /// It answered, but much more slowly than others.
+    Slow,
 }
 
 impl SeatState {

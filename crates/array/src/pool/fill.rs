@@ -576,7 +576,7 @@ impl Pool {
         self.facts
             .allocated_groups()
             .filter(|&group| {
-                let readable = self.readable_columns(group, None);
+                let readable = self.readable_columns(group, &[]);
                 // Mirrors can lose many columns of a group, so the count alone condemns nobody.
                 columns - readable.len() > tolerance
                     && !is_recoverable(&self.geometry, &mut plans, group, &readable)

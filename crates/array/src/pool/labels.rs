@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use block::{Outcome, Seat};
 
-use super::{Effect, OutReason, Pool, PoolAction, PoolIo};
+use super::{Effect, OutReason, Pool, PoolAction, PoolWrite};
 use crate::format::{LABEL_OFFSETS, Label};
 use crate::planted::{self, Bug};
 
@@ -68,7 +68,7 @@ impl Pool {
         let seats: Vec<Seat> = self.drives.keys().copied().collect();
         for seat in seats {
             self.labels.outstanding.insert(seat);
-            let id = self.fresh_io(PoolIo::Label { seat });
+            let id = self.fresh_io(PoolWrite::Label { seat });
             let drive = self.drives.get_mut(&seat).expect("just listed");
             let offset = LABEL_OFFSETS[drive.label_slot];
             drive.label_slot = 1 - drive.label_slot;

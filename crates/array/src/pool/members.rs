@@ -10,8 +10,8 @@ use super::{
 use crate::action::{Command, IoKind};
 use crate::planted::{self, Bug};
 
-/// Failed reads after which a drive is put out, if it can be spared. A guess in the range that
-/// other systems use; suspicion with hysteresis comes with the fault work.
+/// Failed reads within minutes (they count half after ten) after which a drive is put out, if it can
+/// be spared. A guess in the range that other systems use.
 const READ_FAULTS_MAX: u64 = 16;
 
 impl Pool {
@@ -34,9 +34,8 @@ impl Pool {
                 offset,
                 fault,
             });
-            let drive = self.drives.entry(seat).or_default();
-            drive.read_faults += 1;
-            if fault != Fault::Gone && drive.read_faults < READ_FAULTS_MAX {
+            let failed = self.suspicions.read_failed(self.now, seat);
+            if fault != Fault::Gone && failed < READ_FAULTS_MAX {
                 return;
             }
         }
@@ -55,11 +54,16 @@ impl Pool {
     }
 
     /// A group that could be read now, and could not without the seat's drive.
-    fn group_that_needs(&mut self, seat: Seat) -> Option<u64> {
+    pub(super) fn group_that_needs(&mut self, seat: Seat) -> Option<u64> {
+        self.group_that_needs_one_of(&[seat])
+    }
+
+    /// A group that could be read now, and could not without these drives.
+    pub(super) fn group_that_needs_one_of(&mut self, seats: &[Seat]) -> Option<u64> {
         let groups: Vec<u64> = self.facts.allocated_groups().collect();
         groups.into_iter().find(|&group| {
-            let without = self.readable_columns(group, Some(seat));
-            let with = self.readable_columns(group, None);
+            let without = self.readable_columns(group, seats);
+            let with = self.readable_columns(group, &[]);
             with != without
                 && !self.is_recoverable(group, &without)
                 && self.is_recoverable(group, &with)
@@ -79,6 +83,7 @@ impl Pool {
         self.drop_table(seat);
         self.fills_lost_seat(seat);
         self.forget_ios(seat);
+        self.suspicions.forget(seat);
         let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
         if was != SeatState::Waiting {
             *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
@@ -116,6 +121,7 @@ impl Pool {
             .map(|(seat, _)| seat);
         if let Some(waiting) = waiting {
             self.facts.seats.swap(seat.index(), waiting.index());
+            self.suspicions.swap(seat, waiting);
             if let Some(drive) = self.drives.remove(&waiting) {
                 self.drives.insert(seat, drive);
             }

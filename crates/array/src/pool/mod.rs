@@ -27,6 +27,7 @@ mod open;
 mod progress;
 mod recovery;
 mod scrub;
+mod suspicion;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,6 +44,7 @@ use self::fill::Fills;
 use self::labels::Labels;
 use self::recovery::Recovering;
 use self::scrub::Scrub;
+use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
 use crate::Geometry;
 use crate::action::{Command, Event, IoId, IoKind};
@@ -109,13 +111,15 @@ pub enum PoolError {
         /// Which seat.
         seat: Seat,
     },
-    /// The drive is still at work on something.
+    /// The drive has not answered everything that it was asked before it went out.
     #[error(
-        "the drive in seat {seat} has not yet ended what was asked of it before it went out: try again when it has"
+        "the drive in seat {seat} has not answered {operations} operations from before it went out; what it writes for them could land on what it is given now: wait until it answers, or put another drive in its place"
     )]
     StillBusy {
         /// Which seat.
         seat: Seat,
+        /// How many.
+        operations: u64,
     },
     /// Taking the drive out would lose data.
     #[error(
@@ -297,6 +301,36 @@ pub enum Report {
         /// What it said.
         fault: block::Fault,
     },
+    /// A drive is slow.
+    #[error(
+        "seat {seat}: the drive is much slower than others; it is read only where nobody else can answer"
+    )]
+    DriveSuspect {
+        /// Whose.
+        seat: Seat,
+    },
+    /// A drive is trusted again.
+    #[error("seat {seat}: the drive is trusted again")]
+    DriveTrusted {
+        /// Whose.
+        seat: Seat,
+    },
+    /// A drive does not answer, and data would be lost without it; or too many do not.
+    #[error(
+        "seat {seat}: the drive does not answer; it stays, for without it data would be lost, or because most drives do not answer"
+    )]
+    DriveHangs {
+        /// Whose.
+        seat: Seat,
+    },
+    /// Half of the drives or more are slow at once.
+    #[error(
+        "{drives} drives are slow at once: the host, or what they hang on, is; no drive is blamed"
+    )]
+    LateTogether {
+        /// How many.
+        drives: u64,
+    },
     /// Cells are to be filled.
     #[error("rebuild of {cells} cells begins")]
     RebuildBegins {
@@ -415,8 +449,6 @@ pub enum Report {
 struct Drive {
     /// Copy of the label to be written next.
     label_slot: usize,
-    /// Reads that failed since it was opened.
-    read_faults: u64,
 }
 
 /// After something is durable.
@@ -455,12 +487,19 @@ enum Effect {
 
 /// A write of the pool's own in flight.
 #[derive(Clone, Debug)]
-enum PoolIo {
+struct PoolIo {
+    what: PoolWrite,
+    since: Instant,
+}
+
+/// What the pool itself writes.
+#[derive(Clone, Debug)]
+enum PoolWrite {
     Label { seat: Seat },
     CellPage { seat: Seat, first_row: u64 },
 }
 
-impl PoolIo {
+impl PoolWrite {
     const fn seat(&self) -> Seat {
         match *self {
             Self::Label { seat } | Self::CellPage { seat, .. } => seat,
@@ -501,6 +540,7 @@ pub struct Pool {
     checkpointing: Option<BTreeSet<u16>>,
     scrub: Scrub,
     plans: BandPlans,
+    suspicions: Suspicions,
     ios: BTreeMap<IoId, PoolIo>,
     /// Writes to drives that have gone out since: nobody waits for them.
     forgotten: BTreeMap<IoId, Seat>,
@@ -539,6 +579,9 @@ impl Pool {
                 fault,
                 waiting,
             } => self.drive_fault(seat, kind, offset, fault, waiting),
+            Event::Late { seat } => self.drive_late(seat),
+            Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
+            Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
             Event::Filled {
                 group,
                 column,
@@ -608,9 +651,14 @@ impl Pool {
         if self.forgotten.remove(&id).is_some() {
             return;
         }
-        match self.ios.remove(&id).expect("the write is in flight") {
-            PoolIo::Label { seat } => self.label_written(seat, outcome),
-            PoolIo::CellPage { seat, first_row } => {
+        let io = self.ios.remove(&id).expect("the write is in flight");
+        let seat = io.what.seat();
+        if self.is_hanging(seat) && self.ios.values().all(|io| io.what.seat() != seat) {
+            self.drive_answers(None, seat);
+        }
+        match io.what {
+            PoolWrite::Label { seat } => self.label_written(seat, outcome),
+            PoolWrite::CellPage { seat, first_row } => {
                 self.cell_page_written(seat, first_row, outcome);
             }
         }
@@ -684,16 +732,17 @@ impl Pool {
         }
     }
 
-    fn fresh_io(&mut self, io: PoolIo) -> IoId {
+    fn fresh_io(&mut self, what: PoolWrite) -> IoId {
         self.next_io += 1;
         let id = IoId(self.next_io);
-        self.ios.insert(id, io);
+        let since = self.now;
+        self.ios.insert(id, PoolIo { what, since });
         id
     }
 
     /// The seat's drive is out: what it was given to write is not waited for.
     fn forget_ios(&mut self, seat: Seat) {
-        let there = self.ios.iter().filter(|(_, io)| io.seat() == seat);
+        let there = self.ios.iter().filter(|(_, io)| io.what.seat() == seat);
         let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
         for id in ids {
             self.ios.remove(&id);
@@ -773,12 +822,12 @@ impl Pool {
         (self.facts.seats[home.seat.index()].state == SeatState::Current).then_some(home)
     }
 
-    /// Columns of a group that can be read if `without` could not.
-    fn readable_columns(&self, group: u64, without: Option<Seat>) -> BTreeSet<u16> {
+    /// Columns of a group that can be read if those on `without` could not.
+    fn readable_columns(&self, group: u64, without: &[Seat]) -> BTreeSet<u16> {
         (0..self.geometry.layout().columns())
             .filter(|&column| {
                 self.source(group, column)
-                    .is_some_and(|cell| Some(cell.seat) != without)
+                    .is_some_and(|cell| !without.contains(&cell.seat))
             })
             .collect()
     }

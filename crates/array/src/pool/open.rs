@@ -319,7 +319,7 @@ impl Opening {
         if !degraded {
             let groups: Vec<u64> = pool.facts.allocated_groups().collect();
             for group in groups {
-                let readable = pool.readable_columns(group, None);
+                let readable = pool.readable_columns(group, &[]);
                 if !pool.is_recoverable(group, &readable) {
                     return Err(OpenError::DataLost { missing, group });
                 }

@@ -28,8 +28,9 @@ const THREADS_COPYING: usize = 2;
 /// Requests that a thread takes at once where they never sleep.
 const BATCH_COPYING: usize = 8;
 /// Up to here a lane's thread copies itself what is in memory; longer copies are worth a second
-/// core. A guess: a hand-over costs as much as copying some 16 KiB.
-pub(super) const ERRAND_BYTES_MAX: u64 = 32 << 10;
+/// core. A guess: a hand-over costs as much as copying some 16 KiB. Batches of the log under small
+/// writes are shorter than this, a chunk of 64 KiB is not.
+pub(super) const ERRAND_BYTES_MAX: u64 = 48 << 10;
 
 /// A regular file or block device.
 pub(crate) struct FileDrive {

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use block::{Fault, Memory, Outcome, Request, RequestKind};
 use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
@@ -27,11 +27,17 @@ use crate::drive::{AGAIN_MAX, Ticket, check};
 
 /// The token of the waker's poll; slots are numbered from 0.
 const WAKER: u64 = u64::MAX;
+/// The token of cancellations, whose own end says nothing.
+const CANCEL: u64 = u64::MAX - 1;
 /// Files that one ring can have registered; those beyond are used by their descriptor.
 const FILES_MAX: usize = 1024;
 
-/// How often a ring that is dropped tries to learn that the kernel is done, 10 ms apart.
-const FAILURES_MAX: u32 = 1000;
+/// How long a ring that is dropped waits for the kernel to be done. A drive that hangs may never be.
+const DROP_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The share of a ring's requests that one target may have in the kernel: a drive that hangs must not
+/// take the place of all others.
+const SHARE: usize = 4;
 
 /// The ring's thread runs.
 const AWAKE: u8 = 0;
@@ -100,6 +106,22 @@ struct InKernel {
     answer: Answer,
 }
 
+impl InKernel {
+    /// Answers, and keeps for ever what the kernel may still use.
+    fn forget(self) {
+        let Self {
+            target,
+            memory,
+            answer,
+            ..
+        } = self;
+        std::mem::forget(memory);
+        // The file stays open, and its lock held: a late write must not meet a new owner.
+        std::mem::forget(target);
+        answer.complete(Err(Fault::Shutdown));
+    }
+}
+
 /// A target that this ring has met.
 struct Attachment {
     target: Use,
@@ -108,6 +130,10 @@ struct Attachment {
     /// Flushes that came while one was in the kernel: the next one serves them all.
     flushes: Vec<Ticket>,
     flushing: bool,
+    /// What came while its share of the ring was in the kernel.
+    waiting: VecDeque<Submission>,
+    /// The kernel has been asked to give its requests up.
+    cancelled: bool,
 }
 
 /// One io_uring with everything that is in it. Used by one thread.
@@ -125,6 +151,8 @@ pub(super) struct Ring {
     attachment_of: Vec<Option<u32>>,
     /// A flush found no free slot.
     flush_starved: bool,
+    /// What waited for its target's share found no free slot.
+    share_starved: bool,
     closed_seen: u64,
     /// A closed target is still in the kernel.
     detaching: bool,
@@ -166,6 +194,7 @@ impl Ring {
             attachments: Vec::new(),
             attachment_of: Vec::new(),
             flush_starved: false,
+            share_starved: false,
             closed_seen: closed_count(),
             detaching: false,
             registers_files,
@@ -244,6 +273,19 @@ impl Ring {
             return ticket.complete(outcome);
         }
         let attachment = self.attach(&target);
+        let share = (self.depth / SHARE).max(1);
+        if request.kind != RequestKind::Flush
+            && let Some(attachment) = &mut self.attachments[attachment]
+            && attachment.in_kernel >= share
+        {
+            attachment.waiting.push_back(Submission {
+                target,
+                request,
+                memory,
+                ticket,
+            });
+            return;
+        }
         if request.kind == RequestKind::Flush {
             if let Some(attachment) = &mut self.attachments[attachment] {
                 attachment.flushes.push(ticket);
@@ -332,6 +374,8 @@ impl Ring {
             in_kernel: 0,
             flushes: Vec::new(),
             flushing: false,
+            waiting: VecDeque::new(),
+            cancelled: false,
         });
         if self.attachment_of.len() <= id {
             self.attachment_of.resize(id + 1, None);
@@ -368,9 +412,15 @@ impl Ring {
             for ticket in attachment.flushes.drain(..) {
                 ticket.complete(Err(Fault::Shutdown));
             }
+            for submission in attachment.waiting.drain(..) {
+                submission.refuse();
+            }
             if attachment.in_kernel > 0 {
                 // Their completions end the waiting, and the next turn looks again.
                 self.detaching = true;
+                if !std::mem::replace(&mut attachment.cancelled, true) {
+                    self.cancel(Some(index));
+                }
                 continue;
             }
             let (id, registered) = (attachment.target.id(), attachment.registered);
@@ -379,6 +429,23 @@ impl Ring {
             }
             self.attachment_of[id] = None;
             self.attachments[index] = None;
+        }
+    }
+
+    /// Asks the kernel to give up the requests of an attachment, or all. It does so for what has not
+    /// begun, and not for what a drive has got.
+    fn cancel(&mut self, attachment: Option<usize>) {
+        for (slot, request) in (0_u64..).zip(&self.slots) {
+            let Some(request) = request else { continue };
+            if attachment.is_some_and(|index| index != request.attachment) {
+                continue;
+            }
+            let entry = opcode::AsyncCancel::new(slot).build().user_data(CANCEL);
+            // SAFETY: a cancellation touches no memory.
+            if unsafe { self.uring.submission().push(&entry) }.is_err() {
+                // The queue is full. What is not cancelled is waited for.
+                break;
+            }
         }
     }
 
@@ -418,6 +485,9 @@ impl Ring {
                 self.start_flush(index);
             }
         }
+        if std::mem::take(&mut self.share_starved) {
+            self.start_shares();
+        }
         while !self.free.is_empty() {
             match self.waiting.pop_front() {
                 Some(submission) => self.start(submission),
@@ -425,6 +495,24 @@ impl Ring {
             }
         }
         Ok(answered)
+    }
+
+    /// Starts what waits for its target's share, as far as slots are free.
+    fn start_shares(&mut self) {
+        let share = (self.depth / SHARE).max(1);
+        for index in 0..self.attachments.len() {
+            while let Some(attachment) = &mut self.attachments[index]
+                && attachment.in_kernel < share
+                && !attachment.waiting.is_empty()
+            {
+                if self.free.is_empty() {
+                    self.share_starved = true;
+                    return;
+                }
+                let next = attachment.waiting.pop_front();
+                self.start(next.expect("just seen"));
+            }
+        }
     }
 
     /// Puts entries into the submission queue as far as there is room.
@@ -551,6 +639,7 @@ impl Ring {
                 let mut count = [0; 8];
                 // Empty if the poll ended for another reason.
                 let _ = rustix::io::read(&self.waker.eventfd, &mut count);
+            } else if token == CANCEL {
             } else if let Ok(slot) = usize::try_from(token) {
                 answered += usize::from(self.ended(slot, result));
             }
@@ -628,6 +717,17 @@ impl Ring {
         if flush {
             self.start_flush(index);
         }
+        if let Some(attachment) = &mut self.attachments[index]
+            && let Some(next) = attachment.waiting.pop_front()
+        {
+            // The slot that has just become free is its.
+            if self.free.is_empty() {
+                attachment.waiting.push_front(next);
+                self.share_starved = true;
+            } else {
+                self.start(next);
+            }
+        }
         true
     }
 }
@@ -636,7 +736,11 @@ impl Drop for Ring {
     /// Waits for the kernel: it may be writing into memory that the slots keep alive.
     fn drop(&mut self) {
         self.waiting.drain(..).for_each(Submission::refuse);
-        let mut failures = 0;
+        for attachment in self.attachments.iter_mut().flatten() {
+            attachment.waiting.drain(..).for_each(Submission::refuse);
+        }
+        let began = Instant::now();
+        let mut cancelled = false;
         loop {
             // What the kernel has not got, or has given back half done, ends here: tickets that
             // are dropped answer that the drive is shutting down.
@@ -650,13 +754,19 @@ impl Drop for Ring {
             if self.free.len() == self.depth {
                 break;
             }
-            if self.enter(None).is_err() {
-                failures += 1;
-                if failures == FAILURES_MAX {
-                    // The kernel can no longer say when it is done: never free what it may use.
-                    std::mem::forget(std::mem::take(&mut self.slots));
-                    break;
+            let waited = began.elapsed();
+            if waited >= DROP_WAIT_MAX {
+                // A drive hangs, or the kernel can no longer say when it is done: never free what it
+                // may use.
+                for request in std::mem::take(&mut self.slots).into_iter().flatten() {
+                    request.forget();
                 }
+                break;
+            }
+            if waited >= DROP_WAIT_MAX / 2 && !std::mem::replace(&mut cancelled, true) {
+                self.cancel(None);
+            }
+            if self.enter(Some(Duration::from_millis(100))).is_err() {
                 thread::sleep(Duration::from_millis(10));
             }
             self.reap();

@@ -1,7 +1,7 @@
 //! The thread that runs a pool's machine.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use array::pool::{Evidence, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
@@ -171,7 +171,15 @@ impl PoolThread {
 
     pub(crate) fn run(mut self, receiver: &Receiver<PoolMessage>) {
         self.poll();
-        while let Ok(message) = receiver.recv() {
+        loop {
+            let Some(message) = self.next(receiver) else {
+                return;
+            };
+            let Some(message) = message else {
+                self.pool.handle_timeout(self.clock.now());
+                self.poll();
+                continue;
+            };
             match message {
                 PoolMessage::Event(event) => self.pool.handle_event(self.clock.now(), &event),
                 PoolMessage::Written(id, outcome) => self.written(id, outcome),
@@ -211,6 +219,18 @@ impl PoolThread {
             lane.send(LaneMessage::Stop);
         }
         self.answers.clear();
+    }
+
+    /// The next message; `Some(None)` when the pool's time has come first, `None` at the end.
+    fn next(&self, receiver: &Receiver<PoolMessage>) -> Option<Option<PoolMessage>> {
+        let Some(at) = self.pool.poll_timeout() else {
+            return receiver.recv().ok().map(Some);
+        };
+        match receiver.recv_timeout(at.since(self.clock.now())) {
+            Ok(message) => Some(Some(message)),
+            Err(RecvTimeoutError::Timeout) => Some(None),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
     }
 
     fn is_quiet(&self) -> bool {
@@ -316,6 +336,10 @@ impl PoolThread {
         drive: Drive,
         tell: impl FnOnce(&mut Pool, (Uuid, String, u64)) -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
+        let operations = drive.telemetry.snapshot().in_flight;
+        if operations > 0 {
+            return Err(PoolError::StillBusy { seat, operations });
+        }
         let old = self.seats.drive(seat).cloned();
         let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
         // The lanes have heard that the seat is out, so nothing is sent to the new drive before

@@ -24,10 +24,17 @@ pub(super) struct Spare {
     bytes: usize,
 }
 
+/// Up to a few sizes, at most an eighth more: batches of the log come in all lengths, and one of this
+/// length should serve the next of about that.
+fn rounded(pages: usize) -> usize {
+    let step = (pages.next_power_of_two() / 16).max(1);
+    pages.next_multiple_of(step)
+}
+
 impl Spare {
     /// At least `bytes` bytes, whatever is in them.
     pub(super) fn take(&mut self, bytes: usize) -> Memory {
-        let pages = bytes.div_ceil(PAGE_BYTES);
+        let pages = rounded(bytes.div_ceil(PAGE_BYTES));
         let kept = self.by_pages.get_mut(pages).and_then(Vec::pop);
         match kept {
             Some(memory) => {

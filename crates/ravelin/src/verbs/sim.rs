@@ -110,10 +110,14 @@ impl SimCommand {
 #[derive(Debug, Serialize)]
 struct SwarmReport {
     schedules: u64,
+    /// Those that were all that a schedule must be.
+    full: u64,
     violations: u64,
     failing_seeds: Vec<u64>,
     cpu_seconds: f64,
+    /// Of the full ones.
     schedules_per_cpu_hour: f64,
+    ios_per_cpu_second: f64,
     io_per_schedule: f64,
     requests_per_schedule: f64,
     first_seed: u64,
@@ -123,6 +127,7 @@ struct SwarmReport {
 #[derive(Debug, Default)]
 struct Sums {
     schedules: u64,
+    full: u64,
     ios: u64,
     requests: u64,
     cpu: Duration,
@@ -158,6 +163,7 @@ impl SwarmArguments {
                     let own = run_seeds(&next, end, self.faults.into());
                     let mut all = sums.lock().expect("no thread panics with it");
                     all.schedules += own.schedules;
+                    all.full += own.full;
                     all.ios += own.ios;
                     all.requests += own.requests;
                     all.cpu += own.cpu;
@@ -171,13 +177,15 @@ impl SwarmArguments {
         sums.failing.truncate(SEEDS_NAMED_MAX);
         let cpu_seconds = sums.cpu.as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-        let schedules_per_cpu_hour = sums.schedules as f64 * 3600.0 / cpu_seconds.max(1e-9);
+        let per_second = |count: u64| count as f64 / cpu_seconds.max(1e-9);
         let report = SwarmReport {
             schedules: sums.schedules,
+            full: sums.full,
             violations,
             failing_seeds: sums.failing,
             cpu_seconds,
-            schedules_per_cpu_hour,
+            schedules_per_cpu_hour: 3600.0 * per_second(sums.full),
+            ios_per_cpu_second: per_second(sums.ios),
             io_per_schedule: ratio(sums.ios, sums.schedules),
             requests_per_schedule: ratio(sums.requests, sums.schedules),
             first_seed: self.first_seed,
@@ -185,13 +193,16 @@ impl SwarmArguments {
         context.print("sim.swarm", &report, |out| {
             writeln!(
                 out,
-                "{} schedules from seed {}, {} violations",
-                report.schedules, report.first_seed, report.violations
+                "{} schedules from seed {}, {} violations; {} of them full",
+                report.schedules, report.first_seed, report.violations, report.full
             )?;
             writeln!(
                 out,
-                "{:.0} schedules per CPU-hour; each {:.0} requests and {:.0} drive operations",
-                report.schedules_per_cpu_hour, report.requests_per_schedule, report.io_per_schedule
+                "{:.0} full schedules per CPU-hour; each {:.0} requests and {:.0} drive operations, {:.0} of these per CPU-second",
+                report.schedules_per_cpu_hour,
+                report.requests_per_schedule,
+                report.io_per_schedule,
+                report.ios_per_cpu_second
             )?;
             for seed in &report.failing_seeds {
                 writeln!(out, "seed {seed} fails: ravelin sim replay {seed}")?;
@@ -211,6 +222,7 @@ fn run_seeds(next: &AtomicU64, end: Instant, scope: Scope) -> Sums {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         let verdict = runner.run(&Schedule::from_seed(seed, scope));
         sums.schedules += 1;
+        sums.full += u64::from(verdict.is_full());
         sums.ios += verdict.ios;
         sums.requests += verdict.requests;
         if verdict.violation.is_some() {
@@ -235,7 +247,7 @@ struct FaultsReport {
 impl FaultsArguments {
     fn run(&self, context: &Context) -> Result<Ended, Failure> {
         let one_in = if self.exhaustive { 1 } else { SHARE };
-        let share = Share { one_in, part: 0 };
+        let share = Share::one_in(one_in);
         let all = workloads();
         let next = AtomicU64::new(0);
         let tally = Mutex::new(Tally::default());

@@ -1,6 +1,7 @@
 //! What can go wrong with a drive, and when it does.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use array::IoKind;
 use array::format::DriveMap;
@@ -23,6 +24,11 @@ pub enum DriveFault {
     Hang {
         /// Whether later ones hang too.
         for_good: bool,
+    },
+    /// From now on nothing is answered for so long; then everything is.
+    Stall {
+        /// How long.
+        millis: u32,
     },
     /// From now on everything takes this many times as long.
     Slow {
@@ -74,6 +80,7 @@ impl DriveFault {
             | Self::Eio { .. }
             | Self::Hang { .. }
             | Self::Slow { .. }
+            | Self::Stall { .. }
             | Self::Lse
             | Self::Full { .. } => false,
         }
@@ -83,7 +90,11 @@ impl DriveFault {
     #[must_use]
     pub const fn concerns(self, kind: IoKind) -> bool {
         match self {
-            Self::Gone | Self::Eio { .. } | Self::Hang { .. } | Self::Slow { .. } => true,
+            Self::Gone
+            | Self::Eio { .. }
+            | Self::Hang { .. }
+            | Self::Stall { .. }
+            | Self::Slow { .. } => true,
             Self::Lse | Self::Flip { .. } => !matches!(kind, IoKind::Flush),
             Self::Dropped | Self::Full { .. } => {
                 matches!(kind, IoKind::Write | IoKind::WriteZeroes)
@@ -233,6 +244,8 @@ pub(crate) struct Faults {
     pub(crate) hanging: bool,
     pub(crate) full: bool,
     pub(crate) lies: bool,
+    /// How long what is asked next is held.
+    pub(crate) stall: Option<Duration>,
     /// How many times as long everything takes, if not once.
     pub(crate) slow: Option<u32>,
     /// How many of them have happened.

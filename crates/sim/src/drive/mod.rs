@@ -50,6 +50,8 @@ pub struct Drive {
     cache: Cache,
     pace: Pace,
     busy_until: Instant,
+    /// Until then nothing is answered.
+    stalled_until: Instant,
     faults: Faults,
     /// Blocks that cannot be read until they are written again.
     bad: Vec<u64>,
@@ -85,6 +87,7 @@ impl Drive {
             cache: Cache::default(),
             pace,
             busy_until: Instant::ZERO,
+            stalled_until: Instant::ZERO,
             faults: Faults::default(),
             bad: Vec::new(),
             map: None,
@@ -189,6 +192,11 @@ impl Drive {
         self.faults.happened
     }
 
+    /// Something has happened to it that was not planned as a fault of an operation.
+    pub(crate) const fn note_fault(&mut self) {
+        self.faults.happened += 1;
+    }
+
     /// Whether every operation fails.
     #[must_use]
     pub const fn is_broken(&self) -> bool {
@@ -203,6 +211,7 @@ impl Drive {
 
     /// Space is free again, flushes are done again, and it is as fast as it was.
     pub const fn recover(&mut self) {
+        self.stalled_until = Instant::ZERO;
         self.faults.full = false;
         self.faults.lies = false;
         self.faults.hanging = false;
@@ -266,6 +275,9 @@ impl Drive {
                 self.faults.hanging |= for_good;
                 admitted.hangs = true;
             }
+            DriveFault::Stall { millis } => {
+                self.faults.stall = Some(Duration::from_millis(millis.into()));
+            }
             DriveFault::Slow { factor } => {
                 self.faults.slow = Some(factor);
                 admitted.slow = factor;
@@ -300,6 +312,14 @@ impl Drive {
             return self.busy_until;
         }
         now
+    }
+
+    /// When the end of an operation that is handed over at `now` and done at `at` is reported.
+    pub(crate) fn answer_at(&mut self, now: Instant, at: Instant) -> Instant {
+        if let Some(stall) = self.faults.stall.take() {
+            self.stalled_until = now + stall;
+        }
+        at.max(self.stalled_until)
     }
 
     // --- blocks ------------------------------------------------------------------------------
@@ -416,6 +436,7 @@ impl Drive {
         self.cache.cut(&mut self.durable, decide);
         self.current = self.durable.clone();
         self.busy_until = Instant::ZERO;
+        self.stalled_until = Instant::ZERO;
         self.faults.hanging = false;
     }
 

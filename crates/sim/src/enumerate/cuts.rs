@@ -175,10 +175,8 @@ impl Cut<'_> {
         let loss: PowerLoss = moment.world.lose_power();
         for (number, spec) in few_subsets(loss.writes()).into_iter().enumerate() {
             self.tally.states += 1;
-            if !self
-                .share
-                .has(mix(legal ^ self.tally.points) ^ number as u64)
-            {
+            let case = mix(legal ^ self.tally.points) ^ number as u64;
+            if !self.share.has_again(case) {
                 continue;
             }
             let drives = loss.with(spec);

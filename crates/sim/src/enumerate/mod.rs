@@ -23,11 +23,28 @@ pub struct Share {
     pub one_in: u64,
     /// Which part, below `one_in`.
     pub part: u64,
+    /// Of the cuts within a recovery, one in so many beyond that: there are hundreds for each first one.
+    pub again_one_in: u64,
 }
 
 impl Share {
     /// Everything.
-    pub const ALL: Self = Self { one_in: 1, part: 0 };
+    pub const ALL: Self = Self::one_in(1);
+
+    /// The first of so many parts.
+    #[must_use]
+    pub const fn one_in(one_in: u64) -> Self {
+        Self {
+            one_in,
+            part: 0,
+            again_one_in: 1,
+        }
+    }
+
+    /// Whether a cut within a recovery is in.
+    fn has_again(self, case: u64) -> bool {
+        self.has(case) && mix(!case).is_multiple_of(self.again_one_in)
+    }
 
     fn has(self, case: u64) -> bool {
         self.one_in == 1 || mix(case) % self.one_in == self.part
@@ -96,7 +113,10 @@ mod tests {
 
     #[test]
     fn the_parts_of_an_enumeration_are_the_whole_of_it() {
-        let parts = (0..50).map(|part| Share { one_in: 50, part });
+        let parts = (0..50).map(|part| Share {
+            part,
+            ..Share::one_in(50)
+        });
         let shares: Vec<Share> = parts.collect();
         for case in 0..1000 {
             assert_eq!(shares.iter().filter(|share| share.has(case)).count(), 1);

@@ -14,6 +14,8 @@ enum State {
     TwoOut,
     /// One was out, and a fresh one is being filled.
     Rebuild,
+    /// Everything is being compared.
+    Scrub,
 }
 
 /// A small workload: its preparation, and what the client does then.
@@ -84,11 +86,11 @@ fn client(pattern: usize, volume_bytes: u64) -> Vec<Event> {
 /// Never: all settings have a name.
 #[must_use]
 pub fn workloads() -> Vec<Workload> {
-    use State::{Degraded, Healthy, Rebuild, TwoOut};
+    use State::{Degraded, Healthy, Rebuild, Scrub, TwoOut};
     let mut all = Vec::new();
     for (index, (name, states)) in [
         ("raid1-small", [Healthy, Degraded, TwoOut, Rebuild]),
-        ("raid5-small", [Healthy, Healthy, Degraded, Rebuild]),
+        ("raid5-small", [Healthy, Scrub, Degraded, Rebuild]),
         ("raid6-small", [Healthy, Degraded, TwoOut, Rebuild]),
         ("dcode-small", [Healthy, Degraded, TwoOut, Rebuild]),
         ("pddl2-small", [Healthy, Degraded, TwoOut, Rebuild]),
@@ -109,7 +111,7 @@ fn workload(name: &str, state: State, pattern: usize) -> Workload {
     let of = SETTINGS[setting];
     let mut prepare = vec![write(0, of.volume_bytes, false), Event::Drain];
     let out = match state {
-        State::Healthy => 0,
+        State::Healthy | State::Scrub => 0,
         State::Degraded | State::Rebuild => 1,
         State::TwoOut => 2,
     };
@@ -121,10 +123,14 @@ fn workload(name: &str, state: State, pattern: usize) -> Workload {
     if state == State::Rebuild {
         prepare.push(Event::Insert(Seat(0)));
     }
+    let mut events = client(pattern, of.volume_bytes);
+    if state == State::Scrub {
+        events.insert(0, Event::Scrub);
+    }
     Workload {
         name: format!("{name} {state:?} {}", pattern % 4).to_lowercase(),
         prepare,
-        events: client(pattern, of.volume_bytes),
+        events,
         frame: Schedule {
             seed: pattern as u64,
             setting,

@@ -21,13 +21,21 @@ struct Mix {
 }
 
 /// The rest are flushes. Quiet mixes are more frequent, for they are cheaper.
-const MIXES: [Mix; 8] = [
+const MIXES: [Mix; 16] = [
+    Mix::new(14, 1, 0),
+    Mix::new(14, 1, 0),
+    Mix::new(14, 1, 0),
+    Mix::new(13, 1, 1),
     Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 1),
     Mix::new(12, 2, 1),
-    Mix::new(13, 2, 0),
     Mix::new(12, 3, 0),
+    Mix::new(12, 3, 1),
     Mix::new(11, 3, 1),
-    Mix::new(10, 4, 1),
+    Mix::new(10, 5, 0),
     Mix::new(8, 6, 1),
     Mix::new(1, 13, 1),
 ];
@@ -47,14 +55,15 @@ struct Maker {
     mix: Mix,
     scope: Scope,
     setting: usize,
+    depth: usize,
     volume_bytes: u64,
     tolerance: usize,
     /// Seats that have been hurt and not been replaced since.
     hurt: Vec<Seat>,
     /// Of those, whose drives have only gone away, and may come back as they were.
     away: Vec<Seat>,
-    /// Whether the one that is hurt comes back as it was.
-    stale: bool,
+    /// Whether the one that is hurt must be the only one.
+    alone: bool,
     /// Before which request a fresh drive is put into a seat.
     inserts: Vec<(usize, Seat)>,
     events: Vec<Event>,
@@ -75,11 +84,12 @@ impl Schedule {
             mix,
             scope,
             setting,
+            depth,
             volume_bytes: of.volume_bytes,
             tolerance: of.tolerance,
             hurt: Vec::new(),
             away: Vec::new(),
-            stale: false,
+            alone: false,
             inserts: Vec::new(),
             events: Vec::new(),
         };
@@ -104,17 +114,17 @@ impl Schedule {
     }
 
     /// Whether never more drives are hurt than the geometry survives. A drive is good again when it
-    /// has been replaced and everything under way has ended. A drive that comes back as it was earlier must
-    /// be the only one: what tells of it is the other copy of its checksums, on one neighbour.
+    /// has been replaced and everything under way has ended. One that may have lost checksums without a
+    /// word must be the only one ([`Event::is_alone`]).
     #[must_use]
     pub fn is_within_budget(&self) -> bool {
         let tolerance = SETTINGS[self.setting].tolerance;
         let mut hurt: Vec<Seat> = Vec::new();
         let mut replaced = Vec::new();
-        let mut stale: Option<Seat> = None;
+        let mut alone: Option<Seat> = None;
         self.events.iter().all(|event| {
-            if let Event::Stale(seat) = *event {
-                stale = Some(seat);
+            if event.is_alone() {
+                alone = event.victim();
             }
             match *event {
                 Event::Fault { seat, .. } | Event::Fail(seat) | Event::Stale(seat)
@@ -127,12 +137,12 @@ impl Schedule {
                 }
                 Event::Settle => {
                     hurt.retain(|seat| !replaced.contains(seat));
-                    stale = stale.filter(|seat| !replaced.contains(seat));
+                    alone = alone.filter(|seat| !replaced.contains(seat));
                     replaced.clear();
                 }
                 _ => {}
             }
-            hurt.len() <= if stale.is_some() { 1 } else { tolerance }
+            hurt.len() <= if alone.is_some() { 1 } else { tolerance }
         })
     }
 }
@@ -181,10 +191,11 @@ impl Maker {
             }
             let request = self.request();
             self.events.push(request);
-            match self.rng.random_range(0..32) {
-                // Long enough for a checkpoint of its own accord.
+            // With little in flight, time passes until the pool does something of its own accord.
+            let short = if self.depth > 2 { 1..8 } else { 1..2 };
+            match self.rng.random_range(0..64) {
                 0 => self.events.push(Event::Steps(80)),
-                1..6 => {
+                turn if short.contains(&turn) => {
                     let steps = self.rng.random_range(1..20);
                     self.events.push(Event::Steps(steps));
                 }
@@ -237,10 +248,10 @@ impl Maker {
     /// other can be spared.
     fn victim(&mut self) -> (Seat, bool) {
         let drives = SETTINGS[self.setting].drives;
-        let tolerance = if self.stale { 1 } else { self.tolerance };
+        let tolerance = if self.alone { 1 } else { self.tolerance };
         if self.hurt.len() >= tolerance {
             // First make good what is broken, or hurt the same drive again.
-            if self.rng.random_range(0..4) > 0 {
+            if self.rng.random_range(0..8) > 0 {
                 for seat in std::mem::take(&mut self.hurt) {
                     // One that has only gone away may come back as it is.
                     let returns = self.away.contains(&seat) && self.rng.random_range(0..3) > 0;
@@ -253,7 +264,7 @@ impl Maker {
                 }
                 self.away.clear();
                 self.events.push(Event::Settle);
-                self.stale = false;
+                self.alone = false;
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
                 return (self.hurt[index], false);
@@ -270,7 +281,7 @@ impl Maker {
     fn fault(&mut self, number: usize) {
         let (seat, fresh) = self.victim();
         // A rebuild onto a fresh drive begins while clients go on, and may meet the cut.
-        if self.rng.random_range(0..3) == 0 {
+        if self.rng.random_range(0..4) == 0 {
             let at = number + self.rng.random_range(2..20);
             self.inserts.push((at, seat));
         }
@@ -282,19 +293,17 @@ impl Maker {
             return;
         }
         let kinds = match self.scope {
-            Scope::Silent => -2..12,
-            Scope::Said => -1..6,
-            Scope::Orderly => 0..6,
+            Scope::Silent => -1..15,
+            Scope::Said | Scope::Orderly => 0..9,
         };
         let fault = match self.rng.random_range(kinds) {
-            -2 if self.hurt.len() > 1 => DriveFault::Dropped,
-            -2 => {
-                self.stale = true;
+            -1 if self.hurt.len() > 1 => DriveFault::Dropped,
+            -1 => {
+                self.alone = true;
                 self.away.retain(|&other| other != seat);
                 self.events.push(Event::Stale(seat));
                 return;
             }
-            -1 => DriveFault::Hang { for_good: false },
             0 | 1 => DriveFault::Gone,
             2 => DriveFault::Eio { for_good: false },
             3 => DriveFault::Eio { for_good: true },
@@ -306,14 +315,20 @@ impl Maker {
                 },
             },
             5 => DriveFault::Lse,
-            6 | 7 => DriveFault::Flip {
+            6 => DriveFault::Hang { for_good: false },
+            7 => DriveFault::Hang { for_good: true },
+            // Late, past the deadline, or in between.
+            8 => DriveFault::Stall {
+                millis: self.rng.random_range(5..20_000),
+            },
+            9 | 10 => DriveFault::Flip {
                 bit: self.rng.random_range(0..8 * 4096),
             },
-            8 => DriveFault::Dropped,
-            9 => DriveFault::Stray {
+            11 => DriveFault::Dropped,
+            12 => DriveFault::Stray {
                 blocks: self.rng.random_range(-40..40),
             },
-            10 => {
+            13 => {
                 let end = self.rng.random_range(0..8);
                 DriveFault::Shorn(Pieces::prefix(end))
             }
@@ -338,7 +353,7 @@ impl Maker {
             DriveFault::Lse if self.scope == Scope::Orderly => Some(Region::Data),
             _ => region,
         };
-        let skip = match self.rng.random_range(0..4) {
+        let skip = match self.rng.random_range(0..8) {
             0 => self.rng.random_range(0..40),
             _ => self.rng.random_range(0..4),
         };
@@ -348,11 +363,23 @@ impl Maker {
             region,
             skip,
         };
-        self.events.push(Event::Fault {
+        let event = Event::Fault {
             seat,
             trigger,
             fault,
-        });
+        };
+        if event.is_alone() && self.hurt.len() > 1 {
+            // Not beside another: this one is said aloud.
+            let fault = DriveFault::Eio { for_good: false };
+            self.events.push(Event::Fault {
+                seat,
+                trigger,
+                fault,
+            });
+            return;
+        }
+        self.alone |= event.is_alone();
+        self.events.push(event);
     }
 
     /// A drive comes back, having lost power or not.

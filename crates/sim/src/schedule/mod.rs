@@ -11,7 +11,7 @@ mod text;
 
 use block::Seat;
 
-use crate::drive::{DriveFault, Trigger};
+use crate::drive::{DriveFault, Region, Trigger};
 use crate::world::CutSpec;
 
 pub(crate) use run::{Moment, Run};
@@ -54,13 +54,13 @@ pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
 /// ones for enumerations.
 pub const SETTINGS: [Setting; 15] = [
     Setting::new(("raid10", "raid10:3r", 6, 0), (8, 3 * 4), 2),
-    Setting::new(("raid5", "raid5", 6, 1), (8, 2 * 10), 1),
+    Setting::new(("raid5", "raid5", 6, 1), (8, 3 * 10), 1),
     Setting::new(("raid6", "raid6", 6, 0), (16, 2 * 16), 2),
     Setting::new(("dcode", "raid6:dcode", 7, 0), (32, 35), 2),
     Setting::new(("rdp", "raid6:rdp", 6, 0), (16, 2 * 16), 2),
     Setting::new(("pddl2", "pddl2:3d:6c:1s", 6, 0), (8, 2 * 6), 2),
     // Rings that go round and are full now and then; several lanes.
-    Setting::new(("raid6-ring", "raid6", 6, 0), (8, 2 * 8), 2).divided(1, 66),
+    Setting::new(("raid6-ring", "raid6", 6, 0), (8, 2 * 8), 2).divided(1, 34),
     Setting::new(("raid5-lanes", "raid5", 6, 0), (8, 2 * 10), 1).divided(2, 0),
     Setting::new(("pddl2-lanes", "pddl2:3d:6c:1s", 6, 0), (8, 3 * 6), 2).divided(2, 80),
     Setting::new(("raid10-spare", "raid10:2r", 6, 2), (8, 2 * 6), 1).divided(1, 130),
@@ -179,6 +179,28 @@ pub enum Event {
 }
 
 impl Event {
+    /// The seat whose drive it hurts.
+    pub(crate) const fn victim(self) -> Option<Seat> {
+        match self {
+            Self::Fault { seat, .. } | Self::Fail(seat) | Self::Stale(seat) => Some(seat),
+            _ => None,
+        }
+    }
+
+    /// Whether a drive may lose checksums by it without a word. A page of them lies on its drive and on one
+    /// neighbour: of two drives of which one is lost and the other has an old page, neither tells. So such a
+    /// drive must be the only one that is hurt, whatever the code survives (`docs/durability.md`, Limits).
+    pub(crate) fn is_alone(self) -> bool {
+        match self {
+            Self::Stale(_) => true,
+            Self::Fault { trigger, fault, .. } => {
+                let elsewhere = matches!(trigger.region, Some(Region::Data | Region::Journal));
+                fault.is_silent() && (!elsewhere || matches!(fault, DriveFault::Stray { .. }))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a client asks it.
     #[must_use]
     pub const fn is_request(self) -> bool {

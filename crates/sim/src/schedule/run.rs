@@ -7,7 +7,7 @@ use std::time::Duration;
 use array::pool::{Division, PoolError, SeatState};
 use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 
-use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SETTINGS, Schedule, VOLUME, check};
+use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check};
 use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
 use crate::drive::{Drive, DriveFault, Pace, Survival, Trigger};
@@ -143,6 +143,8 @@ impl Runner {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
+            // Small pools, for enumerations, survive the loss of half their drives and more.
+            degraded: schedule.setting >= SEEDED,
             moments: None,
         }
     }
@@ -246,6 +248,8 @@ pub(crate) struct Run {
     may_fill: bool,
     /// Drives as they were, that come back so when the pool is opened next.
     stale: Vec<(usize, Drive)>,
+    /// Whether an administrator opens the pool although half of its drives are missing.
+    pub(crate) degraded: bool,
     /// What there was after each write and flush, where that is wanted.
     pub(crate) moments: Option<Vec<Moment>>,
 }
@@ -291,6 +295,7 @@ impl Run {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
+            degraded: true,
             moments: None,
         }
     }
@@ -369,7 +374,10 @@ impl Run {
                 self.world().begin_scrub();
                 Ok(())
             }
-            Event::Fail(seat) => self.fail(seat),
+            Event::Fail(seat) => {
+                self.failed += u64::from(self.fail(seat)?);
+                Ok(())
+            }
             Event::Insert(seat) => {
                 self.insert(seat);
                 Ok(())
@@ -560,19 +568,21 @@ impl Run {
         Ok(())
     }
 
-    /// By command, as an administrator does.
-    fn fail(&mut self, seat: Seat) -> Checked {
+    /// By command, as an administrator does; whether the drive was not out already.
+    fn fail(&mut self, seat: Seat) -> Result<bool, Violation> {
         match self.world().begin_fail_drive(seat) {
             Ok(ticket) => {
-                self.failed += 1;
                 let limit = self.world().now() + BOUND;
                 while !self.world().has_ended(ticket) {
                     self.go_on(limit, "failing a drive")?;
                 }
-                Ok(())
+                Ok(true)
             }
-            Err(PoolError::AlreadyOut { .. }) => Ok(()),
-            Err(error) => Err(Violation::new("I3", error.to_string())),
+            Err(PoolError::AlreadyOut { .. }) => Ok(false),
+            Err(error) => {
+                let what = format!("seat {seat} cannot be taken out: {error}");
+                Err(Violation::new("I3", what))
+            }
         }
     }
 
@@ -597,11 +607,12 @@ impl Run {
     pub(crate) fn open(&mut self, mut drives: Vec<Drive>) -> Checked {
         for (index, mut drive) in std::mem::take(&mut self.stale) {
             drive.cut(|_, _| Survival::Kept);
+            drive.note_fault();
             drives[index] = drive;
         }
         self.reopened += 1;
         let seed = mix(self.seed ^ self.reopened);
-        let opened = World::begin_open(drives, false, seed, true)
+        let opened = World::begin_open(drives, self.degraded, seed, true)
             .map_err(|error| Violation::new("open", error.to_string()))?;
         self.world = Some(opened);
         self.before = 0;
@@ -741,12 +752,9 @@ impl Run {
 
     /// Takes the seat's drive away, whatever the pool thinks of it, and puts a fresh one there.
     fn hand_in(&mut self, seat: Seat) -> Checked {
-        let world = self.world();
-        let state = world.pool().facts().seats[seat.index()].state;
+        let state = self.world().pool().facts().seats[seat.index()].state;
         if !matches!(state, SeatState::Out { .. }) {
-            world.fail_drive(seat, false).map_err(|error| {
-                Violation::new("I3", format!("seat {seat} cannot be handed in: {error}"))
-            })?;
+            self.fail(seat)?;
             self.settle()?;
         }
         self.insert(seat);

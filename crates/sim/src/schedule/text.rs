@@ -75,6 +75,7 @@ impl fmt::Display for DriveFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Slow { factor } => write!(f, "slow:{factor}"),
+            Self::Stall { millis } => write!(f, "stall:{millis}"),
             Self::Flip { bit } => write!(f, "flip:{bit}"),
             Self::Stray { blocks } => write!(f, "stray:{blocks}"),
             Self::WrongRead { blocks } => write!(f, "wrong-read:{blocks}"),
@@ -250,6 +251,9 @@ fn parse_fault(word: &str) -> Option<DriveFault> {
     let parts: Vec<&str> = word.split(':').collect();
     let number = |word: &str| word.parse::<u32>().ok();
     let fault = match parts[..] {
+        ["stall", millis] => DriveFault::Stall {
+            millis: millis.parse().ok()?,
+        },
         ["slow", factor] => DriveFault::Slow {
             factor: number(factor)?,
         },

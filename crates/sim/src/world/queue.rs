@@ -41,6 +41,8 @@ pub(super) enum Happening {
     ToPool(array::Event),
     /// A lane's clock.
     Timer(u16),
+    /// The pool's clock.
+    PoolTimer,
 }
 
 /// Happenings by time; those of one time in the order in which they were put in.
@@ -70,8 +72,8 @@ impl Queue {
         Some((at, happening))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.order.is_empty()
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
     }
 
     /// Takes everything out, in order.

@@ -220,6 +220,8 @@ const fn why(why: Option<OutReason>) -> &'static str {
         Some(OutReason::Offline) => "taken offline",
         Some(OutReason::Missing) => "missing",
         Some(OutReason::Stale) => "missed writes",
+        Some(OutReason::Hung) => "did not answer",
+        Some(OutReason::Slow) => "much too slow",
         None => "out",
     }
 }

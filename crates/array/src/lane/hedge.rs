@@ -1,0 +1,192 @@
+//! Ways around a drive that takes too long: the same bytes from other drives.
+//!
+//! ```text
+//!   a client's read     a second read of the same bytes, without the late drive, into memory of its
+//!                       own; the first answer wins, and the other is looked at by nobody
+//!   what holds a lock   (a write that must read first, a heal, a fill) is planned again around the
+//!                       late blocks; what the drive says later is looked at by nobody
+//!   a page              the other copy is enough
+//! ```
+//!
+//! A late drive counts as one that is lost for the moment, so nothing is weaker here than
+//! without that drive. Each operation is hedged once: if the way around is late too, or there is
+//! none, it waits for all that were asked.
+
+use block::{Fault, Outcome};
+
+use super::flight::{Refuge, move_pieces};
+use super::op::{Op, Owner, Phase, Task};
+use super::{Array, Purpose};
+use crate::action::{Action, IoId, IoKind};
+
+/// Second reads at a time, so that a slow drive does not make the others slow.
+const HEDGES_MAX: usize = 64;
+
+impl Array {
+    /// Looks for a way around an operation that is late.
+    pub(super) fn hedge(&mut self, id: IoId) {
+        let Some(flight) = self.ios.get(&id) else {
+            return;
+        };
+        let hedged = match flight.purpose {
+            Purpose::Transfer { op, transfer } if transfer.kind == IoKind::Read => {
+                self.hedge_op(op)
+            }
+            Purpose::PageRead { name, .. } => self.hedge_page(name),
+            _ => true,
+        };
+        if let (true, Some(flight)) = (hedged, self.ios.get_mut(&id)) {
+            flight.hedged = true;
+        }
+    }
+
+    /// Whether nothing more is to be done for an operation with a late read.
+    fn hedge_op(&mut self, id: u64) -> bool {
+        let op = &self.ops[&id];
+        if op.phase != Phase::Reading || op.hedged || op.orphan {
+            return true;
+        }
+        let late = self.ios.values().filter_map(|flight| match flight.purpose {
+            Purpose::Transfer { op, transfer } if op == id && flight.late => Some(transfer),
+            _ => None,
+        });
+        let late: Vec<(u16, u64)> = late
+            .flat_map(|transfer| {
+                let blocks = self.geometry.blocks_of(&transfer);
+                blocks.map(move |block| (transfer.column, block))
+            })
+            .collect();
+        match &op.task {
+            Task::Read(_) => {
+                if self.hedges >= HEDGES_MAX {
+                    return false;
+                }
+                self.read_beside(id, late);
+            }
+            Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => {
+                let op = self.ops.get_mut(&id).expect("just seen");
+                op.hedged = true;
+                op.avoid.extend(late);
+                self.abandon_reads(id);
+                self.plan_again(id);
+            }
+            // In the background, and of everything there is: it has time.
+            Task::Zero | Task::Resync | Task::Scrub => {}
+        }
+        true
+    }
+
+    /// Begins a second read of what an operation reads, without the late blocks.
+    fn read_beside(&mut self, id: u64, late: Vec<(u16, u64)>) {
+        let scratch = self.fresh_scratch();
+        let hedge = self.fresh();
+        let op = self.ops.get_mut(&id).expect("it is late");
+        let Task::Read(pieces) = &op.task else {
+            unreachable!("only reads are hedged by reads");
+        };
+        let mut pieces = pieces.clone();
+        let home = match &op.refuge {
+            Some(refuge) => refuge.home.clone(),
+            None => pieces.iter().map(|piece| piece.slice).collect(),
+        };
+        let bytes = move_pieces(&mut pieces, scratch);
+        op.hedged = true;
+        op.hedge = Some(hedge);
+        let mut second = Op::new(
+            Owner::Hedge(id),
+            op.group,
+            op.stripes.clone(),
+            Task::Read(pieces),
+        );
+        second.bad = op.bad.clone();
+        second.avoid = op.avoid.clone();
+        second.avoid.extend(late);
+        second.refuge = Some(Refuge { scratch, home });
+        // Under the reader's lock if it has one: nobody else can have it meanwhile.
+        let locked = op.locked;
+        second.locked = locked;
+        second.borrowed = locked;
+        self.hedges += 1;
+        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.ops.insert(hedge, Box::new(second));
+        if locked {
+            self.runnable.push_back(hedge);
+        } else {
+            self.lock(hedge);
+        }
+    }
+
+    /// A second read has ended: in time, or its reader has ended or gone another way.
+    pub(super) fn hedge_ended(&mut self, reader: u64, hedge: u64, mut op: Op, outcome: Outcome) {
+        self.hedges -= 1;
+        let refuge = op.refuge.take().expect("a hedge has memory of its own");
+        let waiting = self.ops.get_mut(&reader);
+        let waiting = waiting.filter(|waiting| waiting.hedge == Some(hedge));
+        let Some(waiting) = waiting else {
+            self.release(refuge.scratch);
+            return;
+        };
+        waiting.hedge = None;
+        if outcome.is_err() || waiting.phase != Phase::Reading {
+            self.release(refuge.scratch);
+            return;
+        }
+        waiting.task = op.task;
+        if let Some(old) = waiting.refuge.replace(refuge) {
+            self.release(old.scratch);
+        }
+        self.abandon_reads(reader);
+        self.end(reader, Ok(()));
+    }
+
+    /// Nobody waits for an operation's reads any more.
+    fn abandon_reads(&mut self, id: u64) {
+        let reads = self.ios.iter().filter(|(_, flight)| {
+            matches!(flight.purpose, Purpose::Transfer { op, transfer }
+                if op == id && transfer.kind == IoKind::Read)
+        });
+        let ids: Vec<IoId> = reads.map(|(&id, _)| id).collect();
+        for id in ids {
+            self.abandon(id);
+        }
+        let op = self.ops.get_mut(&id).expect("it reads");
+        op.in_flight = 0;
+    }
+
+    /// An operation has ended; its second read, if one is under way, ends as soon as it can.
+    pub(super) fn orphan_hedge(&mut self, op: &Op) {
+        if let Some(hedge) = op.hedge
+            && let Some(hedge) = self.ops.get_mut(&hedge)
+        {
+            hedge.orphan = true;
+        }
+    }
+
+    /// Ends an operation that nobody needs any more; whether it was one.
+    pub(super) fn end_orphan(&mut self, id: u64) -> bool {
+        let orphan = self.ops[&id].orphan;
+        if orphan {
+            self.end(id, Err(Fault::Shutdown));
+        }
+        orphan
+    }
+
+    /// Columns of a group that are read only if they must be.
+    pub(super) fn shunned(&self, id: u64) -> Vec<u16> {
+        let op = &self.ops[&id];
+        let reads = match op.task {
+            Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,
+            Task::Zero | Task::Resync | Task::Scrub => false,
+        };
+        if self.watch.suspects.is_empty() || op.patient || !reads {
+            return Vec::new();
+        }
+        let columns = self.view.columns(&self.geometry, op.group);
+        let suspect = |cell: layout::Cell| self.watch.suspects.contains(&cell.seat);
+        (0..)
+            .zip(columns)
+            .filter(|(_, column)| column.source.is_some_and(suspect))
+            .map(|(column, _)| column)
+            .collect()
+    }
+}

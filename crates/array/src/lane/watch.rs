@@ -1,0 +1,304 @@
+//! How long drives take, and who is told when one takes longer.
+//!
+//! Per seat and kind of operation the lane keeps a high quantile of what operations take. What
+//! is *late* is measured against the median of these over all seats: a drive that is always slow
+//! does not get patience for it, and where all are slow none is late.
+//!
+//! ```text
+//!   handed out ── late ─► hedged (`hedge.rs`); the pool counts it against the drive
+//!              └─ DEADLINE ─► `Hangs`: the pool decides; `Answers` if the drive comes back
+//! ```
+//!
+//! Nothing is done per operation but one subtraction and one comparison; looks are taken when the
+//! oldest operation in flight may be late, by the lane's clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use block::{Instant, Seat};
+
+use super::Array;
+use super::flight::Flight;
+use crate::action::{Event, IoId, IoKind};
+
+/// How long a drive may take for one operation before the pool is asked to do without it. Disks
+/// made for arrays give up by themselves after seven seconds; the limit must not be below that.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// As long as a drive hangs, the pool is told so again: things may have changed.
+const TELL_AGAIN: Duration = Duration::from_secs(5);
+
+/// Nothing is late before: on a busy host a thread may wait that long for a core.
+const LATE_MIN: Duration = Duration::from_millis(10);
+
+/// What takes this many times as long as a good drive's slowest hundredth is late. A guess.
+const LATE_FACTOR: u32 = 4;
+
+/// Late before enough has been seen, and at the latest while only one drive is asked at all: then
+/// there is none to compare it with.
+const LATE_UNKNOWN: Duration = Duration::from_millis(100);
+
+/// Operations that must have been seen of a drive before it counts for what is usual.
+const LEARNED_AFTER: u32 = 64;
+
+/// The limits are computed anew this often at most: it takes a look at every seat.
+const WEIGH_EVERY: Duration = Duration::from_millis(50);
+
+/// Bytes for which a drive gets as much time again.
+const UNIT_BYTES_LOG2: u32 = 16;
+
+/// A moving high quantile of what operations take, in nanoseconds per unit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    seen: u32,
+    high: u64,
+}
+
+impl Pace {
+    /// Steps up are 128 times as large as steps down, so that it comes to rest where one in 129 is
+    /// above: at the 99th percentile.
+    const fn saw(&mut self, took: u64) {
+        if self.seen < LEARNED_AFTER {
+            self.seen += 1;
+            if took > self.high {
+                self.high = took;
+            }
+        } else if took > self.high {
+            self.high += (self.high >> 3) + 1;
+        } else {
+            self.high -= self.high >> 10;
+        }
+    }
+}
+
+/// Reads and writes are two classes; a flush takes as long as what it covers, and has none.
+const fn class(kind: IoKind) -> Option<usize> {
+    match kind {
+        IoKind::Read => Some(0),
+        IoKind::Write | IoKind::WriteZeroes => Some(1),
+        IoKind::Flush => None,
+    }
+}
+
+fn units(length: u64) -> u64 {
+    1 + (length >> UNIT_BYTES_LOG2)
+}
+
+/// What a lane knows of its drives' pace.
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    paces: Vec<[Pace; 2]>,
+    /// From when on a read or write of one unit is late.
+    late_after: [Duration; 2],
+    weighed_at: Option<Instant>,
+    look_at: Option<Instant>,
+    /// Seats that the pool was told hang, and when.
+    told: BTreeMap<Seat, Instant>,
+    /// Seats whose drive is asked only if nobody else can answer.
+    pub(super) suspects: BTreeSet<Seat>,
+}
+
+impl Watch {
+    pub(super) fn new(seats: u16) -> Self {
+        Self {
+            paces: vec![[Pace::default(); 2]; seats.into()],
+            late_after: [LATE_UNKNOWN; 2],
+            weighed_at: None,
+            look_at: None,
+            told: BTreeMap::new(),
+            suspects: BTreeSet::new(),
+        }
+    }
+
+    pub(super) const fn look_at(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    fn shortest(&self) -> Duration {
+        self.late_after[0].min(self.late_after[1])
+    }
+
+    fn late_after(&self, kind: IoKind, length: u64) -> Option<Duration> {
+        let units = u32::try_from(units(length)).unwrap_or(u32::MAX);
+        Some(self.late_after[class(kind)?] * units)
+    }
+
+    /// What is usual for a good drive: the median of the seats, the lower one of two.
+    fn weigh(&mut self, now: Instant) {
+        let recent = |at: Instant| now.since(at) < WEIGH_EVERY;
+        if self.weighed_at.is_some_and(recent) {
+            return;
+        }
+        self.weighed_at = Some(now);
+        for class in 0..2 {
+            let learned = self.paces.iter().map(|paces| paces[class]);
+            let learned = learned.filter(|pace| pace.seen >= LEARNED_AFTER);
+            let mut highs: Vec<u64> = learned.map(|pace| pace.high).collect();
+            highs.sort_unstable();
+            self.late_after[class] = match highs.len() {
+                0 => LATE_UNKNOWN,
+                1 => {
+                    let usual = Duration::from_nanos(highs[0]);
+                    (usual * LATE_FACTOR).clamp(LATE_MIN, LATE_UNKNOWN)
+                }
+                count => {
+                    let usual = Duration::from_nanos(highs[(count - 1) / 2]);
+                    LATE_MIN.max(usual * LATE_FACTOR)
+                }
+            };
+        }
+    }
+
+    /// Another drive sits in the seat, or none.
+    pub(super) fn forget(&mut self, seat: Seat) {
+        self.told.remove(&seat);
+        self.suspects.remove(&seat);
+        if let Some(paces) = self.paces.get_mut(seat.index()) {
+            *paces = [Pace::default(); 2];
+        }
+    }
+}
+
+impl Array {
+    /// Something has been handed out.
+    pub(super) fn watch_begins(&mut self) {
+        // Not later, though nothing may be late so soon: the limits are weighed at looks. Once per
+        // this time while anything happens, and not at all while nothing does.
+        let at = self.now + LATE_MIN;
+        if self.watch.look_at.is_none_or(|look_at| look_at > at) {
+            self.watch.look_at = Some(at);
+        }
+    }
+
+    /// A drive has answered.
+    pub(super) fn watch_ended(&mut self, flight: &Flight) {
+        if let (Some(class), Some(paces)) = (
+            class(flight.io.kind),
+            self.watch.paces.get_mut(flight.io.seat.index()),
+        ) {
+            let took = self.now.0.saturating_sub(flight.since.0);
+            paces[class].saw(took / units(flight.io.length));
+        }
+        if !self.watch.told.is_empty() {
+            self.watch.look_at = Some(self.now);
+        }
+    }
+
+    /// Looks for what is late, if it is time to.
+    pub(super) fn look(&mut self) {
+        if self.watch.look_at.is_none_or(|at| at > self.now) {
+            return;
+        }
+        self.watch.weigh(self.now);
+        let shortest = self.watch.shortest();
+        let mut newly_late: BTreeSet<Seat> = BTreeSet::new();
+        let mut late: BTreeSet<Seat> = BTreeSet::new();
+        let mut hung: BTreeSet<Seat> = BTreeSet::new();
+        let mut unhedged: Vec<IoId> = Vec::new();
+        // Numbers are given in order of time.
+        for (&id, flight) in &mut self.ios {
+            let age = self.now.since(flight.since);
+            if age < shortest {
+                break;
+            }
+            let (seat, kind) = (flight.io.seat, flight.io.kind);
+            if age >= DEADLINE {
+                hung.insert(seat);
+            }
+            let limit = self.watch.late_after(kind, flight.io.length);
+            if limit.is_none_or(|limit| age < limit) {
+                continue;
+            }
+            late.insert(seat);
+            if !std::mem::replace(&mut flight.late, true) {
+                newly_late.insert(seat);
+            }
+            if kind == IoKind::Read && !flight.hedged {
+                unhedged.push(id);
+            }
+        }
+        let lane = self.lane;
+        for seat in newly_late {
+            self.events.push_back(Event::Late { seat });
+        }
+        let told: Vec<Seat> = self.watch.told.keys().copied().collect();
+        for seat in told.into_iter().filter(|seat| !hung.contains(seat)) {
+            self.watch.told.remove(&seat);
+            self.events.push_back(Event::Answers { lane, seat });
+        }
+        for seat in hung {
+            let told = self.watch.told.get(&seat);
+            if told.is_none_or(|&at| self.now.since(at) >= TELL_AGAIN) {
+                self.watch.told.insert(seat, self.now);
+                self.events.push_back(Event::Hangs { lane, seat });
+            }
+        }
+        // Around more drives than the code survives there is no way: the others wait for the same.
+        if late.len() <= usize::from(self.geometry.code().tolerance()) {
+            for id in unhedged {
+                self.hedge(id);
+            }
+        }
+        self.watch.look_at = self.next_look();
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        let soon = self.now + LATE_MIN / 2;
+        let late_after = self.watch.shortest();
+        let mut at: Option<Instant> = None;
+        let mut earlier = |time: Instant| at = Some(at.map_or(time, |at| at.min(time)));
+        for flight in self.ios.values() {
+            let dead = flight.since + DEADLINE;
+            if dead > self.now {
+                earlier(dead);
+            }
+            if flight.late || flight.io.kind == IoKind::Flush {
+                if flight.io.kind == IoKind::Read && !flight.hedged {
+                    earlier(self.now + LATE_MIN);
+                }
+                continue;
+            }
+            earlier((flight.since + late_after).max(soon));
+            // All others are younger.
+            break;
+        }
+        for &told in self.watch.told.values() {
+            earlier(told + TELL_AGAIN);
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_settles_at_the_slowest_hundredth() {
+        let mut pace = Pace::default();
+        // One in fifty takes ten times as long, one in a thousand a hundred times.
+        for index in 0..50_000_u64 {
+            pace.saw(match index {
+                _ if index % 1000 == 0 => 10_000_000,
+                _ if index % 50 == 0 => 1_000_000,
+                _ => 100_000,
+            });
+        }
+        assert!((900_000..1_400_000).contains(&pace.high), "{pace:?}");
+    }
+
+    #[test]
+    fn one_slow_drive_does_not_change_what_is_usual_and_all_do() {
+        for (slow, limit) in [(1, LATE_MIN), (6, Duration::from_millis(800))] {
+            let mut watch = Watch::new(6);
+            for _ in 0..LEARNED_AFTER {
+                for (seat, paces) in watch.paces.iter_mut().enumerate() {
+                    let took = if seat < slow { 200 } else { 1 };
+                    paces[0].saw(took * 1_000_000);
+                }
+            }
+            watch.weigh(Instant(1));
+            assert_eq!(watch.late_after[0], limit, "{slow} slow");
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Slow drives and drives that do not answer: whom to suspect, and whom to do without.
+//!
+//! ```text
+//!              late again and again                 late for a minute more, and it can be spared
+//!   trusted ───────────────────────────► suspect ─────────────────────────────────────────► out
+//!      ▲                                    │
+//!      └── nothing late for a while ────────┘          hangs past the deadline, and it can be spared
+//!          (twice as long each time)           any ────────────────────────────────────────► out
+//! ```
+//!
+//! A suspect costs little: reads and the journal go to other drives while these are enough. So suspicion is
+//! quick, and putting out for slowness, which costs redundancy, is not: one drive in a pool that
+//! is whole otherwise, and only where redundancy is left without it or something can take its place.
+//!
+//! A host that stalls makes all its drives late at once. Therefore nobody is suspected while half
+//! of the drives are late, and when drives hang there is a moment's grace to see which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use block::{Instant, Seat};
+
+use super::{OutReason, Pool, Report, SeatState};
+use crate::DEADLINE;
+use crate::action::Command;
+
+/// What is counted against a drive is worth half as much after this time.
+const HALF_LIFE: Duration = Duration::from_secs(10);
+/// However many operations are late at once, they count as one.
+const COUNT_EVERY: Duration = Duration::from_millis(50);
+/// Late so many times in a short time: suspect.
+const SUSPECT_AT: u64 = 4;
+/// Drives that were late within this time are late together.
+const TOGETHER: Duration = Duration::from_secs(1);
+/// A suspect is trusted again after a time like this without anything late. Reads avoid it, so that
+/// it is mostly not known to be well but given another chance: each time after twice as long.
+const CLEAN: Duration = Duration::from_secs(30);
+/// The longest of these times.
+const CLEAN_MAX: Duration = Duration::from_mins(10);
+/// A suspect that has been one for so long, and still has this much against it, may be put out.
+const SLOW_OUT: (Duration, u64) = (Duration::from_mins(1), 8);
+/// Between the first word of a drive that hangs and the decision: others may hang too.
+const GRACE: Duration = Duration::from_millis(500);
+/// While a write of the pool's own hangs, it is decided again what to do about that.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Failed reads count for this long, as halves.
+const ERRORS_HALF_LIFE: Duration = Duration::from_mins(10);
+
+/// A number that halves as time goes by.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fading {
+    thousandths: u64,
+    at: Instant,
+}
+
+impl Fading {
+    fn now(&self, now: Instant, half_life: Duration) -> u64 {
+        let gone = now.since(self.at);
+        let halvings = gone.as_nanos() / half_life.as_nanos();
+        let left = u32::try_from(halvings)
+            .map_or(0, |by| self.thousandths.checked_shr(by).unwrap_or_default());
+        // Between two halvings in a straight line.
+        let part = gone.as_nanos() % half_life.as_nanos();
+        let lost = u128::from(left / 2) * part / half_life.as_nanos();
+        left - u64::try_from(lost).expect("less than what is left")
+    }
+
+    /// Counts one; what there is now.
+    fn count(&mut self, now: Instant, half_life: Duration) -> u64 {
+        self.thousandths = self.now(now, half_life) + 1000;
+        self.at = now;
+        self.thousandths / 1000
+    }
+}
+
+/// What the pool thinks of a drive.
+#[derive(Clone, Debug, Default)]
+struct Suspicion {
+    /// Times that it was late.
+    late: Fading,
+    late_at: Option<Instant>,
+    /// Reads that it failed.
+    errors: Fading,
+    /// Since when it is suspect.
+    since: Option<Instant>,
+    /// After how long without anything late it is trusted again.
+    clean: Duration,
+}
+
+/// Who waits for a drive that hangs.
+#[derive(Clone, Debug, Default)]
+struct Hanging {
+    lanes: BTreeSet<u16>,
+    /// The pool itself.
+    own: bool,
+    /// It has been reported that it cannot be spared.
+    reported: bool,
+}
+
+/// What the pool thinks of its drives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Suspicions {
+    drives: BTreeMap<Seat, Suspicion>,
+    hanging: BTreeMap<Seat, Hanging>,
+    decide_at: Option<Instant>,
+    /// When it was last reported that drives are late together.
+    together_at: Option<Instant>,
+}
+
+impl Suspicions {
+    /// Another drive sits in the seat, or none.
+    pub(super) fn forget(&mut self, seat: Seat) {
+        self.drives.remove(&seat);
+        self.hanging.remove(&seat);
+    }
+
+    /// Two drives have changed places.
+    pub(super) fn swap(&mut self, a: Seat, b: Seat) {
+        let (of_a, of_b) = (self.drives.remove(&a), self.drives.remove(&b));
+        self.drives.extend(of_a.map(|of| (b, of)));
+        self.drives.extend(of_b.map(|of| (a, of)));
+    }
+
+    fn suspects(&self) -> usize {
+        let drives = self.drives.values();
+        drives.filter(|drive| drive.since.is_some()).count()
+    }
+
+    /// Counts a failed read; how many there were of late.
+    pub(super) fn read_failed(&mut self, now: Instant, seat: Seat) -> u64 {
+        let drive = self.drives.entry(seat).or_default();
+        drive.errors.count(now, ERRORS_HALF_LIFE)
+    }
+
+    fn trust_at(&self) -> Option<Instant> {
+        let drives = self.drives.values();
+        let suspects = drives.filter(|drive| drive.since.is_some());
+        suspects
+            .filter_map(|drive| Some(drive.late_at? + drive.clean))
+            .min()
+    }
+}
+
+impl Pool {
+    /// Whether the seat's drive is slow, and asked only what nobody else can answer.
+    #[must_use]
+    pub fn is_suspect(&self, seat: Seat) -> bool {
+        let drive = self.suspicions.drives.get(&seat);
+        drive.is_some_and(|drive| drive.since.is_some())
+    }
+
+    /// Whether the seat's drive does not answer, and stays because it cannot be spared.
+    #[must_use]
+    pub fn is_hanging(&self, seat: Seat) -> bool {
+        self.suspicions.hanging.contains_key(&seat)
+    }
+
+    /// When to call `handle_timeout`.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let oldest = self.ios.values().map(|io| io.since).min();
+        let hung = oldest.map(|since| match since + DEADLINE {
+            at if at > self.now => at,
+            _ => self.now + LOOK_AGAIN,
+        });
+        let times = [self.suspicions.trust_at(), self.suspicions.decide_at, hung];
+        times.into_iter().flatten().min()
+    }
+
+    /// The clock has reached [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.trust_again();
+        self.look_at_own();
+        if self.suspicions.decide_at.is_some_and(|at| at <= now) {
+            self.suspicions.decide_at = None;
+            self.decide_hanging();
+        }
+        self.advance();
+    }
+
+    // --- late --------------------------------------------------------------------------------
+
+    /// Something that a drive was asked takes long.
+    pub(super) fn drive_late(&mut self, seat: Seat) {
+        let now = self.now;
+        if !self.drives.contains_key(&seat) {
+            return;
+        }
+        let drive = self.suspicions.drives.entry(seat).or_default();
+        let again = |at: Instant| now.since(at) < COUNT_EVERY;
+        if drive.late_at.is_some_and(again) {
+            return;
+        }
+        drive.late_at = Some(now);
+        let count = drive.late.count(now, HALF_LIFE);
+        let since = drive.since;
+        let together: Vec<Seat> = self
+            .suspicions
+            .drives
+            .iter()
+            .filter(|(_, drive)| drive.late_at.is_some_and(|at| now.since(at) < TOGETHER))
+            .map(|(&seat, _)| seat)
+            .collect();
+        if together.len() > 1 && 2 * together.len() >= self.drives.len() {
+            self.late_together(&together);
+            return;
+        }
+        match since {
+            None if count >= SUSPECT_AT => self.suspect(seat),
+            Some(since)
+                if now.since(since) >= SLOW_OUT.0
+                    && count >= SLOW_OUT.1
+                    && self.may_go_for_slowness(seat) =>
+            {
+                self.take_out(seat, OutReason::Slow, Vec::new());
+            }
+            _ => {}
+        }
+    }
+
+    /// Half of the drives are late: it is not the drives.
+    fn late_together(&mut self, seats: &[Seat]) {
+        for seat in seats {
+            if let Some(drive) = self.suspicions.drives.get_mut(seat) {
+                drive.late = Fading::default();
+            }
+        }
+        let recent = |at: Instant| self.now.since(at) < CLEAN;
+        if !self.suspicions.together_at.is_some_and(recent) {
+            self.suspicions.together_at = Some(self.now);
+            let drives = seats.len() as u64;
+            self.report(Report::LateTogether { drives });
+        }
+    }
+
+    fn suspect(&mut self, seat: Seat) {
+        let most = usize::from(self.geometry.code().tolerance());
+        if self.suspicions.suspects() >= most {
+            // Around more there is no way.
+            return;
+        }
+        let now = self.now;
+        let drive = self.suspicions.drives.entry(seat).or_default();
+        drive.since = Some(now);
+        drive.clean = (drive.clean * 2).clamp(CLEAN, CLEAN_MAX);
+        self.report(Report::DriveSuspect { seat });
+        self.tell_lanes(&Command::Suspect(seat));
+    }
+
+    fn trust_again(&mut self) {
+        let now = self.now;
+        let mut trusted = Vec::new();
+        for (&seat, drive) in &mut self.suspicions.drives {
+            let clean = drive.late_at.is_none_or(|at| at + drive.clean <= now);
+            if drive.since.is_some() && clean {
+                drive.since = None;
+                drive.late = Fading::default();
+                trusted.push(seat);
+            }
+        }
+        for seat in trusted {
+            self.report(Report::DriveTrusted { seat });
+            self.tell_lanes(&Command::Trust(seat));
+        }
+    }
+
+    /// Whether a drive that answers may be put out because it is slow.
+    fn may_go_for_slowness(&mut self, seat: Seat) -> bool {
+        let whole = self
+            .facts
+            .seats()
+            .all(|(_, facts)| matches!(facts.state, SeatState::Current | SeatState::Waiting));
+        let waiting = self
+            .facts
+            .seats()
+            .any(|(_, facts)| facts.state == SeatState::Waiting);
+        let layout = self.geometry.layout();
+        let replaced = waiting || layout.spares() > 0 || self.geometry.code().tolerance() > 1;
+        whole
+            && replaced
+            && self.suspicions.suspects() == 1
+            && self.group_that_needs(seat).is_none()
+    }
+
+    // --- hanging -----------------------------------------------------------------------------
+
+    /// A drive has not answered a lane for a long time.
+    pub(super) fn drive_hangs(&mut self, lane: Option<u16>, seat: Seat) {
+        if !self.drives.contains_key(&seat) {
+            return;
+        }
+        let hanging = self.suspicions.hanging.entry(seat).or_default();
+        hanging.own |= lane.is_none();
+        hanging.lanes.extend(lane);
+        let decide_at = &mut self.suspicions.decide_at;
+        *decide_at = decide_at.or(Some(self.now + GRACE));
+    }
+
+    /// A drive has answered everything that someone waited for so long.
+    pub(super) fn drive_answers(&mut self, lane: Option<u16>, seat: Seat) {
+        let Some(hanging) = self.suspicions.hanging.get_mut(&seat) else {
+            return;
+        };
+        match lane {
+            Some(lane) => {
+                hanging.lanes.remove(&lane);
+            }
+            None => hanging.own = false,
+        }
+        if hanging.lanes.is_empty() && !hanging.own {
+            self.suspicions.hanging.remove(&seat);
+        }
+    }
+
+    /// Labels and tables are the pool's own to watch.
+    fn look_at_own(&mut self) {
+        let now = self.now;
+        let late = self.ios.values().filter(|io| io.since + DEADLINE <= now);
+        let seats: BTreeSet<Seat> = late.map(|io| io.what.seat()).collect();
+        for seat in seats {
+            self.drive_hangs(None, seat);
+        }
+    }
+
+    /// Which of the drives that hang can the pool do without?
+    fn decide_hanging(&mut self) {
+        let hanging = self.suspicions.hanging.keys().copied();
+        let seats: Vec<Seat> = hanging
+            .filter(|seat| self.drives.contains_key(seat))
+            .collect();
+        if seats.is_empty() {
+            return;
+        }
+        let all = self.group_that_needs_one_of(&seats).is_none();
+        if !all && 2 * seats.len() > self.drives.len() {
+            // More than half: it is not the drives.
+            self.cannot_spare(&seats);
+            return;
+        }
+        for seat in seats {
+            if self.group_that_needs(seat).is_none() {
+                self.take_out(seat, OutReason::Hung, Vec::new());
+            } else {
+                self.cannot_spare(&[seat]);
+            }
+        }
+    }
+
+    fn cannot_spare(&mut self, seats: &[Seat]) {
+        for &seat in seats {
+            if let Some(hanging) = self.suspicions.hanging.get_mut(&seat)
+                && !std::mem::replace(&mut hanging.reported, true)
+            {
+                self.report(Report::DriveHangs { seat });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_fades_by_halves() {
+        let mut count = Fading::default();
+        for _ in 0..8 {
+            count.count(Instant(5), HALF_LIFE);
+        }
+        let after = |seconds| count.now(Instant(5) + Duration::from_secs(seconds), HALF_LIFE);
+        assert_eq!(
+            [after(0), after(5), after(10), after(30)],
+            [8000, 6000, 4000, 1000]
+        );
+        assert_eq!(after(100_000_000), 0);
+    }
+}
