@@ -178,6 +178,8 @@ pub enum Command {
         target: Cell,
         /// Columns not to read, if possible.
         avoid: Vec<u16>,
+        /// The target has everything of the column that was logged before this batch.
+        holds: Option<u64>,
     },
     /// The record that makes `cell` the column's home is durable; or, at opening, was.
     Settle {
@@ -267,6 +269,8 @@ pub enum Event {
         column: u16,
         /// Where.
         target: Cell,
+        /// Bytes that were written there; the rest was there, or is zeros.
+        copied_bytes: u64,
     },
     /// The fill could not be done: the drive failed, or the data is lost.
     FillFailed {
@@ -285,6 +289,22 @@ pub enum Event {
         group: u64,
         /// Which column.
         column: u16,
+    },
+    /// A drive that came back holds part of a column, and of the rest these blocks are nowhere.
+    LeftOut {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+        /// How many blocks.
+        blocks: u64,
+    },
+    /// Nothing that the lane has asked of the drive in a seat that is out is under way any more.
+    SeatQuiet {
+        /// Which lane.
+        lane: u16,
+        /// Whose.
+        seat: Seat,
     },
     /// The group reads as zeros.
     Zeroed {

@@ -29,6 +29,7 @@ fn label(generation: u64) -> Label {
                 size_bytes: 1 << 40,
                 domain: None,
                 state: SeatState::Current,
+                holds: None,
             }],
             volumes: vec![VolumeFacts {
                 name: "v".to_owned(),

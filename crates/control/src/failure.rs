@@ -113,6 +113,7 @@ impl Failure {
             ),
             AssembleError::NotFound { .. } => Self::split(StatusCode::NOT_FOUND, what, &text, ": "),
             AssembleError::Label { .. } => Self::split(StatusCode::CONFLICT, what, &text, "; "),
+            AssembleError::Held { .. } => Self::split(StatusCode::CONFLICT, what, &text, ": "),
             AssembleError::Ambiguous { .. } => Self::split(StatusCode::CONFLICT, what, &text, ": "),
         }
     }

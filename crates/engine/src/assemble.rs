@@ -9,7 +9,8 @@ use array::format::{
     CellPage, ENTRIES_PER_PAGE, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, newest_label,
 };
 use array::pool::{
-    Blueprint, CreateError, FoundDrive, NewDrive, OpenError, Pool, SeatFacts, SeatState, Ticket,
+    Blueprint, CreateError, Evidence, FoundDrive, NewDrive, OpenError, Pool, SeatFacts, SeatState,
+    Ticket,
 };
 use block::{Fault, Seat};
 use layout::Scheme;
@@ -18,7 +19,7 @@ use uuid::Uuid;
 use crate::drive::{
     self, Drive, DriveSpec, DriveUri, FaultHandle, FileOptions, Open, OpenDriveError, sync,
 };
-use crate::run::{PoolHandle, RunOptions, StartError};
+use crate::run::{PoolHandle, RunOptions, StartError, hold};
 
 /// The ticket of creating or opening.
 const OPENED: Ticket = Ticket(0);
@@ -84,6 +85,14 @@ pub enum AssembleError {
         fault: Fault,
         /// What to do.
         hint: &'static str,
+    },
+    /// Another host is at work on it.
+    #[error(
+        "pool `{name}` is open on another host, which is at work on it: export it there, or stop that host"
+    )]
+    Held {
+        /// Which pool.
+        name: String,
     },
     /// It did not start.
     #[error("{0}")]
@@ -208,7 +217,8 @@ pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, Ass
         wipe(drive, tables.clone())?;
     }
     let seats = drives.iter().cloned().map(Some).collect();
-    let handle = PoolHandle::start(pool, seats, OPENED, options)?;
+    let claim = hold::claim_new(pool.facts().uuid);
+    let handle = PoolHandle::start(pool, seats, OPENED, claim, options)?;
     let status = handle.status().map_err(StartError::Pool)?;
     let failed: Vec<String> = status
         .seats
@@ -314,6 +324,19 @@ fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, AssembleError> {
         slots.push(bytes);
     }
     Ok(newest_label([&slots[0], &slots[1]]).ok())
+}
+
+/// What a drive that comes back says of itself; `None` if that cannot be read.
+pub(crate) fn evidence(drive: &Drive) -> Option<Evidence> {
+    let (_, label) = read_label(drive).ok().flatten()?;
+    let heads: Result<Vec<Vec<u8>>, Fault> = Evidence::places(&label)
+        .into_iter()
+        .map(|(offset, length)| {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            sync::read(&*drive.device, offset, length)
+        })
+        .collect();
+    Some(Evidence::new(label, &heads.ok()?))
 }
 
 /// A pool of which drives were found.
@@ -585,7 +608,11 @@ pub fn import(
         }
     }
     let pool = opening.finish(tables, &slots, OPENED)?;
-    Ok(PoolHandle::start(pool, seats, OPENED, options)?)
+    let in_use: Vec<Drive> = seats.iter().flatten().cloned().collect();
+    let claim = hold::claim(pool.facts().uuid, &in_use).map_err(|_| AssembleError::Held {
+        name: found.name.clone(),
+    })?;
+    Ok(PoolHandle::start(pool, seats, OPENED, claim, options)?)
 }
 
 /// A path as it is.

@@ -32,6 +32,9 @@ impl LoggedEvent {
             Report::DriveOut { seat, .. }
             | Report::DriveIn { seat, .. }
             | Report::SeatComplete { seat }
+            | Report::CatchingUp { seat }
+            | Report::FilledAnew { seat, .. }
+            | Report::CaughtUp { seat, .. }
             | Report::DriveKept { seat, .. }
             | Report::DriveSuspect { seat }
             | Report::DriveTrusted { seat }
@@ -190,6 +193,9 @@ pub struct RebuildStatus {
     pub done_bytes: u64,
     /// Bytes to fill in all.
     pub total_bytes: u64,
+    /// Bytes copied: what a drive that was away still had, and what reads as zeros, is not.
+    #[serde(default)]
+    pub copied_bytes: u64,
     /// Time since it began, or that it took.
     pub seconds: f64,
     /// Bytes filled per second so far.
@@ -366,6 +372,7 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
         cells_lost: progress.cells_lost,
         done_bytes,
         total_bytes,
+        copied_bytes: progress.copied_bytes,
         seconds,
         bytes_per_second,
         eta_seconds: (progress.ended.is_none() && bytes_per_second > 0.0)

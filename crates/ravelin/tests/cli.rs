@@ -4,6 +4,8 @@
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod bench;
+#[path = "cli/holder.rs"]
+mod holder;
 #[path = "cli/hooks.rs"]
 mod hooks;
 #[path = "cli/mistakes.rs"]

@@ -36,4 +36,4 @@ pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Survival, Trig
 pub use oracle::Oracle;
 pub use panics::quiet_panics;
 pub use replay::{replay, replay_on_drives};
-pub use world::{CutSpec, PowerLoss, World, WorldOptions};
+pub use world::{CutSpec, InFlight, PowerLoss, World, WorldOptions};

@@ -18,7 +18,7 @@ pub const FORMAT: u32 = 1;
 /// Where the copies begin on a drive.
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
 /// Bytes of a copy, at most.
-pub const LABEL_SLOT_BYTES: usize = 508 << 10;
+pub const LABEL_SLOT_BYTES: usize = 504 << 10;
 /// The fixed fields take one page; the payload begins behind it.
 const HEADER_BYTES: usize = 4096;
 

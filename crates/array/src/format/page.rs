@@ -21,6 +21,8 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Blocks that a page describes.
 pub const ENTRIES_PER_META_PAGE: u32 = 496;
 
+/// Generations of written blocks: 32 bits without 0 and `u32::MAX`.
+const GENERATIONS: u64 = 0xffff_fffe;
 const ENTRIES: usize = 496;
 const PAGE: usize = 4096;
 const SECTORS: usize = 8;
@@ -110,11 +112,27 @@ impl Entry {
     #[must_use]
     pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: u64) -> Self {
         // Neither 0 nor `u32::MAX`.
-        let generation = u32::try_from(sequence % 0xffff_fffe).expect("below 2^32") + 1;
+        let generation = u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1;
         Self {
             crc: crc ^ name.seed(pool),
             generation,
         }
+    }
+
+    /// Of how many batches it can be said which is the later: half of what 32 bits count would just
+    /// do, and what is logged while the question is put counts too.
+    pub const AGE_MAX: u64 = 1 << 30;
+
+    /// Whether a batch before number `sequence` wrote the block. Right for entries less than
+    /// [`Entry::AGE_MAX`] batches away from it on either side; older ones may pass for later.
+    #[must_use]
+    pub fn is_before(self, sequence: u64) -> bool {
+        if self == Self::UNWRITTEN || self == Self::UNKNOWN {
+            return false;
+        }
+        let limit = sequence % GENERATIONS;
+        let own = u64::from(self.generation - 1);
+        (1..GENERATIONS / 2).contains(&((limit + GENERATIONS - own) % GENERATIONS))
     }
 
     /// Whether a block with this plain CRC-32C is the one that was written there.
@@ -152,6 +170,29 @@ impl MetaPage {
         self.entries[index] = entry;
         let sector = &mut self.clocks[index / ENTRIES_PER_SECTOR];
         *sector = clock.max(*sector);
+    }
+
+    /// Whether some sector of `other` that differs from this page's would count as the later one.
+    #[must_use]
+    pub fn is_overruled_by(&self, other: &Self) -> bool {
+        (0..SECTORS).any(|index| {
+            let range = index * ENTRIES_PER_SECTOR..(index + 1) * ENTRIES_PER_SECTOR;
+            self.clocks[index] <= other.clocks[index]
+                && self.entries[range.clone()] != other.entries[range]
+        })
+    }
+
+    /// The clock of its latest sector.
+    #[must_use]
+    pub fn latest(&self) -> u64 {
+        self.clocks.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Makes every sector as late as `clock`.
+    pub fn renew(&mut self, clock: u64) {
+        for sector in &mut self.clocks {
+            *sector = clock.max(*sector);
+        }
     }
 
     /// The page as bytes.
@@ -280,6 +321,28 @@ mod tests {
             MetaPage::merge(pool, NAME, &[&bytes, &bytes]),
             (page(), Merged::default())
         );
+    }
+
+    #[test]
+    fn an_entry_knows_whether_it_was_written_before_a_batch() {
+        let pool = Uuid::from_u128(99);
+        let name = BlockName {
+            group: 0,
+            column: 0,
+            block: 0,
+        };
+        let entry = |sequence| Entry::new(pool, name, 7, sequence);
+        let around = [0xffff_fff0, 0xffff_fffe, 0x1_0000_0004, 0x2_0000_0000];
+        for limit in [1, 2, 1000].into_iter().chain(around) {
+            for sequence in limit - limit.min(30)..limit + 30 {
+                let before = entry(sequence).is_before(limit);
+                assert_eq!(before, sequence < limit, "{sequence} and {limit}");
+            }
+            // What is too far away passes for later: it is written once more.
+            assert!(!entry(limit + Entry::AGE_MAX).is_before(limit));
+            assert!(!Entry::UNWRITTEN.is_before(limit));
+            assert!(!Entry::UNKNOWN.is_before(limit));
+        }
     }
 
     #[test]

@@ -66,6 +66,11 @@ impl Stragglers {
         self.in_flight.len()
     }
 
+    /// Whether a drive still has some of them.
+    pub(super) fn are_with(&self, seat: Seat) -> bool {
+        self.in_flight.values().any(|&(other, _)| other == seat)
+    }
+
     pub(super) fn hold(&self, buffer: BufferId) -> bool {
         let slices = self.in_flight.values().filter_map(|&(_, slice)| slice);
         slices.map(|slice| slice.buffer).any(|held| held == buffer)
@@ -132,6 +137,7 @@ impl Array {
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
             Purpose::Restore { seat } => self.column_restored(seat, outcome),
+            Purpose::Look { job, seat } => self.looked(job, seat, outcome),
             Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
         }
     }
@@ -166,6 +172,7 @@ impl Array {
         for scratch in kept {
             self.release(scratch);
         }
+        self.left();
     }
 
     /// Operations that drives have not answered and nobody waits for.

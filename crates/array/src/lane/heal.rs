@@ -272,6 +272,7 @@ impl Array {
         if blocks.iter().any(forgotten) {
             return false;
         }
+        self.note_left_out(id);
         for ((name, _), &sum) in blocks.into_iter().zip(sums) {
             // What is logged will be written to the target too, and its entry with it.
             let logged = self.overlay.get(name).map(|logged| logged.bytes);

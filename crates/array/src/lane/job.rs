@@ -1,11 +1,14 @@
 //! Jobs: what is done to a whole group, a few stripes at a time.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 
 use super::Array;
+use super::catchup::{Held, Look};
 use super::checkpoint::Wanting;
 use super::flush::Waiter;
 use super::op::{Op, Owner, Task};
@@ -42,6 +45,14 @@ pub(super) struct Job {
     verified: (u64, u64),
     /// It makes way for clients until then.
     resume: Option<Instant>,
+    /// What a fill's target has is yet to be looked at.
+    pub(super) look: Option<Look>,
+    /// What a fill's target has already.
+    pub(super) held: Option<Arc<Held>>,
+    /// Of the target's pages those that are not what they should be.
+    pub(super) stale_pages: BTreeSet<PageName>,
+    /// Bytes written to a fill's target.
+    copied_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -67,18 +78,30 @@ impl Job {
             waiting: false,
             verified: (0, 0),
             resume: None,
+            look: None,
+            held: None,
+            stale_pages: BTreeSet::new(),
+            copied_bytes: 0,
         }
     }
 
-    pub(super) fn fill(group: u64, column: u16, target: Cell, avoid: Vec<u16>) -> Self {
-        Self::new(
-            group,
-            Kind::Fill {
-                column,
-                target,
-                avoid,
-            },
-        )
+    /// With `holds` the target has everything that was logged before that batch.
+    pub(super) fn fill(
+        group: u64,
+        column: u16,
+        target: Cell,
+        avoid: Vec<u16>,
+        holds: Option<u64>,
+    ) -> Self {
+        let kind = Kind::Fill {
+            column,
+            target,
+            avoid,
+        };
+        Self {
+            look: holds.map(Look::new),
+            ..Self::new(group, kind)
+        }
     }
 
     pub(super) fn zero(group: u64) -> Self {
@@ -108,6 +131,7 @@ impl Job {
                 column: *column,
                 target: *target,
                 avoid: avoid.clone(),
+                held: self.held.clone(),
             },
             Kind::Zero => Task::Zero,
             Kind::Resync => Task::Resync,
@@ -120,8 +144,16 @@ impl Array {
     pub(super) fn begin_job(&mut self, job: Job) {
         let id = self.fresh();
         let zero = matches!(job.kind, Kind::Zero);
+        let looks = job.look.as_ref().filter(|_| job.fault.is_none());
+        let looks = looks.is_some_and(|look| self.can_look(look.before));
+        let target = match job.kind {
+            Kind::Fill { target, .. } if looks => Some(target),
+            _ => None,
+        };
         self.jobs.insert(id, job);
-        if zero && self.geometry.store().is_some() {
+        if let Some(target) = target {
+            self.look_at_target(id, target);
+        } else if zero && self.geometry.store().is_some() {
             // Nothing that was logged in the group's earlier life may come back.
             self.jobs.get_mut(&id).expect("just inserted").waiting = true;
             self.await_checkpoint(Wanting::Job(id), []);
@@ -158,7 +190,7 @@ impl Array {
     }
 
     /// Keeps the job's steps in flight; ends it when there are no more.
-    fn step_job(&mut self, id: u64) {
+    pub(super) fn step_job(&mut self, id: u64) {
         loop {
             let job = &self.jobs[&id];
             let total = self.geometry.stripes_per_group();
@@ -193,8 +225,12 @@ impl Array {
             }
             None if store && matches!(job.kind, Kind::Fill { .. }) => {
                 // The column's pages, and those beside it, must be at the target too.
-                let pages = self.pages_beside(id);
-                self.jobs.get_mut(&id).expect("just seen").waiting = true;
+                let mut pages = self.pages_beside(id);
+                let job = self.jobs.get_mut(&id).expect("just seen");
+                if job.held.is_some() {
+                    pages = std::mem::take(&mut job.stale_pages).into_iter().collect();
+                }
+                job.waiting = true;
                 self.await_checkpoint(Wanting::Job(id), pages);
             }
             None if matches!(job.kind, Kind::Scrub) => self.end_job(id, Ok(())),
@@ -231,7 +267,8 @@ impl Array {
         }
     }
 
-    fn pages_beside(&self, id: u64) -> Vec<PageName> {
+    /// The pages beside the target of a fill, in their order on the drive.
+    pub(super) fn pages_beside(&self, id: u64) -> Vec<PageName> {
         let job = &self.jobs[&id];
         let Kind::Fill { column, .. } = job.kind else {
             return Vec::new();
@@ -253,6 +290,13 @@ impl Array {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.verified.0 += blocks;
             job.verified.1 += bad;
+        }
+    }
+
+    /// A fill writes so much to its target.
+    pub(super) fn job_copies(&mut self, id: u64, bytes: u64) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.copied_bytes += bytes;
         }
     }
 
@@ -278,6 +322,7 @@ impl Array {
                 group,
                 column,
                 target,
+                copied_bytes: job.copied_bytes,
             }),
             (Kind::Fill { column, target, .. }, Err(fault)) => {
                 self.view.abandon_fill(&self.geometry, group, column);

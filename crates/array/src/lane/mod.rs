@@ -1,5 +1,6 @@
 //! One lane: requests in, drive operations out.
 
+mod catchup;
 mod checkpoint;
 mod flight;
 mod flush;
@@ -66,6 +67,8 @@ enum Purpose {
     Anchor { seat: Seat },
     /// A column that recovery writes again.
     Restore { seat: Seat },
+    /// The pages of a cell that a drive brings back.
+    Look { job: u64, seat: Seat },
     /// Part of what recovery reads.
     Recovery { seat: Seat, index: usize },
 }
@@ -87,6 +90,8 @@ enum Computing {
     Paged,
     /// An anchor in this memory.
     Anchor(ScratchId),
+    /// The pages of the cell that this job fills.
+    Look(u64),
     /// A step of recovery.
     Recovery,
 }
@@ -135,6 +140,8 @@ pub struct Array {
     log: Log,
     checkpoints: Checkpoints,
     recovery: Option<Recovery>,
+    /// Drives that are out and have not yet answered all, and how often they have gone out since.
+    leaving: BTreeMap<Seat, u32>,
     /// Stripes that are being mended.
     healing: BTreeSet<(u64, u64)>,
     /// Counts changes after which an operation planned before may still touch a cell that one
@@ -199,6 +206,7 @@ impl Array {
             log: Log::default(),
             checkpoints: Checkpoints::default(),
             recovery: None,
+            leaving: BTreeMap::new(),
             healing: BTreeSet::new(),
             epoch: 0,
             in_epoch: BTreeMap::new(),
@@ -245,6 +253,7 @@ impl Array {
             Computing::Page(name) => self.page_loaded(name, &computed),
             Computing::Paged => self.paged(),
             Computing::Anchor(scratch) => self.anchor_laid(scratch),
+            Computing::Look(job) => self.look_computed(job, &computed),
             Computing::Recovery => self.recovery_computed(&computed),
         }
         self.advance();
@@ -262,6 +271,7 @@ impl Array {
                 self.view.seat_out(seat);
                 self.jobs_lost_seat(seat);
                 self.abandon_seat(seat);
+                self.leaves(seat);
                 self.decide(seat, true);
                 if self.geometry.store().is_some() && self.recovery.is_none() {
                     // What was logged before is there once less.
@@ -285,10 +295,11 @@ impl Array {
                 column,
                 target,
                 avoid,
+                holds,
             } => {
                 self.check_here(group)?;
                 self.view.begin_fill(&self.geometry, group, column, target);
-                let mut job = Job::fill(group, column, target, avoid);
+                let mut job = Job::fill(group, column, target, avoid, holds);
                 if self.view.is_out(target.seat) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Seat};
 use layout::Cell;
 
+use super::catchup::Held;
 use super::flight::Refuge;
 use crate::action::{ComputeStep, Slice};
 use crate::geometry::Segment;
@@ -34,12 +35,24 @@ pub(super) enum Task {
         column: u16,
         target: Cell,
         avoid: Vec<u16>,
+        /// What the target has already.
+        held: Option<Arc<Held>>,
     },
     Zero,
     Resync,
     Scrub,
     /// Blocks (element, first byte in it) to be reconstructed and written again.
     Heal(Vec<(usize, u64)>),
+}
+
+impl Task {
+    /// What the cell that it fills has already.
+    pub(super) fn held(&self) -> Option<&Held> {
+        match self {
+            Self::Fill { held, .. } => held.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// Where an operation stands. Transitions are in `step.rs`.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 
+use super::catchup::Held;
 use super::overlay::{Bytes, Overlay};
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
@@ -128,6 +129,20 @@ impl Pages {
         }
     }
 
+    /// The page counts from now on as later than a copy that differs from it.
+    pub(super) fn outdate(&mut self, name: PageName, copy: &MetaPage) {
+        let Some(cached) = self.cached.get_mut(&name) else {
+            return;
+        };
+        if cached.page.is_overruled_by(copy) {
+            // Not even a copy of a clock that nobody here has reached.
+            let later = copy.latest().max(self.clock) + 1;
+            self.clock = later;
+            cached.page.renew(later);
+            cached.dirty = true;
+        }
+    }
+
     /// Pages that have changed since they were written.
     pub(super) fn dirty(&self) -> impl Iterator<Item = PageName> + '_ {
         self.cached
@@ -216,6 +231,10 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) overlay: &'a Overlay,
     pub(super) pages: &'a Pages,
     pub(super) group: u64,
+    /// What the cell that it fills has already.
+    pub(super) held: Option<&'a Held>,
+    /// A fill of a column that is nowhere goes on where nothing is left to go on from.
+    pub(super) leaves_out_lost: bool,
     /// Blocks (column, block of its cell) that the operation has found bad.
     pub(super) bad: &'a BTreeSet<(u16, u64)>,
     /// Blocks that it should do without.
@@ -283,6 +302,23 @@ impl Blocks for LaneBlocks<'_> {
             }
             Some(_) => sound(),
         }
+    }
+
+    fn leaves_out_lost(&self) -> bool {
+        self.leaves_out_lost
+    }
+
+    fn is_held(&self, column: u16, block: u64) -> bool {
+        let Some(held) = self.held.filter(|held| held.column == column) else {
+            return false;
+        };
+        let name = BlockName {
+            group: self.group,
+            column,
+            block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+        };
+        let entry = self.pages.entry(name);
+        self.overlay.get(name).is_none() && entry.is_some_and(|entry| held.holds(name, entry))
     }
 }
 

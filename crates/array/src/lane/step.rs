@@ -87,6 +87,9 @@ impl Array {
             self.read(id, plan);
             return;
         }
+        if !self.compare_pages(id) {
+            return;
+        }
         let scratch = self.fresh_scratch();
         let shunned = self.shunned(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
@@ -97,6 +100,11 @@ impl Array {
             overlay: &self.overlay,
             pages: &self.pages,
             group: op.group,
+            held: op.task.held(),
+            leaves_out_lost: op
+                .task
+                .held()
+                .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
             bad: &op.bad,
             avoid: &op.avoid,
             shunned: &shunned,
@@ -126,6 +134,7 @@ impl Array {
                 column,
                 target,
                 avoid,
+                ..
             } => plan::plan_fill(
                 plans,
                 stripe,
@@ -404,6 +413,12 @@ impl Array {
             self.end(id, Err(Fault::Gone));
             return;
         }
+        let plan = op.plan.as_ref().expect("it was planned");
+        if let (Owner::Job(job), Task::Fill { .. }) = (op.owner, &op.task) {
+            let bytes = plan.writes.iter().map(|write| write.length).sum();
+            self.job_copies(job, bytes);
+        }
+        let op = self.ops.get_mut(&id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
         let writes: Vec<Transfer> = plan
             .writes

@@ -11,7 +11,7 @@ use erasure::ElementSet;
 use layout::Cell;
 
 use super::band::{BandPlans, BandStep, Operand, translate};
-use super::{BlockState, Kind, Lost, Plan, Scratch, Stripe, Transfer, runs};
+use super::{Absent, BlockState, Kind, Lost, Plan, Scratch, Stripe, Transfer, runs};
 use crate::action::{ComputeStep, IoKind, Slice};
 
 /// A chunk of a group: column and chunk number in the column's cell.
@@ -144,10 +144,12 @@ impl<'a> Run<'a> {
 
 /// Plans to write `column` of the group into `target`, for the stripes `stripes` (`first.stripe` is
 /// ignored): copied where the column can be read, reconstructed where not. Columns in `avoid` are
-/// read only if it cannot be done without. Blocks that nothing was written to are left out.
+/// read only if it cannot be done without. Blocks that nothing was written to, and those that the
+/// target holds, are left out.
 ///
 /// # Errors
-/// [`Lost`] when an element of the column can neither be read nor reconstructed.
+/// [`Lost`] when an element of the column can neither be read nor reconstructed; where the target
+/// holds part of the column, such an element is named in the plan's `absent` instead.
 pub fn plan_fill(
     plans: &mut BandPlans,
     first: Stripe<'_>,
@@ -160,6 +162,7 @@ pub fn plan_fill(
     let chunk_bytes = first.geometry.chunk_bytes();
     let mut run = Run::new(first, stripes);
     let mut writes = Vec::new();
+    let mut lost = Vec::new();
     for stripe in run.stripes() {
         let slots: Vec<usize> = (0..code.elements())
             .filter(|&slot| Run::chunk(&stripe, slot).0 == column)
@@ -168,22 +171,21 @@ pub fn plan_fill(
             let written = slots
                 .iter()
                 .copied()
-                .filter(|&slot| stripe.state(slot, at) != BlockState::Zero);
+                .filter(|&slot| stripe.state(slot, at) != BlockState::Zero)
+                .filter(|&slot| !stripe.is_held(slot, at));
             written.collect()
         };
         for (low, high, written) in runs(0, chunk_bytes, written_at) {
             if written.is_empty() {
                 continue;
             }
-            for slot in written.iter() {
-                run.chunks.insert(Run::chunk(&stripe, slot));
-                writes.push((Run::chunk(&stripe, slot), low, high, target));
-            }
             for (low, high, readable) in runs(low, high, |at| stripe.readable_at(at)) {
+                let to_target = |slot| (Run::chunk(&stripe, slot), low, high, target);
                 if written.iter().all(|slot| readable.contains(slot)) {
                     for slot in written.iter() {
                         run.read(&stripe, slot, low, high);
                     }
+                    writes.extend(written.iter().map(to_target));
                     continue;
                 }
                 let mut spared = readable.clone();
@@ -194,13 +196,34 @@ pub fn plan_fill(
                 }
                 let recovery = match plans.recover(code, &spared, &written) {
                     Ok(recovery) => recovery,
-                    Err(Lost) => plans.recover(code, &readable, &written)?,
+                    Err(Lost) => match plans.recover(code, &readable, &written) {
+                        Ok(recovery) => recovery,
+                        Err(Lost) if first.blocks.leaves_out_lost() => {
+                            lost.extend(written.iter().map(|slot| {
+                                let (column, chunk) = Run::chunk(&stripe, slot);
+                                let offset = chunk * chunk_bytes + low;
+                                let length = high - low;
+                                Absent {
+                                    column,
+                                    offset,
+                                    length,
+                                }
+                            }));
+                            continue;
+                        }
+                        Err(Lost) => return Err(Lost),
+                    },
                 };
+                writes.extend(written.iter().map(to_target));
                 run.compute(&stripe, &recovery, (low, high));
             }
         }
     }
-    Ok(run.plan(Kind::Fill, &writes, scratch))
+    let chunks = writes.iter().map(|&(chunk, ..)| chunk);
+    run.chunks.extend(chunks);
+    let mut plan = run.plan(Kind::Fill, &writes, scratch);
+    plan.absent = lost;
+    Ok(plan)
 }
 
 /// Plans to read everything that was written to the stripes, so that it is compared with its

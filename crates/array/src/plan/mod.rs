@@ -113,7 +113,7 @@ pub struct Plan {
     pub steps: Vec<ComputeStep>,
     /// Then these, together.
     pub writes: Vec<Transfer>,
-    /// What changes in columns that are nowhere.
+    /// What changes in columns that are nowhere; of a fill, what nobody has.
     pub absent: Vec<Absent>,
 }
 
@@ -145,6 +145,16 @@ pub enum BlockState {
 pub trait Blocks: fmt::Debug {
     /// State of block `block` of the column's cell, which belongs to `stripe`.
     fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState;
+
+    /// Whether the cell that is being filled with the column has the block already.
+    fn is_held(&self, _column: u16, _block: u64) -> bool {
+        false
+    }
+
+    /// Whether a fill goes on where a block can neither be read nor reconstructed.
+    fn leaves_out_lost(&self) -> bool {
+        false
+    }
 
     /// Whether nothing is known of any block that would make it `Unreadable`, so that the state of
     /// those that are not touched need not be asked for one by one.
@@ -197,6 +207,13 @@ impl Stripe<'_> {
             BlockState::OnDrive if !place.readable() => BlockState::Unreadable,
             state => state,
         }
+    }
+
+    /// Whether the cell that is being filled has the block at byte `at` of an element already.
+    fn is_held(&self, slot: usize, at: u64) -> bool {
+        let (column, _, chunk) = self.place(slot);
+        let block = (chunk * self.geometry.chunk_bytes() + at) / BLOCK_BYTES;
+        self.blocks.is_held(column, block)
     }
 
     fn is_readable(&self, slot: usize, at: u64) -> bool {

@@ -259,6 +259,7 @@ pub fn create_divided(
         size_bytes: drive.size_bytes,
         domain: drive.domain.clone(),
         state,
+        holds: None,
     };
     let facts = PoolFacts {
         uuid: blueprint.uuid,
@@ -319,6 +320,9 @@ impl Pool {
             taken: BTreeMap::new(),
             next_cell_generation: 1,
             fills: Fills::default(),
+            returns: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            wounded: BTreeSet::new(),
             chores: Chores::default(),
             new_volumes: Vec::new(),
             closing: None,
@@ -329,7 +333,7 @@ impl Pool {
             plans: BandPlans::default(),
             suspicions: Suspicions::default(),
             ios: BTreeMap::new(),
-            forgotten: BTreeSet::new(),
+            forgotten: BTreeMap::new(),
             next_io: 0,
             actions: VecDeque::new(),
             now: Instant::ZERO,

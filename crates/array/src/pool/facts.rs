@@ -99,6 +99,10 @@ pub struct SeatFacts {
     pub domain: Option<String>,
     /// Whether its cells count.
     pub state: SeatState,
+    /// Of a drive that was away and is not complete yet, by lane: everything that was logged
+    /// before this batch is in its place in the drive's home cells, durably.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Vec<u64>>,
 }
 
 /// Whether a seat's cells count.

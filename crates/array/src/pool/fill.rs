@@ -268,7 +268,12 @@ impl Pool {
             return;
         };
         let (sources, avoid) = self.fill_sources(group, column);
-        let cell_bytes = self.geometry.cell_bytes();
+        let holds = self.held_before(group, column, target);
+        // Of what a drive has already it is not known before how much is left to move.
+        let cell_bytes = match holds {
+            Some(_) => 0,
+            None => self.geometry.cell_bytes(),
+        };
         for &seat in &sources {
             *self.fills.busy.entry(seat).or_default() += 1;
             self.fills
@@ -296,6 +301,7 @@ impl Pool {
                 column,
                 target,
                 avoid,
+                holds,
             },
         );
     }
@@ -311,9 +317,16 @@ impl Pool {
     }
 
     /// A lane has filled a cell: record it before anything depends on it.
-    pub(super) fn filled(&mut self, group: u64, column: u16, target: Cell) {
-        if self.fill_off_drives((group, column)).is_none() {
+    pub(super) fn filled(&mut self, group: u64, column: u16, target: Cell, copied_bytes: u64) {
+        let Some(fill) = self.fill_off_drives((group, column)) else {
             return;
+        };
+        self.fills.progress.copied_bytes += copied_bytes;
+        if self.held_before(group, column, target).is_some() {
+            self.fills
+                .progress
+                .caught_up(&fill.sources, target.seat, copied_bytes);
+            self.note_return(target.seat, copied_bytes);
         }
         if !self.facts.seats[target.seat.index()].state.takes_part() {
             self.fill_over(group, column, target);
@@ -436,6 +449,7 @@ impl Pool {
             self.fills.progress.ended = Some(self.now);
             let cells = self.fills.progress.cells_done;
             self.report(Report::RebuildEnds { cells });
+            self.mend_wounded();
         }
     }
 
@@ -464,6 +478,8 @@ impl Pool {
                 continue;
             }
             self.facts.seats[seat.index()].state = SeatState::Current;
+            self.facts.seats[seat.index()].holds = None;
+            let caught_up = self.return_ends(seat);
             let geometry = std::sync::Arc::clone(&self.geometry);
             self.places.retain(|&(group, column), &mut (cell, _)| {
                 let home = geometry.layout().cell(group, column);
@@ -473,10 +489,13 @@ impl Pool {
                 cell.seat != seat
                     || !matches!(geometry.layout().role(*cell), layout::Role::Column { .. })
             });
-            self.commit(vec![
-                Effect::Lanes(Command::SeatCurrent(seat)),
-                Effect::Report(Report::SeatComplete { seat }),
-            ]);
+            let mut effects = vec![Effect::Lanes(Command::SeatCurrent(seat))];
+            effects.extend(caught_up.map(Effect::Report));
+            effects.push(Effect::Report(Report::SeatComplete { seat }));
+            // Spare cells that its columns had are free for others, and what could not be
+            // reconstructed before perhaps can be.
+            effects.push(Effect::Requeue);
+            self.commit(effects);
         }
     }
 

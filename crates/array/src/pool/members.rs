@@ -85,6 +85,9 @@ impl Pool {
         self.forget_ios(seat);
         self.suspicions.forget(seat);
         let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
+        if was != SeatState::Waiting {
+            *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
+        }
         if was != SeatState::Waiting && planted::is(Bug::SeatOutEarly) {
             self.tell_lanes(&Command::SeatOut(seat));
         } else if was != SeatState::Waiting {
@@ -177,9 +180,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Puts a drive into a seat whose drive is out: a new one, or the old one back (whose cells
-    /// have missed writes and are filled anew). Either way its identity is fresh, so that nothing
-    /// it says of its earlier life counts. The driver has attached it to the seat.
+    /// Puts a drive into a seat whose drive is out; all its cells are filled. Its identity is fresh,
+    /// so that nothing it says of an earlier life counts. The driver has attached it to the seat.
     ///
     /// # Errors
     /// When the seat does not exist or is in use, or the drive is too small.
@@ -191,6 +193,18 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
+        self.seat_drive(seat, facts, None, ticket)
+    }
+
+    /// Puts a drive into a seat; with `holds` its home cells have what was logged before that, by
+    /// lane.
+    pub(super) fn seat_drive(
+        &mut self,
+        seat: Seat,
+        facts: (Uuid, String, u64),
+        holds: Option<Vec<u64>>,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
         self.check_seat(seat)?;
         if self.drives.contains_key(&seat) {
             return Err(PoolError::Occupied { seat });
@@ -216,7 +230,9 @@ impl Pool {
             } else {
                 SeatState::Filling
             },
+            holds: holds.filter(|_| !waits),
         };
+        self.returns.remove(&seat);
         let done = vec![Effect::Done(ticket, Ok(()))];
         if waits {
             self.drives.insert(seat, Drive::default());
@@ -254,6 +270,7 @@ impl Pool {
             size_bytes,
             domain: None,
             state: SeatState::Waiting,
+            holds: None,
         });
         self.drives.insert(seat, Drive::default());
         self.commit(vec![Effect::Done(ticket, Ok(()))]);

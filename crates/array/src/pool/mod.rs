@@ -15,6 +15,7 @@
 //!                                   lane: Fill … ──► Filled ──► cell table, flushed ──► Settle
 //! ```
 
+mod catchup;
 mod cells;
 mod chores;
 mod create;
@@ -36,6 +37,7 @@ use block::{Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
+use self::catchup::Return;
 use self::cells::CellTable;
 use self::chores::Chores;
 use self::fill::Fills;
@@ -48,6 +50,7 @@ use crate::Geometry;
 use crate::action::{Command, Event, IoId, IoKind};
 use crate::plan::BandPlans;
 
+pub use catchup::{Evidence, Misfit};
 pub use create::{Blueprint, CreateError, Division, NewDrive, create, create_divided};
 pub use facts::{OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
 pub use open::{FoundDrive, OpenError, Opening, open};
@@ -226,6 +229,46 @@ pub enum Report {
         /// Its identity.
         drive: Uuid,
     },
+    /// A drive that was away is back, and what it missed is copied to it.
+    #[error("seat {seat}: the drive is back; it is brought up to date")]
+    CatchingUp {
+        /// Whose.
+        seat: Seat,
+    },
+    /// A drive is back, but what it holds does not count.
+    #[error("seat {seat}: the drive is back, and filled as a whole: {why}")]
+    FilledAnew {
+        /// Whose.
+        seat: Seat,
+        /// Why.
+        why: Misfit,
+    },
+    /// Of a column on a drive that is back, some blocks are nowhere.
+    #[error(
+        "group {group} column {column}: {blocks} blocks changed while their drive was away, and cannot be reconstructed from the drives that are there; the rest of the column counts again"
+    )]
+    LeftOut {
+        /// Which group.
+        group: u64,
+        /// Which column.
+        column: u16,
+        /// How many.
+        blocks: u64,
+    },
+    /// A drive that was away is up to date.
+    #[error(
+        "seat {seat}: up to date again; {copied_bytes} bytes copied in {cells} cells of {cell_bytes}"
+    )]
+    CaughtUp {
+        /// Whose.
+        seat: Seat,
+        /// Cells that were looked at.
+        cells: u64,
+        /// Bytes of each.
+        cell_bytes: u64,
+        /// Bytes copied.
+        copied_bytes: u64,
+    },
     /// Every cell of a seat is current.
     #[error("seat {seat}: complete")]
     SeatComplete {
@@ -389,6 +432,14 @@ pub enum Report {
         /// How many were wrong.
         bad: u64,
     },
+    /// Another opening of the pool is at work.
+    #[error(
+        "another host has taken the pool over (opening {by}): nothing more is written or acknowledged here"
+    )]
+    TakenOver {
+        /// The other opening.
+        by: Uuid,
+    },
     /// Parity could not be computed anew.
     #[error(
         "group {group}: parity cannot be checked while a drive is missing; blocks that were being written when the pool stopped may read back wrong"
@@ -478,6 +529,12 @@ pub struct Pool {
     taken: BTreeMap<Cell, (u64, u16)>,
     next_cell_generation: u32,
     fills: Fills,
+    /// Drives that were away and catch up.
+    returns: BTreeMap<Seat, Return>,
+    /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
+    leaving: BTreeMap<Seat, u32>,
+    /// Groups with blocks that were nowhere when a drive came back.
+    wounded: BTreeSet<u64>,
     chores: Chores,
     new_volumes: Vec<NewVolume>,
     closing: Option<Ticket>,
@@ -492,7 +549,7 @@ pub struct Pool {
     suspicions: Suspicions,
     ios: BTreeMap<IoId, PoolIo>,
     /// Writes to drives that have gone out since: nobody waits for them.
-    forgotten: BTreeSet<IoId>,
+    forgotten: BTreeMap<IoId, Seat>,
     next_io: u64,
     actions: VecDeque<PoolAction>,
     now: Instant,
@@ -535,7 +592,8 @@ impl Pool {
                 group,
                 column,
                 target,
-            } => self.filled(group, column, target),
+                copied_bytes,
+            } => self.filled(group, column, target, copied_bytes),
             Event::FillFailed {
                 group,
                 column,
@@ -543,6 +601,12 @@ impl Pool {
                 fault,
             } => self.fill_failed(group, column, target, fault),
             Event::Settled { group, column } => self.settled(group, column),
+            Event::LeftOut {
+                group,
+                column,
+                blocks,
+            } => self.left_out(group, column, blocks),
+            Event::SeatQuiet { seat, .. } => self.seat_quiet(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),
             Event::StripeLost { group, stripe, .. } => {
@@ -590,7 +654,7 @@ impl Pool {
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
         self.now = now;
-        if self.forgotten.remove(&id) {
+        if self.forgotten.remove(&id).is_some() {
             return;
         }
         let io = self.ios.remove(&id).expect("the write is in flight");
@@ -691,7 +755,7 @@ impl Pool {
         let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
         for id in ids {
             self.ios.remove(&id);
-            self.forgotten.insert(id);
+            self.forgotten.insert(id, seat);
         }
         self.labels.forget(seat);
     }

@@ -28,11 +28,22 @@ pub struct Progress {
     pub cells_lost: u64,
     /// Bytes of a cell.
     pub cell_bytes: u64,
+    /// Bytes written to the cells that are filled: what a drive had already, and what reads as zeros,
+    /// is not copied.
+    pub copied_bytes: u64,
     /// Which drive moved how much.
     pub seats: BTreeMap<Seat, SeatTraffic>,
 }
 
 impl Progress {
+    /// Counts a cell of which only so much had to be moved.
+    pub(super) fn caught_up(&mut self, sources: &[Seat], target: Seat, bytes: u64) {
+        for &seat in sources {
+            self.seats.entry(seat).or_default().read_bytes += bytes;
+        }
+        self.seats.entry(target).or_default().write_bytes += bytes;
+    }
+
     /// Share done, 0 to 1.
     #[must_use]
     pub fn fraction(&self) -> f64 {

@@ -292,6 +292,11 @@ impl Pool {
     /// Checksums were lost: what they said is found out again, and written again.
     pub(super) fn page_lost(&mut self, group: u64, column: u16) {
         self.report(Report::PageLost { group, column });
+        self.scrub_for(group);
+    }
+
+    /// Something in a group is unknown: it is found out again, and nobody waits for that.
+    pub(super) fn scrub_for(&mut self, group: u64) {
         if self.facts.allocated_groups().any(|other| other == group) {
             self.scrub.lost_pages.insert(group);
         }

@@ -204,7 +204,7 @@ impl At<'_> {
             Err(PoolError::NoSeat { .. }) => {
                 let drive = self.returned(&seat)?;
                 self.handle
-                    .insert_drive(Seat(seat.seat), Some(drive))
+                    .return_drive(Seat(seat.seat), Some(drive))
                     .map_err(|error| self.failed(&error))?;
                 self.changed(&seat)
             }

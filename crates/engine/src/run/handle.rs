@@ -11,12 +11,17 @@ use array::pool::{OutReason, Pool, PoolError, Ticket};
 use array::record::Record;
 use block::Seat;
 
+use super::hold::{self, Claim, Hold, InUse};
 use super::lane::{self, LaneMessage, LaneSender};
 use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::volume::Volume;
 use super::{Clock, Seats};
+use crate::assemble::evidence;
 use crate::drive::Drive;
 use crate::status::PoolStatus;
+
+/// How long a drive that comes back may take to end what was asked of it before it left.
+const STILL_BUSY_MAX: Duration = Duration::from_secs(5);
 
 /// How to run a pool.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +53,9 @@ pub struct PoolHandle {
     lanes: Arc<[LaneSender]>,
     volumes: Arc<Volumes>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    hold: Hold,
+    claim: Claim,
+    in_use: InUse,
 }
 
 impl PoolHandle {
@@ -59,18 +67,22 @@ impl PoolHandle {
         pool: Pool,
         drives: Vec<Option<Drive>>,
         ticket: Ticket,
+        claim: Claim,
         options: RunOptions,
     ) -> Result<Self, StartError> {
         let geometry = Arc::clone(pool.geometry());
         let clock = Clock::start();
         let seats = Seats::new(drives);
         let (sender, receiver) = std::sync::mpsc::channel();
+        let takes_part = |seat: Seat| pool.facts().seats[seat.index()].state.takes_part();
+        let in_use: InUse = Arc::new(Mutex::new(hold::in_use(&seats, takes_part)));
+        let hold = Hold::start(claim, Arc::clone(&in_use), sender.clone())?;
         let (lanes, mut threads) = lane::start(
             &geometry,
             options.threads,
             &Arc::new(seats.clone()),
             &sender,
-            clock,
+            (clock, hold.lease()),
             options.record,
         )?;
         let lanes: Arc<[LaneSender]> = lanes.into();
@@ -84,6 +96,7 @@ impl PoolHandle {
             clock,
             &sender,
             (ticket, answer),
+            (Arc::clone(hold.lease()), Arc::clone(&in_use)),
         );
         threads.push(
             std::thread::Builder::new()
@@ -96,6 +109,9 @@ impl PoolHandle {
             lanes,
             volumes,
             threads: Mutex::new(threads),
+            hold,
+            claim,
+            in_use,
         };
         opened.recv().map_err(|_| StartError::Stopped)??;
         Ok(handle)
@@ -169,7 +185,46 @@ impl PoolHandle {
     /// # Errors
     /// As [`Pool::insert_drive`].
     pub fn insert_drive(&self, seat: Seat, drive: Option<Drive>) -> Result<(), PoolError> {
-        self.admin(Admin::InsertDrive { seat, drive })
+        match drive {
+            Some(drive) => self.admin(Admin::InsertDrive { seat, drive }),
+            None => self.return_drive(seat, None),
+        }
+    }
+
+    /// Brings back the drive that left a seat: the one that is attached there still, or as it was found
+    /// again. What it still holds is left as it is, if it is what it should be.
+    ///
+    /// # Errors
+    /// As [`Pool::return_drive`].
+    pub fn return_drive(&self, seat: Seat, drive: Option<Drive>) -> Result<(), PoolError> {
+        let drive = match drive {
+            Some(drive) => drive,
+            None => self.drive(seat)?,
+        };
+        let began = std::time::Instant::now();
+        loop {
+            // Here and not on the pool's thread: a drive that has just come back may take its time.
+            let evidence = evidence(&drive).map(Box::new);
+            let outcome = self.admin(Admin::ReturnDrive {
+                seat,
+                drive: drive.clone(),
+                evidence,
+            });
+            let busy = matches!(outcome, Err(PoolError::StillBusy { .. }));
+            if !busy || began.elapsed() > STILL_BUSY_MAX {
+                return outcome;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The drive that is attached to a seat.
+    fn drive(&self, seat: Seat) -> Result<Drive, PoolError> {
+        let (to, drive) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::Drive(seat, to))
+            .map_err(|_| PoolError::Closing)?;
+        drive.recv().unwrap_or(Err(PoolError::Closing))
     }
 
     /// Adds a drive that waits for a seat.
@@ -278,6 +333,10 @@ impl PoolHandle {
         }
         let outcome = self.flush().and_then(|()| self.admin(Admin::Close));
         self.stop();
+        if outcome.is_ok() {
+            let drives = self.in_use.lock().expect("no holder of the lock panics");
+            Hold::release(self.claim, &drives);
+        }
         outcome
     }
 
@@ -332,6 +391,7 @@ impl PoolHandle {
                 tracing::error!("a thread of the pool had panicked");
             }
         }
+        self.hold.stop();
     }
 }
 

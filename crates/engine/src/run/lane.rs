@@ -16,6 +16,7 @@ use erasure::kernel;
 
 use super::compute::{Computer, Patch};
 use super::hash::NameMap;
+use super::hold::Lease;
 use super::pool::PoolMessage;
 use super::queue::Queue;
 use super::scratch::{Named, Spare};
@@ -190,6 +191,7 @@ struct LaneThread {
     outgoing: Vec<Vec<Submission>>,
     /// Requests that have ended in this turn.
     answers: Vec<Answer>,
+    lease: Arc<Lease>,
     /// What a lane is to be told, and what it has answered: empty between two messages.
     inputs: VecDeque<Input>,
     outputs: Vec<Output>,
@@ -212,7 +214,7 @@ pub(crate) fn start(
     threads: u16,
     seats: &Arc<Seats>,
     pool: &Sender<PoolMessage>,
-    clock: Clock,
+    (clock, lease): (Clock, &Arc<Lease>),
     record: bool,
 ) -> std::io::Result<(Vec<LaneSender>, Vec<JoinHandle<()>>)> {
     let threads = threads.clamp(1, geometry.lanes());
@@ -251,6 +253,7 @@ pub(crate) fn start(
             computer: Computer::new(kernel::best()),
             outgoing: Vec::new(),
             answers: Vec::new(),
+            lease: Arc::clone(lease),
             inputs: VecDeque::new(),
             outputs: Vec::new(),
             stopped: false,
@@ -364,6 +367,18 @@ impl LaneThread {
     /// Submits and answers everything that this turn has led to: once per drive and client, for a
     /// wake costs more than a small request.
     fn hand_out(&mut self) {
+        let asked = self.outgoing.iter().any(|batch| !batch.is_empty());
+        let something = asked || !self.answers.is_empty();
+        if something && !self.lease.may_go_on() {
+            // Another has taken the pool over: not a block is written here any more, and nothing
+            // that was written since is acknowledged.
+            self.outgoing.clear();
+            for answer in std::mem::take(&mut self.answers) {
+                answer.to.completed(answer.token, Err(Fault::Shutdown));
+            }
+            self.stopped = true;
+            return;
+        }
         for (seat, batch) in (0..).map(Seat).zip(&mut self.outgoing) {
             if batch.is_empty() {
                 continue;

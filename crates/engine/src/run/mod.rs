@@ -3,6 +3,7 @@
 mod compute;
 mod handle;
 mod hash;
+pub(crate) mod hold;
 mod lane;
 mod pool;
 mod queue;
@@ -51,6 +52,13 @@ impl Seats {
 
     pub(crate) fn device(&self, seat: Seat) -> Option<&Arc<dyn BlockDevice>> {
         self.drive(seat).map(|drive| &drive.device)
+    }
+
+    /// All drives and where they sit.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Seat, &Drive)> {
+        (0..)
+            .zip(&self.0)
+            .filter_map(|(seat, drive)| Some((Seat(seat), drive.as_ref()?)))
     }
 
     pub(crate) fn set(&mut self, seat: Seat, drive: Option<Drive>) {

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use array::pool::{OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::pool::{Evidence, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Event, IoId};
 use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat};
 use uuid::Uuid;
 
+use super::hold::{InUse, Lease, in_use};
 use super::lane::{LaneMessage, LaneSender};
 use super::volume::Volume;
 use super::{Clock, Seats};
@@ -44,10 +45,16 @@ pub(crate) enum Admin {
         why: OutReason,
         force: bool,
     },
-    /// Into a seat; without a drive, the one that sits there already comes back.
+    /// A new one, into a seat.
     InsertDrive {
         seat: Seat,
-        drive: Option<Drive>,
+        drive: Drive,
+    },
+    /// The one that left the seat.
+    ReturnDrive {
+        seat: Seat,
+        drive: Drive,
+        evidence: Option<Box<Evidence>>,
     },
     AddSpare {
         drive: Drive,
@@ -78,8 +85,12 @@ pub(crate) enum PoolMessage {
     Flushed(IoId, Outcome),
     Admin(Admin, Answer),
     Status(Sender<PoolStatus>),
+    /// The drive that is attached to a seat.
+    Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answer when nothing is being filled, resynced or recorded.
     WaitQuiet(Sender<()>),
+    /// Another opening of the pool is at work.
+    TakenOver(Uuid),
     /// Tell what has been and will be logged.
     Listen(Listener),
     Stop,
@@ -120,10 +131,16 @@ pub(crate) struct PoolThread {
     next_event: u64,
     listeners: Vec<Listener>,
     waiting: Vec<Sender<()>>,
+    lease: Arc<Lease>,
+    in_use: InUse,
 }
 
 impl PoolThread {
     /// `opened` answers the ticket with which the pool was created or opened.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a thread is made of what it works on"
+    )]
     pub(crate) fn new(
         pool: Pool,
         seats: Seats,
@@ -132,6 +149,7 @@ impl PoolThread {
         clock: Clock,
         sender: &Sender<PoolMessage>,
         opened: (Ticket, Answer),
+        (lease, in_use): (Arc<Lease>, InUse),
     ) -> Self {
         let sink = |flush| -> Arc<dyn Completed> {
             Arc::new(Sink {
@@ -154,6 +172,8 @@ impl PoolThread {
             next_event: 0,
             listeners: Vec::new(),
             waiting: Vec::new(),
+            lease,
+            in_use,
         }
     }
 
@@ -182,7 +202,9 @@ impl PoolThread {
                 PoolMessage::Admin(command, answer) => self.admin(command, answer),
                 // Whoever asked may have gone.
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
+                PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitQuiet(to) => self.waiting.push(to),
+                PoolMessage::TakenOver(by) => self.taken_over(by),
                 PoolMessage::Listen(listener) => {
                     self.events.iter().for_each(&listener);
                     self.listeners.push(listener);
@@ -196,6 +218,19 @@ impl PoolThread {
                 }
             }
         }
+    }
+
+    /// Nothing goes out any more; whoever asks for something is told so.
+    fn taken_over(&mut self, by: Uuid) {
+        self.log(&Report::TakenOver { by });
+        let volumes = self.volumes.read().expect("no holder of the lock panics");
+        for volume in volumes.values() {
+            volume.close();
+        }
+        for lane in &*self.lanes {
+            lane.send(LaneMessage::Stop);
+        }
+        self.answers.clear();
     }
 
     /// The next message; `Some(None)` when the pool's time has come first, `None` at the end.
@@ -242,6 +277,10 @@ impl PoolThread {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let now = self.clock.now();
+        if self.lease.is_lost() {
+            answer.send(Err(PoolError::Closing)).unwrap_or_default();
+            return;
+        }
         let started = match command {
             Admin::CreateVolume { name, size_bytes } => {
                 self.pool
@@ -254,7 +293,16 @@ impl PoolThread {
             Admin::FailDrive { seat, why, force } => {
                 self.pool.fail_drive(now, seat, why, force, ticket)
             }
-            Admin::InsertDrive { seat, drive } => self.insert(seat, drive, ticket),
+            Admin::InsertDrive { seat, drive } => self.seat_drive(seat, drive, |pool, facts| {
+                pool.insert_drive(now, seat, facts, ticket)
+            }),
+            Admin::ReturnDrive {
+                seat,
+                drive,
+                evidence,
+            } => self.seat_drive(seat, drive, |pool, facts| {
+                pool.return_drive(now, seat, facts, evidence.as_deref(), ticket)
+            }),
             Admin::AddSpare { drive } => {
                 let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
                 let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
@@ -287,19 +335,20 @@ impl PoolThread {
         }
     }
 
-    fn insert(
+    fn drive(&self, seat: Seat) -> Result<Drive, PoolError> {
+        let last = self.pool.facts().seats.len().saturating_sub(1);
+        let last = u16::try_from(last).unwrap_or(u16::MAX);
+        let drive = self.seats.drive(seat).cloned();
+        drive.ok_or(PoolError::NoSeat { seat, last })
+    }
+
+    /// Attaches a drive to a seat, and tells the pool.
+    fn seat_drive(
         &mut self,
         seat: Seat,
-        drive: Option<Drive>,
-        ticket: Ticket,
+        drive: Drive,
+        tell: impl FnOnce(&mut Pool, (Uuid, String, u64)) -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
-        let Some(drive) = drive.or_else(|| self.seats.drive(seat).cloned()) else {
-            let last = self.pool.facts().seats.len().saturating_sub(1);
-            return Err(PoolError::NoSeat {
-                seat,
-                last: u16::try_from(last).unwrap_or(u16::MAX),
-            });
-        };
         let operations = drive.telemetry.snapshot().in_flight;
         if operations > 0 {
             return Err(PoolError::StillBusy { seat, operations });
@@ -310,9 +359,7 @@ impl PoolThread {
         // the pool says that it is in.
         self.seats.set(seat, Some(drive));
         self.tell_seats();
-        let started = self
-            .pool
-            .insert_drive(self.clock.now(), seat, facts, ticket);
+        let started = tell(&mut self.pool, facts);
         if started.is_err() {
             self.seats.set(seat, old);
             self.tell_seats();
@@ -328,6 +375,7 @@ impl PoolThread {
     }
 
     fn poll(&mut self) {
+        self.share_drives();
         while let Some(action) = self.pool.poll_action() {
             match action {
                 PoolAction::WriteDurably {
@@ -355,6 +403,10 @@ impl PoolThread {
     }
 
     fn write(&mut self, id: IoId, seat: Seat, offset: u64, bytes: &[u8]) {
+        if !self.lease.may_go_on() {
+            // Nobody waits for it any more.
+            return;
+        }
         let drive = self.seats.drive(seat).cloned();
         self.writes.insert(id, drive.clone());
         match drive {
@@ -370,6 +422,17 @@ impl PoolThread {
             }
             None => self.flush_sink.completed(id.0, Err(Fault::Gone)),
         }
+    }
+
+    /// Whoever looks after the claims looks at the drives in use.
+    fn share_drives(&self) {
+        let facts = self.pool.facts();
+        let takes_part = |seat: Seat| {
+            let facts = facts.seats.get(seat.index());
+            facts.is_some_and(|facts| facts.state.takes_part())
+        };
+        let drives = in_use(&self.seats, takes_part);
+        *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = drives;
     }
 
     fn change_volumes(&self) {

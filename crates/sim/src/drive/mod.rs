@@ -58,6 +58,7 @@ pub struct Drive {
     map: Option<DriveMap>,
     reads: u64,
     writes: u64,
+    written_bytes: u64,
     flushes: u64,
 }
 
@@ -92,6 +93,7 @@ impl Drive {
             map: None,
             reads: 0,
             writes: 0,
+            written_bytes: 0,
             flushes: 0,
         }
     }
@@ -135,6 +137,12 @@ impl Drive {
         self.reads + self.writes + self.flushes
     }
 
+    /// Bytes written since it was made.
+    #[must_use]
+    pub const fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
     /// A hash of what is on the medium.
     #[must_use]
     pub const fn digest(&self) -> u64 {
@@ -146,6 +154,14 @@ impl Drive {
     /// From now on nothing is answered but with [`Fault::Gone`].
     pub const fn pull(&mut self) {
         self.faults.gone = true;
+    }
+
+    /// Plugged in again. What it held stays, but for what its cache had not flushed if it lost power.
+    pub(crate) fn plug_in(&mut self, survival: Option<&mut dyn FnMut(u32) -> Survival>) {
+        self.faults.gone = false;
+        if let Some(survival) = survival {
+            self.cut(|_, sectors| survival(sectors));
+        }
     }
 
     /// Whether it has been pulled.
@@ -347,6 +363,7 @@ impl Drive {
         blocks: impl Iterator<Item = Block>,
     ) -> Result<(), Fault> {
         self.check(offset, length)?;
+        self.written_bytes += length;
         let count = length / BLOCK_BYTES;
         let mut first = offset / BLOCK_BYTES;
         let mut pieces = None;

@@ -60,6 +60,8 @@ struct Maker {
     tolerance: usize,
     /// Seats that have been hurt and not been replaced since.
     hurt: Vec<Seat>,
+    /// Of those, whose drives have only gone away, and may come back as they were.
+    away: Vec<Seat>,
     /// Whether the one that is hurt must be the only one.
     alone: bool,
     /// Before which request a fresh drive is put into a seat.
@@ -86,6 +88,7 @@ impl Schedule {
             volume_bytes: of.volume_bytes,
             tolerance: of.tolerance,
             hurt: Vec::new(),
+            away: Vec::new(),
             alone: false,
             inserts: Vec::new(),
             events: Vec::new(),
@@ -129,7 +132,9 @@ impl Schedule {
                 {
                     hurt.push(seat);
                 }
-                Event::Replace(seat) | Event::Insert(seat) => replaced.push(seat),
+                Event::Replace(seat) | Event::Insert(seat) | Event::Return { seat, .. } => {
+                    replaced.push(seat);
+                }
                 Event::Settle => {
                     hurt.retain(|seat| !replaced.contains(seat));
                     alone = alone.filter(|seat| !replaced.contains(seat));
@@ -171,6 +176,12 @@ impl Maker {
             }
             if number == cut_at || second == Some(number) {
                 self.cut();
+            }
+            if let Some(&seat) = self.away.first()
+                && self.rng.random_range(0..12) == 0
+            {
+                let back = self.back(seat);
+                self.events.push(back);
             }
             if scrub_at == Some(number) {
                 self.events.push(Event::Scrub);
@@ -233,38 +244,51 @@ impl Maker {
         self.events.push(event);
     }
 
-    /// A seat that may be hurt: one that is hurt already when no other can be spared.
-    fn victim(&mut self) -> Seat {
+    /// A seat that may be hurt, and whether it has not been so far: one that is hurt already when no
+    /// other can be spared.
+    fn victim(&mut self) -> (Seat, bool) {
         let drives = SETTINGS[self.setting].drives;
         let tolerance = if self.alone { 1 } else { self.tolerance };
         if self.hurt.len() >= tolerance {
             // First make good what is broken, or hurt the same drive again.
             if self.rng.random_range(0..8) > 0 {
                 for seat in std::mem::take(&mut self.hurt) {
-                    self.events.push(Event::Replace(seat));
+                    // One that has only gone away may come back as it is.
+                    let returns = self.away.contains(&seat) && self.rng.random_range(0..3) > 0;
+                    let event = if returns {
+                        self.back(seat)
+                    } else {
+                        Event::Replace(seat)
+                    };
+                    self.events.push(event);
                 }
+                self.away.clear();
                 self.events.push(Event::Settle);
                 self.alone = false;
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
-                return self.hurt[index];
+                return (self.hurt[index], false);
             }
         }
         let seat = Seat(self.rng.random_range(0..drives));
-        if !self.hurt.contains(&seat) {
+        let fresh = !self.hurt.contains(&seat);
+        if fresh {
             self.hurt.push(seat);
         }
-        seat
+        (seat, fresh)
     }
 
     fn fault(&mut self, number: usize) {
-        let seat = self.victim();
+        let (seat, fresh) = self.victim();
         // A rebuild onto a fresh drive begins while clients go on, and may meet the cut.
         if self.rng.random_range(0..4) == 0 {
             let at = number + self.rng.random_range(2..20);
             self.inserts.push((at, seat));
         }
         if self.scope != Scope::Orderly && self.rng.random_range(0..8) == 0 {
+            if fresh {
+                self.away.push(seat);
+            }
             self.events.push(Event::Fail(seat));
             return;
         }
@@ -276,6 +300,7 @@ impl Maker {
             -1 if self.hurt.len() > 1 => DriveFault::Dropped,
             -1 => {
                 self.alone = true;
+                self.away.retain(|&other| other != seat);
                 self.events.push(Event::Stale(seat));
                 return;
             }
@@ -311,6 +336,11 @@ impl Maker {
                 blocks: self.rng.random_range(-40..40),
             },
         };
+        if fault != DriveFault::Gone {
+            self.away.retain(|&other| other != seat);
+        } else if fresh {
+            self.away.push(seat);
+        }
         let region = match self.rng.random_range(0..4) {
             0 => Some(Region::Journal),
             1 => Some(Region::Metadata),
@@ -350,6 +380,12 @@ impl Maker {
         }
         self.alone |= event.is_alone();
         self.events.push(event);
+    }
+
+    /// A drive comes back, having lost power or not.
+    fn back(&mut self, seat: Seat) -> Event {
+        let lost = (self.rng.random_range(0..2) == 0).then(|| self.rng.random());
+        Event::Return { seat, lost }
     }
 
     fn range(&mut self) -> (u64, u64) {

@@ -166,6 +166,14 @@ pub enum Event {
     Insert(Seat),
     /// A drive that something has happened to is replaced, and rebuilt.
     Replace(Seat),
+    /// A drive is plugged in again, having lost power if `lost` says which un-flushed writes
+    /// survived, and catches up.
+    Return {
+        /// Whose.
+        seat: Seat,
+        /// Decides what its cache has lost.
+        lost: Option<u64>,
+    },
     /// When the pool is opened next, the drive is as it is now.
     Stale(Seat),
 }

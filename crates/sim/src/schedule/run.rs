@@ -383,6 +383,7 @@ impl Run {
                 Ok(())
             }
             Event::Replace(seat) => self.replace(seat),
+            Event::Return { seat, lost } => self.bring_back(seat, lost),
             Event::Stale(seat) => {
                 let index = self.world().drive_index(seat);
                 let then = index.map(|index| (index, self.world().drives()[index].clone()));
@@ -657,6 +658,38 @@ impl Run {
             return Ok(());
         }
         self.hand_in(seat)
+    }
+
+    /// A drive that is gone, or out, comes back as it is. One that is neither is left alone.
+    fn bring_back(&mut self, seat: Seat, lost: Option<u64>) -> Checked {
+        let world = self.world();
+        let is_out = |world: &World| {
+            let state = world.pool().facts().seats[seat.index()].state;
+            matches!(state, SeatState::Out { .. })
+        };
+        let gone = world.drive_in(seat).is_some_and(|drive| drive.is_gone());
+        if gone && !is_out(world) {
+            // Nobody has asked it anything since; its cache must not be lost unnoticed.
+            self.fail(seat)?;
+        }
+        let limit = self.world().now() + BOUND;
+        while self.world().pool().is_leaving(seat) {
+            self.go_on(limit, "what was asked of a drive before it went out")?;
+        }
+        let world = self.world();
+        let attached = world.drive_in(seat).is_some() || world.find_absent(seat);
+        let Some(drive) = world.drive_in(seat).filter(|_| attached) else {
+            self.insert(seat);
+            return Ok(());
+        };
+        drive.stop_faults();
+        let broken = drive.is_broken();
+        if broken || !is_out(world) {
+            return Ok(());
+        }
+        world.plug_in(seat, lost);
+        world.begin_return_drive(seat, None);
+        Ok(())
     }
 
     pub(crate) fn settle(&mut self) -> Checked {

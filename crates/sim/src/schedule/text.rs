@@ -145,6 +145,11 @@ impl fmt::Display for Event {
             Self::Fail(seat) => write!(f, "fail {}", seat.0),
             Self::Insert(seat) => write!(f, "insert {}", seat.0),
             Self::Replace(seat) => write!(f, "replace {}", seat.0),
+            Self::Return { seat, lost: None } => write!(f, "return {}", seat.0),
+            Self::Return {
+                seat,
+                lost: Some(lost),
+            } => write!(f, "return {} lost:{lost}", seat.0),
             Self::Stale(seat) => write!(f, "stale {}", seat.0),
         }
     }
@@ -228,6 +233,14 @@ fn parse_event(line: &str) -> Option<Event> {
         ["fail", at] => Event::Fail(seat(at)?),
         ["insert", at] => Event::Insert(seat(at)?),
         ["replace", at] => Event::Replace(seat(at)?),
+        ["return", at] => Event::Return {
+            seat: seat(at)?,
+            lost: None,
+        },
+        ["return", at, lost] => Event::Return {
+            seat: seat(at)?,
+            lost: Some(number(lost.strip_prefix("lost:")?)?),
+        },
         ["stale", at] => Event::Stale(seat(at)?),
         _ => return None,
     };

@@ -1,5 +1,6 @@
 //! A pool, its lanes, its drives, and one queue of things that will happen.
 
+mod back;
 mod client;
 mod open;
 mod power;
@@ -26,7 +27,7 @@ use crate::drive::{Admitted, Drive, Pace};
 use crate::replay::perform;
 use crate::scratch::Scratch;
 
-pub use self::power::{CutSpec, PowerLoss};
+pub use self::power::{CutSpec, InFlight, PowerLoss};
 
 /// How long a hand-over between pool and lanes takes. The same for all, so that they arrive in order.
 const HAND_OVER: Duration = Duration::from_nanos(200);

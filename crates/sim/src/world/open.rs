@@ -156,6 +156,14 @@ impl World {
             slots.insert(seat, found[at].label_slot);
             in_seats[seat.index()] = Some(places[at]);
         }
+        // Drives that are out keep their place, so that they can be brought back.
+        for (seat, facts) in facts.seats() {
+            let at = found
+                .iter()
+                .position(|found| found.label.drive == facts.drive);
+            let place = &mut in_seats[seat.index()];
+            *place = place.or(at.map(|at| places[at]));
+        }
         let pool = opening.finish(tables, &slots, Ticket(0))?;
         let rng = ChaCha8Rng::seed_from_u64(seed);
         Ok(Self::around(pool, drives, in_seats, rng, symbolic))

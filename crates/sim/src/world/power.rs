@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::World;
 use super::queue::Happening;
 use crate::content::{BLOCK, Block};
-use crate::drive::{Drive, Pieces, Survival};
+use crate::drive::{Drive, Effect, Pieces, Survival};
 
 /// Which un-flushed writes survive a power cut. They are counted over all drives in the order in
 /// which they were carried out; those in flight come last.
@@ -158,7 +158,7 @@ fn decide(spec: CutSpec, number: usize, sectors: u32) -> Survival {
     if kept { Survival::Kept } else { Survival::Lost }
 }
 
-fn by_chance(chance: &mut ChaCha8Rng, sectors: u32) -> Survival {
+pub(super) fn by_chance(chance: &mut ChaCha8Rng, sectors: u32) -> Survival {
     match chance.random_range(0..8) {
         0..3 => Survival::Lost,
         3..6 => Survival::Kept,
@@ -171,5 +171,69 @@ fn by_chance(chance: &mut ChaCha8Rng, sectors: u32) -> Survival {
                 runs: [(0, end), (begin, last)],
             })
         }
+    }
+}
+
+/// Writes that had left a process that was stopped, and may land at any time after.
+#[derive(Clone, Debug)]
+pub struct InFlight(Vec<(usize, u64, Vec<Block>)>);
+
+impl InFlight {
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Which drive one of them goes to.
+    #[must_use]
+    pub fn drive(&self, number: usize) -> usize {
+        self.0[number].0
+    }
+
+    /// One of them lands on the drives, which are somebody else's by now.
+    pub fn land(&self, number: usize, drives: &mut [Drive]) {
+        let (drive, offset, blocks) = &self.0[number];
+        let range = (*offset, (blocks.len() * BLOCK) as u64);
+        let blocks = blocks.iter().cloned();
+        // A drive that refuses the write has not done it.
+        let _refused = drives[*drive].write_blocks(range, Effect::Done, u64::MAX, blocks);
+    }
+}
+
+impl World {
+    /// The writes that have been handed over and have not ended.
+    #[must_use]
+    pub fn in_flight(mut self) -> InFlight {
+        let held = std::mem::take(&mut self.held);
+        let happenings = self.queue.drain().into_iter().chain(held);
+        let writes = happenings.filter_map(|happening| match happening {
+            Happening::LaneIo {
+                lane,
+                drive: Some(drive),
+                io,
+                ..
+            } if io.kind == IoKind::Write => {
+                let scratch = &self.scratch[usize::from(lane)];
+                Some((drive, io.offset, scratch.blocks(io.slice?).collect()))
+            }
+            Happening::PoolWrite {
+                drive: Some(drive),
+                offset,
+                bytes,
+                ..
+            } => {
+                let blocks = bytes.chunks(BLOCK).map(Block::from_bytes);
+                Some((drive, offset, blocks.collect()))
+            }
+            _ => None,
+        });
+        InFlight(writes.collect())
     }
 }

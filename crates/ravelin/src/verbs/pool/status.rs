@@ -238,9 +238,18 @@ fn rebuild_line(rebuild: &RebuildStatus) -> String {
         0 => String::new(),
         lost => format!("; {lost} cells are lost"),
     };
+    // What a drive that was away still had, and what reads as zeros, was not copied.
+    let copied = if rebuild.copied_bytes < rebuild.done_bytes {
+        format!(" ({} copied)", size(rebuild.copied_bytes))
+    } else {
+        String::new()
+    };
     if !rebuild.running {
         let done = size(rebuild.done_bytes);
-        return format!("{done} in {}, {rate}/s{lost}", time(rebuild.seconds));
+        return format!(
+            "{done}{copied} in {}, {rate}/s{lost}",
+            time(rebuild.seconds)
+        );
     }
     let share = rebuild.done_bytes as f64 / rebuild.total_bytes.max(1) as f64;
     let filled = ((share * BAR as f64) as usize).min(BAR);
@@ -249,7 +258,7 @@ fn rebuild_line(rebuild: &RebuildStatus) -> String {
         |left| format!("{rate}/s, {} to go", time(left)),
     );
     format!(
-        "[{}{}] {:.1} %, {} of {}, {eta}{lost}",
+        "[{}{}] {:.1} %, {} of {}{copied}, {eta}{lost}",
         "#".repeat(filled),
         ".".repeat(BAR - filled),
         share * 100.0,
@@ -322,6 +331,7 @@ mod tests {
             cells_lost: 0,
             done_bytes: 3 << 20,
             total_bytes: 8 << 20,
+            copied_bytes: 3 << 20,
             seconds: 3.0,
             bytes_per_second: f64::from(1 << 20),
             eta_seconds: Some(5.0),
@@ -335,6 +345,12 @@ mod tests {
         assert_eq!(
             rebuild_line(&rebuild),
             "3 MiB in 3.0 s, 1 MiB/s; 5 cells are lost"
+        );
+        rebuild.copied_bytes = 20 << 10;
+        rebuild.cells_lost = 0;
+        assert_eq!(
+            rebuild_line(&rebuild),
+            "3 MiB (20 KiB copied) in 3.0 s, 1 MiB/s"
         );
     }
 }

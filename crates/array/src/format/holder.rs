@@ -1,0 +1,168 @@
+//! Which opening of the pool is at work, and that it still is.
+//!
+//! Two blocks of one form, on every drive: the *claim*, written once by each opening, and the *beat*,
+//! written anew again and again by the one at work. Neither is flushed: whoever reads it reads through
+//! the same drive. They are two, so that a holder that goes on does not overwrite the claim
+//! of whoever has taken the pool over: it finds that at its next look.
+
+use uuid::Uuid;
+
+/// Where the claim lies on a drive: behind the first label copy.
+pub const HOLDER_OFFSET: u64 = 508 << 10;
+/// Where the beat lies: behind the second.
+pub const BEAT_OFFSET: u64 = 1020 << 10;
+
+const MAGIC: [u8; 8] = *b"RVHOLDER";
+const BLOCK: usize = 4096;
+const FIELDS_BYTES: usize = 80;
+
+/// What a holder block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The pool.
+    pub pool: Uuid,
+    /// The opening: random, new each time.
+    pub opening: Uuid,
+    /// The host's boot: on the same one, locks on the drives tell who is at work.
+    pub boot: Uuid,
+    /// Grows by one with every beat; 0 when the pool has been closed.
+    pub beat: u64,
+    /// How long the holder works on after a beat without another one.
+    pub period_ms: u64,
+}
+
+impl Holder {
+    /// The block as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[12..16].fill(0);
+        bytes[16..32].copy_from_slice(self.pool.as_bytes());
+        bytes[32..48].copy_from_slice(self.opening.as_bytes());
+        bytes[48..64].copy_from_slice(self.boot.as_bytes());
+        bytes[64..72].copy_from_slice(&self.beat.to_le_bytes());
+        bytes[72..80].copy_from_slice(&self.period_ms.to_le_bytes());
+        let check = crc32c::crc32c(&bytes[16..FIELDS_BYTES]);
+        bytes[8..12].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a block; `None` if the bytes are none of this pool. Never panics.
+    #[must_use]
+    pub fn parse(pool: Uuid, bytes: &[u8]) -> Option<Self> {
+        let fields = bytes.get(..FIELDS_BYTES)?;
+        let check = u32::from_le_bytes(fields[8..12].try_into().ok()?);
+        if fields[..8] != MAGIC || check != crc32c::crc32c(&fields[16..]) {
+            return None;
+        }
+        let uuid = |at: usize| Uuid::from_slice(&fields[at..at + 16]).ok();
+        let number = |at: usize| Some(u64::from_le_bytes(fields[at..at + 8].try_into().ok()?));
+        let holder = Self {
+            pool: uuid(16)?,
+            opening: uuid(32)?,
+            boot: uuid(48)?,
+            beat: number(64)?,
+            period_ms: number(72)?,
+        };
+        (holder.pool == pool).then_some(holder)
+    }
+
+    /// Whether whoever wrote this may still be at work, and is not known to us by locks.
+    #[must_use]
+    pub fn may_be_alive(&self, boot: Uuid) -> bool {
+        self.beat > 0 && self.boot != boot
+    }
+}
+
+/// Who has taken a pool over, by what was read from its drives: the first that is not `own`.
+#[must_use]
+pub fn usurper(own: &Holder, seen: impl IntoIterator<Item = Holder>) -> Option<Holder> {
+    seen.into_iter().find(|seen| seen.opening != own.opening)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(beat: u64) -> Holder {
+        Holder {
+            pool: Uuid::from_u128(1),
+            opening: Uuid::from_u128(2),
+            boot: Uuid::from_u128(3),
+            beat,
+            period_ms: 10_000,
+        }
+    }
+
+    #[test]
+    fn a_holder_block_comes_back_as_it_was_written_and_damaged_never() {
+        let bytes = holder(7).encode();
+        let pool = Uuid::from_u128(1);
+        assert_eq!(Holder::parse(pool, &bytes), Some(holder(7)));
+        assert_eq!(Holder::parse(Uuid::from_u128(9), &bytes), None);
+        for at in 0..12 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Holder::parse(pool, &damaged), None, "byte {at}");
+        }
+        for at in 16..FIELDS_BYTES {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Holder::parse(pool, &damaged), None, "byte {at}");
+        }
+        assert_eq!(Holder::parse(pool, &bytes[..FIELDS_BYTES - 1]), None);
+    }
+
+    /// The holder's steps and the taker's in every order. A step is: beat, look (the holder's, twice);
+    /// read beats, read beats again, claim, read beats once more (the taker's).
+    #[test]
+    fn whenever_a_takeover_succeeds_the_holders_last_good_look_began_before_it() {
+        const HOLDER: u32 = 4;
+        const TAKER: u32 = 4;
+        let mut takeovers = 0;
+        for order in 0_u32..1 << (HOLDER + TAKER) {
+            if order.count_ones() != TAKER {
+                continue;
+            }
+            let (mut beat, mut claimed) = (0, false);
+            let (mut holders, mut takers) = (0, 0);
+            let mut reads = Vec::new();
+            // When the beat of the last good look was written, and when the taker began.
+            let (mut begun, mut good, mut taker_begun) = (0, None, None);
+            for time in 0..HOLDER + TAKER {
+                if order >> time & 1 == 1 {
+                    takers += 1;
+                    taker_begun = taker_begun.or(Some(time));
+                    match takers {
+                        3 => claimed = true,
+                        _ => reads.push(beat),
+                    }
+                } else {
+                    holders += 1;
+                    if holders % 2 == 1 {
+                        beat += 1;
+                        begun = time;
+                    } else if !claimed {
+                        good = Some(begun);
+                    }
+                }
+            }
+            if reads.windows(2).all(|pair| pair[0] == pair[1]) {
+                takeovers += 1;
+                // Its lease ends a period after that; the taker waits two between its reads.
+                assert!(good < taker_begun, "{order:08b}");
+            }
+        }
+        assert!(takeovers > 3);
+    }
+
+    #[test]
+    fn who_has_closed_or_is_of_this_boot_is_not_waited_for() {
+        let boot = Uuid::from_u128(3);
+        let other = Uuid::from_u128(4);
+        assert!(holder(1).may_be_alive(other));
+        assert!(!holder(1).may_be_alive(boot));
+        assert!(!holder(0).may_be_alive(other));
+    }
+}

@@ -1,0 +1,223 @@
+//! Drives that were away and come back: what of them counts. `docs/design/catch-up.md` has the
+//! reasoning.
+
+use block::{Instant, Seat};
+use layout::Cell;
+use uuid::Uuid;
+
+use super::{Pool, PoolError, Report, SeatState, Ticket};
+use crate::format::{Anchor, Label, RING_HEAD_BYTES};
+
+/// What a drive says of itself, read before anything is written to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    label: Label,
+    /// By lane: everything logged before this batch was put in place on the drive, and flushed.
+    firsts: Vec<Option<u64>>,
+}
+
+impl Evidence {
+    /// Where the drive's anchors are: first byte and length for each lane. Nowhere in a pool without a
+    /// journal.
+    #[must_use]
+    pub fn places(label: &Label) -> Vec<(u64, u64)> {
+        let lanes = u64::from(label.facts.lanes.max(1));
+        let store = label.facts.store;
+        store.map_or_else(Vec::new, |store| {
+            let place = |lane| store.journal_offset + lane * store.ring_bytes;
+            (0..lanes)
+                .map(|lane| (place(lane), RING_HEAD_BYTES))
+                .collect()
+        })
+    }
+
+    /// The identity that the drive had.
+    #[must_use]
+    pub const fn drive(&self) -> Uuid {
+        self.label.drive
+    }
+
+    /// From the drive's newest label, and the bytes at each of its [`Evidence::places`].
+    #[must_use]
+    pub fn new(label: Label, heads: &[Vec<u8>]) -> Self {
+        let pool = label.facts.uuid;
+        let firsts = (0..).zip(heads).map(|(lane, bytes)| {
+            let copies = bytes.chunks(block::PAGE_BYTES);
+            let anchors = copies.filter_map(|copy| Anchor::parse(pool, lane, copy));
+            anchors
+                .max_by_key(|anchor| anchor.number)
+                .map(|anchor| anchor.first)
+        });
+        Self {
+            firsts: firsts.collect(),
+            label,
+        }
+    }
+}
+
+/// Why what a returning drive holds does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// The pool keeps no record of what changed.
+    #[error("the pool was made with `-o journal=off`, and keeps no record of what changed")]
+    NoRecord,
+    /// Nothing that could be read.
+    #[error("its label cannot be read")]
+    NoLabel,
+    /// The drive of another seat, of another pool, or of an earlier life.
+    #[error("its label is not that of the drive that left this seat")]
+    AnotherDrive,
+    /// It has gone on after it was out.
+    #[error("it has been in use elsewhere since it left")]
+    WentOn,
+    /// It left before it had everything.
+    #[error("it was not complete when it left")]
+    Incomplete,
+    /// Its journal does not say how far it came.
+    #[error("its journal does not say how far it came")]
+    NoAnchor,
+}
+
+/// A drive that catches up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Return {
+    cells: u64,
+    copied_bytes: u64,
+}
+
+impl Pool {
+    /// Brings a drive back into the seat that it left. What it still holds is left as it is, if
+    /// `evidence` shows that it is what the pool takes it for; otherwise it is filled as a whole. It
+    /// gets a fresh identity either way: what its label says of its earlier life counts for nobody
+    /// from now on. The driver has attached it to the seat.
+    ///
+    /// # Errors
+    /// As [`Pool::insert_drive`]; and while something is under way on the drive from before it left.
+    pub fn return_drive(
+        &mut self,
+        now: Instant,
+        seat: Seat,
+        facts: (Uuid, String, u64),
+        evidence: Option<&Evidence>,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        if self.is_leaving(seat) {
+            // Of each lane it is known that there is something, not how much.
+            let operations = u64::from(self.leaving.get(&seat).copied().unwrap_or(1));
+            return Err(PoolError::StillBusy { seat, operations });
+        }
+        let holds = self.judge(seat, evidence);
+        let (holds, report) = match holds {
+            Ok(holds) => (Some(holds), Report::CatchingUp { seat }),
+            Err(why) => (None, Report::FilledAnew { seat, why }),
+        };
+        self.seat_drive(seat, facts, holds, ticket)?;
+        if self.facts.seats[seat.index()].state == SeatState::Filling {
+            self.report(report);
+        }
+        Ok(())
+    }
+
+    /// Whether a drive that is out may still do what was asked of it before. Were it back before it
+    /// has, old blocks could overwrite new ones.
+    #[must_use]
+    pub fn is_leaving(&self, seat: Seat) -> bool {
+        let own = self.forgotten.values().any(|&other| other == seat);
+        own || self.leaving.contains_key(&seat)
+    }
+
+    /// A cell was filled but for blocks that nobody has.
+    pub(super) fn left_out(&mut self, group: u64, column: u16, blocks: u64) {
+        self.wounded.insert(group);
+        self.report(Report::LeftOut {
+            group,
+            column,
+            blocks,
+        });
+    }
+
+    /// Cells have been filled: what could not be reconstructed before perhaps can be now.
+    pub(super) fn mend_wounded(&mut self) {
+        for group in std::mem::take(&mut self.wounded) {
+            self.scrub_for(group);
+        }
+    }
+
+    /// A lane has nothing under way any more on a drive that is out.
+    pub(super) fn seat_quiet(&mut self, seat: Seat) {
+        if let Some(left) = self.leaving.get_mut(&seat) {
+            *left -= 1;
+            if *left == 0 {
+                self.leaving.remove(&seat);
+            }
+        }
+    }
+
+    /// What a drive that comes back into a seat holds, by lane.
+    fn judge(&self, seat: Seat, evidence: Option<&Evidence>) -> Result<Vec<u64>, Misfit> {
+        if self.facts.store.is_none() {
+            return Err(Misfit::NoRecord);
+        }
+        let Evidence { label, firsts } = evidence.ok_or(Misfit::NoLabel)?;
+        let Some(facts) = self.facts.seats.get(seat.index()) else {
+            return Err(Misfit::AnotherDrive);
+        };
+        let SeatState::Out { since, .. } = facts.state else {
+            return Err(Misfit::AnotherDrive);
+        };
+        let place = (label.facts.uuid, label.drive, label.seat);
+        if place != (self.facts.uuid, facts.drive, seat) {
+            return Err(Misfit::AnotherDrive);
+        }
+        if label.generation >= since {
+            return Err(Misfit::WentOn);
+        }
+        let then = label.facts.seats.get(seat.index());
+        let complete = then.is_some_and(|then| then.state == SeatState::Current);
+        if facts.holds.is_none() && !complete {
+            return Err(Misfit::Incomplete);
+        }
+        if firsts.iter().all(Option::is_none) {
+            return Err(Misfit::NoAnchor);
+        }
+        let lanes = usize::from(self.geometry.lanes());
+        let holds = (0..lanes).map(|lane| {
+            // A lane without an anchor there has not put anything in place since the drive was
+            // filled; what that was is not known, so nothing is held.
+            let first = firsts.get(lane).copied().flatten().unwrap_or(0);
+            // If it was still catching up when it left, what counted then counts now, and no more.
+            let before = facts.holds.as_ref().and_then(|holds| holds.get(lane));
+            before.map_or(first, |&before| first.min(before))
+        });
+        Ok(holds.collect())
+    }
+
+    /// Up to which batch the target of a fill has everything of the column, if it is known.
+    pub(super) fn held_before(&self, group: u64, column: u16, target: Cell) -> Option<u64> {
+        let home = self.geometry.layout().cell(group, column);
+        let holds = self.facts.seats[target.seat.index()].holds.as_ref();
+        let lane = usize::from(self.geometry.lane_of(group));
+        holds
+            .filter(|_| target == home)
+            .and_then(|holds| holds.get(lane).copied())
+    }
+
+    /// A cell of a drive that catches up is as it should be.
+    pub(super) fn note_return(&mut self, seat: Seat, copied_bytes: u64) {
+        let back = self.returns.entry(seat).or_default();
+        back.cells += 1;
+        back.copied_bytes += copied_bytes;
+    }
+
+    /// Nothing is left to be copied to a drive.
+    pub(super) fn return_ends(&mut self, seat: Seat) -> Option<Report> {
+        let back = self.returns.remove(&seat)?;
+        Some(Report::CaughtUp {
+            seat,
+            cells: back.cells,
+            cell_bytes: self.geometry.cell_bytes(),
+            copied_bytes: back.copied_bytes,
+        })
+    }
+}

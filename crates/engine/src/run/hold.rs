@@ -1,0 +1,363 @@
+//! Being the pool's only holder: `docs/design/fencing.md`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use array::format::{BEAT_OFFSET, HOLDER_OFFSET, Holder, PAGE_BYTES, usurper};
+use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
+use uuid::Uuid;
+
+use super::Seats;
+use super::pool::PoolMessage;
+use crate::drive::Drive;
+use crate::ring;
+
+/// How long a holder works on after a look without another one. A guess: long enough that a busy
+/// machine never waits for a look, short enough that a takeover does not take minutes.
+const PERIOD: Duration = Duration::from_secs(10);
+/// A look that no drive has answered is made again after this.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Time that also passes while the machine sleeps.
+fn now() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}
+
+/// The identity of this boot; nil where the kernel does not say, which is nobody's.
+fn boot() -> Uuid {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or_else(Uuid::new_v4)
+}
+
+/// Until when this process may work on the pool.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    until_nanos: AtomicU64,
+    lost: AtomicBool,
+    /// Asks for a look at once.
+    wanted: Mutex<Sender<Wish>>,
+    changed: Condvar,
+}
+
+enum Wish {
+    Look,
+    Stop,
+}
+
+impl Lease {
+    /// Whether something may go out now; waits for a look where that is not known. False when
+    /// the pool has been taken over.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let good = || {
+            let now = u64::try_from(now().as_nanos()).unwrap_or(u64::MAX);
+            now < self.until_nanos.load(Ordering::Acquire)
+        };
+        if self.is_lost() {
+            return false;
+        }
+        if good() {
+            return true;
+        }
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if self.is_lost() {
+                return false;
+            }
+            if good() {
+                return true;
+            }
+            // A thread that looks no more has lost or has been stopped.
+            if wanted.send(Wish::Look).is_err() {
+                return false;
+            }
+            wanted = self
+                .changed
+                .wait_timeout(wanted, AGAIN)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Whether another has taken the pool over.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    fn extend(&self, until: Duration) {
+        let nanos = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
+        self.until_nanos.store(nanos, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+}
+
+/// The drives in use, shared with whoever looks at them.
+pub(crate) type InUse = Arc<Mutex<Vec<Drive>>>;
+
+/// Drives of a table of seats.
+pub(crate) fn in_use(seats: &Seats, takes_part: impl Fn(block::Seat) -> bool) -> Vec<Drive> {
+    seats
+        .iter()
+        .filter(|&(seat, _)| takes_part(seat))
+        .map(|(_, drive)| drive.clone())
+        .collect()
+}
+
+/// A claim on a pool that has been made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim(Holder);
+
+/// Another host is at work on the pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held;
+
+/// Claims a pool that is to be opened on these drives.
+pub(crate) fn claim(pool: Uuid, drives: &[Drive]) -> Result<Claim, Held> {
+    let own = Holder {
+        pool,
+        opening: Uuid::new_v4(),
+        boot: boot(),
+        beat: 1,
+        period_ms: u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX),
+    };
+    let mut beats = read_all(pool, drives, BEAT_OFFSET);
+    let alive = beats
+        .iter()
+        .flatten()
+        .filter(|beat| beat.may_be_alive(own.boot));
+    if let Some(period_ms) = alive.map(|beat| beat.period_ms).max() {
+        let wait = Duration::from_millis(period_ms.saturating_mul(2)).min(6 * PERIOD);
+        tracing::info!(
+            ?wait,
+            "the pool was not closed: waiting for a sign of its holder"
+        );
+        std::thread::sleep(wait);
+        let later = read_all(pool, drives, BEAT_OFFSET);
+        if later != beats {
+            return Err(Held);
+        }
+        beats = later;
+    }
+    write_all(drives, HOLDER_OFFSET, &own);
+    if read_all(pool, drives, BEAT_OFFSET) != beats {
+        return Err(Held);
+    }
+    Ok(Claim(own))
+}
+
+/// A claim on a new pool, whose drives nobody else knows.
+pub(crate) fn claim_new(pool: Uuid) -> Claim {
+    Claim(Holder {
+        pool,
+        opening: Uuid::new_v4(),
+        boot: boot(),
+        beat: 1,
+        period_ms: u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// The thread that looks.
+pub(crate) struct Hold {
+    lease: Arc<Lease>,
+    wishes: Sender<Wish>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Hold {
+    /// Begins to look; returns after the first look.
+    pub(crate) fn start(
+        claim: Claim,
+        drives: InUse,
+        pool: Sender<PoolMessage>,
+    ) -> std::io::Result<Self> {
+        let (wishes, wished) = channel();
+        let lease = Arc::new(Lease {
+            until_nanos: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+            wanted: Mutex::new(wishes.clone()),
+            changed: Condvar::new(),
+        });
+        let looker = Looker {
+            own: claim.0,
+            drives,
+            claimed: Vec::new(),
+            lease: Arc::clone(&lease),
+            pool,
+        };
+        let thread = std::thread::Builder::new()
+            .name("holder".to_owned())
+            .spawn(move || looker.run(&wished))?;
+        Ok(Self {
+            lease,
+            wishes,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub(crate) const fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// Ends the looking. The last beat says that nobody is at work if `closed`.
+    pub(crate) fn stop(&self) {
+        self.wishes.send(Wish::Stop).unwrap_or_default();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the holder's thread had panicked");
+        }
+    }
+
+    /// Says on the drives that the pool has been closed.
+    pub(crate) fn release(claim: Claim, drives: &[Drive]) {
+        let closed = Holder { beat: 0, ..claim.0 };
+        write_all(drives, BEAT_OFFSET, &closed);
+    }
+}
+
+struct Looker {
+    own: Holder,
+    drives: InUse,
+    /// Drives that have our claim: those that have come in since have not.
+    claimed: Vec<Arc<dyn BlockDevice>>,
+    lease: Arc<Lease>,
+    pool: Sender<PoolMessage>,
+}
+
+impl Looker {
+    fn run(mut self, wished: &Receiver<Wish>) {
+        loop {
+            let begun = now();
+            let looked = self.look();
+            match looked {
+                Look::Usurped(by) => {
+                    self.lease.lose();
+                    // The pool's thread may have ended.
+                    self.pool.send(PoolMessage::TakenOver(by)).ok();
+                    return;
+                }
+                Look::Ours => self.lease.extend(begun + PERIOD),
+                Look::Unanswered => {}
+            }
+            let wait = match looked {
+                Look::Ours => (PERIOD / 2).saturating_sub(now().saturating_sub(begun)),
+                _ => AGAIN,
+            };
+            match wished.recv_timeout(wait) {
+                Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Wish::Look) | Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        let drives = self
+            .drives
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let known = |drive: &&Drive| {
+            let claimed = self.claimed.iter();
+            claimed
+                .clone()
+                .any(|device| Arc::ptr_eq(device, &drive.device))
+        };
+        let (old, new): (Vec<&Drive>, Vec<&Drive>) = drives.iter().partition(known);
+        let new: Vec<Drive> = new.into_iter().cloned().collect();
+        if !new.is_empty() && !old.is_empty() || self.claimed.is_empty() {
+            write_all(&new, HOLDER_OFFSET, &self.own);
+        }
+        self.claimed = drives
+            .iter()
+            .map(|drive| Arc::clone(&drive.device))
+            .collect();
+        self.own.beat += 1;
+        write_all(&drives, BEAT_OFFSET, &self.own);
+        let seen = read_all(self.own.pool, &drives, HOLDER_OFFSET);
+        let mut answered = seen.iter().flatten().copied().peekable();
+        if answered.peek().is_none() {
+            return Look::Unanswered;
+        }
+        usurper(&self.own, answered).map_or(Look::Ours, |by| Look::Usurped(by.opening))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Look {
+    Ours,
+    Unanswered,
+    Usurped(Uuid),
+}
+
+/// Where the answers of several drives meet.
+struct Answers(Mutex<Sender<(u64, Outcome)>>);
+
+impl Completed for Answers {
+    fn completed(&self, token: u64, outcome: Outcome) {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody waits for the last ones.
+        sender.send((token, outcome)).unwrap_or_default();
+    }
+}
+
+/// Asks all drives at once and waits for those that answer within a quarter of a period.
+fn ask(drives: &[Drive], kind: RequestKind, offset: u64, memories: &[Memory]) -> Vec<bool> {
+    let (to, answers) = channel();
+    let to: Arc<dyn Completed> = Arc::new(Answers(Mutex::new(to)));
+    for ((token, drive), memory) in (0..).zip(drives).zip(memories) {
+        let request = Request {
+            kind,
+            offset,
+            length: PAGE_BYTES,
+            fua: false,
+        };
+        ring::elsewhere(|| drive.device.submit(request, memory.clone(), token, &to));
+    }
+    drop(to);
+    let mut good = vec![false; drives.len()];
+    let limit = Instant::now() + PERIOD / 4;
+    for _ in drives {
+        let left = limit.saturating_duration_since(Instant::now());
+        let Ok((token, outcome)) = answers.recv_timeout(left) else {
+            break;
+        };
+        let index = usize::try_from(token).expect("an index");
+        good[index] = outcome.is_ok();
+    }
+    good
+}
+
+fn write_all(drives: &[Drive], offset: u64, holder: &Holder) {
+    let memories: Vec<Memory> = drives
+        .iter()
+        .map(|_| Memory::from_bytes(&holder.encode()))
+        .collect();
+    ask(drives, RequestKind::Write, offset, &memories);
+}
+
+/// What the drives say; nothing where one does not answer, or has no such block.
+fn read_all(pool: Uuid, drives: &[Drive], offset: u64) -> Vec<Option<Holder>> {
+    let length = usize::try_from(PAGE_BYTES).expect("a page is small");
+    let memories: Vec<Memory> = drives.iter().map(|_| Memory::zeroed(length)).collect();
+    let good = ask(drives, RequestKind::Read, offset, &memories);
+    memories
+        .into_iter()
+        .zip(good)
+        .map(|(mut memory, good)| {
+            // A drive that has not answered may write to it yet.
+            let bytes = good.then(|| memory.unique().map(|bytes| bytes.to_vec()))??;
+            Holder::parse(pool, &bytes)
+        })
+        .collect()
+}

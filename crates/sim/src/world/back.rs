@@ -1,0 +1,123 @@
+//! Drives that come back.
+
+use array::format;
+use array::pool::{Evidence, PoolError, Ticket};
+use block::Seat;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::power::by_chance;
+use super::queue::Happening;
+use super::{World, random_uuid};
+use crate::drive::{Drive, Survival};
+
+impl World {
+    /// What a drive says of itself.
+    #[must_use]
+    pub fn evidence(drive: &mut Drive) -> Option<Evidence> {
+        let slots = format::LABEL_OFFSETS
+            .map(|offset| drive.read_used(offset, format::LABEL_SLOT_BYTES as u64));
+        let [Ok(first), Ok(second)] = slots else {
+            return None;
+        };
+        let (_, label) = format::newest_label([&first, &second]).ok()?;
+        let heads: Result<Vec<Vec<u8>>, _> = Evidence::places(&label)
+            .into_iter()
+            .map(|(offset, length)| {
+                let mut bytes = vec![0; usize::try_from(length).expect("two blocks")];
+                drive.read(offset, &mut bytes).map(|()| bytes)
+            })
+            .collect();
+        Some(Evidence::new(label, &heads.ok()?))
+    }
+
+    /// Plugs a drive that is out in again. If it had lost power, `lost` decides which of the writes
+    /// survive that it had not flushed.
+    pub fn plug_in(&mut self, seat: Seat, lost: Option<u64>) {
+        let mut chance = lost.map(ChaCha8Rng::seed_from_u64);
+        let mut survival = chance
+            .as_mut()
+            .map(|chance| |sectors: u32| by_chance(chance, sectors));
+        let survival = survival
+            .as_mut()
+            .map(|survival| survival as &mut dyn FnMut(u32) -> Survival);
+        self.drive(seat).plug_in(survival);
+    }
+
+    /// Deletes a volume.
+    ///
+    /// # Errors
+    /// As [`array::pool::Pool::delete_volume`].
+    pub fn delete_volume(&mut self, name: &str) -> Result<(), PoolError> {
+        self.command(|pool, now, ticket| pool.delete_volume(now, name, ticket))
+    }
+
+    /// Puts the drive that left a seat, and was not there when the pool was opened, in its place again;
+    /// whether there is one.
+    pub(crate) fn find_absent(&mut self, seat: Seat) -> bool {
+        let wanted = self.pool.facts().seats[seat.index()].drive;
+        let seated = |index: &usize| self.seats.contains(&Some(*index));
+        let found = (0..self.drives.len()).find(|index| {
+            let mut drive = self.drives[*index].clone();
+            drive.plug_in(None);
+            !seated(index) && Self::evidence(&mut drive).is_some_and(|is| is.drive() == wanted)
+        });
+        let Some(index) = found else {
+            return false;
+        };
+        self.attach(seat, index);
+        true
+    }
+
+    fn attach(&mut self, seat: Seat, index: usize) {
+        self.seats[seat.index()] = Some(index);
+        for lane in 0..self.pool.geometry().lanes() {
+            let seated = Happening::Seated(lane, seat, index);
+            self.push(self.now + super::HAND_OVER, seated);
+        }
+    }
+
+    /// Compares everything with its checksums; returns when that has ended.
+    ///
+    /// # Errors
+    /// As [`array::pool::Pool::scrub`].
+    pub fn scrub(&mut self) -> Result<(), PoolError> {
+        self.command(array::pool::Pool::scrub)
+    }
+
+    /// Brings the drive that sits in a seat and is out back; returns when that is durable.
+    ///
+    /// # Errors
+    /// As [`array::pool::Pool::return_drive`].
+    pub fn return_drive(&mut self, seat: Seat) -> Result<(), PoolError> {
+        while self.pool.is_leaving(seat) && self.step() {}
+        self.begin_return_drive(seat, None);
+        let ticket = Ticket(self.next_ticket - 1);
+        self.await_ticket(ticket)
+    }
+
+    /// The same with another drive in its place, without waiting; whether the pool agreed.
+    pub fn begin_return_drive(&mut self, seat: Seat, instead: Option<Drive>) -> bool {
+        if let Some(drive) = instead {
+            let index = self.drives.len();
+            self.drives.push(drive);
+            self.attach(seat, index);
+        }
+        let uuid = random_uuid(&mut self.rng);
+        let drive = self.drive(seat);
+        let size_bytes = drive.size_bytes();
+        let evidence = Self::evidence(drive);
+        let ticket = self.ticket();
+        let facts = (uuid, "sim:back".to_owned(), size_bytes);
+        let evidence = evidence.as_ref();
+        let started = self
+            .pool
+            .return_drive(self.now, seat, facts, evidence, ticket);
+        let agreed = started.is_ok();
+        if !agreed {
+            self.tickets.insert(ticket, Some(started));
+        }
+        self.poll_pool();
+        agreed
+    }
+}

@@ -1,0 +1,212 @@
+//! Two cases that others got wrong: more drives fail during a rebuild than the code survives, and
+//! some come back; and a failed drive is replaced or comes back while spares are in use.
+
+use array::pool::SeatState;
+use block::{BLOCK_BYTES, Fault, Seat};
+use rand::{Rng, RngExt};
+use sim::{Drive, Oracle, Pace, World, WorldOptions};
+
+const VOLUME: &str = "v";
+
+struct Life {
+    world: World,
+    oracle: Oracle,
+    size: u64,
+    options: WorldOptions,
+}
+
+impl Life {
+    fn new(scheme: &str, drives: u16, spares: u16, groups: u64) -> Self {
+        let options = WorldOptions {
+            scheme: scheme.to_owned(),
+            drives,
+            spares,
+            drive_bytes: 14 << 20,
+            chunk_bytes: 4096,
+            cell_bytes: 16 << 10,
+            pace: Pace::Null,
+            division: None,
+            seed: u64::from(drives),
+        };
+        let mut world = World::create(&options);
+        let size = groups * world.pool().geometry().group_data_bytes();
+        world.create_volume(VOLUME, size).unwrap();
+        let mut life = Self {
+            oracle: Oracle::new(size),
+            world,
+            size,
+            options,
+        };
+        let bytes = life.noise(size);
+        life.world.write(VOLUME, 0, &bytes).unwrap();
+        life.oracle.wrote(0, &bytes);
+        life.world.settle();
+        life
+    }
+
+    fn noise(&mut self, length: u64) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(length).unwrap()];
+        self.world.rng().fill_bytes(&mut bytes);
+        bytes
+    }
+
+    /// Single blocks anywhere. Returns those that could not be written: they may be old or new.
+    fn scribble(&mut self, count: u64) -> Vec<u64> {
+        let mut refused = Vec::new();
+        for _ in 0..count {
+            let at = self.world.rng().random_range(0..self.size / BLOCK_BYTES) * BLOCK_BYTES;
+            let bytes = self.noise(BLOCK_BYTES);
+            match self.world.write(VOLUME, at, &bytes) {
+                Ok(()) => self.oracle.wrote(at, &bytes),
+                Err(Fault::Lost) => refused.push(at),
+                Err(other) => panic!("a write ends with {other:?}"),
+            }
+        }
+        refused
+    }
+
+    /// Reads block by block: how many cannot be read. Those that can be are right.
+    fn unreadable(&mut self, when: &str) -> Vec<u64> {
+        let blocks = (0..self.size / BLOCK_BYTES).map(|block| block * BLOCK_BYTES);
+        let mut lost = Vec::new();
+        for at in blocks {
+            match self.world.read(VOLUME, at, BLOCK_BYTES) {
+                Ok(bytes) => self.oracle.check(at, &bytes, when),
+                Err(Fault::Lost) => lost.push(at),
+                Err(other) => panic!("{when}: a read ends with {other:?}"),
+            }
+        }
+        lost
+    }
+
+    fn state(&self, seat: Seat) -> SeatState {
+        self.world.pool().facts().seats[seat.index()].state
+    }
+
+    fn back(&mut self, seat: Seat, lost: Option<u64>) {
+        self.world.plug_in(seat, lost);
+        self.world.return_drive(seat).unwrap();
+        self.world.settle();
+    }
+}
+
+/// Two drives of a pool that survives two are being rebuilt into spare space when a third and a
+/// fourth go. Meanwhile what has lost too much is refused, and the rest is served and written to.
+/// The later two come back as they were, with or without what was in their caches: then everything
+/// is there again, and not a byte is wrong at any time.
+#[test]
+fn more_than_p_drives_fault_during_a_distributed_rebuild_and_some_come_back() {
+    for steps in [0, 150, 300] {
+        for (lost, order) in [(None, [4, 7]), (Some(steps), [7, 4])] {
+            if lost.is_some() != (steps == 150) && std::env::var_os("RAVELIN_LONG").is_none() {
+                continue;
+            }
+            let mut life = Life::new("pddl2:4d:13c:2s", 13, 0, 24);
+            life.world.pull(Seat(1));
+            life.scribble(4);
+            for _ in 0..steps {
+                life.world.step();
+            }
+            life.world.pull(Seat(2));
+            life.scribble(2);
+            for _ in 0..steps / 2 {
+                life.world.step();
+            }
+            for seat in [4, 7] {
+                life.world.pull(Seat(seat));
+            }
+            // A cell whose fill was about to end may yet save a group that refuses writes now.
+            life.scribble(10);
+            life.world.settle();
+            let without = life.unreadable("four out");
+            let refused = life.scribble(4);
+            let group_bytes = life.world.pool().geometry().group_data_bytes();
+            let broken: Vec<u64> = without.iter().map(|at| at / group_bytes).collect();
+            assert!(
+                refused
+                    .iter()
+                    .all(|at| broken.contains(&(at / group_bytes))),
+                "{steps}: only groups that have lost too much refuse writes"
+            );
+            for seat in order {
+                life.back(Seat(seat), lost);
+            }
+            let left = life.unreadable("two of them back");
+            println!(
+                "after {steps} steps: {} of {} blocks unreadable with four out, {} with two back",
+                without.len(),
+                life.size / BLOCK_BYTES,
+                left.len()
+            );
+            assert_eq!(
+                left, [0_u64; 0],
+                "{steps}, {lost:?}: {:#?}",
+                life.world.reports
+            );
+            // What is still out is in spare space, so any two more may go.
+            assert_eq!(life.world.pool().absent_columns(), 0, "{steps}");
+            for seat in [4, 9] {
+                life.world.pull(Seat(seat));
+            }
+            assert_eq!(life.unreadable("two others out"), [0_u64; 0], "{steps}");
+        }
+    }
+}
+
+/// A failed drive's columns live in spare space. It comes back, or another one takes its seat, while
+/// a second failure is filling other spare cells; and the other way round.
+#[test]
+fn a_failed_drive_with_an_active_spare_is_cleared_while_another_spare_is_in_use() {
+    for (scheme, drives, spares) in [("pddl2:4d:14c:2s", 14, 0), ("raid6", 6, 2)] {
+        for steps in [0, 700] {
+            for clear in ["comes back", "is replaced"] {
+                let when = format!("{scheme}, {steps} steps, the first {clear}");
+                let mut life = Life::new(scheme, drives, spares, 14);
+                let [first, second] = [Seat(2), Seat(3)];
+                life.world.pull(first);
+                life.scribble(6);
+                life.world.settle();
+                life.world.pull(second);
+                life.scribble(6);
+                for _ in 0..steps {
+                    life.world.step();
+                }
+                // With waiting spares the drive that failed has left its seat to one of them.
+                let facts = life.world.pool().facts();
+                let out = facts
+                    .seats()
+                    .filter(|(_, facts)| matches!(facts.state, SeatState::Out { .. }));
+                let seats: Vec<Seat> = out.map(|(seat, _)| seat).collect();
+                let seat = if seats.contains(&first) {
+                    first
+                } else {
+                    seats[0]
+                };
+                if clear == "comes back" {
+                    life.world.plug_in(seat, None);
+                    life.world.return_drive(seat).unwrap();
+                } else {
+                    let drive = Drive::new(life.options.drive_bytes, life.options.pace);
+                    life.world.replace_drive(seat, drive).unwrap();
+                }
+                life.scribble(6);
+                for _ in 0..steps {
+                    life.world.step();
+                }
+                assert_eq!(life.unreadable(&when), [0_u64; 0], "{when}");
+                life.world.settle();
+                assert_eq!(life.unreadable(&when), [0_u64; 0], "{when}, settled");
+                assert!(
+                    !matches!(life.state(seat), SeatState::Out { .. } | SeatState::Filling),
+                    "{when}: {:?}",
+                    life.state(seat)
+                );
+                assert_eq!(life.world.pool().absent_columns(), 0, "{when}");
+                // All redundancy is there: any two go.
+                life.world.pull(Seat(0));
+                life.world.pull(Seat(5));
+                assert_eq!(life.unreadable(&when), [0_u64; 0], "{when}, two others out");
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Drives that were away come back: what they missed is copied, and nothing else is believed.
+
+use array::pool::{Misfit, Report, SeatState};
+use block::Seat;
+use rand::{Rng, RngExt};
+use sim::{CutSpec, Drive, Oracle, Pace, World, WorldOptions};
+
+const VOLUME: &str = "v";
+const BLOCK: u64 = 4096;
+
+fn options(scheme: &str, drives: u16, cell_bytes: u64) -> WorldOptions {
+    WorldOptions {
+        scheme: scheme.to_owned(),
+        drives,
+        spares: 0,
+        drive_bytes: 64 << 20,
+        chunk_bytes: 64 << 10,
+        cell_bytes,
+        pace: Pace::Null,
+        division: None,
+        seed: u64::from(drives),
+    }
+}
+
+/// A pool of small drives and chunks, quick to fill.
+fn small(scheme: &str, drives: u16) -> WorldOptions {
+    WorldOptions {
+        drive_bytes: 14 << 20,
+        chunk_bytes: 4096,
+        ..options(scheme, drives, 64 << 10)
+    }
+}
+
+#[derive(Clone)]
+struct Life {
+    world: World,
+    oracle: Oracle,
+    size: u64,
+}
+
+impl Life {
+    fn new(options: &WorldOptions, groups: u64) -> Self {
+        let mut world = World::create(options);
+        let size = groups * world.pool().geometry().group_data_bytes();
+        world.create_volume(VOLUME, size).unwrap();
+        let mut life = Self {
+            world,
+            oracle: Oracle::new(size),
+            size,
+        };
+        life.write(0, size);
+        life.world.settle();
+        life
+    }
+
+    fn write(&mut self, offset: u64, length: u64) {
+        let mut bytes = vec![0; usize::try_from(length).unwrap()];
+        self.world.rng().fill_bytes(&mut bytes);
+        self.world.write(VOLUME, offset, &bytes).unwrap();
+        self.oracle.wrote(offset, &bytes);
+    }
+
+    /// Changes `blocks` blocks anywhere.
+    fn scribble(&mut self, blocks: u64) {
+        for _ in 0..blocks {
+            let at = self.world.rng().random_range(0..self.size / BLOCK);
+            self.write(at * BLOCK, BLOCK);
+        }
+    }
+
+    fn check(&mut self, when: &str) {
+        let read = self.world.read(VOLUME, 0, self.size);
+        let read =
+            read.unwrap_or_else(|fault| panic!("{when}: {fault}: {:#?}", self.world.reports));
+        self.oracle.check(0, &read, when);
+    }
+
+    fn reopen(self, drives: impl FnOnce(Vec<Drive>) -> Vec<Drive>) -> Self {
+        let drives = drives(self.world.close().unwrap());
+        Self {
+            world: World::open(drives, false, 7).unwrap(),
+            ..self
+        }
+    }
+
+    fn is_complete(&self, seat: Seat) -> bool {
+        self.world.pool().facts().seats[seat.index()].state == SeatState::Current
+    }
+
+    fn misfit(&self) -> Option<Misfit> {
+        self.world.reports.iter().find_map(|report| match report {
+            Report::FilledAnew { why, .. } => Some(*why),
+            _ => None,
+        })
+    }
+
+    fn copied(&self) -> Option<u64> {
+        self.world.reports.iter().find_map(|report| match report {
+            Report::CaughtUp { copied_bytes, .. } => Some(*copied_bytes),
+            _ => None,
+        })
+    }
+
+    /// Everything is right, a scrub finds nothing, and as many drives may go as the code survives.
+    fn stands(&mut self, others: &[u16]) {
+        self.check("caught up");
+        self.world.scrub().unwrap();
+        self.world.settle();
+        assert_eq!(
+            self.world.pool().scrub_progress().bad,
+            0,
+            "a scrub finds nothing"
+        );
+        for &seat in others {
+            self.world.pull(Seat(seat));
+        }
+        self.check("and others lost");
+    }
+}
+
+/// What a fill of a whole drive writes to it, for comparison.
+fn whole_fill(options: &WorldOptions, groups: u64, seat: Seat) -> u64 {
+    let mut life = Life::new(options, groups);
+    life.world.fail_drive(seat, false).unwrap();
+    life.world.settle();
+    let drive = Drive::new(options.drive_bytes, options.pace);
+    life.world.replace_drive(seat, drive).unwrap();
+    life.world.settle();
+    life.world.drive(seat).written_bytes()
+}
+
+#[test]
+fn a_drive_that_missed_a_hundredth_is_written_less_than_a_twentieth_of_a_full_fill() {
+    for (scheme, drives, groups) in [("raid6", 6, 5), ("raid5", 4, 5), ("pddl2:2d:7c:1s", 7, 7)] {
+        let options = options(scheme, drives, 2 << 20);
+        let seat = Seat(2);
+        let mut life = Life::new(&options, groups);
+        life.world.pull(seat);
+        life.scribble(life.size / BLOCK / 100);
+        // With distributed spares, what it held is on other drives meanwhile, and is copied back.
+        life.world.settle();
+        assert!(!life.is_complete(seat), "{scheme}: it is out");
+        life.world.plug_in(seat, None);
+        let before = life.world.drive(seat).written_bytes();
+        life.world.return_drive(seat).unwrap();
+        life.world.settle();
+        let written = life.world.drive(seat).written_bytes() - before;
+        assert!(
+            life.is_complete(seat),
+            "{scheme}: {:#?}",
+            life.world.reports
+        );
+        assert_eq!(life.misfit(), None, "{scheme}");
+        let whole = whole_fill(&options, groups, seat);
+        let copied = life.copied().expect("it says what was copied");
+        println!("{scheme}: {copied} bytes copied, {written} written, a full fill writes {whole}");
+        assert!(written * 20 < whole, "{scheme}: {written} of {whole}");
+        assert!(copied > 0 && copied <= written, "{scheme}: {copied}");
+        life.stands(&[0]);
+    }
+}
+
+#[test]
+fn a_drive_catches_up_after_every_cut_of_its_catching_up() {
+    for (scheme, drives) in [("raid6", 4), ("pddl2:2d:5c:1s", 5), ("raid6:dcode", 5)] {
+        let options = small(scheme, drives);
+        let seat = Seat(1);
+        let mut life = Life::new(&options, 4);
+        life.world.pull(seat);
+        life.scribble(6);
+        life.world.settle();
+        for lost in [None, Some(3)] {
+            let mut back = life.clone();
+            back.world.plug_in(seat, lost);
+            assert!(back.world.begin_return_drive(seat, None));
+            let mut cuts = 0;
+            while !back.is_complete(seat) {
+                let moment = back.world.clone().cut(CutSpec::Seed(cuts));
+                let mut cut = Life {
+                    world: World::open(moment, false, cuts).unwrap(),
+                    ..back.clone()
+                };
+                if cuts % 2 == 0 {
+                    cut.scribble(1);
+                }
+                cut.world.settle();
+                if !cut.is_complete(seat) {
+                    // The cut came before its new label. If the others know of its new identity,
+                    // it is a stranger, and filled as a whole.
+                    let stranger = cut.world.drive_in(seat).is_none();
+                    let instead = stranger.then(|| cut.world.drives()[seat.index()].clone());
+                    assert!(cut.world.begin_return_drive(seat, instead));
+                    cut.world.settle();
+                    assert_eq!(cut.misfit().is_some(), stranger);
+                }
+                assert!(cut.is_complete(seat), "{scheme} cut {cuts}");
+                cut.stands(&[0, 2]);
+                cuts += 1;
+                // Every moment near the begin, samples later.
+                for _ in 0..1 + cuts / 4 {
+                    back.world.step();
+                }
+            }
+            assert!(cuts > 20, "{scheme}: {cuts} cuts");
+        }
+    }
+}
+
+#[test]
+fn what_a_drive_had_not_flushed_when_it_lost_power_is_copied() {
+    // Nothing is asked to be flushed before the drive goes: of what it was given, any part is there.
+    for seed in 0..24 {
+        let options = small("raid5", 4);
+        let seat = Seat(2);
+        let mut life = Life::new(&options, 6);
+        life.world.reseed(seed);
+        life.scribble(20);
+        // In the middle of a checkpoint.
+        for _ in 0..seed * 7 {
+            life.world.step();
+        }
+        life.world.pull(seat);
+        life.scribble(2);
+        life.world.settle();
+        life.world.plug_in(seat, Some(seed));
+        life.world.return_drive(seat).unwrap();
+        life.world.settle();
+        assert!(life.is_complete(seat));
+        assert_eq!(life.misfit(), None);
+        life.stands(&[0]);
+    }
+}
+
+#[test]
+fn a_drive_that_leaves_again_while_it_catches_up_catches_up_again() {
+    let options = small("raid6", 5);
+    let seat = Seat(3);
+    let mut first = Life::new(&options, 6);
+    first.world.pull(seat);
+    first.scribble(12);
+    first.world.settle();
+    first.world.plug_in(seat, Some(1));
+    first.world.return_drive(seat).unwrap();
+    for steps in 0..12 {
+        let mut life = first.clone();
+        for _ in 0..steps * 40 {
+            life.world.step();
+        }
+        if life.is_complete(seat) {
+            break;
+        }
+        life.world.pull(seat);
+        life.scribble(3);
+        life.world.settle();
+        life.world.plug_in(seat, Some(steps));
+        life.world.return_drive(seat).unwrap();
+        life.world.settle();
+        assert!(life.is_complete(seat), "{steps}");
+        assert_eq!(life.misfit(), None, "{steps}");
+        life.stands(&[1, 4]);
+    }
+}
+
+#[test]
+fn neighbours_that_are_out_at_once_come_back_in_either_order() {
+    for (first, second) in [(1, 2), (2, 1), (0, 3), (3, 0)] {
+        let options = small("raid6", 4);
+        let mut life = Life::new(&options, 6);
+        for seat in [first, second] {
+            life.world.pull(Seat(seat));
+            life.scribble(8);
+            life.world.settle();
+        }
+        for seat in [first, second] {
+            life.world.plug_in(Seat(seat), Some(u64::from(seat)));
+            life.world.return_drive(Seat(seat)).unwrap();
+            life.scribble(4);
+            life.world.settle();
+            assert!(life.is_complete(Seat(seat)), "{first} then {second}");
+        }
+        let others: Vec<u16> = (0..4).filter(|&s| s != first && s != second).collect();
+        life.stands(&others);
+    }
+}
+
+#[test]
+fn a_group_that_was_given_to_another_volume_meanwhile_has_nothing_of_its_earlier_life() {
+    let options = small("raid5", 4);
+    let seat = Seat(2);
+    let mut life = Life::new(&options, 6);
+    life.world.pull(seat);
+    life.scribble(1);
+    life.world.settle();
+    life.world.delete_volume(VOLUME).unwrap();
+    life.world.create_volume(VOLUME, life.size).unwrap();
+    life.oracle = Oracle::new(life.size);
+    life.scribble(5);
+    life.world.settle();
+    life.world.plug_in(seat, None);
+    life.world.return_drive(seat).unwrap();
+    life.world.settle();
+    assert_eq!(life.misfit(), None);
+    life.stands(&[1]);
+}
+
+#[test]
+fn a_stale_snapshot_of_a_drive_is_copied_what_changed_since_the_snapshot() {
+    let options = small("raid5", 4);
+    let seat = Seat(1);
+    let mut life = Life::new(&options, 6);
+    // With the very label that the drive has when it leaves.
+    let snapshot = life.world.drive(seat).clone();
+    life.scribble(10);
+    life.world.settle();
+    life.world.fail_drive(seat, false).unwrap();
+    life.scribble(2);
+    life.world.settle();
+    assert!(life.world.begin_return_drive(seat, Some(snapshot)));
+    life.world.settle();
+    assert_eq!(life.misfit(), None);
+    // Half of all writes change a block of a drive of four: itself or its parity.
+    assert!(life.copied() > Some(3 * BLOCK), "{:?}", life.copied());
+    life.stands(&[3]);
+}
+
+#[test]
+fn a_clone_of_a_drive_that_came_back_is_a_stranger() {
+    let options = small("raid5", 4);
+    let seat = Seat(1);
+    let mut life = Life::new(&options, 6);
+    life.world.fail_drive(seat, false).unwrap();
+    life.scribble(2);
+    life.world.settle();
+    let clone = life.world.drive(seat).clone();
+    life.world.return_drive(seat).unwrap();
+    life.world.settle();
+    life.scribble(5);
+    // Beside the original, at an opening: nobody looks at it.
+    let again = clone.clone();
+    let mut life = life.reopen(|mut drives| {
+        drives.insert(0, again);
+        drives
+    });
+    assert!(life.is_complete(seat));
+    life.check("with a clone beside the original");
+    // In the original's place it has missed its successor's life, and is filled as a whole.
+    let mut life = life.reopen(|mut drives| {
+        drives.remove(0);
+        drives[1] = clone;
+        drives
+    });
+    assert!(!life.is_complete(seat));
+    life.check("with a clone in the original's place");
+}
+
+#[test]
+fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
+    let options = small("raid6", 5);
+    let seat = Seat(1);
+    let mut out = Life::new(&options, 6);
+    let [other, third] = [2, 3].map(|seat| out.world.drive(Seat(seat)).clone());
+    let mut incomplete = out.clone();
+    out.world.fail_drive(seat, false).unwrap();
+    out.scribble(2);
+    out.world.settle();
+    let own = out.world.drive(seat).clone();
+
+    // It has gone on elsewhere, with others as they were then.
+    let half = vec![own.clone(), other.clone(), third];
+    let mut elsewhere = World::open(half, true, 9).unwrap();
+    elsewhere.settle();
+    let apart = elsewhere.kill().remove(0);
+    let mut nameless = own.clone();
+    nameless.zero(4096, 508 << 10).unwrap();
+    nameless.zero(512 << 10, 508 << 10).unwrap();
+    let mut mute = own.clone();
+    let facts = out.world.pool().facts();
+    let store = facts.store.unwrap();
+    for lane in 0..u64::from(facts.lanes) {
+        let ring = store.journal_offset + lane * store.ring_bytes;
+        mute.zero(ring, 8192).unwrap();
+    }
+    let cases = [
+        (other, Misfit::AnotherDrive),
+        (apart, Misfit::WentOn),
+        (nameless, Misfit::NoLabel),
+        (mute, Misfit::NoAnchor),
+    ];
+    for (drive, why) in cases {
+        let mut life = out.clone();
+        assert!(life.world.begin_return_drive(seat, Some(drive)), "{why:?}");
+        life.world.settle();
+        assert_eq!(life.misfit(), Some(why));
+        assert_eq!(life.copied(), None);
+        assert!(life.is_complete(seat), "{why:?}");
+        life.stands(&[0, 4]);
+    }
+
+    // A replacement that leaves before it was complete.
+    incomplete.world.fail_drive(seat, false).unwrap();
+    let drive = Drive::new(options.drive_bytes, options.pace);
+    incomplete.world.replace_drive(seat, drive).unwrap();
+    assert!(!incomplete.is_complete(seat));
+    incomplete.world.fail_drive(seat, false).unwrap();
+    incomplete.world.settle();
+    incomplete.world.return_drive(seat).unwrap();
+    incomplete.world.settle();
+    assert_eq!(incomplete.misfit(), Some(Misfit::Incomplete));
+    incomplete.stands(&[0, 4]);
+}
