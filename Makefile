@@ -11,6 +11,7 @@ demo:
 
 test:
 	$(CARGO) test --workspace
+	$(CARGO) test -p ravelin-sim --features planted --test planted
 
 # Format and lints; warnings are errors here.
 check:
@@ -20,6 +21,7 @@ check:
 # The long form of the sweeps.
 verify:
 	RAVELIN_LONG=1 $(CARGO) test --workspace
+	RAVELIN_LONG=1 $(CARGO) test -p ravelin-sim --features planted --test planted -- --nocapture
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:

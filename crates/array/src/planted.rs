@@ -78,10 +78,6 @@ bugs! {
     SkipFillTarget,
     /// a fill is reported before its target is flushed
     FillEarly,
-    /// `Settle` is told before its record is durable
-    SettleEarly,
-    /// the old cell is free before old operations have ended
-    FreeEarly,
     /// lanes hear `SeatOut` before labels are durable
     SeatOutEarly,
     /// labels are not flushed

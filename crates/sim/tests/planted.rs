@@ -119,5 +119,37 @@ fn planted_bugs_are_found_in_a_minute_of_cpu_time_each() {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
+#[test]
+fn schedules_that_failed_once_fail_again_without_their_fix() {
+    sim::quiet_panics();
+    for (bug, text) in [
+        (
+            Bug::LeaveUnrestored,
+            include_str!("schedules/recovery-restores-batches.txt"),
+        ),
+        (
+            Bug::SkipGenerations,
+            include_str!("schedules/generations-in-turn.txt"),
+        ),
+    ] {
+        let schedule: Schedule = text.parse().expect("a schedule");
+        plant(Some(bug));
+        let violation = Runner::new().run(&schedule).violation;
+        plant(None);
+        assert!(violation.is_some(), "{bug:?}");
+    }
+}
+
 /// Found in more than two seconds: only in the long form.
-const SLOW: &[Bug] = &[];
+const SLOW: &[Bug] = &[
+    Bug::AnchorBeforePages,
+    Bug::SkipFillTarget,
+    Bug::UnboundChecksum,
+    Bug::LagByTwo,
+    Bug::FillBeforeJoined,
+    Bug::RingOverwrites,
+    Bug::LeaveUnrestored,
+    Bug::SkipGenerations,
+    Bug::FillDuringInstall,
+    Bug::ScrubKeepsPages,
+];

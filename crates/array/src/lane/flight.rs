@@ -146,9 +146,12 @@ impl Array {
 
     /// The seat's drive is out: whatever it was asked has failed, whether it answers or not.
     pub(super) fn abandon_seat(&mut self, seat: Seat) {
-        let there = self.ios.iter().filter(|(_, flight)| flight.io.seat == seat);
-        let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
-        for id in ids {
+        // The end of one may be the beginning of another.
+        loop {
+            let mut there = self.ios.iter();
+            let Some((&id, _)) = there.find(|(_, flight)| flight.io.seat == seat) else {
+                break;
+            };
             if let Some(flight) = self.abandon(id) {
                 self.io_ended(flight.purpose, Err(Fault::Gone));
             }

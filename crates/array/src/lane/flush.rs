@@ -52,15 +52,21 @@ impl Flushes {
         self.dirty.insert(seat);
     }
 
-    /// Begins a flush of all drives that need one; returns its number and the drives. With no
-    /// drives there is nothing to wait for and nothing is kept.
-    pub(super) fn begin(&mut self, waiter: Waiter, covers: u64) -> (u64, Vec<Seat>) {
+    /// Begins a flush of all drives that need one and take part; returns its number and the drives.
+    /// With no drives there is nothing to wait for and nothing is kept.
+    pub(super) fn begin(
+        &mut self,
+        waiter: Waiter,
+        covers: u64,
+        takes_part: impl Fn(Seat) -> bool,
+    ) -> (u64, Vec<Seat>) {
         let overtakes = usize::from(planted::is(Bug::FlushOvertakes));
         let mut seats: Vec<Seat> = self
             .dirty
             .iter()
             .chain(self.in_flight.keys().skip(overtakes * self.in_flight.len()))
             .copied()
+            .filter(|&seat| takes_part(seat))
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
@@ -147,9 +153,9 @@ mod tests {
     fn a_second_flush_waits_for_the_first_ones_drives() {
         let mut flushes = Flushes::default();
         flushes.wrote(Seat(3));
-        let (first, seats) = flushes.begin(Waiter::Request(1), 7);
+        let (first, seats) = flushes.begin(Waiter::Request(1), 7, |_| true);
         assert_eq!(seats, [Seat(3)]);
-        let (second, seats) = flushes.begin(Waiter::Request(2), 8);
+        let (second, seats) = flushes.begin(Waiter::Request(2), 8, |_| true);
         assert_eq!(seats, [Seat(3)], "the first has not ended yet");
         assert_eq!(
             flushes.completed(first, Seat(3), Ok(()), false),
@@ -159,7 +165,7 @@ mod tests {
             flushes.completed(second, Seat(3), Ok(()), false),
             Some((Waiter::Request(2), Ok(()), 8))
         );
-        assert!(flushes.begin(Waiter::Request(3), 9).1.is_empty());
+        assert!(flushes.begin(Waiter::Request(3), 9, |_| true).1.is_empty());
     }
 
     #[test]
@@ -167,7 +173,7 @@ mod tests {
         for (out, end) in [(true, Ok(())), (false, Err(Fault::Medium))] {
             let mut flushes = Flushes::default();
             flushes.wrote(Seat(0));
-            let (number, _) = flushes.begin(Waiter::Job(9), 1);
+            let (number, _) = flushes.begin(Waiter::Job(9), 1, |_| true);
             assert_eq!(
                 flushes.completed(number, Seat(0), Err(Fault::Medium), false),
                 None

@@ -471,10 +471,6 @@ impl Array {
 
     /// Reports `event` when no operation that was planned before now is in flight.
     fn report_after_drain(&mut self, event: Event) {
-        if planted::is(Bug::FreeEarly) {
-            self.events.push_back(event);
-            return;
-        }
         self.after_epoch.push_back((self.epoch, event));
         self.epoch += 1;
     }
@@ -492,7 +488,10 @@ impl Array {
     /// Flushes every drive that holds writes not yet flushed; false if there is none.
     fn begin_flush(&mut self, waiter: Waiter) -> bool {
         let covers = self.log.completed;
-        let (number, seats) = self.flushes.begin(waiter, covers);
+        let view = &self.view;
+        let (number, seats) = self
+            .flushes
+            .begin(waiter, covers, |seat| !view.is_out(seat));
         if seats.is_empty() {
             self.log.flushed = self.log.flushed.max(covers);
         }

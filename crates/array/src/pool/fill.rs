@@ -333,11 +333,6 @@ impl Pool {
             cell: target,
             generation,
         };
-        if planted::is(Bug::SettleEarly) {
-            self.settle(group, column, target, generation);
-            self.write_entry(target, Some(entry), Vec::new());
-            return;
-        }
         self.write_entry(target, Some(entry), vec![effect]);
     }
 

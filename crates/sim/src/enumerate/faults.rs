@@ -114,9 +114,12 @@ pub fn silent(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
                 tally.add(hit);
             }
         }
-        tally.points += 1;
-        tally.states += 1;
-        run(runner, workload, Event::Stale(seat), &mut tally);
+        // Beside a drive that is out nobody may tell that this one is old: `Event::is_alone`.
+        if schedule(workload, [Event::Stale(seat)]).is_within_budget() {
+            tally.points += 1;
+            tally.states += 1;
+            run(runner, workload, Event::Stale(seat), &mut tally);
+        }
     }
     tally
 }
