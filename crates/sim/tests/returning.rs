@@ -1,5 +1,7 @@
 //! Drives that were away come back: what they missed is copied, and nothing else is believed.
 
+#![expect(clippy::print_stdout, reason = "a test prints what it measured")]
+
 use array::pool::{Misfit, Report, SeatState};
 use block::Seat;
 use rand::{Rng, RngExt};

@@ -1,5 +1,7 @@
 //! What a holder that was stopped had in flight when another took over.
 
+#![expect(clippy::print_stdout, reason = "a test prints what it measured")]
+
 use block::{BLOCK_BYTES, Fault, Request, RequestKind};
 use rand::{Rng, RngExt};
 use sim::{Oracle, Pace, World, WorldOptions};

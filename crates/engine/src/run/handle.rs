@@ -93,8 +93,7 @@ impl PoolHandle {
             seats,
             Arc::clone(&lanes),
             Arc::clone(&volumes),
-            clock,
-            &sender,
+            (clock, &sender),
             (ticket, answer),
             (Arc::clone(hold.lease()), Arc::clone(&in_use)),
         );
@@ -204,7 +203,7 @@ impl PoolHandle {
         let began = std::time::Instant::now();
         loop {
             // Here and not on the pool's thread: a drive that has just come back may take its time.
-            let evidence = evidence(&drive);
+            let evidence = evidence(&drive).map(Box::new);
             let outcome = self.admin(Admin::ReturnDrive {
                 seat,
                 drive: drive.clone(),

@@ -53,7 +53,7 @@ pub(crate) enum Admin {
     ReturnDrive {
         seat: Seat,
         drive: Drive,
-        evidence: Option<Evidence>,
+        evidence: Option<Box<Evidence>>,
     },
     AddSpare {
         drive: Drive,
@@ -138,8 +138,7 @@ impl PoolThread {
         seats: Seats,
         lanes: Arc<[LaneSender]>,
         volumes: Arc<Volumes>,
-        clock: Clock,
-        sender: &Sender<PoolMessage>,
+        (clock, sender): (Clock, &Sender<PoolMessage>),
         opened: (Ticket, Answer),
         (lease, in_use): (Arc<Lease>, InUse),
     ) -> Self {
@@ -289,7 +288,7 @@ impl PoolThread {
                 drive,
                 evidence,
             } => self.seat_drive(seat, drive, |pool, facts| {
-                pool.return_drive(now, seat, facts, evidence.as_ref(), ticket)
+                pool.return_drive(now, seat, facts, evidence.as_deref(), ticket)
             }),
             Admin::AddSpare { drive } => {
                 let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
