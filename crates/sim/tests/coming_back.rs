@@ -1,7 +1,7 @@
 //! Two cases that others got wrong: more drives fail during a rebuild than the code survives, and
 //! some come back; and a failed drive is replaced or comes back while spares are in use.
 
-#![expect(clippy::print_stdout, reason = "tests print what they measured")]
+#![expect(clippy::print_stdout, reason = "a test prints what it measured")]
 
 use array::pool::SeatState;
 use block::{BLOCK_BYTES, Fault, Seat};

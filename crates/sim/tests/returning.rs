@@ -1,6 +1,6 @@
 //! Drives that were away come back: what they missed is copied, and nothing else is believed.
 
-#![expect(clippy::print_stdout, reason = "tests print what they measured")]
+#![expect(clippy::print_stdout, reason = "a test prints what it measured")]
 
 use array::pool::{Misfit, Report, SeatState};
 use block::Seat;

@@ -1,6 +1,6 @@
 //! What a holder that was stopped had in flight when another took over.
 
-#![expect(clippy::print_stdout, reason = "tests print what they measured")]
+#![expect(clippy::print_stdout, reason = "a test prints what it measured")]
 
 use block::{BLOCK_BYTES, Fault, Request, RequestKind};
 use rand::{Rng, RngExt};

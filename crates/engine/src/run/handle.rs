@@ -93,8 +93,7 @@ impl PoolHandle {
             seats,
             Arc::clone(&lanes),
             Arc::clone(&volumes),
-            clock,
-            &sender,
+            (clock, &sender),
             (ticket, answer),
             (Arc::clone(hold.lease()), Arc::clone(&in_use)),
         );

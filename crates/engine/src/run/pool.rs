@@ -137,17 +137,12 @@ pub(crate) struct PoolThread {
 
 impl PoolThread {
     /// `opened` answers the ticket with which the pool was created or opened.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a thread is made of what it works on"
-    )]
     pub(crate) fn new(
         pool: Pool,
         seats: Seats,
         lanes: Arc<[LaneSender]>,
         volumes: Arc<Volumes>,
-        clock: Clock,
-        sender: &Sender<PoolMessage>,
+        (clock, sender): (Clock, &Sender<PoolMessage>),
         opened: (Ticket, Answer),
         (lease, in_use): (Arc<Lease>, InUse),
     ) -> Self {

@@ -26,7 +26,9 @@ fn a_second_daemon_on_the_same_host_is_refused_by_the_locks() {
     let pid = format!("pid {}", bench.pid());
     for more in [&[][..], &["--degraded"]] {
         let import = [&["pool", "import", "--dir", &first, "tank"], more].concat();
-        second.run(&import).refused(1, &["is in use", &pid]);
+        second
+            .run(&import)
+            .refused(1, &["in use by another Ravelin daemon", &pid]);
     }
     let create = ["pool", "create", "other", "raid6", "--force", "--yes"];
     let paths: Vec<String> = drives.iter().map(|d| format!("{first}/{d}")).collect();
@@ -34,7 +36,9 @@ fn a_second_daemon_on_the_same_host_is_refused_by_the_locks() {
         .into_iter()
         .chain(paths.iter().map(String::as_str))
         .collect();
-    second.run(&create).refused(1, &["is in use"]);
+    second
+        .run(&create)
+        .refused(1, &["in use by another Ravelin daemon"]);
     let after: Vec<_> = drives.iter().map(|d| label_bytes(&bench, d)).collect();
     assert!(before == after, "nothing was changed");
     assert_eq!(bench.json(&["pool", "status", "tank"])["health"], "healthy");
