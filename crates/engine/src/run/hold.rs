@@ -136,6 +136,7 @@ pub(crate) fn claim(pool: Uuid, drives: &[Drive]) -> Result<Claim, Held> {
     let alive = beats
         .iter()
         .flatten()
+        .flatten()
         .filter(|beat| beat.may_be_alive(own.boot));
     if let Some(period_ms) = alive.map(|beat| beat.period_ms).max() {
         let wait = Duration::from_millis(period_ms.saturating_mul(2)).min(6 * PERIOD);
@@ -285,11 +286,12 @@ impl Looker {
         self.own.beat += 1;
         write_all(&drives, BEAT_OFFSET, &self.own);
         let seen = read_all(self.own.pool, &drives, HOLDER_OFFSET);
-        let mut answered = seen.iter().flatten().copied().peekable();
-        if answered.peek().is_none() {
+        // A drive that answers with an error takes nothing from us either.
+        if seen.iter().all(Option::is_none) {
             return Look::Unanswered;
         }
-        usurper(&self.own, answered).map_or(Look::Ours, |by| Look::Usurped(by.opening))
+        let claims = seen.into_iter().flatten().flatten();
+        usurper(&self.own, claims).map_or(Look::Ours, |by| Look::Usurped(by.opening))
     }
 }
 
@@ -312,7 +314,12 @@ impl Completed for Answers {
 }
 
 /// Asks all drives at once and waits for those that answer within a quarter of a period.
-fn ask(drives: &[Drive], kind: RequestKind, offset: u64, memories: &[Memory]) -> Vec<bool> {
+fn ask(
+    drives: &[Drive],
+    kind: RequestKind,
+    offset: u64,
+    memories: &[Memory],
+) -> Vec<Option<Outcome>> {
     let (to, answers) = channel();
     let to: Arc<dyn Completed> = Arc::new(Answers(Mutex::new(to)));
     for ((token, drive), memory) in (0..).zip(drives).zip(memories) {
@@ -325,7 +332,7 @@ fn ask(drives: &[Drive], kind: RequestKind, offset: u64, memories: &[Memory]) ->
         ring::elsewhere(|| drive.device.submit(request, memory.clone(), token, &to));
     }
     drop(to);
-    let mut good = vec![false; drives.len()];
+    let mut ends = vec![None; drives.len()];
     let limit = Instant::now() + PERIOD / 4;
     for _ in drives {
         let left = limit.saturating_duration_since(Instant::now());
@@ -333,9 +340,9 @@ fn ask(drives: &[Drive], kind: RequestKind, offset: u64, memories: &[Memory]) ->
             break;
         };
         let index = usize::try_from(token).expect("an index");
-        good[index] = outcome.is_ok();
+        ends[index] = Some(outcome);
     }
-    good
+    ends
 }
 
 fn write_all(drives: &[Drive], offset: u64, holder: &Holder) {
@@ -346,18 +353,20 @@ fn write_all(drives: &[Drive], offset: u64, holder: &Holder) {
     ask(drives, RequestKind::Write, offset, &memories);
 }
 
-/// What the drives say; nothing where one does not answer, or has no such block.
-fn read_all(pool: Uuid, drives: &[Drive], offset: u64) -> Vec<Option<Holder>> {
+/// What the drives say: nothing where one does not answer, and no holder where it fails or has no such
+/// block.
+fn read_all(pool: Uuid, drives: &[Drive], offset: u64) -> Vec<Option<Option<Holder>>> {
     let length = usize::try_from(PAGE_BYTES).expect("a page is small");
     let memories: Vec<Memory> = drives.iter().map(|_| Memory::zeroed(length)).collect();
-    let good = ask(drives, RequestKind::Read, offset, &memories);
+    let ends = ask(drives, RequestKind::Read, offset, &memories);
     memories
         .into_iter()
-        .zip(good)
-        .map(|(mut memory, good)| {
+        .zip(ends)
+        .map(|(mut memory, end)| {
             // A drive that has not answered may write to it yet.
-            let bytes = good.then(|| memory.unique().map(|bytes| bytes.to_vec()))??;
-            Holder::parse(pool, &bytes)
+            let good = end?.is_ok();
+            let bytes = memory.unique().filter(|_| good);
+            Some(bytes.and_then(|bytes| Holder::parse(pool, bytes)))
         })
         .collect()
 }
