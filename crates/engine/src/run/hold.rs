@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -230,8 +230,9 @@ impl Hold {
 struct Looker {
     own: Holder,
     drives: InUse,
-    /// Drives that have our claim: those that have come in since have not.
-    claimed: Vec<Arc<dyn BlockDevice>>,
+    /// Drives that have our claim: those that have come in since have not. One that has left is let go
+    /// of at once.
+    claimed: Vec<Weak<dyn BlockDevice>>,
     lease: Arc<Lease>,
     pool: Sender<PoolMessage>,
 }
@@ -269,10 +270,8 @@ impl Looker {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let known = |drive: &&Drive| {
-            let claimed = self.claimed.iter();
-            claimed
-                .clone()
-                .any(|device| Arc::ptr_eq(device, &drive.device))
+            let own = Arc::downgrade(&drive.device);
+            self.claimed.iter().any(|device| device.ptr_eq(&own))
         };
         let (old, new): (Vec<&Drive>, Vec<&Drive>) = drives.iter().partition(known);
         let new: Vec<Drive> = new.into_iter().cloned().collect();
@@ -281,7 +280,7 @@ impl Looker {
         }
         self.claimed = drives
             .iter()
-            .map(|drive| Arc::clone(&drive.device))
+            .map(|drive| Arc::downgrade(&drive.device))
             .collect();
         self.own.beat += 1;
         write_all(&drives, BEAT_OFFSET, &self.own);

@@ -42,10 +42,12 @@ impl Buffers {
         Memory::zeroed(PAGE_BYTES << class)
     }
 
-    /// Takes a buffer back, unless someone still holds a part of it or enough are kept.
+    /// Takes a buffer back, unless someone still holds a part of it, enough are kept, or it is none of
+    /// ours: a device that answers elsewhere does so in memory of its own.
     pub(crate) fn give(&mut self, mut memory: Memory) {
         let len = memory.len();
-        if len == 0 || self.kept_bytes + len > KEPT_BYTES_MAX || memory.unique().is_none() {
+        let ours = len > 0 && len == PAGE_BYTES << class_of(len);
+        if !ours || self.kept_bytes + len > KEPT_BYTES_MAX || memory.unique().is_none() {
             return;
         }
         self.kept_bytes += len;
@@ -73,6 +75,14 @@ mod tests {
         assert_eq!(buffers.kept_bytes, 8192);
         assert_eq!(buffers.take(4097).as_ptr(), again);
         let _ = address;
+    }
+
+    #[test]
+    fn a_buffer_that_is_not_of_a_class_is_not_kept() {
+        let mut buffers = Buffers::new();
+        buffers.give(Memory::zeroed(80_000));
+        assert_eq!(buffers.kept_bytes, 0);
+        assert_eq!(buffers.take(80_001).len(), 128 << 10);
     }
 
     #[test]

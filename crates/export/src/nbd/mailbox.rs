@@ -59,11 +59,10 @@ impl Mailbox {
         std::mem::swap(&mut *lock(&self.outcomes), into);
     }
 
-    /// The bytes of a read that has ended, if they are not where they were to go.
-    pub(super) fn take_elsewhere(&self, token: u64) -> Option<Memory> {
-        let mut elsewhere = lock(&self.elsewhere);
-        let index = elsewhere.iter().position(|(other, _)| *other == token)?;
-        Some(elsewhere.swap_remove(index).1)
+    /// Moves the bytes of reads that are not where they were to go into `into`. Those of every outcome
+    /// that has been taken are among them.
+    pub(super) fn take_elsewhere(&self, into: &mut Vec<(u64, Memory)>) {
+        into.append(&mut lock(&self.elsewhere));
     }
 
     pub(super) fn has_outcomes(&self) -> bool {

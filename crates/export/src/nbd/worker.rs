@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use block::{Completed, Outcome, RequestKind};
+use block::{Completed, Fault, Memory, Outcome};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -68,6 +68,8 @@ pub(super) struct Worker {
     flights: Flights,
     dirty: Vec<Key>,
     outcomes: Vec<(u64, Outcome)>,
+    /// Bytes of reads that are not where they were to go; their outcomes may yet come.
+    elsewhere: Vec<(u64, Memory)>,
     /// Handshakes in the order in which they run out of time.
     handshakes: VecDeque<(Instant, Key)>,
     /// When to give up, once told to stop.
@@ -101,6 +103,7 @@ impl Worker {
             flights: Flights::new(to),
             dirty: Vec::new(),
             outcomes: Vec::new(),
+            elsewhere: Vec::new(),
             handshakes: VecDeque::new(),
             stop_by: None,
         };
@@ -253,16 +256,18 @@ impl Worker {
     fn land_outcomes(&mut self) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         self.mailbox.take_outcomes(&mut outcomes);
+        self.mailbox.take_elsewhere(&mut self.elsewhere);
         for (token, outcome) in outcomes.drain(..) {
             let Some(mut flight) = self.flights.land(token, outcome) else {
                 continue;
             };
-            let reading = flight.request.kind == RequestKind::Read;
-            if reading
-                && outcome.is_ok()
-                && flight.memory.unique().is_none()
-                && let Some(bytes) = self.mailbox.take_elsewhere(token)
-            {
+            let bytes = self.elsewhere.iter().position(|(of, _)| *of == token);
+            if let Some(index) = bytes {
+                // Of the whole read: devices take the longest request of a client in one piece.
+                let (_, bytes) = self.elsewhere.swap_remove(index);
+                if (bytes.len() as u64) < flight.request.length {
+                    flight.fault = Some(Fault::Medium);
+                }
                 flight.memory = bytes;
             }
             let key = flight.connection;
