@@ -151,7 +151,7 @@ impl Maker {
     fn fill(&mut self) {
         let requests = REQUESTS_MIN + self.rng.random_range(0..8);
         let cut_at = self.rng.random_range(15..requests - 15);
-        let faults = if self.rng.random_range(0..4) == 0 {
+        let faults = if self.rng.random_range(0..2) == 0 {
             3
         } else {
             2
