@@ -132,10 +132,12 @@ impl Array {
             return;
         }
         waiting.task = op.task;
-        if let Some(old) = waiting.refuge.replace(refuge) {
+        let old = waiting.refuge.replace(refuge);
+        // What is still being read into the old memory must be known before that may be given back.
+        self.abandon_reads(reader);
+        if let Some(old) = old {
             self.release(old.scratch);
         }
-        self.abandon_reads(reader);
         self.end(reader, Ok(()));
     }
 
