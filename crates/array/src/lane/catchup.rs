@@ -13,7 +13,7 @@ use layout::Cell;
 
 use super::op::{Owner, Task};
 use super::{Array, Computing, Phase, Purpose};
-use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Slice};
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 
 /// What the target of a fill has.
@@ -91,14 +91,13 @@ impl Array {
         look.expect("the job looks").slice = Some(slice);
         let seat = target.seat;
         let offset = self.geometry.pages_offset(&store, target, false);
-        self.push_io(Purpose::Look { job, seat }, |id| Io {
-            id,
+        self.push_slice(
+            Purpose::Look { job, seat },
             seat,
-            kind: IoKind::Read,
+            IoKind::Read,
             offset,
-            length,
-            slice: Some(slice),
-        });
+            slice,
+        );
     }
 
     /// The target's pages are in memory, or cannot be had.

@@ -17,7 +17,7 @@ use super::overlay::Logged;
 use super::writes::Writes;
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, Event, Io, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, Event, IoKind, Slice};
 use crate::format::{Anchor, BlockName, Entry, PAGE_BYTES, PageName};
 use crate::plan::{Transfer, merge};
 use crate::planted::{self, Bug};
@@ -565,14 +565,8 @@ impl Array {
             self.recovery_anchor_begins(scratch, &seats);
         }
         for seat in seats {
-            self.push_io(Purpose::Anchor { seat }, |id| Io {
-                id,
-                seat,
-                kind: IoKind::Write,
-                offset,
-                length: PAGE_BYTES,
-                slice: Some(page_slice(scratch, 0)),
-            });
+            let slice = page_slice(scratch, 0);
+            self.push_slice(Purpose::Anchor { seat }, seat, IoKind::Write, offset, slice);
         }
     }
 

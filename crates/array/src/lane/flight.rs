@@ -95,6 +95,25 @@ impl Array {
         });
     }
 
+    /// Reads or writes the whole of a slice.
+    pub(super) fn push_slice(
+        &mut self,
+        purpose: Purpose,
+        seat: Seat,
+        kind: IoKind,
+        offset: u64,
+        slice: Slice,
+    ) {
+        self.push_io(purpose, |id| Io {
+            id,
+            seat,
+            kind,
+            offset,
+            length: slice.length,
+            slice: Some(slice),
+        });
+    }
+
     fn push_flight(&mut self, flight: Flight) {
         self.actions.push_back(Action::Io(flight.io));
         self.ios.insert(flight.io.id, flight);

@@ -23,7 +23,7 @@ use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Io, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, IoKind, Slice};
 use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
 use crate::planted::{self, Bug};
 
@@ -460,14 +460,13 @@ impl Array {
         let offset = self.ring_offset(offset);
         for &(index, seat) in &seats {
             let slice = column_slice(scratch, index.min(in_memory - 1), length);
-            self.push_io(Purpose::Batch { sequence, seat }, |id| Io {
-                id,
+            self.push_slice(
+                Purpose::Batch { sequence, seat },
                 seat,
-                kind: IoKind::Write,
+                IoKind::Write,
                 offset,
-                length: slice.length,
-                slice: Some(slice),
-            });
+                slice,
+            );
         }
         if planted::is(Bug::AcknowledgeEarly) {
             let batch = self.log.batches.get_mut(&sequence).expect("it was laid");

@@ -22,7 +22,7 @@ use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, Io, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, IoKind, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 use crate::planted::{self, Bug};
 
@@ -140,14 +140,13 @@ impl Array {
                 length,
             };
             self.recovery().reads.insert(index, slice);
-            self.push_io(Purpose::Recovery { seat, index }, |id| Io {
-                id,
+            self.push_slice(
+                Purpose::Recovery { seat, index },
                 seat,
-                kind: IoKind::Read,
+                IoKind::Read,
                 offset,
-                length,
-                slice: Some(slice),
-            });
+                slice,
+            );
         }
     }
 
@@ -304,14 +303,13 @@ impl Array {
         });
         for &(index, seat) in &there {
             let slice = column_slice(scratch, index, length);
-            self.push_io(Purpose::Recovery { seat, index }, |id| Io {
-                id,
+            self.push_slice(
+                Purpose::Recovery { seat, index },
                 seat,
-                kind: IoKind::Read,
+                IoKind::Read,
                 offset,
-                length: slice.length,
-                slice: Some(slice),
-            });
+                slice,
+            );
         }
         if there.is_empty() {
             self.check_columns();
@@ -512,14 +510,13 @@ impl Array {
         }
         for (index, seat) in columns {
             let slice = column_slice(scratch, index, length);
-            self.push_io(Purpose::Restore { seat }, |id| Io {
-                id,
+            self.push_slice(
+                Purpose::Restore { seat },
                 seat,
-                kind: IoKind::Write,
+                IoKind::Write,
                 offset,
-                length: slice.length,
-                slice: Some(slice),
-            });
+                slice,
+            );
         }
         self.restoring_ended();
     }
