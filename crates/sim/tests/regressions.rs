@@ -18,12 +18,27 @@ fn a_batch_that_recovery_found_is_whole_again_before_anything_else_may_happen() 
     holds(include_str!("schedules/recovery-restores-batches.txt"));
 }
 
+/// The same on raid5, small: found again after the order in which drives are asked had changed.
+#[test]
+fn a_batch_of_a_raid5_that_recovery_found_is_whole_again_too() {
+    holds(include_str!(
+        "schedules/recovery-restores-batches-raid5.txt"
+    ));
+}
+
 /// Three changes of the facts within one write of the labels were three generations, of which only the last
 /// was ever written. Drives that had not got it yet lagged by three when the power went and were taken for
 /// stale: half of a healthy pool. What comes while a generation is being written is one generation.
 #[test]
 fn a_drive_never_lags_by_more_than_one_generation_however_many_changes_come_at_once() {
     holds(include_str!("schedules/generations-in-turn.txt"));
+}
+
+/// The same with a drive that breaks while it is scrubbed: found again after the order in which drives are asked
+/// had changed.
+#[test]
+fn a_drive_never_lags_by_more_than_one_generation_while_it_is_scrubbed_and_breaks() {
+    holds(include_str!("schedules/generations-in-turn-scrub.txt"));
 }
 
 /// A drive went while the pool was being closed; a waiting spare took its seat after that, and its cells
