@@ -4,11 +4,13 @@
 //! Nothing here decides anything. `block` has no I/O, no clock and no policy; it only gives names
 //! to what travels between the rooms.
 
+mod checksum;
 mod device;
 mod memory;
 mod time;
 mod units;
 
+pub use checksum::crc32c;
 pub use device::{
     BlockDevice, Completed, Extent, Fault, Limits, Outcome, Request, RequestKind, Submission,
 };

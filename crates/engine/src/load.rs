@@ -1,7 +1,8 @@
 //! A load generator inside the process: what the engine costs, without a client's share.
 
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::mem::take;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use block::{BlockDevice, Completed, Fault, Memory, Outcome, Request, RequestKind, Submission};
@@ -32,7 +33,7 @@ pub struct Load {
     pub block_bytes: u32,
     /// In flight per job.
     pub depth: u32,
-    /// Threads that ask.
+    /// How many ask at once, each for itself.
     pub jobs: u32,
     /// For how long.
     pub time: Duration,
@@ -125,56 +126,121 @@ fn free(memory: &mut Memory) -> Memory {
     memory.clone()
 }
 
-struct Sink(Sender<Vec<(u64, Outcome)>>);
-
-impl Completed for Sink {
-    fn completed(&self, token: u64, outcome: Outcome) {
-        // A job that has seen a fault waits for no more.
-        self.0.send(vec![(token, outcome)]).unwrap_or_default();
-    }
-
-    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
-        self.0.send(outcomes.to_vec()).unwrap_or_default();
-    }
-
-    fn completed_elsewhere(&self, token: u64, _bytes: Memory) {
-        self.completed(token, Ok(()));
-    }
+/// What a job has under way.
+struct State {
+    memories: Vec<Memory>,
+    begun: Vec<Instant>,
+    /// Places of requests that have ended, and are to be asked for again.
+    idle: Vec<u64>,
+    in_flight: usize,
+    next: u64,
+    random: u64,
+    latencies: Latencies,
+    fault: Option<Fault>,
+    /// Somebody is submitting, and will see what becomes idle meanwhile.
+    submitting: bool,
 }
 
-/// One thread's share.
-struct Job<'a> {
-    device: &'a dyn BlockDevice,
+/// So many requests in flight against one device. Whoever tells of the end of some asks for the next ones, so that
+/// on a thread that runs lanes nobody is woken for them.
+struct Job {
+    me: Weak<Self>,
+    device: Arc<dyn BlockDevice>,
     load: Load,
     blocks: u64,
-    next: u64,
-    state: u64,
+    until: Instant,
+    state: Mutex<State>,
+    ended: Sender<()>,
 }
 
-impl Job<'_> {
-    /// SplitMix64: quick, and good enough to scatter offsets.
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+impl Job {
+    /// The job's number `index` decides where it begins, and what is random for it.
+    fn new(
+        device: &Arc<dyn BlockDevice>,
+        load: Load,
+        (blocks, index): (u64, u64),
+        until: Instant,
+        ended: Sender<()>,
+    ) -> Arc<Self> {
+        let depth = usize::try_from(load.depth).unwrap_or(1);
+        let length = usize::try_from(load.block_bytes).unwrap_or(0);
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            device: Arc::clone(device),
+            load,
+            blocks,
+            until,
+            state: Mutex::new(State {
+                memories: (0..depth).map(|_| Memory::zeroed(length)).collect(),
+                begun: vec![Instant::now(); depth],
+                idle: (0..depth as u64).collect(),
+                in_flight: 0,
+                // Sequential jobs share the device evenly.
+                next: blocks / u64::from(load.jobs) * index,
+                random: index,
+                latencies: Latencies::new(),
+                fault: None,
+                submitting: false,
+            }),
+            ended,
+        })
     }
 
-    fn request(&mut self) -> Request {
+    /// What a thread that panicked left behind still says what is in flight.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for what is idle, unless somebody is just doing so; tells when all has ended.
+    fn go_on<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        if state.submitting {
+            return;
+        }
+        let Some(me) = self.me.upgrade() else {
+            return;
+        };
+        let to: Arc<dyn Completed> = me;
+        state.submitting = true;
+        let mut batch = Vec::new();
+        let mut now = Instant::now();
+        while now < self.until && state.fault.is_none() && !state.idle.is_empty() {
+            for token in take(&mut state.idle) {
+                let slot = usize::try_from(token).unwrap_or(0);
+                state.begun[slot] = now;
+                state.in_flight += 1;
+                batch.push(Submission {
+                    request: self.request(&mut state),
+                    memory: free(&mut state.memories[slot]),
+                    token,
+                });
+            }
+            // Others may tell of ends meanwhile; they leave them in `idle`.
+            drop(state);
+            self.device.submit_all(&mut batch, &to);
+            state = self.lock();
+            now = Instant::now();
+        }
+        state.submitting = false;
+        if state.in_flight == 0 {
+            // Nothing more is asked for: the time is over, or a request failed.
+            self.ended.send(()).unwrap_or_default();
+        }
+    }
+
+    fn request(&self, state: &mut State) -> Request {
         let length = u64::from(self.load.block_bytes);
         let (random, write) = match self.load.pattern {
             Pattern::Read => (false, false),
             Pattern::Write => (false, true),
             Pattern::RandRead => (true, false),
             Pattern::RandWrite => (true, true),
-            Pattern::RandRw => (true, self.random() & 1 == 1),
+            Pattern::RandRw => (true, state.random() & 1 == 1),
         };
         let block = if random {
-            self.random() % self.blocks
+            state.random() % self.blocks
         } else {
-            self.next += 1;
-            (self.next - 1) % self.blocks
+            state.next += 1;
+            (state.next - 1) % self.blocks
         };
         Request {
             kind: if write {
@@ -187,51 +253,43 @@ impl Job<'_> {
             fua: false,
         }
     }
+}
 
-    fn run(mut self, until: Instant) -> Result<Latencies, LoadError> {
-        let (sender, ended): (_, Receiver<Vec<(u64, Outcome)>>) = mpsc::channel();
-        let to: Arc<dyn Completed> = Arc::new(Sink(sender));
-        let depth = usize::try_from(self.load.depth).unwrap_or(1);
-        let length = usize::try_from(self.load.block_bytes).unwrap_or(0);
-        let mut memories: Vec<Memory> = (0..depth).map(|_| Memory::zeroed(length)).collect();
-        let mut begun = vec![Instant::now(); depth];
-        let mut latencies = Latencies::new();
-        let mut batch: Vec<Submission> = Vec::new();
-        let mut idle: Vec<u64> = (0..depth as u64).collect();
-        let mut in_flight = 0;
-        let mut fault = None;
-        loop {
-            let now = Instant::now();
-            if now < until && fault.is_none() {
-                for token in idle.drain(..) {
-                    let slot = usize::try_from(token).unwrap_or(0);
-                    begun[slot] = now;
-                    batch.push(Submission {
-                        request: self.request(),
-                        memory: free(&mut memories[slot]),
-                        token,
-                    });
-                    in_flight += 1;
+impl State {
+    /// SplitMix64: quick, and good enough to scatter offsets.
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl Completed for Job {
+    fn completed(&self, token: u64, outcome: Outcome) {
+        self.completed_all(&[(token, outcome)]);
+    }
+
+    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        for &(token, outcome) in outcomes {
+            state.in_flight -= 1;
+            match outcome {
+                Ok(()) => {
+                    let begun = state.begun[usize::try_from(token).unwrap_or(0)];
+                    state.latencies.add(now - begun);
+                    state.idle.push(token);
                 }
-                self.device.submit_all(&mut batch, &to);
-            }
-            if in_flight == 0 {
-                return fault.map_or(Ok(latencies), |fault| Err(LoadError::Fault(fault)));
-            }
-            let first = ended.recv().expect("the sink lives as long as this loop");
-            let now = Instant::now();
-            for (token, outcome) in first.into_iter().chain(ended.try_iter().flatten()) {
-                in_flight -= 1;
-                match outcome {
-                    Ok(()) => {
-                        let slot = usize::try_from(token).unwrap_or(0);
-                        latencies.add(now - begun[slot]);
-                        idle.push(token);
-                    }
-                    Err(error) => fault = Some(error),
-                }
+                Err(fault) => state.fault = Some(fault),
             }
         }
+        self.go_on(state);
+    }
+
+    fn completed_elsewhere(&self, token: u64, _bytes: Memory) {
+        self.completed(token, Ok(()));
     }
 }
 
@@ -260,29 +318,25 @@ pub fn run(device: &Arc<dyn BlockDevice>, load: Load) -> Result<LoadReport, Load
     }
     let (cpu, began) = (cpu_time(), Instant::now());
     let until = began + load.time;
-    let outcomes: Vec<Result<Latencies, LoadError>> = std::thread::scope(|scope| {
-        let jobs: Vec<_> = (0..u64::from(load.jobs))
-            .map(|index| {
-                let job = Job {
-                    device: &**device,
-                    load,
-                    blocks,
-                    // Sequential jobs share the device evenly.
-                    next: blocks / u64::from(load.jobs) * index,
-                    state: index,
-                };
-                scope.spawn(move || job.run(until))
-            })
-            .collect();
-        jobs.into_iter()
-            .map(|job| job.join().expect("a job does not panic"))
-            .collect()
-    });
+    let (sender, ended) = mpsc::channel();
+    let jobs: Vec<Arc<Job>> = (0..u64::from(load.jobs))
+        .map(|index| Job::new(device, load, (blocks, index), until, sender.clone()))
+        .collect();
+    for job in &jobs {
+        job.go_on(job.lock());
+    }
+    for _ in &jobs {
+        ended.recv().expect("this function has a sender");
+    }
     let seconds = began.elapsed().as_secs_f64();
     let cpu = cpu_time().saturating_sub(cpu);
     let mut all = Latencies::new();
-    for outcome in outcomes {
-        all.merge(&outcome?);
+    for job in &jobs {
+        let state = job.lock();
+        if let Some(fault) = state.fault {
+            return Err(LoadError::Fault(fault));
+        }
+        all.merge(&state.latencies);
     }
     let count = all.count as f64;
     Ok(LoadReport {

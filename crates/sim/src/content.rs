@@ -103,7 +103,7 @@ impl Block {
     pub(crate) fn crc(&self) -> u32 {
         match self {
             Self::Sectors(sectors) => crc_of_sectors(sectors),
-            Self::Bytes(full) => crc32c::crc32c(&full.bytes),
+            Self::Bytes(full) => block::crc32c(&full.bytes),
         }
     }
 
@@ -173,12 +173,12 @@ fn digest_bytes(bytes: &[u8; BLOCK]) -> u64 {
 /// By sector and value: what a sector of that value changes in the CRC of a block of zeros.
 static CRC_CHANGES: LazyLock<(u32, Box<[[u32; 256]; SECTORS]>)> = LazyLock::new(|| {
     let mut block = [0; BLOCK];
-    let zeros = crc32c::crc32c(&block);
+    let zeros = block::crc32c(&block);
     let mut changes = Box::new([[0; 256]; SECTORS]);
     for (sector, changes) in changes.iter_mut().enumerate() {
         for (value, change) in (0..=u8::MAX).zip(changes) {
             block[sector * SECTOR..(sector + 1) * SECTOR].fill(value);
-            *change = crc32c::crc32c(&block) ^ zeros;
+            *change = block::crc32c(&block) ^ zeros;
         }
         block[sector * SECTOR..(sector + 1) * SECTOR].fill(0);
     }
@@ -220,7 +220,7 @@ mod tests {
     fn eight_bytes_have_the_crc_of_the_4096_that_they_stand_for() {
         for seed in 0..100 {
             let block = Block::Sectors(mix(seed).to_le_bytes());
-            assert_eq!(block.crc(), crc32c::crc32c(&block.to_bytes()));
+            assert_eq!(block.crc(), block::crc32c(&block.to_bytes()));
             assert_eq!(Block::from_bytes(&block.to_bytes()), block);
         }
     }

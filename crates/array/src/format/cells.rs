@@ -142,7 +142,7 @@ impl CellPage {
 }
 
 fn page_crc(raw: &RawPage) -> u32 {
-    crc32c::crc32c(&raw.as_bytes()[8..])
+    block::crc32c(&raw.as_bytes()[8..])
 }
 
 #[cfg(test)]

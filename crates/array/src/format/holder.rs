@@ -43,7 +43,7 @@ impl Holder {
         bytes[48..64].copy_from_slice(self.boot.as_bytes());
         bytes[64..72].copy_from_slice(&self.beat.to_le_bytes());
         bytes[72..80].copy_from_slice(&self.period_ms.to_le_bytes());
-        let check = crc32c::crc32c(&bytes[16..FIELDS_BYTES]);
+        let check = block::crc32c(&bytes[16..FIELDS_BYTES]);
         bytes[8..12].copy_from_slice(&check.to_le_bytes());
         bytes
     }
@@ -53,7 +53,7 @@ impl Holder {
     pub fn parse(pool: Uuid, bytes: &[u8]) -> Option<Self> {
         let fields = bytes.get(..FIELDS_BYTES)?;
         let check = u32::from_le_bytes(fields[8..12].try_into().ok()?);
-        if fields[..8] != MAGIC || check != crc32c::crc32c(&fields[16..]) {
+        if fields[..8] != MAGIC || check != block::crc32c(&fields[16..]) {
             return None;
         }
         let uuid = |at: usize| Uuid::from_slice(&fields[at..at + 16]).ok();

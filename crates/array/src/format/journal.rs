@@ -302,7 +302,7 @@ fn check(pool: Uuid, lane: u16, bytes: &[u8]) -> u32 {
     let (high, low) = pool.as_u64_pair();
     let seed = (high ^ low ^ (u64::from(lane) << 17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let seed = u32::try_from(seed >> 32).expect("half of 64 bits");
-    crc32c::crc32c(bytes) ^ seed
+    block::crc32c(bytes) ^ seed
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

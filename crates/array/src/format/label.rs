@@ -123,7 +123,7 @@ impl Label {
             payload_bytes: u32::try_from(payload.len())
                 .expect("below the slot's size")
                 .into(),
-            payload_crc32c: crc32c::crc32c(&payload).into(),
+            payload_crc32c: block::crc32c(&payload).into(),
             header_crc32c: 0.into(),
         };
         header.header_crc32c = header_crc(&header).into();
@@ -163,7 +163,7 @@ impl Label {
             .checked_add(payload_bytes)
             .and_then(|end| bytes.get(HEADER_BYTES..end))
             .ok_or(damaged("its payload is cut short"))?;
-        if header.payload_crc32c.get() != crc32c::crc32c(payload) {
+        if header.payload_crc32c.get() != block::crc32c(payload) {
             return Err(damaged("its payload's checksum does not match"));
         }
         let facts: PoolFacts =
@@ -196,5 +196,5 @@ pub fn newest_label(slots: [&[u8]; 2]) -> Result<(usize, Label), LabelError> {
 }
 
 fn header_crc(header: &Header) -> u32 {
-    crc32c::crc32c(&header.as_bytes()[..HEADER_FIELDS_BYTES - 4])
+    block::crc32c(&header.as_bytes()[..HEADER_FIELDS_BYTES - 4])
 }

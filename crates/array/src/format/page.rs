@@ -281,7 +281,7 @@ fn sector_check(pool: Uuid, name: PageName, index: usize, sector: &[u8]) -> u32 
         block: name.index * 8 + u32::try_from(index).expect("eight sectors"),
     };
     // Unlike a block's: a page must not pass for a block of data or the other way round.
-    crc32c::crc32c(&sector[4..]) ^ !block.seed(pool)
+    block::crc32c(&sector[4..]) ^ !block.seed(pool)
 }
 
 /// The finaliser of splitmix64: every bit of the input moves half of the output.

@@ -689,12 +689,12 @@ mod tests {
                 .take(4096)
                 .collect()
         };
-        assert_eq!(crc32c::crc32c(&block(0)), ZEROS_CRC);
+        assert_eq!(block::crc32c(&block(0)), ZEROS_CRC);
         for (data, rows) in [(2, 1), (2, 3), (3, 2), (4, 2), (5, 1)] {
             let blocks: Vec<Vec<u8>> = (0..data * rows)
                 .map(|index| block(u8::try_from(index).unwrap() * 2 + 1))
                 .collect();
-            let crcs: Vec<u32> = blocks.iter().map(|block| crc32c::crc32c(block)).collect();
+            let crcs: Vec<u32> = blocks.iter().map(|block| block::crc32c(block)).collect();
             for row in 0..rows {
                 let mut sum = vec![0; 4096];
                 for column in 0..data {
@@ -702,7 +702,7 @@ mod tests {
                         *byte ^= more;
                     }
                 }
-                assert_eq!(crc_of_sum(&crcs, row, rows), crc32c::crc32c(&sum));
+                assert_eq!(crc_of_sum(&crcs, row, rows), block::crc32c(&sum));
             }
         }
     }

@@ -51,7 +51,7 @@ impl Computer {
             let blocks = memory(slice);
             // SAFETY: as above.
             let blocks = unsafe { blocks.bytes() }.chunks(PAGE_BYTES);
-            computed.sums.extend(blocks.map(crc32c::crc32c));
+            computed.sums.extend(blocks.map(block::crc32c));
         }
         for &slice in &work.takes {
             let bytes = memory(slice);
