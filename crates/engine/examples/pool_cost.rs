@@ -27,6 +27,10 @@ use rustix::time::{ClockId, clock_gettime};
 /// A lane puts what is logged in place when it has been idle for a second.
 const SETTLE: Duration = Duration::from_millis(1300);
 
+/// As the binary has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 struct Options {
     time: Duration,
     rounds: usize,

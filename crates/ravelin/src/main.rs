@@ -11,6 +11,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use verbs::common::{Context, end};
 
+/// A lane makes and drops some twenty small things per request.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// User-space software RAID.
 #[derive(Debug, Parser)]
 #[command(name = "ravelin", version)]

@@ -147,10 +147,11 @@ impl DriveMap {
         self.journal_bytes / u64::from(lanes) / PAGE_BYTES * PAGE_BYTES
     }
 
-    /// Lanes of a pool on drives of this size.
+    /// Lanes of a pool on drives of this size: enough threads for fast drives, and no more, for what is
+    /// asked at the same time goes into one batch of the journal only if it is on one lane.
     #[must_use]
     pub const fn default_lanes(size_bytes: u64) -> u16 {
-        if size_bytes < MANY_LANES_BYTES { 4 } else { 16 }
+        if size_bytes < MANY_LANES_BYTES { 2 } else { 8 }
     }
 }
 
