@@ -27,17 +27,20 @@ impl fmt::Display for Element {
 /// A set of slots (element numbers, `row * columns + column`): a bit for each.
 ///
 /// It grows as needed, and two sets are equal when they hold the same slots, whatever they were
-/// made for: there are never zero words at the end.
+/// made for: there are never zero words at the end. The first word lies in the set itself, for most
+/// stripes have no more elements, and sets are made by the dozen for every request.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElementSet {
-    words: Vec<u64>,
+    first: u64,
+    rest: Vec<u64>,
 }
 
 impl ElementSet {
     /// An empty set with room for `elements` slots.
     pub fn new(elements: usize) -> Self {
         Self {
-            words: Vec::with_capacity(elements.div_ceil(64)),
+            first: 0,
+            rest: Vec::with_capacity(elements.saturating_sub(1) / 64),
         }
     }
 
@@ -48,13 +51,18 @@ impl ElementSet {
 
     /// Adds a slot; true if it was not there.
     pub fn insert(&mut self, slot: usize) -> bool {
-        let word = slot / 64;
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
+        let word = match (slot / 64).checked_sub(1) {
+            None => &mut self.first,
+            Some(index) => {
+                if self.rest.len() <= index {
+                    self.rest.resize(index + 1, 0);
+                }
+                &mut self.rest[index]
+            }
+        };
         let bit = 1 << (slot % 64);
-        let absent = self.words[word] & bit == 0;
-        self.words[word] |= bit;
+        let absent = *word & bit == 0;
+        *word |= bit;
         absent
     }
 
@@ -62,32 +70,44 @@ impl ElementSet {
     pub fn remove(&mut self, slot: usize) -> bool {
         let present = self.contains(slot);
         if present {
-            self.words[slot / 64] &= !(1 << (slot % 64));
-            self.trim();
+            let clear = !(1 << (slot % 64));
+            match (slot / 64).checked_sub(1) {
+                None => self.first &= clear,
+                Some(index) => {
+                    self.rest[index] &= clear;
+                    self.trim();
+                }
+            }
         }
         present
     }
 
     /// Whether the slot is in the set.
     pub fn contains(&self, slot: usize) -> bool {
-        self.words
-            .get(slot / 64)
-            .is_some_and(|word| word >> (slot % 64) & 1 == 1)
+        let word = match (slot / 64).checked_sub(1) {
+            None => Some(&self.first),
+            Some(index) => self.rest.get(index),
+        };
+        word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        std::iter::once(self.first).chain(self.rest.iter().copied())
     }
 
     /// How many slots are in the set.
     pub fn len(&self) -> usize {
-        self.words.iter().map(|w| w.count_ones() as usize).sum()
+        self.words().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.first == 0 && self.rest.is_empty()
     }
 
     /// The slots, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
+        self.words().enumerate().flat_map(|(i, word)| {
             let mut rest = word;
             std::iter::from_fn(move || {
                 (rest != 0).then(|| {
@@ -101,17 +121,19 @@ impl ElementSet {
 
     /// Adds all of `other`.
     pub fn union_with(&mut self, other: &Self) {
-        if self.words.len() < other.words.len() {
-            self.words.resize(other.words.len(), 0);
+        self.first |= other.first;
+        if self.rest.len() < other.rest.len() {
+            self.rest.resize(other.rest.len(), 0);
         }
-        for (a, b) in self.words.iter_mut().zip(&other.words) {
+        for (a, b) in self.rest.iter_mut().zip(&other.rest) {
             *a |= b;
         }
     }
 
     /// Takes out all of `other`.
     pub fn difference_with(&mut self, other: &Self) {
-        for (a, b) in self.words.iter_mut().zip(&other.words) {
+        self.first &= !other.first;
+        for (a, b) in self.rest.iter_mut().zip(&other.rest) {
             *a &= !b;
         }
         self.trim();
@@ -119,8 +141,9 @@ impl ElementSet {
 
     /// Keeps only what is in `other` too.
     pub fn intersect_with(&mut self, other: &Self) {
-        self.words.truncate(other.words.len());
-        for (a, b) in self.words.iter_mut().zip(&other.words) {
+        self.first &= other.first;
+        self.rest.truncate(other.rest.len());
+        for (a, b) in self.rest.iter_mut().zip(&other.rest) {
             *a &= b;
         }
         self.trim();
@@ -152,12 +175,8 @@ impl ElementSet {
 
     /// How many slots `other` would add.
     pub fn missing(&self, other: &Self) -> usize {
-        let common: usize = self
-            .words
-            .iter()
-            .zip(&other.words)
-            .map(|(a, b)| (a & b).count_ones() as usize)
-            .sum();
+        let both = self.words().zip(other.words());
+        let common: usize = both.map(|(a, b)| (a & b).count_ones() as usize).sum();
         other.len() - common
     }
 
@@ -168,12 +187,12 @@ impl ElementSet {
 
     /// Whether no slot is in both.
     pub fn is_disjoint(&self, other: &Self) -> bool {
-        self.words.iter().zip(&other.words).all(|(a, b)| a & b == 0)
+        self.words().zip(other.words()).all(|(a, b)| a & b == 0)
     }
 
     fn trim(&mut self) {
-        while self.words.last() == Some(&0) {
-            self.words.pop();
+        while self.rest.last() == Some(&0) {
+            self.rest.pop();
         }
     }
 }

@@ -13,7 +13,7 @@
 //! a write that is torn at a sector leaves such a block. Whatever does not fit (a flipped bit) becomes
 //! `Bytes`. Everything that the array sees is exactly what it would see with real bytes.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use block::BLOCK_BYTES;
 
@@ -35,16 +35,16 @@ pub(crate) enum Block {
     Bytes(Arc<Full>),
 }
 
-/// A block of bytes and a hash of them.
+/// A block of bytes, and a hash of them once somebody has asked for it.
 #[derive(Debug)]
 pub(crate) struct Full {
     bytes: [u8; BLOCK],
-    digest: u64,
+    digest: OnceLock<u64>,
 }
 
 impl PartialEq for Full {
     fn eq(&self, other: &Self) -> bool {
-        self.digest == other.digest && self.bytes == other.bytes
+        self.bytes == other.bytes
     }
 }
 
@@ -69,7 +69,7 @@ impl Block {
             // Each byte is as the one before: one comparison of memory.
             if sector[1..] != sector[..SECTOR - 1] {
                 return Self::Bytes(Arc::new(Full {
-                    digest: digest_bytes(bytes),
+                    digest: OnceLock::new(),
                     bytes: *bytes,
                 }));
             }
@@ -99,6 +99,18 @@ impl Block {
         bytes
     }
 
+    /// Appends the block's bytes.
+    pub(crate) fn append_to(&self, target: &mut Vec<u8>) {
+        match self {
+            Self::Sectors(sectors) => {
+                for &value in sectors {
+                    target.resize(target.len() + SECTOR, value);
+                }
+            }
+            Self::Bytes(full) => target.extend_from_slice(&full.bytes),
+        }
+    }
+
     /// CRC-32C of its 4096 bytes.
     pub(crate) fn crc(&self) -> u32 {
         match self {
@@ -112,7 +124,7 @@ impl Block {
         let content = match self {
             Self::Sectors([0, 0, 0, 0, 0, 0, 0, 0]) => return 0,
             Self::Sectors(sectors) => u64::from_le_bytes(*sectors),
-            Self::Bytes(full) => full.digest,
+            Self::Bytes(full) => *full.digest.get_or_init(|| digest_bytes(&full.bytes)),
         };
         mix(content ^ mix(at.wrapping_add(0x9e37_79b9_7f4a_7c15)))
     }

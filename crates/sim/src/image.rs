@@ -2,7 +2,8 @@
 //!
 //! Enumerations take a drive as it was at some moment thousands of times and change a few blocks. Blocks are
 //! kept in leaves that copies share until one of them writes there; and the hash of the whole is kept
-//! up with every block, so that equal images are known to be equal without a look at them.
+//! up with every block, so that equal images are known to be equal without a look at them. The swarm,
+//! which never compares images, does without the hash.
 
 use std::sync::Arc;
 
@@ -14,10 +15,20 @@ const LEAF: usize = 32;
 type Leaf = [Block; LEAF];
 
 /// Blocks by number; those never written are zeros.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Image {
     leaves: Vec<Option<Arc<Leaf>>>,
-    digest: u64,
+    /// `None` where it is not wanted.
+    digest: Option<u64>,
+}
+
+impl Default for Image {
+    fn default() -> Self {
+        Self {
+            leaves: Vec::new(),
+            digest: Some(0),
+        }
+    }
 }
 
 fn split(at: u64) -> (usize, usize) {
@@ -26,6 +37,18 @@ fn split(at: u64) -> (usize, usize) {
 }
 
 impl Image {
+    /// Zeros, whose hash nobody asks for.
+    pub(crate) fn without_digest() -> Self {
+        Self {
+            digest: None,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) const fn keeps_digest(&self) -> bool {
+        self.digest.is_some()
+    }
+
     /// A block.
     pub(crate) fn get(&self, at: u64) -> &Block {
         let (leaf, index) = split(at);
@@ -52,14 +75,24 @@ impl Image {
         if leaf[index] == block {
             return;
         }
-        let old = leaf[index].digest(at);
-        self.digest = self.digest.wrapping_sub(old).wrapping_add(block.digest(at));
+        if let Some(digest) = &mut self.digest {
+            let old = leaf[index].digest(at);
+            *digest = digest.wrapping_sub(old).wrapping_add(block.digest(at));
+        }
         Arc::make_mut(leaf)[index] = block;
     }
 
     /// A hash of all blocks: equal for equal images, whatever way they were written.
+    ///
+    /// # Panics
+    /// After [`Image::forgo_digest`].
     pub(crate) const fn digest(&self) -> u64 {
-        self.digest
+        self.digest.expect("images that are compared keep it")
+    }
+
+    /// From now on nobody asks for the hash.
+    pub(crate) const fn forgo_digest(&mut self) {
+        self.digest = None;
     }
 
     /// Blocks from `first` on, before `end`, up to the last that is not zero.

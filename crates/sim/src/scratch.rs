@@ -149,9 +149,9 @@ impl Scratch {
                 .takes
                 .iter()
                 .map(|&slice| {
-                    let mut bytes = vec![0; at(slice.length)];
-                    for (block, target) in self.blocks(slice).zip(bytes.chunks_exact_mut(BLOCK)) {
-                        block.copy_to(target);
+                    let mut bytes = Vec::with_capacity(at(slice.length));
+                    for block in self.blocks(slice) {
+                        block.append_to(&mut bytes);
                     }
                     bytes
                 })

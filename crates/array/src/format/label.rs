@@ -97,40 +97,71 @@ pub enum LabelError {
     },
 }
 
-impl Label {
-    /// The label as bytes, a whole number of pages, to be written at one of [`LABEL_OFFSETS`].
+/// Facts as the bytes that every drive's label ends with: made once for all drives.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    bytes: Vec<u8>,
+    crc32c: u32,
+    pool: Uuid,
+}
+
+impl Payload {
+    /// The facts' bytes.
     ///
     /// # Panics
-    /// When the facts exceed the slot; `pool create` and `volume create` keep them below.
+    /// When they exceed the slot; `pool create` and `volume create` keep them below.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let payload = serde_json::to_vec(&self.facts).expect("facts have string keys only");
+    pub fn new(facts: &PoolFacts) -> Self {
+        let bytes = serde_json::to_vec(facts).expect("facts have string keys only");
         assert!(
-            HEADER_BYTES + payload.len() <= LABEL_SLOT_BYTES,
+            HEADER_BYTES + bytes.len() <= LABEL_SLOT_BYTES,
             "facts of {} bytes fit into a label",
-            payload.len()
+            bytes.len()
         );
+        Self {
+            crc32c: block::crc32c(&bytes),
+            bytes,
+            pool: facts.uuid,
+        }
+    }
+
+    /// The label of a drive in a seat, a whole number of pages, to be written at one of
+    /// [`LABEL_OFFSETS`].
+    #[must_use]
+    pub fn label(&self, drive: Uuid, seat: Seat, generation: u64) -> Vec<u8> {
         let mut header = Header {
             magic: LABEL_MAGIC,
             format: FORMAT.into(),
             features_incompatible: 0.into(),
             features_read_only: 0.into(),
-            pool: self.facts.uuid.into_bytes(),
-            drive: self.drive.into_bytes(),
-            seat: self.seat.0.into(),
+            pool: self.pool.into_bytes(),
+            drive: drive.into_bytes(),
+            seat: seat.0.into(),
             reserved: 0.into(),
-            generation: self.generation.into(),
-            payload_bytes: u32::try_from(payload.len())
+            generation: generation.into(),
+            payload_bytes: u32::try_from(self.bytes.len())
                 .expect("below the slot's size")
                 .into(),
-            payload_crc32c: block::crc32c(&payload).into(),
+            payload_crc32c: self.crc32c.into(),
             header_crc32c: 0.into(),
         };
         header.header_crc32c = header_crc(&header).into();
-        let mut bytes = vec![0; (HEADER_BYTES + payload.len()).next_multiple_of(HEADER_BYTES)];
+        let end = HEADER_BYTES + self.bytes.len();
+        let mut bytes = vec![0; end.next_multiple_of(HEADER_BYTES)];
         bytes[..HEADER_FIELDS_BYTES].copy_from_slice(header.as_bytes());
-        bytes[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(&payload);
+        bytes[HEADER_BYTES..end].copy_from_slice(&self.bytes);
         bytes
+    }
+}
+
+impl Label {
+    /// The label as bytes, a whole number of pages, to be written at one of [`LABEL_OFFSETS`].
+    ///
+    /// # Panics
+    /// As [`Payload::new`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        Payload::new(&self.facts).label(self.drive, self.seat, self.generation)
     }
 
     /// Reads a label from the bytes of a slot (longer is fine).
@@ -138,7 +169,22 @@ impl Label {
     /// # Errors
     /// [`LabelError`]; never panics, whatever the bytes are.
     pub fn parse(bytes: &[u8]) -> Result<Self, LabelError> {
-        let damaged = |what| LabelError::Damaged { what };
+        LabelReader::default().label(&Whole::of(bytes)?)
+    }
+}
+
+const fn damaged(what: &'static str) -> LabelError {
+    LabelError::Damaged { what }
+}
+
+/// A slot that holds a whole label, whose payload has not been looked into.
+struct Whole<'a> {
+    header: Header,
+    payload: &'a [u8],
+}
+
+impl<'a> Whole<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Self, LabelError> {
         if bytes.get(..8) != Some(&LABEL_MAGIC) {
             return Err(LabelError::Absent);
         }
@@ -166,12 +212,61 @@ impl Label {
         if header.payload_crc32c.get() != block::crc32c(payload) {
             return Err(damaged("its payload's checksum does not match"));
         }
-        let facts: PoolFacts =
-            serde_json::from_slice(payload).map_err(|_| damaged("its payload does not parse"))?;
+        Ok(Self { header, payload })
+    }
+}
+
+/// Reads labels, of one drive or of many: facts that are alike byte by byte are parsed once.
+#[derive(Clone, Debug, Default)]
+pub struct LabelReader {
+    last: Option<(Vec<u8>, PoolFacts)>,
+}
+
+impl LabelReader {
+    /// The newer of a drive's two copies that is whole, and the slot that holds it.
+    ///
+    /// # Errors
+    /// The error of the copy that came closest to being a label when neither is one.
+    pub fn newest(&mut self, slots: [&[u8]; 2]) -> Result<(usize, Label), LabelError> {
+        let wholes = slots.map(Whole::of);
+        let second = match &wholes {
+            [Ok(a), Ok(b)] => b.header.generation.get() > a.header.generation.get(),
+            [first, _] => first.is_err(),
+        };
+        let mut label = |slot: usize| match &wholes[slot] {
+            Ok(whole) => self.label(whole),
+            Err(error) => Err(error.clone()),
+        };
+        let first_choice = usize::from(second);
+        let errors = match label(first_choice) {
+            Ok(label) => return Ok((first_choice, label)),
+            Err(error) => match label(1 - first_choice) {
+                Ok(label) => return Ok((1 - first_choice, label)),
+                Err(other) if second => [other, error],
+                Err(other) => [error, other],
+            },
+        };
+        match errors {
+            [LabelError::Absent, error] | [error, _] => Err(error),
+        }
+    }
+
+    fn label(&mut self, whole: &Whole<'_>) -> Result<Label, LabelError> {
+        let (header, payload) = (&whole.header, whole.payload);
+        let known = self.last.as_ref().filter(|(bytes, _)| bytes == payload);
+        let facts = match known {
+            Some((_, facts)) => facts.clone(),
+            None => {
+                let facts: PoolFacts = serde_json::from_slice(payload)
+                    .map_err(|_| damaged("its payload does not parse"))?;
+                self.last = Some((payload.to_vec(), facts.clone()));
+                facts
+            }
+        };
         if facts.uuid.into_bytes() != header.pool {
             return Err(damaged("header and payload name different pools"));
         }
-        Ok(Self {
+        Ok(Label {
             drive: Uuid::from_bytes(header.drive),
             seat: Seat(header.seat.get()),
             generation: header.generation.get(),
@@ -180,19 +275,12 @@ impl Label {
     }
 }
 
-/// The newer of a drive's two copies that is whole, and the slot that holds it.
+/// As [`LabelReader::newest`], of one drive.
 ///
 /// # Errors
-/// The error of the copy that came closest to being a label when neither is one.
+/// As there.
 pub fn newest_label(slots: [&[u8]; 2]) -> Result<(usize, Label), LabelError> {
-    let [first, second] = slots.map(Label::parse);
-    match (first, second) {
-        (Ok(a), Ok(b)) if b.generation > a.generation => Ok((1, b)),
-        (Ok(a), _) => Ok((0, a)),
-        (Err(_), Ok(b)) => Ok((1, b)),
-        (Err(LabelError::Absent), Err(error)) => Err(error),
-        (Err(error), Err(_)) => Err(error),
-    }
+    LabelReader::default().newest(slots)
 }
 
 fn header_crc(header: &Header) -> u32 {

@@ -108,6 +108,18 @@ impl Entry {
         generation: u32::MAX,
     };
 
+    const fn to_bytes(self) -> [u8; 8] {
+        ((self.generation as u64) << 32 | self.crc as u64).to_le_bytes()
+    }
+
+    const fn from_bytes(bytes: [u8; 8]) -> Self {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Self {
+            crc: u32::from_le_bytes([a, b, c, d]),
+            generation: u32::from_le_bytes([e, f, g, h]),
+        }
+    }
+
     /// The entry of a block with this plain CRC-32C.
     #[must_use]
     pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: u64) -> Self {
@@ -202,9 +214,9 @@ impl MetaPage {
         for (index, sector) in bytes.chunks_mut(SECTOR_BYTES).enumerate() {
             sector[8..16].copy_from_slice(&self.clocks[index].to_le_bytes());
             let entries = &self.entries[index * ENTRIES_PER_SECTOR..][..ENTRIES_PER_SECTOR];
-            for (entry, place) in entries.iter().zip(sector[ENTRIES_AT..].chunks_mut(8)) {
-                place[..4].copy_from_slice(&entry.crc.to_le_bytes());
-                place[4..].copy_from_slice(&entry.generation.to_le_bytes());
+            let (places, _) = sector[ENTRIES_AT..].as_chunks_mut();
+            for (entry, place) in entries.iter().zip(places) {
+                *place = entry.to_bytes();
             }
             let check = sector_check(pool, name, index, sector);
             sector[..4].copy_from_slice(&check.to_le_bytes());
@@ -249,10 +261,9 @@ impl MetaPage {
             };
             page.clocks[index] = clock;
             let entries = &mut page.entries[index * ENTRIES_PER_SECTOR..][..ENTRIES_PER_SECTOR];
-            for (entry, place) in entries.iter_mut().zip(sector[ENTRIES_AT..].chunks(8)) {
-                let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-                entry.crc = word(&place[..4]);
-                entry.generation = word(&place[4..]);
+            let (places, _) = sector[ENTRIES_AT..].as_chunks();
+            for (entry, &place) in entries.iter_mut().zip(places) {
+                *entry = Entry::from_bytes(place);
             }
         }
         (page, merged)

@@ -122,7 +122,7 @@ impl Array {
 
     /// A drive has answered.
     pub(super) fn answered(&mut self, id: IoId, outcome: Outcome) {
-        let Some(flight) = self.ios.remove(&id) else {
+        let Some(flight) = self.ios.remove(id) else {
             self.straggler_ended(id);
             return;
         };
@@ -163,7 +163,7 @@ impl Array {
 
     /// From now on nobody waits for an operation.
     pub(super) fn abandon(&mut self, id: IoId) -> Option<Flight> {
-        let flight = self.ios.remove(&id)?;
+        let flight = self.ios.remove(id)?;
         let straggler = (flight.io.seat, flight.io.slice);
         self.stragglers.in_flight.insert(id, straggler);
         Some(flight)
@@ -174,9 +174,11 @@ impl Array {
         // The end of one may be the beginning of another.
         loop {
             let mut there = self.ios.iter();
-            let Some((&id, _)) = there.find(|(_, flight)| flight.io.seat == seat) else {
+            let found = there.find(|(_, flight)| flight.io.seat == seat);
+            let Some(id) = found.map(|(id, _)| id) else {
                 break;
             };
+            drop(there);
             if let Some(flight) = self.abandon(id) {
                 self.io_ended(flight.purpose, Err(Fault::Gone));
             }

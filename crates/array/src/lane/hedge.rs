@@ -25,7 +25,7 @@ const HEDGES_MAX: usize = 64;
 impl Array {
     /// Looks for a way around an operation that is late.
     pub(super) fn hedge(&mut self, id: IoId) {
-        let Some(flight) = self.ios.get(&id) else {
+        let Some(flight) = self.ios.get(id) else {
             return;
         };
         let hedged = match flight.purpose {
@@ -35,7 +35,7 @@ impl Array {
             Purpose::PageRead { name, .. } => self.hedge_page(name),
             _ => true,
         };
-        if let (true, Some(flight)) = (hedged, self.ios.get_mut(&id)) {
+        if let (true, Some(flight)) = (hedged, self.ios.get_mut(id)) {
             flight.hedged = true;
         }
     }
@@ -147,7 +147,7 @@ impl Array {
             matches!(flight.purpose, Purpose::Transfer { op, transfer }
                 if op == id && transfer.kind == IoKind::Read)
         });
-        let ids: Vec<IoId> = reads.map(|(&id, _)| id).collect();
+        let ids: Vec<IoId> = reads.map(|(id, _)| id).collect();
         for id in ids {
             self.abandon(id);
         }

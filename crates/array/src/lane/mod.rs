@@ -9,6 +9,7 @@ mod hedge;
 mod job;
 mod locks;
 mod log;
+mod numbered;
 mod op;
 mod overlay;
 mod pages;
@@ -30,6 +31,7 @@ use self::flush::{Finished, Flushes, Waiter};
 use self::job::Job;
 use self::locks::Locks;
 use self::log::Log;
+use self::numbered::Numbered;
 use self::op::{Op, Phase};
 use self::overlay::Overlay;
 use self::pages::Pages;
@@ -129,12 +131,12 @@ pub struct Array {
     ops: BTreeMap<u64, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<u64>,
-    ios: BTreeMap<IoId, Flight>,
+    ios: Numbered<IoId, Flight>,
     stragglers: Stragglers,
     watch: Watch,
     /// Second reads under way.
     hedges: usize,
-    computes: BTreeMap<ComputeId, Computing>,
+    computes: Numbered<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
     log: Log,
@@ -196,11 +198,11 @@ impl Array {
             jobs: BTreeMap::new(),
             ops: BTreeMap::new(),
             runnable: VecDeque::new(),
-            ios: BTreeMap::new(),
+            ios: Numbered::default(),
             stragglers: Stragglers::default(),
             watch: Watch::new(seats),
             hedges: 0,
-            computes: BTreeMap::new(),
+            computes: Numbered::default(),
             overlay: Overlay::default(),
             pages: Pages::new(cell_blocks),
             log: Log::default(),
@@ -244,7 +246,7 @@ impl Array {
     /// When `id` is not in flight.
     pub fn handle_computed(&mut self, now: Instant, id: ComputeId, computed: Computed) {
         self.now = now;
-        let computing = self.computes.remove(&id);
+        let computing = self.computes.remove(id);
         match computing.expect("the computation is in flight") {
             Computing::Op(op) => self.computed(op, &computed),
             Computing::Verify(op) => self.verified(op, &computed.sums),

@@ -445,7 +445,7 @@ impl Array {
         let late = self
             .ios
             .iter()
-            .filter_map(|(&id, flight)| match flight.purpose {
+            .filter_map(|(id, flight)| match flight.purpose {
                 Purpose::PageRead {
                     name: other, index, ..
                 } if other == name => Some((id, index)),

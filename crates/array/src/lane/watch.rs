@@ -196,7 +196,7 @@ impl Array {
         let mut hung: BTreeSet<Seat> = BTreeSet::new();
         let mut unhedged: Vec<IoId> = Vec::new();
         // Numbers are given in order of time.
-        for (&id, flight) in &mut self.ios {
+        for (id, flight) in self.ios.iter_mut() {
             let age = self.now.since(flight.since);
             if age < shortest {
                 break;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use block::{Outcome, Seat};
 
 use super::{Effect, OutReason, Pool, PoolAction, PoolWrite};
-use crate::format::{LABEL_OFFSETS, Label};
+use crate::format::{LABEL_OFFSETS, Payload};
 use crate::planted::{self, Bug};
 
 /// Label writes under way and what waits for them.
@@ -66,23 +66,19 @@ impl Pool {
         self.labels.failed.clear();
         self.labels.writing = self.generation;
         let seats: Vec<Seat> = self.drives.keys().copied().collect();
+        let payload = Payload::new(&self.facts);
         for seat in seats {
             self.labels.outstanding.insert(seat);
             let id = self.fresh_io(PoolWrite::Label { seat });
             let drive = self.drives.get_mut(&seat).expect("just listed");
             let offset = LABEL_OFFSETS[drive.label_slot];
             drive.label_slot = 1 - drive.label_slot;
-            let label = Label {
-                drive: self.facts.seats[seat.index()].drive,
-                seat,
-                generation: self.generation,
-                facts: self.facts.clone(),
-            };
+            let identity = self.facts.seats[seat.index()].drive;
             self.actions.push_back(PoolAction::WriteDurably {
                 id,
                 seat,
                 offset,
-                bytes: label.encode(),
+                bytes: payload.label(identity, seat, self.generation),
             });
         }
         if self.labels.outstanding.is_empty() {

@@ -83,7 +83,7 @@ impl Drive {
             size_bytes,
             stores: true,
             durable: Image::default(),
-            current: Image::default(),
+            current: Image::without_digest(),
             cache: Cache::default(),
             pace,
             busy_until: Instant::ZERO,
@@ -96,6 +96,17 @@ impl Drive {
             written_bytes: 0,
             flushes: 0,
         }
+    }
+
+    /// A fresh one of the same make.
+    pub(crate) fn another(&self) -> Self {
+        let mut drive = Self::new(self.size_bytes, self.pace);
+        drive.stores = self.stores;
+        drive.map = self.map;
+        if !self.durable.keeps_digest() {
+            drive.forgo_digest();
+        }
+        drive
     }
 
     /// A null disk: takes any bytes and keeps none.
@@ -147,6 +158,11 @@ impl Drive {
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.durable.digest()
+    }
+
+    /// From now on nobody asks for the hash.
+    pub(crate) const fn forgo_digest(&mut self) {
+        self.durable.forgo_digest();
     }
 
     // --- faults ------------------------------------------------------------------------------
@@ -435,6 +451,7 @@ impl Drive {
     pub(crate) fn cut(&mut self, decide: impl FnMut(u64, u32) -> Survival) {
         self.cache.cut(&mut self.durable, decide);
         self.current = self.durable.clone();
+        self.current.forgo_digest();
         self.busy_until = Instant::ZERO;
         self.stalled_until = Instant::ZERO;
         self.faults.hanging = false;

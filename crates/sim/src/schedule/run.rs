@@ -164,6 +164,9 @@ impl Runner {
 
     fn run_with(&mut self, schedule: &Schedule, log: Option<Log>) -> Verdict {
         let mut run = self.begin(schedule, log);
+        for drive in run.world().drives_mut() {
+            drive.forgo_digest();
+        }
         let outcome = caught(|| {
             let violation = run.all(&schedule.events).err();
             run.report();
@@ -768,10 +771,7 @@ impl Run {
             world.pool().facts().seats[seat.index()].state,
             SeatState::Out { .. }
         ) {
-            let mut drive = Drive::new(DRIVE_BYTES, Pace::Null);
-            if let Some(map) = world.drives()[0].map().copied() {
-                drive = drive.with_map(map);
-            }
+            let drive = world.drives()[0].another();
             world.begin_replace_drive(seat, drive);
         }
     }

@@ -103,13 +103,14 @@ impl World {
     ) -> Result<Self, OpenError> {
         let mut found = Vec::new();
         let mut places = Vec::new();
+        let mut labels = format::LabelReader::default();
         for (index, drive) in drives.iter_mut().enumerate() {
             let slots = format::LABEL_OFFSETS
                 .map(|offset| drive.read_used(offset, format::LABEL_SLOT_BYTES as u64));
             let [Ok(first), Ok(second)] = slots else {
                 continue;
             };
-            if let Ok((label_slot, label)) = format::newest_label([&first, &second]) {
+            if let Ok((label_slot, label)) = labels.newest([&first, &second]) {
                 found.push(FoundDrive {
                     path: format!("sim:{index}"),
                     label,

@@ -1,0 +1,117 @@
+//! What is in flight, by numbers that are given out in ascending order.
+//!
+//! A map of its own, for one is written and read with every drive operation: what begins goes to the
+//! end, and what ends is mostly near the beginning. A balanced tree would move its neighbours.
+
+use std::collections::VecDeque;
+
+/// Entries in ascending order of their numbers; those that are gone leave a gap for a while.
+#[derive(Clone, Debug)]
+pub(super) struct Numbered<K, V> {
+    entries: VecDeque<(K, Option<V>)>,
+    live: usize,
+}
+
+/// Gaps that are no reason to close up.
+const GAPS: usize = 16;
+
+impl<K, V> Default for Numbered<K, V> {
+    fn default() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            live: 0,
+        }
+    }
+}
+
+impl<K: Copy + Ord, V> Numbered<K, V> {
+    /// Adds what has a higher number than everything before.
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        debug_assert!(self.entries.back().is_none_or(|(last, _)| *last < key));
+        self.entries.push_back((key, Some(value)));
+        self.live += 1;
+    }
+
+    fn index(&self, key: K) -> Option<usize> {
+        self.entries
+            .binary_search_by_key(&key, |(key, _)| *key)
+            .ok()
+    }
+
+    pub(super) fn remove(&mut self, key: K) -> Option<V> {
+        let index = self.index(key)?;
+        let value = self.entries[index].1.take()?;
+        self.live -= 1;
+        while let Some((_, None)) = self.entries.front() {
+            self.entries.pop_front();
+        }
+        if self.entries.len() > 2 * self.live + GAPS {
+            self.entries.retain(|(_, value)| value.is_some());
+        }
+        Some(value)
+    }
+
+    pub(super) fn get(&self, key: K) -> Option<&V> {
+        self.entries[self.index(key)?].1.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        let index = self.index(key)?;
+        self.entries[index].1.as_mut()
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// All of it, in order of the numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
+    }
+
+    /// The same, to change it.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
+        let entries = self.entries.iter_mut();
+        entries.filter_map(|(key, value)| Some((*key, value.as_mut()?)))
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.iter().map(|(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn it_holds_what_a_tree_holds_in_the_same_order() {
+        let (mut numbered, mut tree) = (Numbered::default(), BTreeMap::new());
+        // One that never ends stays at the front while thousands come and go behind it.
+        let mut chance = 1_u64;
+        for key in 0..5000_u64 {
+            numbered.insert(2 * key, key);
+            tree.insert(2 * key, key);
+            for _ in 0..2 {
+                chance = chance.wrapping_mul(6_364_136_223_846_793_005) + 1;
+                let back = (chance >> 33) % 40;
+                let gone = (2 * key).saturating_sub(back);
+                if gone > 0 {
+                    assert_eq!(numbered.remove(gone), tree.remove(&gone));
+                }
+            }
+            assert_eq!(numbered.get(2 * key), tree.get(&(2 * key)));
+            assert_eq!(numbered.is_empty(), tree.is_empty());
+        }
+        if let (Some(one), Some(other)) = (numbered.get_mut(0), tree.get_mut(&0)) {
+            (*one, *other) = (7, 7);
+        }
+        let all: Vec<(u64, u64)> = numbered.iter().map(|(key, &value)| (key, value)).collect();
+        let same: Vec<(u64, u64)> = tree.iter().map(|(&key, &value)| (key, value)).collect();
+        assert_eq!(all, same);
+        assert!(numbered.entries.len() <= 2 * tree.len() + GAPS);
+    }
+}
