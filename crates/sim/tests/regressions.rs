@@ -54,3 +54,11 @@ fn a_pool_that_is_being_closed_seats_no_spare_and_queues_no_cells() {
 fn a_scrub_does_not_forget_checksums_that_only_memory_has() {
     holds(include_str!("schedules/filled-blocks-are-known.txt"));
 }
+
+/// Seeds 78552 and 61361. A drive hung and was put out; another was suspect, and to be trusted again in a minute.
+/// That look of the pool's was all that was still due, and the ends that the hanging drive held back, for which
+/// nobody waited, came only after it: work that had ended long ago was taken for work that does not end.
+#[test]
+fn what_a_hanging_drive_still_has_does_not_wait_until_a_suspect_is_trusted_again() {
+    holds(include_str!("schedules/suspects-timer-is-no-work.txt"));
+}
