@@ -62,3 +62,18 @@ fn a_scrub_does_not_forget_checksums_that_only_memory_has() {
 fn what_a_hanging_drive_still_has_does_not_wait_until_a_suspect_is_trusted_again() {
     holds(include_str!("schedules/suspects-timer-is-no-work.txt"));
 }
+
+/// Seed 92734. A drive that came back held a block as it had been; a client wrote it anew, and the fill, which found it
+/// logged, wrote it in place before any flush had covered its batch. Then the power went and took the batch with it:
+/// the older entry counted again, by which the drive held the block. A fill of a drive that catches up waits until
+/// what it writes cannot be taken back.
+#[test]
+fn a_drive_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
+    holds(include_str!("schedules/fill-waits-for-flush.txt"));
+}
+
+/// Seed 2005708: the same on mirrors, where nothing read the block before the drives were compared.
+#[test]
+fn a_mirror_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
+    holds(include_str!("schedules/fill-waits-for-flush-raid10.txt"));
+}
