@@ -77,3 +77,12 @@ fn a_drive_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
 fn a_mirror_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
     holds(include_str!("schedules/fill-waits-for-flush-raid10.txt"));
 }
+
+/// A recovery left a torn batch out at the end of the ring; the batch that took its number had no room there and went
+/// to the start. The next recovery found that one and vouched for all numbers up to it; the one after that met the
+/// torn one first, took it for the log's end, and a write that had been answered was gone. Of several batches of one
+/// number the latest incarnation's counts, wherever it is.
+#[test]
+fn a_batch_that_was_left_out_does_not_hide_the_one_that_took_its_number() {
+    holds(include_str!("schedules/left-out-batch-stays-out.txt"));
+}
