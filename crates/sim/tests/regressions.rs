@@ -54,3 +54,35 @@ fn a_pool_that_is_being_closed_seats_no_spare_and_queues_no_cells() {
 fn a_scrub_does_not_forget_checksums_that_only_memory_has() {
     holds(include_str!("schedules/filled-blocks-are-known.txt"));
 }
+
+/// Seeds 78552 and 61361. A drive hung and was put out; another was suspect, and to be trusted again in a minute.
+/// That look of the pool's was all that was still due, and the ends that the hanging drive held back, for which
+/// nobody waited, came only after it: work that had ended long ago was taken for work that does not end.
+#[test]
+fn what_a_hanging_drive_still_has_does_not_wait_until_a_suspect_is_trusted_again() {
+    holds(include_str!("schedules/suspects-timer-is-no-work.txt"));
+}
+
+/// Seed 92734. A drive that came back held a block as it had been; a client wrote it anew, and the fill, which found it
+/// logged, wrote it in place before any flush had covered its batch. Then the power went and took the batch with it:
+/// the older entry counted again, by which the drive held the block. A fill of a drive that catches up waits until
+/// what it writes cannot be taken back.
+#[test]
+fn a_drive_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
+    holds(include_str!("schedules/fill-waits-for-flush.txt"));
+}
+
+/// Seed 2005708: the same on mirrors, where nothing read the block before the drives were compared.
+#[test]
+fn a_mirror_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
+    holds(include_str!("schedules/fill-waits-for-flush-raid10.txt"));
+}
+
+/// A recovery left a torn batch out at the end of the ring; the batch that took its number had no room there and went
+/// to the start. The next recovery found that one and vouched for all numbers up to it; the one after that met the
+/// torn one first, took it for the log's end, and a write that had been answered was gone. Of several batches of one
+/// number the latest incarnation's counts, wherever it is.
+#[test]
+fn a_batch_that_was_left_out_does_not_hide_the_one_that_took_its_number() {
+    holds(include_str!("schedules/left-out-batch-stays-out.txt"));
+}

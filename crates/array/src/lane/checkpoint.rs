@@ -13,6 +13,7 @@ use std::time::Duration;
 use block::{Fault, Instant, Outcome, Seat};
 
 use super::flush::Waiter;
+use super::op::Owner;
 use super::overlay::Logged;
 use super::writes::Writes;
 use super::{Array, Computing, Purpose};
@@ -357,6 +358,32 @@ impl Array {
             self.checkpoints.fills.push(op);
         }
         installing
+    }
+
+    /// Whether a fill of a drive that catches up would write a block that is logged and not yet flushed. The
+    /// power may go and take the batch with it: then what was there before counts again, by its entry the drive
+    /// holds it, and it must not have been overwritten. So the fill is planned again when a checkpoint has put the
+    /// block in place.
+    pub(super) fn fill_is_hasty(&mut self, op: u64) -> bool {
+        let Owner::Job(job) = self.ops[&op].owner else {
+            return false;
+        };
+        if !self.jobs[&job].catches_up {
+            return false;
+        }
+        let flushed = self.log.flushed;
+        let hasty = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
+            let logged = self.overlay.get(*name);
+            logged.is_some_and(|logged| logged.sequence > flushed)
+        });
+        if hasty && let Some(fault) = self.log.stuck {
+            // A drive that stays does not take what is logged: nobody knows until when.
+            self.end(op, Err(fault));
+        } else if hasty {
+            self.checkpoints.fills.push(op);
+            self.want_checkpoint();
+        }
+        hasty
     }
 
     fn installs_ended(&mut self) {

@@ -115,7 +115,7 @@ impl Array {
 
     /// Each block that a plan writes, once, though it may go to two cells; neighbours in the
     /// elements of a stripe (a band) are neighbours here.
-    fn written_blocks(&self, op: &Op) -> Vec<(BlockName, Slice)> {
+    pub(super) fn written_blocks(&self, op: &Op) -> Vec<(BlockName, Slice)> {
         let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
         let writes = &op.plan.as_ref().expect("it was planned").writes;
         let mut blocks: Vec<(BlockName, Slice)> = writes

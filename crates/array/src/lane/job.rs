@@ -49,6 +49,8 @@ pub(super) struct Job {
     pub(super) look: Option<Look>,
     /// What a fill's target has already.
     pub(super) held: Option<Arc<Held>>,
+    /// A fill's target may have blocks already: if not in this life of the pool, then in the next.
+    pub(super) catches_up: bool,
     /// Of the target's pages those that are not what they should be.
     pub(super) stale_pages: BTreeSet<PageName>,
     /// Bytes written to a fill's target.
@@ -80,6 +82,7 @@ impl Job {
             resume: None,
             look: None,
             held: None,
+            catches_up: false,
             stale_pages: BTreeSet::new(),
             copied_bytes: 0,
         }
@@ -100,6 +103,7 @@ impl Job {
         };
         Self {
             look: holds.map(Look::new),
+            catches_up: holds.is_some(),
             ..Self::new(group, kind)
         }
     }

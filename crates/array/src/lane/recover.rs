@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Anchors ─► Headers ─► Columns ─► Checking ─► (Mending ─► Checking) ─► (Restoring) ─► Headers …
-//!                 └─ nothing there: the log's end ─► Anchoring ─► Flushing ─► (end)
+//!                 └─ nothing there: the log's end ─► Covering ─► Anchoring ─► Flushing ─► (end)
 //! ```
 //!
 //! What is found is put into the overlay as if it had just been logged, so there is nothing else to
@@ -41,6 +41,8 @@ enum Phase {
     Checking(Found),
     Mending(Found),
     Restoring(Found),
+    /// What was found is flushed.
+    Covering,
     Anchoring,
     Flushing,
 }
@@ -49,6 +51,8 @@ enum Phase {
 enum Seek {
     /// The next batch.
     Next,
+    /// The same batch of a later incarnation, at the start of the ring.
+    Later,
     /// Proof that the batch that cannot be put together had been flushed.
     Proof,
 }
@@ -79,6 +83,9 @@ pub(super) struct Recovery {
     /// Columns are being written again.
     restoring: bool,
     expected: u64,
+    /// A batch of an earlier incarnation, where it is, and how many headers say so: perhaps one that
+    /// was left out.
+    candidate: Option<(BatchHeader, u64, usize)>,
     batches: u64,
 }
 
@@ -105,10 +112,11 @@ impl Array {
             writes: Writes::default(),
             restoring: false,
             expected: 1,
+            candidate: None,
             batches: 0,
         });
         if fresh {
-            self.end_of_log();
+            self.write_first_anchor();
             return;
         }
         let ring = store.journal_offset + u64::from(self.lane) * store.ring_bytes;
@@ -259,16 +267,32 @@ impl Array {
         }
         let found = headers
             .filter(|header| header.sequence == expected)
-            .max_by_key(|header| header.incarnation);
-        match found {
-            Some(header) => {
+            .max_by_key(|header| header.incarnation)
+            .map(|header| {
                 let copies = copies
                     .iter()
                     .filter_map(|bytes| BatchHeader::parse(pool, lane, bytes))
                     .filter(|other| *other == header)
                     .count();
-                self.read_columns(header, at, copies);
+                (header, at, copies)
+            });
+        if seek == Seek::Later {
+            let earlier = self.recovery().candidate.take();
+            let incarnation = |found: &(BatchHeader, u64, usize)| found.0.incarnation;
+            // Two are never of one incarnation.
+            let latest = [found, earlier].into_iter().flatten();
+            let (header, at, copies) = latest.max_by_key(incarnation).expect("there was one");
+            self.read_columns(header, at, copies);
+            return;
+        }
+        match found {
+            Some(found) if at != 0 && found.0.incarnation < anchor.incarnation => {
+                // Of several incarnations that have written this batch, all but the last were left out, and
+                // that one may not have had room here.
+                self.recovery().candidate = Some(found);
+                self.read_headers(0, Seek::Later);
             }
+            Some((header, at, copies)) => self.read_columns(header, at, copies),
             None if at != 0 => self.read_headers(0, Seek::Next),
             None => self.end_of_log(),
         }
@@ -563,8 +587,20 @@ impl Array {
         self.read_headers(head, Seek::Next);
     }
 
-    /// Nothing follows: from here on this incarnation writes.
+    /// Nothing follows. What was found may be in caches only; the anchor will vouch for it, so it must not
+    /// survive what it vouches for.
     fn end_of_log(&mut self) {
+        self.recovery().phase = Phase::Covering;
+        for seat in self.live_seats() {
+            self.flushes.wrote(seat);
+        }
+        if !self.begin_flush(Waiter::Recovery) {
+            self.recovery_flushed();
+        }
+    }
+
+    /// From here on this incarnation writes.
+    fn write_first_anchor(&mut self) {
         let recovery = self.recovery();
         let (expected, first) = (recovery.expected, recovery.anchor.first);
         recovery.phase = Phase::Anchoring;
@@ -631,8 +667,12 @@ impl Array {
         }
     }
 
-    /// The anchor is durable, and with it all that was found.
+    /// What was found is durable, or the anchor is, too.
     pub(super) fn recovery_flushed(&mut self) {
+        if matches!(self.recovery().phase, Phase::Covering) {
+            self.write_first_anchor();
+            return;
+        }
         let batches = self.recovery().batches;
         self.log.flushed = self.log.completed;
         self.recovered(batches, Ok(()));

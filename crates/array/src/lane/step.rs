@@ -396,7 +396,7 @@ impl Array {
             }
             Task::Fill { column, .. } if store => {
                 let (group, column) = (op.group, *column);
-                if self.fill_must_wait(id, group, column) {
+                if self.fill_must_wait(id, group, column) || self.fill_is_hasty(id) {
                     return;
                 }
                 if !self.note_filled(id, &computed.sums) {

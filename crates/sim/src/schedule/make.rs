@@ -121,6 +121,7 @@ impl Schedule {
         let tolerance = SETTINGS[self.setting].tolerance;
         let mut hurt: Vec<Seat> = Vec::new();
         let mut replaced = Vec::new();
+        let mut joining = Vec::new();
         let mut alone: Option<Seat> = None;
         self.events.iter().all(|event| {
             if event.is_alone() {
@@ -132,10 +133,13 @@ impl Schedule {
                 {
                     hurt.push(seat);
                 }
-                Event::Replace(seat) | Event::Insert(seat) | Event::Return { seat, .. } => {
-                    replaced.push(seat);
-                }
+                Event::Replace(seat) => replaced.push(seat),
+                Event::Insert(seat) | Event::Return { seat, .. } => joining.push(seat),
+                // A drive whose label is not yet written when the power goes has not joined: who opens the
+                // pool finds its seat's drive missing, and it stays out.
+                Event::Kill | Event::Cut(_) => joining.clear(),
                 Event::Settle => {
+                    replaced.append(&mut joining);
                     hurt.retain(|seat| !replaced.contains(seat));
                     alone = alone.filter(|seat| !replaced.contains(seat));
                     replaced.clear();

@@ -507,6 +507,11 @@ impl Run {
     }
 
     fn go_on(&mut self, limit: Instant, what: &str) -> Checked {
+        if self.world().is_quiet_but_for_held() {
+            // All that is due is the pool's own look at a suspect, in minutes perhaps. What a hanging drive
+            // still has ends now, as it does when nothing is due: it is no work that takes so long.
+            self.world().release();
+        }
         if !self.step()? || self.world().now() > limit {
             let now = self.world().now();
             return Err(Violation::new(
