@@ -1,6 +1,6 @@
-//! Runs an enumeration and prints what it came to: `exhaust cuts|said|silent ONE_IN [AGAIN_ONE_IN]`.
+//! Runs an enumeration and prints what it came to: `exhaust cuts|said|silent|phases ONE_IN [AGAIN_ONE_IN]`.
 
-use sim::enumerate::{Share, Tally, cuts, said, silent, workloads};
+use sim::enumerate::{Share, Tally, cuts, phases, said, silent, workloads};
 use sim::schedule::Runner;
 
 fn main() {
@@ -19,14 +19,16 @@ fn main() {
         let tally = match args[1].as_str() {
             "cuts" => cuts(&mut runner, &workload, share),
             "said" => said(&mut runner, &workload, share),
+            "phases" => phases(&mut runner, &workload, share),
             _ => silent(&mut runner, &workload, share),
         };
         eprintln!(
-            "{}: {} points, {} states, {} merged, {} violations",
+            "{}: {} points, {} states, {} merged, {} refused, {} violations",
             workload.name,
             tally.points,
             tally.states,
             tally.merged,
+            tally.refused,
             tally.violations.len()
         );
         for line in tally.violations.iter().take(2) {

@@ -1,8 +1,10 @@
 //! The small, exhausted: every cut of every reference workload, the n-th operation failing for every
-//! n, and silent faults of every kind in every state and region.
+//! n (while a pool is made, written to, closed and opened), and silent faults of every kind in every state
+//! and region.
 
 mod cuts;
 mod faults;
+mod phases;
 mod workloads;
 
 use block::Seat;
@@ -13,6 +15,7 @@ use crate::schedule::Violation;
 
 pub use cuts::cuts;
 pub use faults::{said, silent};
+pub use phases::phases;
 pub use workloads::{Workload, workloads};
 
 /// Which part of an enumeration is run: one case in so many, chosen by a hash of the case, so that
@@ -60,6 +63,9 @@ pub struct Tally {
     pub states: u64,
     /// Those of them that differ: the ones that were recovered and read.
     pub merged: u64,
+    /// Of those, the ones in which a pool was not made, opened or closed, and said why: what was to be there
+    /// then was there at the second attempt.
+    pub refused: u64,
     /// What was wrong.
     pub violations: Vec<String>,
 }
@@ -70,6 +76,7 @@ impl Tally {
         self.points += other.points;
         self.states += other.states;
         self.merged += other.merged;
+        self.refused += other.refused;
         self.violations.extend(other.violations);
     }
 }

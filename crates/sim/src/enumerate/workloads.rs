@@ -27,6 +27,8 @@ pub struct Workload {
     pub prepare: Vec<Event>,
     /// What is enumerated: at most 64 writes and flushes of drives.
     pub events: Vec<Event>,
+    /// Whether the making of its pool is enumerated with it: in one workload of each scheme.
+    pub(crate) makes: bool,
     /// Seed, setting and depth.
     pub(crate) frame: Schedule,
     /// Drives that may still be lost.
@@ -131,6 +133,7 @@ fn workload(name: &str, state: State, pattern: usize) -> Workload {
         name: format!("{name} {state:?} {}", pattern % 4).to_lowercase(),
         prepare,
         events,
+        makes: state == State::Healthy,
         frame: Schedule {
             seed: pattern as u64,
             setting,
