@@ -31,7 +31,7 @@ fn main() {
             tally.refused,
             tally.violations.len()
         );
-        for line in tally.violations.iter().take(2) {
+        for line in tally.violations.iter().take(12) {
             eprintln!("    {line}");
         }
         all.add(tally);
