@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use block::{Outcome, Seat};
 
-use super::{Effect, OutReason, Pool, PoolAction, PoolWrite};
+use super::{Effect, OutReason, Pool, PoolAction, PoolFacts, PoolWrite};
 use crate::format::{LABEL_OFFSETS, Label};
 use crate::planted::{self, Bug};
 
@@ -67,26 +67,40 @@ impl Pool {
         self.labels.writing = self.generation;
         let seats: Vec<Seat> = self.drives.keys().copied().collect();
         for seat in seats {
-            self.labels.outstanding.insert(seat);
-            let id = self.fresh_io(PoolWrite::Label { seat });
-            let drive = self.drives.get_mut(&seat).expect("just listed");
-            let offset = LABEL_OFFSETS[drive.label_slot];
-            drive.label_slot = 1 - drive.label_slot;
-            let label = Label {
-                drive: self.facts.seats[seat.index()].drive,
-                seat,
-                generation: self.generation,
-                facts: self.facts.clone(),
-            };
-            self.actions.push_back(PoolAction::WriteDurably {
-                id,
-                seat,
-                offset,
-                bytes: label.encode(),
-            });
+            self.write_label(seat, self.facts.clone());
         }
         if self.labels.outstanding.is_empty() {
             self.generation_durable();
+        }
+    }
+
+    /// The seat's drive gets a label of the generation that is being written.
+    fn write_label(&mut self, seat: Seat, facts: PoolFacts) {
+        self.labels.outstanding.insert(seat);
+        let id = self.fresh_io(PoolWrite::Label { seat });
+        let drive = self.drives.get_mut(&seat).expect("it takes part");
+        let offset = LABEL_OFFSETS[drive.label_slot];
+        drive.label_slot = 1 - drive.label_slot;
+        let label = Label {
+            drive: self.facts.seats[seat.index()].drive,
+            seat,
+            generation: self.labels.writing,
+            facts,
+        };
+        self.actions.push_back(PoolAction::WriteDurably {
+            id,
+            seat,
+            offset,
+            bytes: label.encode(),
+        });
+    }
+
+    /// At opening: drives that have not got the newest generation get it, as others have it, before the next one
+    /// is begun. Else a stop in the middle of that one could leave them two behind, and out.
+    pub(super) fn level_labels(&mut self, lagging: &[Seat], facts: &PoolFacts) {
+        self.labels.writing = self.generation;
+        for &seat in lagging {
+            self.write_label(seat, facts.clone());
         }
     }
 

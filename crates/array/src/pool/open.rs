@@ -2,7 +2,8 @@
 //!
 //! - The newest label wins. Drives that it lists as out are not read.
 //! - A drive may lag by one generation (the stop fell between two label writes); one that lags
-//!   more has missed something and is out as stale.
+//!   more has missed something and is out as stale. One that lags is brought level before the next
+//!   generation is begun, for a stop then must not leave it two behind.
 //! - More than half of the drives that the newest label counts on must be there, and all data must
 //!   be readable; else the pool opens only when told to (`--degraded`).
 //! - Two drives of which each says that the other is out, and each has gone on without the other,
@@ -104,6 +105,10 @@ pub enum OpenError {
 pub struct Opening {
     pool: Pool,
     seated: BTreeMap<Seat, usize>,
+    /// Those of them that have not got the newest generation.
+    lagging: Vec<Seat>,
+    /// What the newest generation says.
+    newest: PoolFacts,
     unclean: bool,
     degraded: bool,
     missing: String,
@@ -170,8 +175,13 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         });
     }
     let pool = build(facts, generation)?;
+    let lags = |(&seat, &at): (&Seat, &usize)| {
+        (found[at].label.generation < generation).then_some(seat)
+    };
     Ok(Opening {
         pool,
+        lagging: seated.iter().filter_map(lags).collect(),
+        newest: newest.label.facts.clone(),
         seated,
         unclean,
         degraded,
@@ -349,6 +359,8 @@ impl Opening {
     ) -> Result<Pool, OpenError> {
         let Self {
             mut pool,
+            lagging,
+            newest,
             unclean,
             degraded,
             missing,
@@ -384,6 +396,7 @@ impl Opening {
             then.push(Effect::Resync);
         }
         effects.push(Effect::Recover { fresh: false, then });
+        pool.level_labels(&lagging, &newest);
         pool.commit(effects);
         Ok(pool)
     }

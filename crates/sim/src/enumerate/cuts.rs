@@ -51,6 +51,7 @@ pub fn cuts(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
         tally: Tally::default(),
         share,
     };
+    cut.tally.boundaries = moments.len() as u64;
     for (at, moment) in moments.into_iter().enumerate() {
         cut.moment(at, moment);
     }

@@ -7,6 +7,8 @@ mod faults;
 mod phases;
 mod workloads;
 
+use std::fmt;
+
 use block::Seat;
 
 use crate::content::mix;
@@ -57,7 +59,9 @@ impl Share {
 /// What an enumeration has gone through.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Moments of a cut, or places of a fault.
+    /// Writes and flushes of the workloads themselves, after each of which the power was cut.
+    pub boundaries: u64,
+    /// Moments of a cut, those within recoveries too, or places of a fault.
     pub points: u64,
     /// What can be left at them: subsets of un-flushed writes with lost drives.
     pub states: u64,
@@ -73,11 +77,27 @@ pub struct Tally {
 impl Tally {
     /// Adds another part.
     pub fn add(&mut self, other: Self) {
+        self.boundaries += other.boundaries;
         self.points += other.points;
         self.states += other.states;
         self.merged += other.merged;
         self.refused += other.refused;
         self.violations.extend(other.violations);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} boundaries, {} points, {} states, {} of them different, {} refused, {} violations",
+            self.boundaries,
+            self.points,
+            self.states,
+            self.merged,
+            self.refused,
+            self.violations.len()
+        )
     }
 }
 
