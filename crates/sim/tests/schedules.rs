@@ -69,7 +69,11 @@ fn fixed_parts_of_the_enumerations_find_nothing() {
     assert_eq!(all.violations, Vec::<String>::new());
     assert!(all.merged > 1000, "{}", all.merged);
     // Some faults are of those that end an attempt to make a pool.
-    assert!(all.refused > 0 && all.refused < all.merged / 10, "{}", all.refused);
+    assert!(
+        all.refused > 0 && all.refused < all.merged / 10,
+        "{}",
+        all.refused
+    );
 }
 
 #[test]

@@ -175,9 +175,8 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         });
     }
     let pool = build(facts, generation)?;
-    let lags = |(&seat, &at): (&Seat, &usize)| {
-        (found[at].label.generation < generation).then_some(seat)
-    };
+    let lags =
+        |(&seat, &at): (&Seat, &usize)| (found[at].label.generation < generation).then_some(seat);
     Ok(Opening {
         pool,
         lagging: seated.iter().filter_map(lags).collect(),

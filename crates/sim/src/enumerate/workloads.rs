@@ -37,6 +37,9 @@ pub struct Workload {
     pub(crate) seats: Vec<Seat>,
 }
 
+/// So many things happen in a rebuild before the client goes on: its drive has joined, and cells are being filled.
+const REBUILD_BEGUN: u32 = 40;
+
 const fn write(offset: u64, length: u64, fua: bool) -> Event {
     Event::Write {
         offset,
@@ -124,6 +127,8 @@ fn workload(name: &str, state: State, pattern: usize) -> Workload {
     prepare.push(Event::Settle);
     if state == State::Rebuild {
         prepare.push(Event::Insert(Seat(0)));
+        // With its beginning a rebuild and the client beside it have more than 64 boundaries.
+        prepare.push(Event::Steps(REBUILD_BEGUN));
     }
     let mut events = client(pattern, of.volume_bytes);
     if state == State::Scrub {

@@ -637,7 +637,10 @@ impl Run {
     }
 
     /// Runs until a command has ended.
-    pub(crate) fn command_ends(&mut self, ticket: Ticket) -> Result<Result<(), PoolError>, Violation> {
+    pub(crate) fn command_ends(
+        &mut self,
+        ticket: Ticket,
+    ) -> Result<Result<(), PoolError>, Violation> {
         let limit = self.world().now() + BOUND;
         loop {
             match self.world().outcome(ticket) {

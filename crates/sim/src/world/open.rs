@@ -46,11 +46,7 @@ impl World {
     ///
     /// # Panics
     /// As [`World::create`].
-    pub(crate) fn begin_create(
-        options: &WorldOptions,
-        drives: Vec<Drive>,
-        symbolic: bool,
-    ) -> Self {
+    pub(crate) fn begin_create(options: &WorldOptions, drives: Vec<Drive>, symbolic: bool) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         let new_drive = |uuid, index: u16| NewDrive {
             uuid,
