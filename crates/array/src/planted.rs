@@ -3,7 +3,7 @@
 //! Only with the feature `planted`, which the simulator's test of that name turns on, does the code take a wrong
 //! line, and then only in a thread that asks for it. Without it [`is`] is `false` for the compiler.
 
-/// Whether this build can go wrong on purpose. Such a build must serve nobody.
+/// Whether this build can go wrong on purpose. Such a build must serve nobody: `ravelin` does not compile with it.
 pub const ENABLED: bool = cfg!(feature = "planted");
 
 macro_rules! bugs {
@@ -104,6 +104,8 @@ bugs! {
     SkipGenerations,
     /// a fill writes while older blocks are on their way to its target
     FillDuringInstall,
+    /// a block that was logged as unknown stays so when a fill has put it in place
+    FilledStaysUnknown,
     /// a scrub believes pages in memory and does not look at their copies
     ScrubKeepsPages,
 }

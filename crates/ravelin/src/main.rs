@@ -61,16 +61,14 @@ enum Verb {
     Man(verbs::pages::ManArguments),
 }
 
+// A build with planted bugs loses data on purpose, for tests of the simulator: it must not come to be.
+const _: () = assert!(
+    !array::planted::ENABLED,
+    "the feature `planted` is for the simulator's tests: `ravelin` cannot be built with it"
+);
+
 fn main() -> ExitCode {
     let Arguments { json, socket, verb } = Arguments::parse();
-    if array::planted::ENABLED {
-        // Such a build loses data on purpose, for tests of the simulator.
-        let _unheard = writeln!(
-            std::io::stderr(),
-            "ravelin: this build has planted bugs and serves nobody: build it without the feature `planted`"
-        );
-        return ExitCode::FAILURE;
-    }
     let context = Context { json, socket };
     match verb {
         Verb::Daemon(arguments) => end(&context, arguments.run(&context)),

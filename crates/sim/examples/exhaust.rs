@@ -1,6 +1,9 @@
-//! Runs an enumeration and prints what it came to: `exhaust cuts|said|silent ONE_IN [AGAIN_ONE_IN]`.
+//! Runs an enumeration and prints what it came to: `exhaust cuts|said|silent|phases ONE_IN [AGAIN_ONE_IN [WORKLOAD]]`.
+//!
+//! One case in `ONE_IN` is run; of the cuts within recoveries of these one in `AGAIN_ONE_IN`. `WORKLOAD` is the beginning
+//! of a name.
 
-use sim::enumerate::{Share, Tally, cuts, said, silent, workloads};
+use sim::enumerate::{Share, Tally, cuts, phases, said, silent, workloads};
 use sim::schedule::Runner;
 
 fn main() {
@@ -9,36 +12,34 @@ fn main() {
     let again_one_in = args
         .get(3)
         .map_or(1, |word| word.parse().expect("a number"));
+    let only = args.get(4).map_or("", String::as_str);
     let share = Share {
         again_one_in,
         ..Share::one_in(one_in)
     };
+    sim::quiet_panics();
     let mut runner = Runner::new();
     let mut all = Tally::default();
     for workload in workloads() {
+        if !workload.name.starts_with(only) {
+            continue;
+        }
+        let begun = std::time::Instant::now();
         let tally = match args[1].as_str() {
             "cuts" => cuts(&mut runner, &workload, share),
             "said" => said(&mut runner, &workload, share),
+            "phases" => phases(&mut runner, &workload, share),
             _ => silent(&mut runner, &workload, share),
         };
         eprintln!(
-            "{}: {} points, {} states, {} merged, {} violations",
+            "{}: {tally}, {:.1} s",
             workload.name,
-            tally.points,
-            tally.states,
-            tally.merged,
-            tally.violations.len()
+            begun.elapsed().as_secs_f64()
         );
-        for line in tally.violations.iter().take(2) {
+        for line in tally.violations.iter().take(12) {
             eprintln!("    {line}");
         }
         all.add(tally);
     }
-    eprintln!(
-        "{} points, {} states, {} merged, {} violations",
-        all.points,
-        all.states,
-        all.merged,
-        all.violations.len()
-    );
+    eprintln!("{all}");
 }

@@ -1,6 +1,6 @@
 //! Schedules: the same seed is the same run, and each has what the definition asks for.
 
-use sim::enumerate::{Share, Tally, cuts, said, silent, workloads};
+use sim::enumerate::{Share, Tally, cuts, phases, said, silent, workloads};
 use sim::schedule::{Event, Runner, Schedule, Scope};
 
 #[test]
@@ -64,9 +64,16 @@ fn fixed_parts_of_the_enumerations_find_nothing() {
         let share = Share::one_in(if long { 1 } else { 50 });
         all.add(said(&mut runner, &workload, share));
         all.add(silent(&mut runner, &workload, share));
+        all.add(phases(&mut runner, &workload, share));
     }
     assert_eq!(all.violations, Vec::<String>::new());
     assert!(all.merged > 1000, "{}", all.merged);
+    // Some faults are of those that end an attempt to make a pool.
+    assert!(
+        all.refused > 0 && all.refused < all.merged / 10,
+        "{}",
+        all.refused
+    );
 }
 
 #[test]

@@ -302,7 +302,7 @@ impl Array {
                 self.check_here(group)?;
                 self.view.begin_fill(&self.geometry, group, column, target);
                 let mut job = Job::fill(group, column, target, avoid, holds);
-                if self.view.is_out(target.seat) {
+                if self.view.is_out(target.seat) && !planted::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
                 }

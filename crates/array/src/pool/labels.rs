@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use block::{Outcome, Seat};
 
-use super::{Effect, OutReason, Pool, PoolAction, PoolWrite};
+use super::{Effect, OutReason, Pool, PoolAction, PoolFacts, PoolWrite};
 use crate::format::{LABEL_OFFSETS, Payload};
 use crate::planted::{self, Bug};
 
@@ -68,21 +68,37 @@ impl Pool {
         let seats: Vec<Seat> = self.drives.keys().copied().collect();
         let payload = Payload::new(&self.facts);
         for seat in seats {
-            self.labels.outstanding.insert(seat);
-            let id = self.fresh_io(PoolWrite::Label { seat });
-            let drive = self.drives.get_mut(&seat).expect("just listed");
-            let offset = LABEL_OFFSETS[drive.label_slot];
-            drive.label_slot = 1 - drive.label_slot;
-            let identity = self.facts.seats[seat.index()].drive;
-            self.actions.push_back(PoolAction::WriteDurably {
-                id,
-                seat,
-                offset,
-                bytes: payload.label(identity, seat, self.generation),
-            });
+            self.write_label(seat, &payload);
         }
         if self.labels.outstanding.is_empty() {
             self.generation_durable();
+        }
+    }
+
+    /// The seat's drive gets a label of the generation that is being written.
+    fn write_label(&mut self, seat: Seat, payload: &Payload) {
+        self.labels.outstanding.insert(seat);
+        let id = self.fresh_io(PoolWrite::Label { seat });
+        let drive = self.drives.get_mut(&seat).expect("it takes part");
+        let offset = LABEL_OFFSETS[drive.label_slot];
+        drive.label_slot = 1 - drive.label_slot;
+        let identity = self.facts.seats[seat.index()].drive;
+        let bytes = payload.label(identity, seat, self.labels.writing);
+        self.actions.push_back(PoolAction::WriteDurably {
+            id,
+            seat,
+            offset,
+            bytes,
+        });
+    }
+
+    /// At opening: drives that have not got the newest generation get it, as others have it, before the next one
+    /// is begun. Else a stop in the middle of that one could leave them two behind, and out.
+    pub(super) fn level_labels(&mut self, lagging: &[Seat], facts: &PoolFacts) {
+        self.labels.writing = self.generation;
+        let payload = Payload::new(facts);
+        for &seat in lagging {
+            self.write_label(seat, &payload);
         }
     }
 

@@ -2,13 +2,17 @@
 //!
 //! - The newest label wins. Drives that it lists as out are not read.
 //! - A drive may lag by one generation (the stop fell between two label writes); one that lags
-//!   more has missed something and is out as stale.
+//!   more has missed something and is out as stale. One that lags is brought level before the next
+//!   generation is begun, for a stop then must not leave it two behind.
 //! - More than half of the drives that the newest label counts on must be there, and all data must
 //!   be readable; else the pool opens only when told to (`--degraded`).
 //! - Two drives of which each says that the other is out, and each has gone on without the other,
 //!   are two halves that have lived apart: refused, whatever is asked.
+//! - A stop may leave a generation on so few drives that the pool opens without them. They come back with a
+//!   number that meanwhile was given again. As nothing can have followed from what was on no more drives than the
+//!   code survives, the other label wins ([`overtakes`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::Seat;
 use layout::{Cell, Scheme};
@@ -16,7 +20,7 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::create::{CreateError, Sizes, from_hex, geometry};
-use super::{Effect, OutReason, Pool, PoolFacts, Report, SeatState, Ticket};
+use super::{Effect, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
 use crate::action::Command;
 use crate::format::{CellPage, Label};
 use crate::planted::{self, Bug};
@@ -101,6 +105,10 @@ pub enum OpenError {
 pub struct Opening {
     pool: Pool,
     seated: BTreeMap<Seat, usize>,
+    /// Those of them that have not got the newest generation.
+    lagging: Vec<Seat>,
+    /// What the newest generation says.
+    newest: PoolFacts,
     unclean: bool,
     degraded: bool,
     missing: String,
@@ -112,12 +120,15 @@ pub struct Opening {
 /// # Errors
 /// [`OpenError`]; nothing has been written.
 pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> {
+    let overtaken = check_halves(found)?;
     let newest = found
         .iter()
+        .enumerate()
+        .filter(|(index, _)| !overtaken.contains(index))
+        .map(|(_, drive)| drive)
         .max_by_key(|drive| drive.label.generation)
         .ok_or(OpenError::NoDrives)?;
     let generation = newest.label.generation;
-    check_halves(found)?;
     let mut facts = newest.label.facts.clone();
     let next = generation + 1;
     let unclean = !facts.clean;
@@ -164,8 +175,12 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         });
     }
     let pool = build(facts, generation)?;
+    let lags =
+        |(&seat, &at): (&Seat, &usize)| (found[at].label.generation < generation).then_some(seat);
     Ok(Opening {
         pool,
+        lagging: seated.iter().filter_map(lags).collect(),
+        newest: newest.label.facts.clone(),
         seated,
         unclean,
         degraded,
@@ -216,16 +231,20 @@ fn find_drive(found: &[FoundDrive], drive: Uuid, seat: Seat) -> Result<Option<us
     Ok(best)
 }
 
-/// Refuses labels of two histories.
-fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
-    let out_since = |label: &Label, drive: Uuid| {
-        label.facts.seats.iter().find_map(|seat| match seat.state {
-            SeatState::Out { since, .. } if seat.drive == drive => Some(since),
-            _ => None,
-        })
+/// Since when a label says that a drive is out, if it does.
+fn out_since(label: &Label, drive: Uuid) -> Option<u64> {
+    let of = |seat: &SeatFacts| match seat.state {
+        SeatState::Out { since, .. } if seat.drive == drive => Some(since),
+        _ => None,
     };
+    label.facts.seats.iter().find_map(of)
+}
+
+/// Refuses labels of two histories; else the drives whose label another one overtakes.
+fn check_halves(found: &[FoundDrive]) -> Result<BTreeSet<usize>, OpenError> {
+    let mut overtaken = BTreeSet::new();
     for (index, a) in found.iter().enumerate() {
-        for b in &found[index + 1..] {
+        for (other, b) in found.iter().enumerate().skip(index + 1) {
             let (label_a, label_b) = (&a.label, &b.label);
             // `a` counts `b` as out since a generation that `b` itself has seen, and the other way
             // round: each has written generations of its own after the parting.
@@ -234,7 +253,13 @@ fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
             };
             let same_generation_other_facts =
                 label_a.generation == label_b.generation && label_a.facts != label_b.facts;
-            if (apart(label_a, label_b) && apart(label_b, label_a)) || same_generation_other_facts {
+            if same_generation_other_facts && overtakes(label_a, label_b)? {
+                overtaken.insert(other);
+            } else if same_generation_other_facts && overtakes(label_b, label_a)? {
+                overtaken.insert(index);
+            } else if (apart(label_a, label_b) && apart(label_b, label_a))
+                || same_generation_other_facts
+            {
                 return Err(OpenError::SplitBrain {
                     first: a.path.clone(),
                     first_generation: label_a.generation,
@@ -244,7 +269,35 @@ fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
             }
         }
     }
-    Ok(())
+    Ok(overtaken)
+}
+
+/// Whether `one` was written by an opening that did not find the drives of `other`, a label of the same number,
+/// and these have not gone on without it.
+///
+/// The opening found the generation before on all drives that it found. So `other` was on drives that it missed
+/// alone; where these are no more than the code survives, too few had `other` for anything to have followed from it
+/// (`Pool::commit` waits for all drives, or for one more than that if others fail).
+fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
+    let takes_part = |label: &Label, drive: Uuid| {
+        let mut seats = label.facts.seats.iter();
+        seats.any(|seat| seat.drive == drive && !matches!(seat.state, SeatState::Out { .. }))
+    };
+    if takes_part(one, other.drive) || !takes_part(other, one.drive) {
+        return Ok(false);
+    }
+    let missed = one.facts.seats.iter().filter(|seat| {
+        let now = SeatState::Out {
+            since: one.generation,
+            why: OutReason::Missing,
+        };
+        seat.state == now
+    });
+    // A drive that was being brought in is in none of its seats.
+    let known = one.facts.seats.iter().any(|seat| seat.drive == other.drive);
+    let missed = missed.count() + usize::from(!known);
+    let pool = build(one.facts.clone(), one.generation)?;
+    Ok(missed > 0 && missed <= usize::from(pool.geometry.code().tolerance()))
 }
 
 fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
@@ -305,6 +358,8 @@ impl Opening {
     ) -> Result<Pool, OpenError> {
         let Self {
             mut pool,
+            lagging,
+            newest,
             unclean,
             degraded,
             missing,
@@ -340,6 +395,7 @@ impl Opening {
             then.push(Effect::Resync);
         }
         effects.push(Effect::Recover { fresh: false, then });
+        pool.level_labels(&lagging, &newest);
         pool.commit(effects);
         Ok(pool)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use sim::enumerate::{Share, Tally, Workload, cuts, said, silent, workloads};
+use sim::enumerate::{Share, Tally, Workload, cuts, phases, said, silent, workloads};
 use sim::schedule::{Runner, Schedule, Scope, shrink};
 
 use super::common::{Context, Ended, Failure};
@@ -93,6 +93,8 @@ enum Part {
     Said,
     /// Every operation goes wrong, in each way that it does not.
     Silent,
+    /// Every operation fails while a pool is made, opened and closed.
+    Phases,
 }
 
 impl SimCommand {
@@ -240,6 +242,8 @@ struct FaultsReport {
     states: u64,
     /// States that differ: those that were recovered and read.
     merged: u64,
+    /// Of those, the ones in which a pool was not made, opened or closed at the first attempt, and said why.
+    refused: u64,
     violations: u64,
     findings: Vec<String>,
 }
@@ -270,14 +274,15 @@ impl FaultsArguments {
             points: tally.points,
             states: tally.states,
             merged: tally.merged,
+            refused: tally.refused,
             violations: tally.violations.len() as u64,
             findings: tally.violations.into_iter().take(SEEDS_NAMED_MAX).collect(),
         };
         context.print("sim.faults", &report, |out| {
             writeln!(
                 out,
-                "{} points, {} states, {} of them different, {} violations",
-                report.points, report.states, report.merged, report.violations
+                "{} points, {} states, {} of them different, {} refused, {} violations",
+                report.points, report.states, report.merged, report.refused, report.violations
             )?;
             report
                 .findings
@@ -298,6 +303,9 @@ impl FaultsArguments {
         }
         if wanted(Part::Silent) {
             tally.add(silent(runner, workload, share));
+        }
+        if wanted(Part::Phases) {
+            tally.add(phases(runner, workload, share));
         }
         tally
     }

@@ -234,6 +234,14 @@ impl Drive {
         self.faults.slow = None;
     }
 
+    /// It is as good as new, and holds what it held: it was the cable.
+    pub(crate) fn mend(&mut self) {
+        self.stop_faults();
+        self.recover();
+        self.faults.gone = false;
+        self.faults.broken = false;
+    }
+
     /// The block that holds `offset` cannot be read until it is written.
     pub fn spoil(&mut self, offset: u64) {
         self.bad.push(offset / BLOCK_BYTES);

@@ -33,24 +33,38 @@ struct Cut<'a> {
     share: Share,
 }
 
-/// Cuts a workload everywhere.
+/// The workload at each of its boundaries.
 ///
 /// # Panics
-/// When the workload does not run without a cut.
-pub fn cuts(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
+/// When it does not run without a cut.
+fn moments(runner: &mut Runner, workload: &Workload) -> Vec<Moment> {
     let mut run = runner.begin(&workload.frame, None);
     run.events(&workload.prepare).expect("it can be prepared");
     run.moments = Some(Vec::new());
     run.events(&workload.events).expect("it runs without a cut");
     run.settle().expect("it ends");
-    let mut moments = run.moments.take().expect("they were wanted");
-    moments.truncate(BOUNDARIES_MAX);
+    run.moments.take().expect("they were wanted")
+}
+
+/// Cuts a workload everywhere.
+///
+/// # Panics
+/// When the workload does not run without a cut, or has more than 64 writes and flushes.
+pub fn cuts(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
+    let moments = moments(runner, workload);
+    assert!(
+        moments.len() <= BOUNDARIES_MAX,
+        "{} has {} boundaries",
+        workload.name,
+        moments.len()
+    );
     let mut cut = Cut {
         workload,
         seen: BTreeSet::new(),
         tally: Tally::default(),
         share,
     };
+    cut.tally.boundaries = moments.len() as u64;
     for (at, moment) in moments.into_iter().enumerate() {
         cut.moment(at, moment);
     }
@@ -189,5 +203,29 @@ impl Cut<'_> {
     fn violated(&mut self, what: &dyn Fn() -> String, violation: &Violation) {
         let line = format!("{}: {}: {violation}", self.workload.name, what());
         self.tally.violations.push(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::enumerate::workloads;
+
+    #[test]
+    fn workloads_have_a_few_dozen_boundaries_and_all_of_them_are_cut() {
+        let mut runner = Runner::new();
+        for workload in workloads() {
+            let boundaries = moments(&mut runner, &workload).len();
+            let few = 10..=BOUNDARIES_MAX;
+            assert!(few.contains(&boundaries), "{}: {boundaries}", workload.name);
+        }
+    }
+
+    #[test]
+    fn few_writes_are_lost_in_every_combination_and_many_in_as_many_as_twelve_have() {
+        for writes in 0..=SUBSETS_OF_MAX {
+            assert_eq!(every_subset(writes).len(), 1 << writes);
+        }
+        assert_eq!(every_subset(40).len() as u64, SUBSETS_MAX);
     }
 }

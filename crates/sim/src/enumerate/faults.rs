@@ -8,13 +8,14 @@ use crate::drive::{Counted, Drive, DriveFault, Pieces, Region, Trigger};
 use crate::schedule::{Event, Runner, Schedule};
 
 /// Faults that a drive says.
-const SAID: [DriveFault; 6] = [
+pub(super) const SAID: [DriveFault; 7] = [
     DriveFault::Gone,
     DriveFault::Eio { for_good: false },
     DriveFault::Eio { for_good: true },
     DriveFault::Full { for_good: false },
     DriveFault::Full { for_good: true },
     DriveFault::Hang { for_good: false },
+    DriveFault::Hang { for_good: true },
 ];
 
 /// Faults that it does not say. A drive that comes back as it was earlier is added to them.

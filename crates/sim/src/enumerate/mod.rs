@@ -1,9 +1,13 @@
 //! The small, exhausted: every cut of every reference workload, the n-th operation failing for every
-//! n, and silent faults of every kind in every state and region.
+//! n (while a pool is made, written to, closed and opened), and silent faults of every kind in every state
+//! and region.
 
 mod cuts;
 mod faults;
+mod phases;
 mod workloads;
+
+use std::fmt;
 
 use block::Seat;
 
@@ -13,6 +17,7 @@ use crate::schedule::Violation;
 
 pub use cuts::cuts;
 pub use faults::{said, silent};
+pub use phases::phases;
 pub use workloads::{Workload, workloads};
 
 /// Which part of an enumeration is run: one case in so many, chosen by a hash of the case, so that
@@ -54,12 +59,17 @@ impl Share {
 /// What an enumeration has gone through.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Moments of a cut, or places of a fault.
+    /// Writes and flushes of the workloads themselves, after each of which the power was cut.
+    pub boundaries: u64,
+    /// Moments of a cut, those within recoveries too, or places of a fault.
     pub points: u64,
     /// What can be left at them: subsets of un-flushed writes with lost drives.
     pub states: u64,
     /// Those of them that differ: the ones that were recovered and read.
     pub merged: u64,
+    /// Of those, the ones in which a pool was not made, opened or closed, and said why: what was to be there
+    /// then was there at the second attempt.
+    pub refused: u64,
     /// What was wrong.
     pub violations: Vec<String>,
 }
@@ -67,10 +77,27 @@ pub struct Tally {
 impl Tally {
     /// Adds another part.
     pub fn add(&mut self, other: Self) {
+        self.boundaries += other.boundaries;
         self.points += other.points;
         self.states += other.states;
         self.merged += other.merged;
+        self.refused += other.refused;
         self.violations.extend(other.violations);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} boundaries, {} points, {} states, {} of them different, {} refused, {} violations",
+            self.boundaries,
+            self.points,
+            self.states,
+            self.merged,
+            self.refused,
+            self.violations.len()
+        )
     }
 }
 

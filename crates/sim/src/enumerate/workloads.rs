@@ -27,6 +27,8 @@ pub struct Workload {
     pub prepare: Vec<Event>,
     /// What is enumerated: at most 64 writes and flushes of drives.
     pub events: Vec<Event>,
+    /// Whether the making of its pool is enumerated with it: in one workload of each scheme.
+    pub(crate) makes: bool,
     /// Seed, setting and depth.
     pub(crate) frame: Schedule,
     /// Drives that may still be lost.
@@ -34,6 +36,9 @@ pub struct Workload {
     /// Seats that have had their drive from the beginning.
     pub(crate) seats: Vec<Seat>,
 }
+
+/// So many things happen in a rebuild before the client goes on: its drive has joined, and cells are being filled.
+const REBUILD_BEGUN: u32 = 40;
 
 const fn write(offset: u64, length: u64, fua: bool) -> Event {
     Event::Write {
@@ -122,6 +127,8 @@ fn workload(name: &str, state: State, pattern: usize) -> Workload {
     prepare.push(Event::Settle);
     if state == State::Rebuild {
         prepare.push(Event::Insert(Seat(0)));
+        // With its beginning a rebuild and the client beside it have more than 64 boundaries.
+        prepare.push(Event::Steps(REBUILD_BEGUN));
     }
     let mut events = client(pattern, of.volume_bytes);
     if state == State::Scrub {
@@ -131,6 +138,7 @@ fn workload(name: &str, state: State, pattern: usize) -> Workload {
         name: format!("{name} {state:?} {}", pattern % 4).to_lowercase(),
         prepare,
         events,
+        makes: state == State::Healthy,
         frame: Schedule {
             seed: pattern as u64,
             setting,

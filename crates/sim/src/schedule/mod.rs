@@ -14,7 +14,7 @@ use block::Seat;
 use crate::drive::{DriveFault, Region, Trigger};
 use crate::world::CutSpec;
 
-pub(crate) use run::{Moment, Run};
+pub(crate) use run::{Checked, Moment, Run, options};
 pub use run::{Runner, Verdict, Violation};
 pub use shrink::shrink;
 pub use text::ParseScheduleError;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use array::pool::{Division, PoolError, SeatState};
+use array::pool::{Division, PoolError, SeatState, Ticket};
 use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 
 use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check};
@@ -121,31 +121,13 @@ impl Runner {
     pub(crate) fn begin(&mut self, schedule: &Schedule, log: Option<Log>) -> Run {
         let mut world = self.template(schedule.setting).clone();
         world.reseed(schedule.seed);
-        let sectors = sector(SETTINGS[schedule.setting].volume_bytes);
         Run {
-            before: world.ios(),
-            world: Some(world),
-            ledger: Ledger::new(sectors),
-            in_flight: Vec::new(),
             depth: schedule.depth,
-            answered: 0,
-            requests: 0,
-            ios: 0,
-            faults: 0,
-            failed: 0,
-            cuts: 0,
             silent: schedule.is_silent(),
-            trace: 0,
-            reopened: 0,
-            seed: schedule.seed,
-            setting: schedule.setting,
             log,
-            reported: 0,
-            may_fill: false,
-            stale: Vec::new(),
             // Small pools, for enumerations, survive the loss of half their drives and more.
             degraded: schedule.setting >= SEEDED,
-            moments: None,
+            ..Run::on(world, schedule.seed, schedule.setting)
         }
     }
 
@@ -191,7 +173,8 @@ impl Runner {
     }
 }
 
-fn options(setting: usize) -> WorldOptions {
+/// How a setting's pool is made.
+pub(crate) fn options(setting: usize) -> WorldOptions {
     let of = SETTINGS[setting];
     WorldOptions {
         scheme: of.scheme.to_owned(),
@@ -275,8 +258,23 @@ impl Run {
         self.world.as_mut().expect("the power is on")
     }
 
+    /// What its clients may be told.
+    pub(crate) const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A run on a pool whose volume has never been written.
+    pub(crate) fn on(world: World, seed: u64, setting: usize) -> Self {
+        let sectors = sector(SETTINGS[setting].volume_bytes);
+        Self {
+            before: world.ios(),
+            world: Some(world),
+            ..Self::after(Ledger::new(sectors), seed, setting)
+        }
+    }
+
     /// A run that goes on after a power cut: the drives as they are, and what they may hold.
-    pub(crate) fn after(ledger: Ledger, seed: u64, setting: usize) -> Self {
+    pub(crate) const fn after(ledger: Ledger, seed: u64, setting: usize) -> Self {
         Self {
             world: None,
             ledger,
@@ -311,7 +309,8 @@ impl Run {
         Ok(())
     }
 
-    fn all(&mut self, events: &[Event]) -> Checked {
+    /// These events, and everything that must hold at the end.
+    pub(crate) fn all(&mut self, events: &[Event]) -> Checked {
         self.events(events)?;
         self.say(|| "quiesce".to_owned());
         self.quiesce()?;
@@ -475,7 +474,7 @@ impl Run {
     }
 
     /// Runs until at most `most` requests are in flight.
-    fn room(&mut self, most: usize) -> Checked {
+    pub(crate) fn room(&mut self, most: usize) -> Checked {
         let limit = self.world().now() + BOUND;
         self.reap()?;
         while self.in_flight.len() > most {
@@ -597,17 +596,7 @@ impl Run {
     // --- power and drives --------------------------------------------------------------------
 
     fn power(&mut self, cut: Option<CutSpec>) -> Checked {
-        self.count();
-        self.report();
-        self.reported = 0;
-        self.in_flight.clear();
-        self.ledger.cut(cut.is_none());
-        self.cuts += 1;
-        let world = self.world.take().expect("the power is on");
-        let drives = match cut {
-            None => world.kill(),
-            Some(spec) => world.cut(spec),
-        };
+        let drives = self.stop(cut);
         self.open(drives)
     }
 
@@ -618,20 +607,69 @@ impl Run {
             drive.note_fault();
             drives[index] = drive;
         }
+        match self.try_open(drives)? {
+            Ok(()) => Ok(()),
+            Err((_, why)) => Err(Violation::new("open", why)),
+        }
+    }
+
+    /// Opens the pool on these drives, or says why not and gives them back.
+    pub(crate) fn try_open(
+        &mut self,
+        drives: Vec<Drive>,
+    ) -> Result<Result<(), (Vec<Drive>, String)>, Violation> {
         self.reopened += 1;
         let seed = mix(self.seed ^ self.reopened);
-        let opened = World::begin_open(drives, self.degraded, seed, true)
-            .map_err(|error| Violation::new("open", error.to_string()))?;
-        self.world = Some(opened);
+        let kept = drives.clone();
+        match World::begin_open(drives, self.degraded, seed, true) {
+            Ok(opened) => self.world = Some(opened),
+            Err(error) => return Ok(Err((kept, error.to_string()))),
+        }
         self.before = 0;
         self.answered = 0;
-        let limit = Instant::ZERO + BOUND;
+        Ok(self.opens()?.map_err(|error| {
+            let world = self.world.take().expect("just opened");
+            (world.kill(), error.to_string())
+        }))
+    }
+
+    /// Runs until the pool is open, or has said why it is not.
+    pub(crate) fn opens(&mut self) -> Result<Result<(), PoolError>, Violation> {
+        let limit = self.world().now() + BOUND;
         loop {
             match self.world().opened() {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(error)) => return Err(Violation::new("open", error.to_string())),
+                Some(outcome) => return Ok(outcome),
                 None => self.go_on(limit, "opening")?,
             }
+        }
+    }
+
+    /// Runs until a command has ended.
+    pub(crate) fn command_ends(
+        &mut self,
+        ticket: Ticket,
+    ) -> Result<Result<(), PoolError>, Violation> {
+        let limit = self.world().now() + BOUND;
+        loop {
+            match self.world().outcome(ticket) {
+                Some(outcome) => return Ok(outcome),
+                None => self.go_on(limit, "a command")?,
+            }
+        }
+    }
+
+    /// Ends the run's world as [`World::kill`] or a cut does; the run may be opened again on what is left.
+    pub(crate) fn stop(&mut self, cut: Option<CutSpec>) -> Vec<Drive> {
+        self.count();
+        self.report();
+        self.reported = 0;
+        self.in_flight.clear();
+        self.ledger.cut(cut.is_none());
+        self.cuts += 1;
+        let world = self.world.take().expect("the power is on");
+        match cut {
+            None => world.kill(),
+            Some(spec) => world.cut(spec),
         }
     }
 
@@ -639,7 +677,10 @@ impl Run {
     fn reopen(&mut self) -> Checked {
         self.room(0)?;
         self.settle()?;
-        self.world().begin_close();
+        let ticket = self.world().begin_close();
+        if let Err(error) = self.command_ends(ticket)? {
+            return Err(Violation::new("close", error.to_string()));
+        }
         self.settle()?;
         self.count();
         self.report();

@@ -27,6 +27,7 @@ use crate::drive::{Admitted, Drive, Pace};
 use crate::replay::perform;
 use crate::scratch::Scratch;
 
+pub(crate) use self::open::wipe;
 pub use self::power::{CutSpec, InFlight, PowerLoss};
 
 /// How long a hand-over between pool and lanes takes. The same for all, so that they arrive in order.
@@ -262,6 +263,21 @@ impl World {
         self.command(|pool, now, ticket| pool.create_volume(now, name, uuid, size_bytes, ticket))
     }
 
+    /// The same without waiting for that.
+    pub(crate) fn begin_create_volume(
+        &mut self,
+        name: &str,
+        size_bytes: u64,
+    ) -> Result<Ticket, PoolError> {
+        let uuid = random_uuid(&mut self.rng);
+        let ticket = self.ticket();
+        let begun = self
+            .pool
+            .create_volume(self.now, name, uuid, size_bytes, ticket);
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
     /// Fails a drive by command; returns when that is durable.
     ///
     /// # Errors
@@ -284,6 +300,11 @@ impl World {
     /// Whether a command has ended, well or not.
     pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
         self.tickets.get(&ticket).is_none_or(Option::is_some)
+    }
+
+    /// How a command has ended, if it has.
+    pub(crate) fn outcome(&self, ticket: Ticket) -> Option<Result<(), PoolError>> {
+        self.tickets.get(&ticket).cloned().unwrap_or(Some(Ok(())))
     }
 
     /// Puts a fresh drive into an empty seat; returns when that is durable.
@@ -331,18 +352,18 @@ impl World {
     /// As the pool says.
     pub fn close(mut self) -> Result<Vec<Drive>, PoolError> {
         self.settle();
-        self.begin_close();
-        let ticket = Ticket(self.next_ticket - 1);
+        let ticket = self.begin_close();
         self.await_ticket(ticket)?;
         self.settle();
         Ok(self.kill())
     }
 
-    /// Begins to close the pool: when it is quiet, it is closed.
-    pub(crate) fn begin_close(&mut self) {
+    /// Begins to close the pool.
+    pub(crate) fn begin_close(&mut self) -> Ticket {
         let ticket = self.ticket();
         self.pool.close(self.now, ticket);
         self.poll_pool();
+        ticket
     }
 
     /// Whether nothing is left to happen.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use array::format;
 use array::format::DriveMap;
 use array::pool::{Blueprint, FoundDrive, NewDrive, OpenError, PoolError, Ticket};
+use block::Fault;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -30,6 +31,22 @@ impl World {
     }
 
     fn create_with(options: &WorldOptions, symbolic: bool) -> Self {
+        let map = DriveMap::new(options.drive_bytes, Some(options.cell_bytes)).expect("a map");
+        let drives = (0..options.drives + options.spares)
+            .map(|_| Drive::new(options.drive_bytes, options.pace).with_map(map))
+            .collect();
+        let mut world = Self::begin_create(options, drives, symbolic);
+        world
+            .await_ticket(Ticket(0))
+            .expect("a new pool is written");
+        world
+    }
+
+    /// Begins to create a pool on these drives, which have been wiped ([`wipe`]): nothing has been written yet.
+    ///
+    /// # Panics
+    /// As [`World::create`].
+    pub(crate) fn begin_create(options: &WorldOptions, drives: Vec<Drive>, symbolic: bool) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         let new_drive = |uuid, index: u16| NewDrive {
             uuid,
@@ -54,16 +71,8 @@ impl World {
         };
         let pool =
             array::pool::create_divided(&blueprint, options.division, Ticket(0)).expect("a pool");
-        let map = DriveMap::new(options.drive_bytes, Some(options.cell_bytes)).expect("a map");
-        let drives = (0..total)
-            .map(|_| Drive::new(options.drive_bytes, options.pace).with_map(map))
-            .collect();
         let seats = (0..usize::from(total)).map(Some).collect();
-        let mut world = Self::around(pool, drives, seats, rng, symbolic);
-        world
-            .await_ticket(Ticket(0))
-            .expect("a new pool is written");
-        world
+        Self::around(pool, drives, seats, rng, symbolic)
     }
 
     /// Opens the pool that is on `drives`.
@@ -87,10 +96,7 @@ impl World {
 
     /// How the opening that [`World::begin_open`] began has ended, if it has.
     pub(crate) fn opened(&self) -> Option<Result<(), PoolError>> {
-        self.tickets
-            .get(&Ticket(0))
-            .cloned()
-            .unwrap_or(Some(Ok(())))
+        self.outcome(Ticket(0))
     }
 
     /// Begins to open the pool that is on `drives`: it has been decided whom to believe, and nothing
@@ -169,4 +175,16 @@ impl World {
         let rng = ChaCha8Rng::seed_from_u64(seed);
         Ok(Self::around(pool, drives, in_seats, rng, symbolic))
     }
+}
+
+/// Zeroes what an earlier pool has left before the rows of a drive: what comes before a pool is created.
+///
+/// # Errors
+/// What the drive says.
+pub(crate) fn wipe(drive: &mut Drive) -> Result<(), Fault> {
+    let map = *drive.map().expect("drives of pools know their regions");
+    drive.zero(0, map.cell_table_offset)?;
+    let tables = map.data_offset - map.cell_table_offset;
+    drive.zero(map.cell_table_offset, tables)?;
+    drive.flush()
 }
