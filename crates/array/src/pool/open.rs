@@ -7,8 +7,10 @@
 //!   be readable; else the pool opens only when told to (`--degraded`).
 //! - Two drives of which each says that the other is out, and each has gone on without the other,
 //!   are two halves that have lived apart: refused, whatever is asked.
+//! - Of two different labels of one generation the one counts that more than half of the drives went on with, if it does
+//!   without the drive of the other; else these are two halves, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::Seat;
 use layout::{Cell, Scheme};
@@ -112,12 +114,13 @@ pub struct Opening {
 /// # Errors
 /// [`OpenError`]; nothing has been written.
 pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> {
-    let newest = found
-        .iter()
+    let overruled = check_halves(found)?;
+    let newest = (0..found.len())
+        .filter(|index| !overruled.contains(index))
+        .map(|index| &found[index])
         .max_by_key(|drive| drive.label.generation)
         .ok_or(OpenError::NoDrives)?;
     let generation = newest.label.generation;
-    check_halves(found)?;
     let mut facts = newest.label.facts.clone();
     let next = generation + 1;
     let unclean = !facts.clean;
@@ -216,8 +219,10 @@ fn find_drive(found: &[FoundDrive], drive: Uuid, seat: Seat) -> Result<Option<us
     Ok(best)
 }
 
-/// Refuses labels of two histories.
-fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
+/// Refuses labels of two histories. Returns the drives whose label is of a generation that was never more than
+/// begun: the one of the same number that counts was made by an opening that did not find them.
+fn check_halves(found: &[FoundDrive]) -> Result<BTreeSet<usize>, OpenError> {
+    let mut overruled = BTreeSet::new();
     let out_since = |label: &Label, drive: Uuid| {
         label.facts.seats.iter().find_map(|seat| match seat.state {
             SeatState::Out { since, .. } if seat.drive == drive => Some(since),
@@ -225,7 +230,7 @@ fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
         })
     };
     for (index, a) in found.iter().enumerate() {
-        for b in &found[index + 1..] {
+        for (offset, b) in found[index + 1..].iter().enumerate() {
             let (label_a, label_b) = (&a.label, &b.label);
             // `a` counts `b` as out since a generation that `b` itself has seen, and the other way
             // round: each has written generations of its own after the parting.
@@ -234,7 +239,18 @@ fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
             };
             let same_generation_other_facts =
                 label_a.generation == label_b.generation && label_a.facts != label_b.facts;
-            if (apart(label_a, label_b) && apart(label_b, label_a)) || same_generation_other_facts {
+            let both = apart(label_a, label_b) && apart(label_b, label_a);
+            if !both && same_generation_other_facts {
+                if overrules(found, label_a, label_b) {
+                    overruled.insert(index + 1 + offset);
+                    continue;
+                }
+                if overrules(found, label_b, label_a) {
+                    overruled.insert(index);
+                    continue;
+                }
+            }
+            if both || same_generation_other_facts {
                 return Err(OpenError::SplitBrain {
                     first: a.path.clone(),
                     first_generation: label_a.generation,
@@ -244,7 +260,27 @@ fn check_halves(found: &[FoundDrive]) -> Result<(), OpenError> {
             }
         }
     }
-    Ok(())
+    Ok(overruled)
+}
+
+/// Whether of two labels of one generation `one` counts. The power can go while a generation is on a single drive,
+/// which then is not found when the pool is opened; the opening's own generation has the same number. It does not
+/// count on that drive, while the other label counts on its drive; and such an opening has more than half of the
+/// drives. What was only begun has had no effect: for that it must be on more drives than may be missing.
+fn overrules(found: &[FoundDrive], one: &Label, other: &Label) -> bool {
+    let counts_on = |label: &Label, drive: Uuid| {
+        let mut seats = label.facts.seats.iter();
+        seats.any(|seat| seat.drive == drive && seat.state.takes_part())
+    };
+    let expected = other.facts.seats.iter();
+    let expected = expected.filter(|seat| seat.state.takes_part()).count();
+    // A copy of a drive is no other drive.
+    let with_one: BTreeSet<Uuid> = found
+        .iter()
+        .map(|drive| drive.label.drive)
+        .filter(|&drive| counts_on(one, drive))
+        .collect();
+    counts_on(other, one.drive) && !counts_on(one, other.drive) && 2 * with_one.len() > expected
 }
 
 fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
