@@ -120,6 +120,22 @@ fn two_halves_that_went_on_alone_are_refused() {
 }
 
 #[test]
+fn a_minority_that_went_on_alone_does_not_overrule_the_others() {
+    let (drives, _) = closed("raid6", 5);
+    let opened = |drives: &[Drive]| World::open(drives.to_vec(), true, 2).unwrap();
+    let (few, all) = (opened(&drives[..2]), opened(&drives));
+    // Those that stayed say nothing against the few, which say that the others are out.
+    assert_eq!(few.pool().generation(), all.pool().generation());
+    let together = [&few.kill()[..], &all.kill()[2..]].concat();
+    for degraded in [false, true] {
+        let error = World::open(together.clone(), degraded, 3)
+            .err()
+            .expect("refused");
+        assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
+    }
+}
+
+#[test]
 fn a_drive_that_missed_something_is_no_read_source() {
     let (mut drives, mut bytes) = closed("raid5", 4);
     let stale = drives.remove(2);

@@ -86,3 +86,12 @@ fn a_mirror_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
 fn a_batch_that_was_left_out_does_not_hide_the_one_that_took_its_number() {
     holds(include_str!("schedules/left-out-batch-stays-out.txt"));
 }
+
+/// The power went while a generation was on one drive; that one hung when the pool was opened, which therefore made
+/// another generation of the same number. When the power went again, the two were taken for two halves that had
+/// gone on alone. What was only begun on a drive that the other label does without does not count.
+#[test]
+fn a_generation_that_was_only_begun_on_a_drive_that_was_not_found_is_no_other_half() {
+    holds(include_str!("schedules/label-only-begun.txt"));
+    holds(include_str!("schedules/label-only-begun-raid10.txt"));
+}

@@ -410,3 +410,35 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
     assert_eq!(incomplete.misfit(), Some(Misfit::Incomplete));
     incomplete.stands(&[0, 4]);
 }
+
+/// Its anchor had the higher number, so that the next opening followed a journal of another history, and writes that
+/// had been answered were gone.
+#[test]
+fn the_journal_of_a_drive_that_went_on_elsewhere_is_never_read() {
+    let options = small("raid6", 5);
+    let seat = Seat(1);
+    let mut out = Life::new(&options, 6);
+    let [other, third] = [2, 3].map(|seat| out.world.drive(Seat(seat)).clone());
+    out.world.fail_drive(seat, false).unwrap();
+    out.world.settle();
+    let own = out.world.drive(seat).clone();
+    // It goes on elsewhere, and its journal there is longer than the pool's own.
+    let half = vec![own, other, third];
+    let world = World::open(half, true, 9).unwrap();
+    let mut elsewhere = Life {
+        world,
+        ..out.clone()
+    };
+    for _ in 0..8 {
+        elsewhere.scribble(4);
+        elsewhere.world.settle();
+    }
+    let apart = elsewhere.world.kill().remove(0);
+    assert!(out.world.begin_return_drive(seat, Some(apart)));
+    out.world.settle();
+    assert_eq!(out.misfit(), Some(Misfit::WentOn));
+    out.scribble(4);
+    let drives = out.world.kill();
+    out.world = World::open(drives, false, 7).unwrap();
+    out.check("after a kill");
+}

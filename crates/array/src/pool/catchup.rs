@@ -1,12 +1,15 @@
 //! Drives that were away and come back: what of them counts. `docs/design/catch-up.md` has the
 //! reasoning.
 
-use block::{Instant, Seat};
+use block::{Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
-use super::{Pool, PoolError, Report, SeatState, Ticket};
+use super::{Pool, PoolAction, PoolError, PoolWrite, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
+
+/// Bytes of a returning drive's journal that are overwritten at a time.
+const BLANK_BYTES: u64 = 1 << 20;
 
 /// What a drive says of itself, read before anything is written to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +81,27 @@ pub enum Misfit {
     NoAnchor,
 }
 
+impl Misfit {
+    /// Whether the drive's journal may be of another history than the pool's. Within one history incarnations
+    /// tell what counts; a drive that went on elsewhere may have any.
+    const fn doubts_journal(self) -> bool {
+        match self {
+            Self::NoLabel | Self::AnotherDrive | Self::WentOn => true,
+            Self::NoRecord | Self::Incomplete | Self::NoAnchor => false,
+        }
+    }
+}
+
+/// A drive whose journal is overwritten before it takes part.
+#[derive(Clone, Debug)]
+pub(super) struct Blanking {
+    facts: (Uuid, String, u64),
+    why: Misfit,
+    ticket: Ticket,
+    next: u64,
+    end: u64,
+}
+
 /// A drive that catches up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Return {
@@ -108,6 +132,23 @@ impl Pool {
             return Err(PoolError::StillBusy { seat, operations });
         }
         let holds = self.judge(seat, evidence);
+        if let Err(why) = holds
+            && why.doubts_journal()
+            && let Some(store) = self.geometry.store().copied()
+        {
+            self.check_free(seat, facts.2)?;
+            let lanes = u64::from(self.geometry.lanes());
+            let blanking = Blanking {
+                facts,
+                why,
+                ticket,
+                next: store.journal_offset,
+                end: store.journal_offset + lanes * store.ring_bytes,
+            };
+            self.blanking.insert(seat, blanking);
+            self.blank(seat);
+            return Ok(());
+        }
         let (holds, report) = match holds {
             Ok(holds) => (Some(holds), Report::CatchingUp { seat }),
             Err(why) => (None, Report::FilledAnew { seat, why }),
@@ -117,6 +158,47 @@ impl Pool {
             self.report(report);
         }
         Ok(())
+    }
+
+    /// Overwrites the next part of the journal of a drive that is not of this history. At an opening it would
+    /// be read with all others, and could claim to be the latest; so this is done before any label says that
+    /// the drive takes part.
+    fn blank(&mut self, seat: Seat) {
+        let blanking = self.blanking.get_mut(&seat).expect("it is blanked");
+        let offset = blanking.next;
+        let length = BLANK_BYTES.min(blanking.end - offset);
+        blanking.next += length;
+        let id = self.fresh_io(PoolWrite::Blank { seat });
+        let bytes = vec![0; usize::try_from(length).expect("a part is small")];
+        self.actions.push_back(PoolAction::WriteDurably {
+            id,
+            seat,
+            offset,
+            bytes,
+        });
+    }
+
+    /// A part of a returning drive's journal is overwritten, or cannot be.
+    pub(super) fn blanked(&mut self, seat: Seat, outcome: Outcome) {
+        let blanking = &self.blanking[&seat];
+        if outcome.is_ok() && blanking.next < blanking.end {
+            self.blank(seat);
+            return;
+        }
+        let blanking = self.blanking.remove(&seat).expect("just seen");
+        let (ticket, why) = (blanking.ticket, blanking.why);
+        let seated = match outcome {
+            Err(fault) => Err(PoolError::Fault { fault }),
+            Ok(()) if self.fills_are_stopped() => Err(PoolError::Closing),
+            Ok(()) => self.seat_drive(seat, blanking.facts, None, ticket),
+        };
+        match seated {
+            Err(error) => self.done(ticket, Err(error)),
+            Ok(()) if self.facts.seats[seat.index()].state == SeatState::Filling => {
+                self.report(Report::FilledAnew { seat, why });
+            }
+            Ok(()) => {}
+        }
     }
 
     /// Whether a drive that is out may still do what was asked of it before. Were it back before it

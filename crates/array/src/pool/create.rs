@@ -321,6 +321,7 @@ impl Pool {
             next_cell_generation: 1,
             fills: Fills::default(),
             returns: BTreeMap::new(),
+            blanking: BTreeMap::new(),
             leaving: BTreeMap::new(),
             wounded: BTreeSet::new(),
             chores: Chores::default(),

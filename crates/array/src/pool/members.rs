@@ -103,7 +103,10 @@ impl Pool {
 
     /// Where the layout has no spare space left for a seat, a waiting spare drive takes it.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
-        if seat.0 >= self.geometry.layout().drives() || self.fills_are_stopped() {
+        if seat.0 >= self.geometry.layout().drives()
+            || self.fills_are_stopped()
+            || self.blanking.contains_key(&seat)
+        {
             return;
         }
         let spares = usize::from(self.geometry.layout().spares());
@@ -152,6 +155,26 @@ impl Pool {
             seat,
             last: u16::try_from(self.facts.seats.len() - 1).expect("seats are 16 bits"),
         })
+    }
+
+    /// Whether a drive of this size may take the seat.
+    pub(super) fn check_free(&self, seat: Seat, size_bytes: u64) -> Result<(), PoolError> {
+        self.check_seat(seat)?;
+        if self.drives.contains_key(&seat) {
+            return Err(PoolError::Occupied { seat });
+        }
+        if self.blanking.contains_key(&seat) {
+            let operations = 1;
+            return Err(PoolError::StillBusy { seat, operations });
+        }
+        let needed_bytes = self.needed_bytes();
+        if size_bytes < needed_bytes {
+            return Err(PoolError::DriveTooSmall {
+                size_bytes,
+                needed_bytes,
+            });
+        }
+        Ok(())
     }
 
     /// Takes a drive out by command: `Failed` or `Offline`. Done when that is durable and the
@@ -205,18 +228,8 @@ impl Pool {
         holds: Option<Vec<u64>>,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.check_seat(seat)?;
-        if self.drives.contains_key(&seat) {
-            return Err(PoolError::Occupied { seat });
-        }
+        self.check_free(seat, facts.2)?;
         let (drive, path, size_bytes) = facts;
-        let needed_bytes = self.needed_bytes();
-        if size_bytes < needed_bytes {
-            return Err(PoolError::DriveTooSmall {
-                size_bytes,
-                needed_bytes,
-            });
-        }
         let domain = self.facts.seats[seat.index()].domain.clone();
         // Behind the layout's seats only spares wait.
         let waits = seat.0 >= self.geometry.layout().drives();

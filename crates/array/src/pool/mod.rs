@@ -37,7 +37,7 @@ use block::{Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
-use self::catchup::Return;
+use self::catchup::{Blanking, Return};
 use self::cells::CellTable;
 use self::chores::Chores;
 use self::fill::Fills;
@@ -501,14 +501,23 @@ struct PoolIo {
 /// What the pool itself writes.
 #[derive(Clone, Debug)]
 enum PoolWrite {
-    Label { seat: Seat },
-    CellPage { seat: Seat, first_row: u64 },
+    Label {
+        seat: Seat,
+    },
+    CellPage {
+        seat: Seat,
+        first_row: u64,
+    },
+    /// Nothing where a drive that comes back has its journal.
+    Blank {
+        seat: Seat,
+    },
 }
 
 impl PoolWrite {
     const fn seat(&self) -> Seat {
         match *self {
-            Self::Label { seat } | Self::CellPage { seat, .. } => seat,
+            Self::Label { seat } | Self::CellPage { seat, .. } | Self::Blank { seat } => seat,
         }
     }
 }
@@ -531,6 +540,8 @@ pub struct Pool {
     fills: Fills,
     /// Drives that were away and catch up.
     returns: BTreeMap<Seat, Return>,
+    /// Drives that take part once their journal is overwritten.
+    blanking: BTreeMap<Seat, Blanking>,
     /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
     leaving: BTreeMap<Seat, u32>,
     /// Groups with blocks that were nowhere when a drive came back.
@@ -667,6 +678,7 @@ impl Pool {
             PoolWrite::CellPage { seat, first_row } => {
                 self.cell_page_written(seat, first_row, outcome);
             }
+            PoolWrite::Blank { seat } => self.blanked(seat, outcome),
         }
         self.advance();
     }
