@@ -41,6 +41,20 @@ fn to_sectors(bytes: usize) -> usize {
     bytes / SECTOR
 }
 
+/// `sum ^= coefficient · source`
+pub(crate) fn add(sum: &mut [u8], source: &[u8], coefficient: u8) {
+    if coefficient == 1 {
+        for (sum, &byte) in sum.iter_mut().zip(source) {
+            *sum ^= byte;
+        }
+    } else {
+        let products = &PRODUCTS[usize::from(coefficient)];
+        for (sum, &byte) in sum.iter_mut().zip(source) {
+            *sum ^= products[usize::from(byte)];
+        }
+    }
+}
+
 impl Sectors {
     /// These values, each standing for a sector.
     pub(crate) const fn new(values: Vec<u8>) -> Self {
@@ -185,16 +199,7 @@ impl Buffer {
                 &sectors.values[first..first + sum.len()]
             }
         };
-        if coefficient == 1 {
-            for (sum, &byte) in sum.iter_mut().zip(source) {
-                *sum ^= byte;
-            }
-        } else {
-            let products = &PRODUCTS[usize::from(coefficient)];
-            for (sum, &byte) in sum.iter_mut().zip(source) {
-                *sum ^= products[usize::from(byte)];
-            }
-        }
+        add(sum, source, coefficient);
         true
     }
 

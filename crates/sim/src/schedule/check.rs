@@ -8,7 +8,7 @@ use layout::Cell;
 use uuid::Uuid;
 
 use super::run::Violation;
-use crate::buffer::{Buffer, Sectors};
+use crate::buffer::add;
 use crate::content::{Block, SECTORS};
 use crate::world::World;
 
@@ -128,7 +128,8 @@ fn disagrees(code: &Code, blocks: &[&Block]) -> Option<usize> {
             let Block::Sectors(values) = blocks[slot] else {
                 return false;
             };
-            Buffer::Sectors(Sectors::new(values.to_vec())).add_to(0, &mut sum, by)
+            add(&mut sum, values, by);
+            true
         });
         // A block of bytes is nothing that a client of the simulator has written, nor a sum of it.
         (!known || sum != [0; SECTORS]).then_some(slot)

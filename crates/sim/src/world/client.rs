@@ -88,7 +88,7 @@ impl World {
             outcome: Ok(()),
             pieces: vec![None; parts.len()],
         };
-        self.requests.insert(id, state);
+        self.requests.push((id, state));
         let mut whole = Some(buffer);
         let only = parts.len() == 1;
         for (index, mut part) in parts.into_iter().enumerate() {
@@ -143,10 +143,12 @@ impl World {
 
     /// Whether a request has ended, and how; for a read, with what came back, part by part.
     pub(crate) fn ended_pieces(&mut self, id: u64) -> Option<Result<Vec<Buffer>, Fault>> {
-        if self.requests[&id].open > 0 {
+        let mut requests = self.requests.iter();
+        let index = requests.position(|(other, _)| *other == id)?;
+        if self.requests[index].1.open > 0 {
             return None;
         }
-        let request = self.requests.remove(&id)?;
+        let (_, request) = self.requests.swap_remove(index);
         let read = request.kind == RequestKind::Read;
         let pieces = request.pieces.into_iter().flatten();
         Some(

@@ -84,7 +84,8 @@ pub struct World {
     rng: ChaCha8Rng,
     volumes: BTreeMap<String, VolumeMap>,
     next_request: u64,
-    requests: BTreeMap<u64, ClientRequest>,
+    /// In flight, or not asked for yet; few, so they are searched for one by one.
+    requests: Vec<(u64, ClientRequest)>,
     answered: u64,
     tickets: BTreeMap<Ticket, Option<Result<(), PoolError>>>,
     next_ticket: u64,
@@ -127,7 +128,7 @@ impl World {
             rng,
             volumes: BTreeMap::new(),
             next_request: 0,
-            requests: BTreeMap::new(),
+            requests: Vec::new(),
             answered: 0,
             tickets: BTreeMap::from([(Ticket(0), None)]),
             next_ticket: 1,
@@ -640,7 +641,9 @@ impl World {
         let buffer = scratch.take_back(reply.request);
         self.note(reply.request.0 << 8 | code_of(reply.outcome));
         let (id, part) = client::client_of(reply.request);
-        let request = self.requests.get_mut(&id).expect("in flight");
+        let mut requests = self.requests.iter_mut();
+        let found = requests.find(|(other, _)| *other == id);
+        let (_, request) = found.expect("in flight");
         if request.part_ended(part, reply.outcome, buffer) {
             self.answered += 1;
         }

@@ -48,14 +48,19 @@ impl PowerLoss {
     /// What is left when `spec` says what survives.
     #[must_use]
     pub fn with(&self, spec: CutSpec) -> Vec<Drive> {
+        self.clone().into_drives(spec)
+    }
+
+    /// The same, when nothing else is to be left of it.
+    fn into_drives(self, spec: CutSpec) -> Vec<Drive> {
+        let Self { mut drives, order } = self;
         let mut chance = match spec {
             CutSpec::Seed(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
             _ => None,
         };
-        let mut drives = self.drives.clone();
         for drive in &mut drives {
             drive.cut(|sequence, sectors| {
-                let number = self.order.partition_point(|&other| other < sequence);
+                let number = order.partition_point(|&other| other < sequence);
                 match &mut chance {
                     Some(chance) => by_chance(chance, sectors),
                     None => decide(spec, number, sectors),
@@ -77,7 +82,7 @@ impl World {
     /// Cuts the power at this instant: volatile caches lose what `spec` says.
     #[must_use]
     pub fn cut(self, spec: CutSpec) -> Vec<Drive> {
-        self.lose_power().with(spec)
+        self.lose_power().into_drives(spec)
     }
 
     /// Cuts the power at this instant, with all that can be left of it.
