@@ -3,7 +3,6 @@
 mod demo;
 mod verbs;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
