@@ -151,7 +151,7 @@ impl DriveMap {
     /// asked at the same time goes into one batch of the journal only if it is on one lane.
     #[must_use]
     pub const fn default_lanes(size_bytes: u64) -> u16 {
-        if size_bytes < MANY_LANES_BYTES { 2 } else { 8 }
+        if size_bytes < MANY_LANES_BYTES { 4 } else { 8 }
     }
 }
 
