@@ -109,7 +109,7 @@ fn a_generation_that_may_have_counted_is_not_overtaken() {
         found(&written, 3, 3),
     ];
     for degraded in [false, true] {
-        let error = open(&drives, degraded).err().expect("refused");
+        let error = open(&drives, degraded).expect_err("refused");
         assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
     }
 }

@@ -24,18 +24,13 @@ fn main() {
         if !workload.name.starts_with(only) {
             continue;
         }
-        let begun = std::time::Instant::now();
         let tally = match args[1].as_str() {
             "cuts" => cuts(&mut runner, &workload, share),
             "said" => said(&mut runner, &workload, share),
             "phases" => phases(&mut runner, &workload, share),
             _ => silent(&mut runner, &workload, share),
         };
-        eprintln!(
-            "{}: {tally}, {:.1} s",
-            workload.name,
-            begun.elapsed().as_secs_f64()
-        );
+        eprintln!("{}: {tally}", workload.name);
         for line in tally.violations.iter().take(12) {
             eprintln!("    {line}");
         }
