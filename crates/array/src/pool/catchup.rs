@@ -1,7 +1,7 @@
 //! Drives that were away and come back: what of them counts. `docs/design/catch-up.md` has the
 //! reasoning.
 
-use block::{Instant, Outcome, Seat};
+use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
@@ -176,6 +176,20 @@ impl Pool {
             offset,
             bytes,
         });
+    }
+
+    /// A drive that hangs while its journal is overwritten does not come back.
+    pub(super) fn give_up_blanking(&mut self) {
+        let blanks = self.ios.iter().filter_map(|(&id, io)| match io.what {
+            PoolWrite::Blank { seat } if io.since + crate::DEADLINE <= self.now => Some((id, seat)),
+            _ => None,
+        });
+        for (id, seat) in blanks.collect::<Vec<_>>() {
+            self.ios.remove(&id);
+            // It must not be tried again before it has answered.
+            self.forgotten.insert(id, seat);
+            self.blanked(seat, Err(Fault::Gone));
+        }
     }
 
     /// A part of a returning drive's journal is overwritten, or cannot be.

@@ -323,6 +323,7 @@ impl Pool {
     /// Labels and tables are the pool's own to watch.
     fn look_at_own(&mut self) {
         let now = self.now;
+        self.give_up_blanking();
         let late = self.ios.values().filter(|io| io.since + DEADLINE <= now);
         let seats: BTreeSet<Seat> = late.map(|io| io.what.seat()).collect();
         for seat in seats {
