@@ -98,10 +98,12 @@ impl Target {
             return;
         }
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_guard, waited) = self
+        let (guard, waited) = self
             .unused
             .wait_timeout_while(guard, CLOSE_WAIT_MAX, |()| self.uses.load(SeqCst) > 0)
             .unwrap_or_else(PoisonError::into_inner);
+        // Who has counted itself out may want the lock before it lets go of the file.
+        drop(guard);
         if waited.timed_out() {
             tracing::warn!(
                 "a drive was closed while a ring still holds it: its lane does not turn"
@@ -176,5 +178,40 @@ impl Submission {
         drop(self.memory);
         self.ticket.complete(Err(Fault::Shutdown));
         drop(self.target);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    /// Found at the end of a benchmark: the closer held the lock while it waited for who wanted it.
+    #[test]
+    fn a_use_that_ends_while_the_target_is_closed_holds_up_neither() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let handle = Arc::new(Handle::new(file.into(), false).unwrap());
+        let (to_user, uses) = mpsc::channel::<(Use, u32)>();
+        let user = thread::spawn(move || {
+            for (last, pause) in uses {
+                (0..pause).for_each(|_| std::hint::spin_loop());
+                drop(last);
+            }
+        });
+        let (to_end, end) = mpsc::channel();
+        let closer = thread::spawn(move || {
+            for round in 0..100_000 {
+                let target = Target::new(Arc::clone(&handle));
+                to_user.send((Use::new(&target), round % 50)).unwrap();
+                target.close();
+            }
+            to_end.send(()).unwrap();
+        });
+        end.recv_timeout(Duration::from_secs(60))
+            .expect("every close ends");
+        closer.join().unwrap();
+        user.join().unwrap();
     }
 }
