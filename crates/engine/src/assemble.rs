@@ -308,12 +308,32 @@ fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), AssembleError
     sync::flush(&*drive.device).map_err(error)
 }
 
-/// Makes a drive ready to take a seat: whatever label it had is gone.
+/// Removes whatever label a drive has.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn wipe_label(drive: &Drive) -> Result<(), AssembleError> {
     wipe(drive, 0..0)
+}
+
+/// Makes a drive ready to take a seat: whatever label it had is gone, and the journal of its earlier life, which
+/// recovery could take for its own if that was in the same pool.
+///
+/// # Errors
+/// When it cannot be read or written. The label goes last: another attempt finds the journal again.
+pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
+    let label = read_label(drive)?;
+    if let Some((_, Label { facts, .. })) = label
+        && let Some(store) = facts.store
+    {
+        let start = store.journal_offset.min(drive.size_bytes);
+        let bytes = store.ring_bytes.saturating_mul(facts.lanes.into());
+        let length = bytes.min(drive.size_bytes - start);
+        sync::write_zeroes(&*drive.device, start, length)
+            .and_then(|()| sync::flush(&*drive.device))
+            .map_err(|fault| io_error(drive, "writing", fault))?;
+    }
+    wipe_label(drive)
 }
 
 fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, AssembleError> {

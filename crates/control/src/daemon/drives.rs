@@ -123,13 +123,13 @@ impl Daemon {
         }
     }
 
-    /// Opens a drive that takes a seat of a pool, and removes whatever label it has.
+    /// Opens a drive that takes a seat of a pool, and removes what is left of an earlier life in one.
     fn new_drive(&self, name: &str, force: bool, what: &str) -> Result<Drive, Failure> {
         let uri = parse(name, what)?;
         self.refuse_own(std::iter::once(&uri), what)?;
         let failed = |error| Failure::assemble(what, &error, "");
         let drive = assemble::open_empty(&uri, force).map_err(failed)?;
-        assemble::wipe_label(&drive).map_err(failed)?;
+        assemble::forget_earlier_life(&drive).map_err(failed)?;
         Ok(drive)
     }
 }
