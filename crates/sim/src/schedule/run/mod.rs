@@ -1,25 +1,25 @@
 //! Running a schedule against the oracle.
 
+mod drives;
+mod end;
+
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use array::pool::{Division, PoolError, SeatState, Ticket};
+use array::pool::Division;
 use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 
 use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check};
 use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
-use crate::drive::{Drive, DriveFault, Pace, Survival, Trigger};
+use crate::drive::{Drive, DriveFault, Pace, Trigger};
 use crate::ledger::{Ledger, Tick};
 use crate::panics::caught;
-use crate::world::{CutSpec, World, WorldOptions};
+use crate::world::{World, WorldOptions};
 
 /// Virtual time in which everything must have ended once faults have stopped (I4).
 const BOUND: Duration = Duration::from_secs(60);
-/// Requests in flight when the whole volume is read back, and bytes of each.
-const READ_BACK: (usize, u64) = (8, 64 << 10);
-
 /// Of so many runs one ends with drives lost and everything read once more.
 const LOSSES_ONE_IN: u64 = 4;
 
@@ -326,22 +326,6 @@ impl Run {
         Ok(())
     }
 
-    /// A scrub finds whatever lies wrong and has not been read yet; after it another one finds nothing.
-    fn scrub_until_clean(&mut self) -> Checked {
-        for last in [false, true] {
-            self.say(|| "scrub".to_owned());
-            self.world().begin_scrub();
-            self.settle()?;
-            let progress = self.world().pool().scrub_progress();
-            let (bad, failed) = (progress.bad, progress.failed);
-            if last && (bad > 0 || failed > 0) {
-                let what = format!("a second scrub finds {bad} bad blocks, {failed} groups failed");
-                return Err(Violation::new("I5", what));
-            }
-        }
-        Ok(())
-    }
-
     fn event(&mut self, event: Event) -> Checked {
         match event {
             Event::Read { .. } | Event::Write { .. } | Event::Zero { .. } | Event::Flush => {
@@ -575,289 +559,12 @@ impl Run {
         Ok(())
     }
 
-    /// By command, as an administrator does; whether the drive was not out already.
-    fn fail(&mut self, seat: Seat) -> Result<bool, Violation> {
-        match self.world().begin_fail_drive(seat) {
-            Ok(ticket) => {
-                let limit = self.world().now() + BOUND;
-                while !self.world().has_ended(ticket) {
-                    self.go_on(limit, "failing a drive")?;
-                }
-                Ok(true)
-            }
-            Err(PoolError::AlreadyOut { .. }) => Ok(false),
-            Err(error) => {
-                let what = format!("seat {seat} cannot be taken out: {error}");
-                Err(Violation::new("I3", what))
-            }
-        }
-    }
-
-    // --- power and drives --------------------------------------------------------------------
-
-    fn power(&mut self, cut: Option<CutSpec>) -> Checked {
-        let drives = self.stop(cut);
-        self.open(drives)
-    }
-
-    /// Opens the pool on these drives.
-    pub(crate) fn open(&mut self, mut drives: Vec<Drive>) -> Checked {
-        for (index, mut drive) in std::mem::take(&mut self.stale) {
-            drive.cut(|_, _| Survival::Kept);
-            drive.note_fault();
-            drives[index] = drive;
-        }
-        match self.try_open(drives)? {
-            Ok(()) => Ok(()),
-            Err((_, why)) => Err(Violation::new("open", why)),
-        }
-    }
-
-    /// Opens the pool on these drives, or says why not and gives them back.
-    pub(crate) fn try_open(
-        &mut self,
-        drives: Vec<Drive>,
-    ) -> Result<Result<(), (Vec<Drive>, String)>, Violation> {
-        self.reopened += 1;
-        let seed = mix(self.seed ^ self.reopened);
-        let kept = drives.clone();
-        match World::begin_open(drives, self.degraded, seed, true) {
-            Ok(opened) => self.world = Some(opened),
-            Err(error) => return Ok(Err((kept, error.to_string()))),
-        }
-        self.before = 0;
-        self.answered = 0;
-        Ok(self.opens()?.map_err(|error| {
-            let world = self.world.take().expect("just opened");
-            (world.kill(), error.to_string())
-        }))
-    }
-
-    /// Runs until the pool is open, or has said why it is not.
-    pub(crate) fn opens(&mut self) -> Result<Result<(), PoolError>, Violation> {
-        let limit = self.world().now() + BOUND;
-        loop {
-            match self.world().opened() {
-                Some(outcome) => return Ok(outcome),
-                None => self.go_on(limit, "opening")?,
-            }
-        }
-    }
-
-    /// Runs until a command has ended.
-    pub(crate) fn command_ends(
-        &mut self,
-        ticket: Ticket,
-    ) -> Result<Result<(), PoolError>, Violation> {
-        let limit = self.world().now() + BOUND;
-        loop {
-            match self.world().outcome(ticket) {
-                Some(outcome) => return Ok(outcome),
-                None => self.go_on(limit, "a command")?,
-            }
-        }
-    }
-
-    /// Ends the run's world as [`World::kill`] or a cut does; the run may be opened again on what is left.
-    pub(crate) fn stop(&mut self, cut: Option<CutSpec>) -> Vec<Drive> {
-        self.count();
-        self.report();
-        self.reported = 0;
-        self.in_flight.clear();
-        self.ledger.cut(cut.is_none());
-        self.cuts += 1;
-        let world = self.world.take().expect("the power is on");
-        match cut {
-            None => world.kill(),
-            Some(spec) => world.cut(spec),
-        }
-    }
-
-    /// Closes the pool and opens it again.
-    fn reopen(&mut self) -> Checked {
-        self.room(0)?;
-        self.settle()?;
-        let ticket = self.world().begin_close();
-        if let Err(error) = self.command_ends(ticket)? {
-            return Err(Violation::new("close", error.to_string()));
-        }
-        self.settle()?;
-        self.count();
-        self.report();
-        self.reported = 0;
-        let world = self.world.take().expect("the power is on");
-        self.open(world.kill())
-    }
-
-    /// A drive that something has happened to is taken away and a fresh one put in its place. One
-    /// that nothing has happened to yet is spared from then on.
-    fn replace(&mut self, seat: Seat) -> Checked {
-        self.settle()?;
-        // It does not come back as it was, either.
-        let index = self.world().drive_index(seat);
-        self.stale.retain(|&(stale, _)| Some(stale) != index);
-        let world = self.world();
-        let state = world.pool().facts().seats[seat.index()].state;
-        let good = world.drive_in(seat).is_some_and(|drive| {
-            drive.stop_faults();
-            drive.recover();
-            drive.faults_happened() == 0
-        });
-        if good && !matches!(state, SeatState::Out { .. }) {
-            return Ok(());
-        }
-        self.hand_in(seat)
-    }
-
-    /// A drive that is gone, or out, comes back as it is. One that is neither is left alone.
-    fn bring_back(&mut self, seat: Seat, lost: Option<u64>) -> Checked {
-        let world = self.world();
-        let is_out = |world: &World| {
-            let state = world.pool().facts().seats[seat.index()].state;
-            matches!(state, SeatState::Out { .. })
-        };
-        let gone = world.drive_in(seat).is_some_and(|drive| drive.is_gone());
-        if gone && !is_out(world) {
-            // Nobody has asked it anything since; its cache must not be lost unnoticed.
-            self.fail(seat)?;
-        }
-        let limit = self.world().now() + BOUND;
-        while self.world().pool().is_leaving(seat) {
-            self.go_on(limit, "what was asked of a drive before it went out")?;
-        }
-        let world = self.world();
-        let attached = world.drive_in(seat).is_some() || world.find_absent(seat);
-        let Some(drive) = world.drive_in(seat).filter(|_| attached) else {
-            self.insert(seat);
-            return Ok(());
-        };
-        drive.stop_faults();
-        let broken = drive.is_broken();
-        if broken || !is_out(world) {
-            return Ok(());
-        }
-        world.plug_in(seat, lost);
-        world.begin_return_drive(seat, None);
-        Ok(())
-    }
-
     pub(crate) fn settle(&mut self) -> Checked {
         let limit = self.world().now() + BOUND;
         while !self.world().is_quiet() {
             self.go_on(limit, "work in the background")?;
         }
         Ok(())
-    }
-
-    /// Of these seats, all but the lost ones have a drive that counts.
-    pub(crate) fn takes_part(&mut self, seats: &[Seat], lost: &[Seat]) -> Checked {
-        let facts = self.world().pool().facts();
-        let out = |seat: &&Seat| matches!(facts.seats[seat.index()].state, SeatState::Out { .. });
-        match seats.iter().filter(|seat| !lost.contains(seat)).find(out) {
-            Some(seat) => {
-                let what = format!("seat {seat} is out though nothing happened to its drive");
-                Err(Violation::new("I5", what))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Faults stop, everything ends, every seat has a good drive again.
-    pub(crate) fn quiesce(&mut self) -> Checked {
-        let world = self.world();
-        for drive in world.drives_mut() {
-            drive.stop_faults();
-            drive.recover();
-        }
-        world.release();
-        self.room(0)?;
-        self.settle()?;
-        let seats = SETTINGS.len().max(self.world().pool().facts().seats.len());
-        for seat in 0..seats {
-            let seat = Seat(u16::try_from(seat).expect("seats are 16 bits"));
-            let world = self.world();
-            if seat.index() >= world.pool().facts().seats.len() {
-                break;
-            }
-            let state = world.pool().facts().seats[seat.index()].state;
-            let bad = world
-                .drive_in(seat)
-                .is_none_or(|drive| drive.is_gone() || drive.is_broken() || drive.has_bad_blocks());
-            if bad || matches!(state, SeatState::Out { .. }) {
-                self.hand_in(seat)?;
-            }
-        }
-        self.settle()?;
-        let world = self.world();
-        let facts = world.pool().facts();
-        let drives = usize::from(world.pool().geometry().layout().drives());
-        let incomplete = facts.seats().take(drives);
-        let incomplete = incomplete.filter(|(_, facts)| facts.state != SeatState::Current);
-        match incomplete.map(|(seat, _)| seat).next() {
-            Some(seat) => Err(Violation::new("I5", format!("seat {seat} is not complete"))),
-            None => Ok(()),
-        }
-    }
-
-    /// Takes the seat's drive away, whatever the pool thinks of it, and puts a fresh one there.
-    fn hand_in(&mut self, seat: Seat) -> Checked {
-        let state = self.world().pool().facts().seats[seat.index()].state;
-        if !matches!(state, SeatState::Out { .. }) {
-            self.fail(seat)?;
-            self.settle()?;
-        }
-        self.insert(seat);
-        self.settle()
-    }
-
-    /// Puts a fresh drive into the seat, if its drive is out.
-    fn insert(&mut self, seat: Seat) {
-        let world = self.world();
-        if matches!(
-            world.pool().facts().seats[seat.index()].state,
-            SeatState::Out { .. }
-        ) {
-            let drive = world.drives()[0].another();
-            world.begin_replace_drive(seat, drive);
-        }
-    }
-
-    // --- the end -----------------------------------------------------------------------------
-
-    /// Reads the whole volume.
-    pub(crate) fn read_back(&mut self) -> Checked {
-        let (depth, bytes) = READ_BACK;
-        let size = (self.ledger.sectors() * SECTOR) as u64;
-        let mut offset = 0;
-        while offset < size {
-            let length = bytes.min(size - offset);
-            self.room(depth - 1)?;
-            self.ask(Event::Read { offset, length });
-            // The client's requests are counted without these.
-            self.requests -= 1;
-            offset += length;
-        }
-        self.room(0)?;
-        self.settle()
-    }
-
-    /// As many drives go as the geometry survives, and everything is still there.
-    fn lose_and_read_back(&mut self) -> Checked {
-        let (drives, tolerance) = (
-            SETTINGS[self.setting].drives,
-            SETTINGS[self.setting].tolerance,
-        );
-        for number in 0..tolerance {
-            // Two neighbours, any of them.
-            let first = usize::try_from(mix(self.seed) % u64::from(drives)).expect("few drives");
-            let seat = (first + number) % usize::from(drives);
-            let seat = Seat(u16::try_from(seat).expect("seats are 16 bits"));
-            if let Some(drive) = self.world().drive_in(seat) {
-                drive.pull();
-            }
-        }
-        self.say(|| "everything again, with drives lost".to_owned());
-        self.read_back()
     }
 
     /// Adds what the present world has done.

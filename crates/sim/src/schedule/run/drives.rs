@@ -1,0 +1,198 @@
+//! The power goes and comes back, and drives leave and return.
+
+use array::pool::{PoolError, SeatState, Ticket};
+use block::Seat;
+
+use super::{BOUND, Checked, Run, Violation};
+use crate::content::mix;
+use crate::drive::{Drive, Survival};
+use crate::world::{CutSpec, World};
+
+impl Run {
+    /// By command, as an administrator does; whether the drive was not out already.
+    pub(super) fn fail(&mut self, seat: Seat) -> Result<bool, Violation> {
+        match self.world().begin_fail_drive(seat) {
+            Ok(ticket) => {
+                let limit = self.world().now() + BOUND;
+                while !self.world().has_ended(ticket) {
+                    self.go_on(limit, "failing a drive")?;
+                }
+                Ok(true)
+            }
+            Err(PoolError::AlreadyOut { .. }) => Ok(false),
+            Err(error) => {
+                let what = format!("seat {seat} cannot be taken out: {error}");
+                Err(Violation::new("I3", what))
+            }
+        }
+    }
+
+    pub(super) fn power(&mut self, cut: Option<CutSpec>) -> Checked {
+        let drives = self.stop(cut);
+        self.open(drives)
+    }
+
+    /// Opens the pool on these drives.
+    pub(crate) fn open(&mut self, mut drives: Vec<Drive>) -> Checked {
+        for (index, mut drive) in std::mem::take(&mut self.stale) {
+            drive.cut(|_, _| Survival::Kept);
+            drive.note_fault();
+            drives[index] = drive;
+        }
+        match self.try_open(drives)? {
+            Ok(()) => Ok(()),
+            Err((_, why)) => Err(Violation::new("open", why)),
+        }
+    }
+
+    /// Opens the pool on these drives, or says why not and gives them back.
+    pub(crate) fn try_open(
+        &mut self,
+        drives: Vec<Drive>,
+    ) -> Result<Result<(), (Vec<Drive>, String)>, Violation> {
+        self.reopened += 1;
+        let seed = mix(self.seed ^ self.reopened);
+        let kept = drives.clone();
+        match World::begin_open(drives, self.degraded, seed, true) {
+            Ok(opened) => self.world = Some(opened),
+            Err(error) => return Ok(Err((kept, error.to_string()))),
+        }
+        self.before = 0;
+        self.answered = 0;
+        Ok(self.opens()?.map_err(|error| {
+            let world = self.world.take().expect("just opened");
+            (world.kill(), error.to_string())
+        }))
+    }
+
+    /// Runs until the pool is open, or has said why it is not.
+    pub(crate) fn opens(&mut self) -> Result<Result<(), PoolError>, Violation> {
+        let limit = self.world().now() + BOUND;
+        loop {
+            match self.world().opened() {
+                Some(outcome) => return Ok(outcome),
+                None => self.go_on(limit, "opening")?,
+            }
+        }
+    }
+
+    /// Runs until a command has ended.
+    pub(crate) fn command_ends(
+        &mut self,
+        ticket: Ticket,
+    ) -> Result<Result<(), PoolError>, Violation> {
+        let limit = self.world().now() + BOUND;
+        loop {
+            match self.world().outcome(ticket) {
+                Some(outcome) => return Ok(outcome),
+                None => self.go_on(limit, "a command")?,
+            }
+        }
+    }
+
+    /// Ends the run's world as [`World::kill`] or a cut does; the run may be opened again on what is left.
+    pub(crate) fn stop(&mut self, cut: Option<CutSpec>) -> Vec<Drive> {
+        self.count();
+        self.report();
+        self.reported = 0;
+        self.in_flight.clear();
+        self.ledger.cut(cut.is_none());
+        self.cuts += 1;
+        let world = self.world.take().expect("the power is on");
+        match cut {
+            None => world.kill(),
+            Some(spec) => world.cut(spec),
+        }
+    }
+
+    /// Closes the pool and opens it again.
+    pub(super) fn reopen(&mut self) -> Checked {
+        self.room(0)?;
+        self.settle()?;
+        let ticket = self.world().begin_close();
+        if let Err(error) = self.command_ends(ticket)? {
+            return Err(Violation::new("close", error.to_string()));
+        }
+        self.settle()?;
+        self.count();
+        self.report();
+        self.reported = 0;
+        let world = self.world.take().expect("the power is on");
+        self.open(world.kill())
+    }
+
+    /// A drive that something has happened to is taken away and a fresh one put in its place. One
+    /// that nothing has happened to yet is spared from then on.
+    pub(super) fn replace(&mut self, seat: Seat) -> Checked {
+        self.settle()?;
+        // It does not come back as it was, either.
+        let index = self.world().drive_index(seat);
+        self.stale.retain(|&(stale, _)| Some(stale) != index);
+        let world = self.world();
+        let state = world.pool().facts().seats[seat.index()].state;
+        let good = world.drive_in(seat).is_some_and(|drive| {
+            drive.stop_faults();
+            drive.recover();
+            drive.faults_happened() == 0
+        });
+        if good && !matches!(state, SeatState::Out { .. }) {
+            return Ok(());
+        }
+        self.hand_in(seat)
+    }
+
+    /// A drive that is gone, or out, comes back as it is. One that is neither is left alone.
+    pub(super) fn bring_back(&mut self, seat: Seat, lost: Option<u64>) -> Checked {
+        let world = self.world();
+        let is_out = |world: &World| {
+            let state = world.pool().facts().seats[seat.index()].state;
+            matches!(state, SeatState::Out { .. })
+        };
+        let gone = world.drive_in(seat).is_some_and(|drive| drive.is_gone());
+        if gone && !is_out(world) {
+            // Nobody has asked it anything since; its cache must not be lost unnoticed.
+            self.fail(seat)?;
+        }
+        let limit = self.world().now() + BOUND;
+        while self.world().pool().is_leaving(seat) {
+            self.go_on(limit, "what was asked of a drive before it went out")?;
+        }
+        let world = self.world();
+        let attached = world.drive_in(seat).is_some() || world.find_absent(seat);
+        let Some(drive) = world.drive_in(seat).filter(|_| attached) else {
+            self.insert(seat);
+            return Ok(());
+        };
+        drive.stop_faults();
+        let broken = drive.is_broken();
+        if broken || !is_out(world) {
+            return Ok(());
+        }
+        world.plug_in(seat, lost);
+        world.begin_return_drive(seat, None);
+        Ok(())
+    }
+
+    /// Takes the seat's drive away, whatever the pool thinks of it, and puts a fresh one there.
+    pub(super) fn hand_in(&mut self, seat: Seat) -> Checked {
+        let state = self.world().pool().facts().seats[seat.index()].state;
+        if !matches!(state, SeatState::Out { .. }) {
+            self.fail(seat)?;
+            self.settle()?;
+        }
+        self.insert(seat);
+        self.settle()
+    }
+
+    /// Puts a fresh drive into the seat, if its drive is out.
+    pub(super) fn insert(&mut self, seat: Seat) {
+        let world = self.world();
+        if matches!(
+            world.pool().facts().seats[seat.index()].state,
+            SeatState::Out { .. }
+        ) {
+            let drive = world.drives()[0].another();
+            world.begin_replace_drive(seat, drive);
+        }
+    }
+}

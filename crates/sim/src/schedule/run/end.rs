@@ -1,0 +1,115 @@
+//! What must hold when faults have stopped.
+
+use array::pool::SeatState;
+use block::Seat;
+
+use super::{Checked, Run, Violation};
+use crate::content::{SECTOR, mix};
+use crate::schedule::{Event, SETTINGS};
+
+/// Requests in flight when the whole volume is read back, and bytes of each.
+const READ_BACK: (usize, u64) = (8, 64 << 10);
+
+impl Run {
+    /// A scrub finds whatever lies wrong and has not been read yet; after it another one finds nothing.
+    pub(super) fn scrub_until_clean(&mut self) -> Checked {
+        for last in [false, true] {
+            self.say(|| "scrub".to_owned());
+            self.world().begin_scrub();
+            self.settle()?;
+            let progress = self.world().pool().scrub_progress();
+            let (bad, failed) = (progress.bad, progress.failed);
+            if last && (bad > 0 || failed > 0) {
+                let what = format!("a second scrub finds {bad} bad blocks, {failed} groups failed");
+                return Err(Violation::new("I5", what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Of these seats, all but the lost ones have a drive that counts.
+    pub(crate) fn takes_part(&mut self, seats: &[Seat], lost: &[Seat]) -> Checked {
+        let facts = self.world().pool().facts();
+        let out = |seat: &&Seat| matches!(facts.seats[seat.index()].state, SeatState::Out { .. });
+        match seats.iter().filter(|seat| !lost.contains(seat)).find(out) {
+            Some(seat) => {
+                let what = format!("seat {seat} is out though nothing happened to its drive");
+                Err(Violation::new("I5", what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Faults stop, everything ends, every seat has a good drive again.
+    pub(crate) fn quiesce(&mut self) -> Checked {
+        let world = self.world();
+        for drive in world.drives_mut() {
+            drive.stop_faults();
+            drive.recover();
+        }
+        world.release();
+        self.room(0)?;
+        self.settle()?;
+        let seats = SETTINGS.len().max(self.world().pool().facts().seats.len());
+        for seat in 0..seats {
+            let seat = Seat(u16::try_from(seat).expect("seats are 16 bits"));
+            let world = self.world();
+            if seat.index() >= world.pool().facts().seats.len() {
+                break;
+            }
+            let state = world.pool().facts().seats[seat.index()].state;
+            let bad = world
+                .drive_in(seat)
+                .is_none_or(|drive| drive.is_gone() || drive.is_broken() || drive.has_bad_blocks());
+            if bad || matches!(state, SeatState::Out { .. }) {
+                self.hand_in(seat)?;
+            }
+        }
+        self.settle()?;
+        let world = self.world();
+        let facts = world.pool().facts();
+        let drives = usize::from(world.pool().geometry().layout().drives());
+        let incomplete = facts.seats().take(drives);
+        let incomplete = incomplete.filter(|(_, facts)| facts.state != SeatState::Current);
+        match incomplete.map(|(seat, _)| seat).next() {
+            Some(seat) => Err(Violation::new("I5", format!("seat {seat} is not complete"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the whole volume.
+    pub(crate) fn read_back(&mut self) -> Checked {
+        let (depth, bytes) = READ_BACK;
+        let size = (self.ledger.sectors() * SECTOR) as u64;
+        let mut offset = 0;
+        while offset < size {
+            let length = bytes.min(size - offset);
+            self.room(depth - 1)?;
+            self.ask(Event::Read { offset, length });
+            // The client's requests are counted without these.
+            self.requests -= 1;
+            offset += length;
+        }
+        self.room(0)?;
+        self.settle()
+    }
+
+    /// As many drives go as the geometry survives, and everything is still there.
+    pub(super) fn lose_and_read_back(&mut self) -> Checked {
+        let (drives, tolerance) = (
+            SETTINGS[self.setting].drives,
+            SETTINGS[self.setting].tolerance,
+        );
+        for number in 0..tolerance {
+            // Two neighbours, any of them.
+            let first = usize::try_from(mix(self.seed) % u64::from(drives)).expect("few drives");
+            let seat = (first + number) % usize::from(drives);
+            let seat = Seat(u16::try_from(seat).expect("seats are 16 bits"));
+            if let Some(drive) = self.world().drive_in(seat) {
+                drive.pull();
+            }
+        }
+        self.say(|| "everything again, with drives lost".to_owned());
+        self.read_back()
+    }
+}
