@@ -191,6 +191,8 @@ mod tests {
     /// Found at the end of a benchmark: the closer held the lock while it waited for who wanted it.
     #[test]
     fn a_use_that_ends_while_the_target_is_closed_holds_up_neither() {
+        let sleep = &crate::ring::tests::SLEEP;
+        let _disturbing = sleep.lock().unwrap_or_else(PoisonError::into_inner);
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let handle = Arc::new(Handle::new(file.into(), false).unwrap());
         let (to_user, uses) = mpsc::channel::<(Use, u32)>();
