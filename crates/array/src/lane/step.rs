@@ -409,6 +409,7 @@ impl Array {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         if let Task::Fill { target, .. } = &op.task
             && self.view.is_out(target.seat)
+            && !planted::is(Bug::FillBeforeJoined)
         {
             self.end(id, Err(Fault::Gone));
             return;
