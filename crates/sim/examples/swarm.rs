@@ -4,6 +4,10 @@
 
 use sim::schedule::{Runner, Schedule, Scope, shrink};
 
+/// The allocator of `ravelin`, whose `sim swarm` does the same.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// CPU time of this process.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();

@@ -79,8 +79,8 @@ impl World {
     ///
     /// # Errors
     /// As [`array::pool::open`].
-    pub fn open(drives: Vec<Drive>, degraded: bool, seed: u64) -> Result<Self, OpenError> {
-        let mut world = Self::begin_open(drives, degraded, seed, false)?;
+    pub fn open(mut drives: Vec<Drive>, degraded: bool, seed: u64) -> Result<Self, OpenError> {
+        let mut world = Self::begin_open(&mut drives, degraded, seed, false)?;
         world.finish_open();
         Ok(world)
     }
@@ -100,9 +100,9 @@ impl World {
     }
 
     /// Begins to open the pool that is on `drives`: it has been decided whom to believe, and nothing
-    /// has been written.
+    /// has been written. The drives are taken only if that went well.
     pub(crate) fn begin_open(
-        mut drives: Vec<Drive>,
+        drives: &mut Vec<Drive>,
         degraded: bool,
         seed: u64,
         symbolic: bool,
@@ -145,6 +145,15 @@ impl World {
             let drive = &mut drives[places[at]];
             let mut pages = Vec::new();
             for first_row in (0..facts.rows).step_by(252) {
+                let both = facts.cell_table_offset + format::CellPage::empty(first_row).offset();
+                if drive
+                    .read_used(both, 2 * 4096)
+                    .is_ok_and(|used| used.is_empty())
+                {
+                    // Nothing was ever written there, as on nearly every drive.
+                    pages.push(format::CellPage::empty(first_row));
+                    continue;
+                }
                 let mut empty = format::CellPage::empty(first_row);
                 let copies = [0, 1].map(|sequence| {
                     empty.sequence = sequence;
@@ -173,6 +182,7 @@ impl World {
         }
         let pool = opening.finish(tables, &slots, Ticket(0))?;
         let rng = ChaCha8Rng::seed_from_u64(seed);
+        let drives = std::mem::take(drives);
         Ok(Self::around(pool, drives, in_seats, rng, symbolic))
     }
 }

@@ -48,14 +48,13 @@ impl Run {
     /// Opens the pool on these drives, or says why not and gives them back.
     pub(crate) fn try_open(
         &mut self,
-        drives: Vec<Drive>,
+        mut drives: Vec<Drive>,
     ) -> Result<Result<(), (Vec<Drive>, String)>, Violation> {
         self.reopened += 1;
         let seed = mix(self.seed ^ self.reopened);
-        let kept = drives.clone();
-        match World::begin_open(drives, self.degraded, seed, true) {
+        match World::begin_open(&mut drives, self.degraded, seed, true) {
             Ok(opened) => self.world = Some(opened),
-            Err(error) => return Ok(Err((kept, error.to_string()))),
+            Err(error) => return Ok(Err((drives, error.to_string()))),
         }
         self.before = 0;
         self.answered = 0;
