@@ -182,7 +182,6 @@ const SLOW: &[Bug] = &[
     Bug::SkipFillTarget,
     Bug::UnboundChecksum,
     Bug::LagByTwo,
-    Bug::FillBeforeJoined,
     Bug::RingOverwrites,
     Bug::LeaveUnrestored,
     Bug::SkipGenerations,

@@ -1,54 +1,20 @@
 //! From a seed to a schedule.
 
+mod joining;
+mod requests;
+
 use block::Seat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use self::joining::MISHAPS;
+use self::requests::{MIXES, Mix};
 use super::{Event, SEEDED, SETTINGS, Schedule, Scope};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Trigger};
 use crate::world::CutSpec;
 
 /// Requests of a schedule at least.
 const REQUESTS_MIN: usize = 100;
-
-/// What clients ask for, in sixteenths. Each seed draws its own mix: a pool that is mostly written to gets
-/// into other states than one that is mostly read, and no average of the two gets into either.
-#[derive(Clone, Copy, Debug)]
-struct Mix {
-    reads: u32,
-    writes: u32,
-    zeros: u32,
-}
-
-/// The rest are flushes. Quiet mixes are more frequent, for they are cheaper.
-const MIXES: [Mix; 16] = [
-    Mix::new(14, 1, 0),
-    Mix::new(14, 1, 0),
-    Mix::new(14, 1, 0),
-    Mix::new(13, 1, 1),
-    Mix::new(13, 2, 0),
-    Mix::new(13, 2, 0),
-    Mix::new(13, 2, 0),
-    Mix::new(13, 2, 0),
-    Mix::new(13, 2, 1),
-    Mix::new(12, 2, 1),
-    Mix::new(12, 3, 0),
-    Mix::new(12, 3, 1),
-    Mix::new(11, 3, 1),
-    Mix::new(10, 5, 0),
-    Mix::new(8, 6, 1),
-    Mix::new(1, 13, 1),
-];
-
-impl Mix {
-    const fn new(reads: u32, writes: u32, zeros: u32) -> Self {
-        Self {
-            reads,
-            writes,
-            zeros,
-        }
-    }
-}
 
 struct Maker {
     rng: ChaCha8Rng,
@@ -66,6 +32,8 @@ struct Maker {
     alone: bool,
     /// Before which request a fresh drive is put into a seat.
     inserts: Vec<(usize, Seat)>,
+    /// How often something may still happen to a drive that has just come into its seat.
+    mishaps: u32,
     events: Vec<Event>,
 }
 
@@ -91,6 +59,7 @@ impl Schedule {
             away: Vec::new(),
             alone: false,
             inserts: Vec::new(),
+            mishaps: MISHAPS,
             events: Vec::new(),
         };
         maker.fill();
@@ -176,7 +145,7 @@ impl Maker {
             }
             while let Some(index) = self.inserts.iter().position(|&(at, _)| at == number) {
                 let (_, seat) = self.inserts.swap_remove(index);
-                self.events.push(Event::Insert(seat));
+                self.joins(Event::Insert(seat), seat);
             }
             if number == cut_at || second == Some(number) {
                 self.cut();
@@ -185,7 +154,7 @@ impl Maker {
                 && self.rng.random_range(0..12) == 0
             {
                 let back = self.back(seat);
-                self.events.push(back);
+                self.joins(back, seat);
             }
             if scrub_at == Some(number) {
                 self.events.push(Event::Scrub);
@@ -256,6 +225,7 @@ impl Maker {
         if self.hurt.len() >= tolerance {
             // First make good what is broken, or hurt the same drive again.
             if self.rng.random_range(0..8) > 0 {
+                self.at_once();
                 for seat in std::mem::take(&mut self.hurt) {
                     // One that has only gone away may come back as it is.
                     let returns = self.away.contains(&seat) && self.rng.random_range(0..3) > 0;
@@ -330,14 +300,14 @@ impl Maker {
             },
             11 => DriveFault::Dropped,
             12 => DriveFault::Stray {
-                blocks: self.rng.random_range(-40..40),
+                blocks: self.astray(),
             },
             13 => {
                 let end = self.rng.random_range(0..8);
                 DriveFault::Shorn(Pieces::prefix(end))
             }
             _ => DriveFault::WrongRead {
-                blocks: self.rng.random_range(-40..40),
+                blocks: self.astray(),
             },
         };
         if fault != DriveFault::Gone {
@@ -386,61 +356,18 @@ impl Maker {
         self.events.push(event);
     }
 
-    /// A drive comes back, having lost power or not.
-    fn back(&mut self, seat: Seat) -> Event {
-        let lost = (self.rng.random_range(0..2) == 0).then(|| self.rng.random());
-        Event::Return { seat, lost }
-    }
-
-    fn range(&mut self) -> (u64, u64) {
-        let length = match self.rng.random_range(0..16) {
-            0..9 => 4096,
-            9..12 => 512 * self.rng.random_range(1..12),
-            12..15 => 4096 * self.rng.random_range(1..5),
-            // Some are long: whole stripes, several groups.
-            _ if self.rng.random_range(0..6) > 0 => 4096 * self.rng.random_range(1..12),
-            _ => 512 * self.rng.random_range(1..=256),
-        };
-        let length = length.min(self.volume_bytes);
-        let unit = if length.is_multiple_of(4096) {
-            4096
+    /// How far from its place something lands: among its neighbours, which are of its own kind, or farther off.
+    fn astray(&mut self) -> i32 {
+        let most = if self.rng.random_range(0..2) == 0 {
+            4
         } else {
-            512
+            40
         };
-        // Half of all requests meet in a small part, where they get into each other's way.
-        let end = if self.rng.random_range(0..2) == 0 {
-            self.volume_bytes.min(length + (64 << 10))
+        let far = self.rng.random_range(1..=most);
+        if self.rng.random_range(0..2) == 0 {
+            far
         } else {
-            self.volume_bytes
-        };
-        let offset = self.rng.random_range(0..=(end - length) / unit) * unit;
-        (offset, length)
-    }
-
-    fn request(&mut self) -> Event {
-        let (offset, length) = self.range();
-        let turn = self.rng.random_range(0..16);
-        let Mix {
-            reads,
-            writes,
-            zeros,
-        } = self.mix;
-        if turn < reads {
-            Event::Read { offset, length }
-        } else if turn < reads + writes {
-            Event::Write {
-                offset,
-                length,
-                fua: self.rng.random_range(0..6) == 0,
-            }
-        } else if turn < reads + writes + zeros {
-            Event::Zero {
-                offset,
-                length,
-                trim: self.rng.random_range(0..2) == 0,
-            }
-        } else {
-            Event::Flush
+            -far
         }
     }
 }

@@ -1,0 +1,77 @@
+//! Drives that come into a seat, fresh or as they were, and what happens to them before they are filled.
+
+use block::Seat;
+use rand::RngExt;
+
+use super::Maker;
+use crate::schedule::{Event, Scope};
+
+/// How often something happens to drives that have just come into their seats, at most: each costs a recovery or
+/// a rebuild.
+pub(super) const MISHAPS: u32 = 1;
+
+impl Maker {
+    /// Now and then everything that is broken is taken out and replaced at once. What has not become of that when
+    /// the power goes is made good one by one.
+    pub(super) fn at_once(&mut self) {
+        if self.scope == Scope::Orderly || self.rng.random_range(0..4) > 0 {
+            return;
+        }
+        for seat in self.hurt.clone() {
+            self.events.push(Event::Fail(seat));
+        }
+        for seat in self.hurt.clone() {
+            self.away.retain(|&other| other != seat);
+            self.soon(4);
+            self.events.push(Event::Insert(seat));
+        }
+        if self.mishaps > 0 && self.rng.random_range(0..2) == 0 {
+            self.mishaps -= 1;
+            self.soon(60);
+            self.power();
+        }
+    }
+
+    /// A drive comes into its seat; now and then something happens before it has been filled.
+    pub(super) fn joins(&mut self, event: Event, seat: Seat) {
+        self.events.push(event);
+        if self.scope == Scope::Orderly || !self.hurt.contains(&seat) {
+            return;
+        }
+        // Whoever replaces one drive may have another at hand.
+        if self.hurt.len() > 1 && self.rng.random_range(0..2) == 0 {
+            let others: Vec<Seat> = self.hurt.iter().copied().filter(|&at| at != seat).collect();
+            for other in others {
+                self.soon(4);
+                self.events.push(Event::Insert(other));
+            }
+        }
+        if self.mishaps == 0 {
+            return;
+        }
+        match self.rng.random_range(0..8) {
+            0..2 => {
+                self.mishaps -= 1;
+                self.soon(60);
+                self.power();
+            }
+            2 => {
+                self.mishaps -= 1;
+                self.soon(60);
+                self.events.push(Event::Fail(seat));
+            }
+            _ => {}
+        }
+    }
+
+    fn soon(&mut self, most: u32) {
+        let steps = self.rng.random_range(0..most);
+        self.events.push(Event::Steps(steps));
+    }
+
+    /// A drive comes back, having lost power or not.
+    pub(super) fn back(&mut self, seat: Seat) -> Event {
+        let lost = (self.rng.random_range(0..2) == 0).then(|| self.rng.random());
+        Event::Return { seat, lost }
+    }
+}

@@ -1,0 +1,99 @@
+//! What clients ask.
+
+use rand::RngExt;
+
+use super::Maker;
+use crate::schedule::Event;
+
+/// What clients ask for, in sixteenths. Each seed draws its own mix: a pool that is mostly written to gets
+/// into other states than one that is mostly read, and no average of the two gets into either.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mix {
+    reads: u32,
+    writes: u32,
+    zeros: u32,
+}
+
+/// The rest are flushes. Quiet mixes are more frequent, for they are cheaper.
+pub(super) const MIXES: [Mix; 16] = [
+    Mix::new(14, 1, 0),
+    Mix::new(14, 1, 0),
+    Mix::new(14, 1, 0),
+    Mix::new(13, 1, 1),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 0),
+    Mix::new(13, 2, 1),
+    Mix::new(12, 2, 1),
+    Mix::new(12, 3, 0),
+    Mix::new(12, 3, 1),
+    Mix::new(11, 3, 1),
+    Mix::new(10, 5, 0),
+    Mix::new(8, 6, 1),
+    Mix::new(1, 13, 1),
+];
+
+impl Mix {
+    const fn new(reads: u32, writes: u32, zeros: u32) -> Self {
+        Self {
+            reads,
+            writes,
+            zeros,
+        }
+    }
+}
+
+impl Maker {
+    fn range(&mut self) -> (u64, u64) {
+        let length = match self.rng.random_range(0..16) {
+            0..9 => 4096,
+            9..12 => 512 * self.rng.random_range(1..12),
+            12..15 => 4096 * self.rng.random_range(1..5),
+            // Some are long: whole stripes, several groups.
+            _ if self.rng.random_range(0..6) > 0 => 4096 * self.rng.random_range(1..12),
+            _ => 512 * self.rng.random_range(1..=256),
+        };
+        let length = length.min(self.volume_bytes);
+        let unit = if length.is_multiple_of(4096) {
+            4096
+        } else {
+            512
+        };
+        // Half of all requests meet in a small part, where they get into each other's way.
+        let end = if self.rng.random_range(0..2) == 0 {
+            self.volume_bytes.min(length + (64 << 10))
+        } else {
+            self.volume_bytes
+        };
+        let offset = self.rng.random_range(0..=(end - length) / unit) * unit;
+        (offset, length)
+    }
+
+    pub(super) fn request(&mut self) -> Event {
+        let (offset, length) = self.range();
+        let turn = self.rng.random_range(0..16);
+        let Mix {
+            reads,
+            writes,
+            zeros,
+        } = self.mix;
+        if turn < reads {
+            Event::Read { offset, length }
+        } else if turn < reads + writes {
+            Event::Write {
+                offset,
+                length,
+                fua: self.rng.random_range(0..6) == 0,
+            }
+        } else if turn < reads + writes + zeros {
+            Event::Zero {
+                offset,
+                length,
+                trim: self.rng.random_range(0..2) == 0,
+            }
+        } else {
+            Event::Flush
+        }
+    }
+}
