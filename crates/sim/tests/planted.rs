@@ -185,6 +185,5 @@ const SLOW: &[Bug] = &[
     Bug::RingOverwrites,
     Bug::LeaveUnrestored,
     Bug::SkipGenerations,
-    Bug::FillDuringInstall,
     Bug::ScrubKeepsPages,
 ];

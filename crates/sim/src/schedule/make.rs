@@ -354,6 +354,15 @@ impl Maker {
         }
         self.alone |= event.is_alone();
         self.events.push(event);
+        let late = matches!(
+            fault,
+            DriveFault::Slow { .. }
+                | DriveFault::Stall { .. }
+                | DriveFault::Hang { for_good: false }
+        );
+        if fresh && late {
+            self.loses_patience(seat);
+        }
     }
 
     /// How far from its place something lands: among its neighbours, which are of its own kind, or farther off.

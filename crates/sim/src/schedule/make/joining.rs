@@ -64,6 +64,21 @@ impl Maker {
         }
     }
 
+    /// Somebody takes a drive out that does not answer in time, perhaps in the middle of what it was asked, and will
+    /// plug it in again.
+    pub(super) fn loses_patience(&mut self, seat: Seat) {
+        if self.scope == Scope::Orderly || self.rng.random_range(0..2) == 0 {
+            return;
+        }
+        for _ in 0..self.rng.random_range(1..6) {
+            let request = self.request();
+            self.events.push(request);
+        }
+        self.soon(60);
+        self.events.push(Event::Fail(seat));
+        self.away.push(seat);
+    }
+
     fn soon(&mut self, most: u32) {
         let steps = self.rng.random_range(0..most);
         self.events.push(Event::Steps(steps));

@@ -167,6 +167,10 @@ impl Run {
         if broken || !is_out(world) {
             return Ok(());
         }
+        if let Some(drive) = world.drive_in(seat) {
+            // One that was slow or hung has begun anew.
+            drive.recover();
+        }
         world.plug_in(seat, lost);
         world.begin_return_drive(seat, None);
         Ok(())
