@@ -228,6 +228,7 @@ impl Drive {
     /// Space is free again, flushes are done again, and it is as fast as it was.
     pub const fn recover(&mut self) {
         self.stalled_until = Instant::ZERO;
+        self.faults.stall = None;
         self.faults.full = false;
         self.faults.lies = false;
         self.faults.hanging = false;
