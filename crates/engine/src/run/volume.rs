@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use array::GroupRequest;
 use array::router::{Part, VolumeMap};
 use block::{
-    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
+    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Region, Request, RequestKind,
+    Submission,
 };
 
 use super::compute::{Patch, assemble};
@@ -224,6 +225,17 @@ impl BlockDevice for Volume {
                 _ => LaneMessage::Batch(messages),
             };
             lane.expect("messages come from lanes").send(message);
+        }
+    }
+
+    fn lend(&self, region: &Region) {
+        let threads: BTreeMap<u16, &LaneSender> = self
+            .lanes
+            .iter()
+            .map(|lane| (lane.thread(), lane))
+            .collect();
+        for lane in threads.into_values() {
+            lane.send(LaneMessage::Lend(region.clone()));
         }
     }
 }
