@@ -69,12 +69,14 @@ const fn errno(fault: Fault) -> Errno {
 
 impl Flights {
     pub(super) fn new(device: Arc<dyn BlockDevice>) -> Self {
+        let buffers = Buffers::stocked();
+        buffers.lend_to(&*device);
         Self {
             device,
             kernel: OnceLock::new(),
             state: Mutex::new(State {
                 flights: Slab::new(),
-                buffers: Buffers::new(),
+                buffers,
                 bytes: 0,
                 waits: false,
             }),
