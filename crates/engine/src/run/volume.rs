@@ -202,12 +202,13 @@ impl BlockDevice for Volume {
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
-        let mut batch = vec![Submission {
+        let submission = Submission {
             request,
             memory,
             token,
-        }];
-        self.submit_all(&mut batch, to);
+        };
+        // As a rule there is one part, and nothing to gather.
+        self.begin(submission, to, &mut LaneSender::send);
     }
 
     fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
