@@ -3,8 +3,8 @@
 //! A reply ends the kernel's request then and there, and wakes who has waited for it. Sent one by one,
 //! each gives the CPU away; what a device ends together is therefore written through an io_uring of
 //! the thread's own, whose one system call gives it away once. The kernel carries such a write out
-//! before it returns. Where it does not (before Linux 6.12, or without io_uring), one write after the
-//! other costs less.
+//! before it returns. Where it does not (older kernels hand it to a thread), or without io_uring, one
+//! write after the other costs less.
 
 #![expect(
     unsafe_code,
