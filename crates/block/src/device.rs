@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Memory;
+use crate::{Memory, Region};
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,6 +150,11 @@ pub trait BlockDevice: Send + Sync {
             self.submit(request, memory, token, to);
         }
     }
+
+    /// Many requests from now on will have their bytes in `region`: a device whose I/O the kernel does
+    /// can make it known there once, instead of with every request. What it makes of it is its own
+    /// matter; it keeps the region no longer than its buffers live, or not much longer.
+    fn lend(&self, _region: &Region) {}
 
     /// What is known about the range without doing I/O: extents in order, the first one beginning
     /// at `offset`, together at most `length` bytes (fewer when finding out more would take long).

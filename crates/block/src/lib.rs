@@ -14,7 +14,7 @@ pub use checksum::crc32c;
 pub use device::{
     BlockDevice, Completed, Extent, Fault, Limits, Outcome, Request, RequestKind, Submission,
 };
-pub use memory::{Memory, PAGE_BYTES};
+pub use memory::{Memory, PAGE_BYTES, Region};
 pub use time::Instant;
 pub use units::{ByteSize, ParseByteSizeError, Seat};
 

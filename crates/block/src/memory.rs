@@ -15,15 +15,17 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Alignment of every allocation: what O_DIRECT needs, and the unit of the page cache.
 pub const PAGE_BYTES: usize = 4096;
 
-/// The allocation itself.
+/// The allocation itself, or a part of a region's.
 struct Pages {
     start: NonNull<u8>,
     layout: Layout,
+    /// Keeps the region's allocation, and says that a buffer of it lives.
+    part_of: Option<(Arc<Self>, Arc<()>)>,
 }
 
 // SAFETY: `Pages` is a plain allocation; who may touch which byte when is the module's rule.
@@ -33,8 +35,104 @@ unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        if self.part_of.is_none() {
+            // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        }
+    }
+}
+
+impl Pages {
+    fn zeroed(len: usize) -> Self {
+        let layout = Layout::from_size_align(len, PAGE_BYTES)
+            .expect("a buffer is smaller than the address space")
+            .pad_to_align();
+        assert!(layout.size() > 0, "no bytes need no allocation");
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else {
+            handle_alloc_error(layout)
+        };
+        Self {
+            start,
+            layout,
+            part_of: None,
+        }
+    }
+}
+
+/// One allocation from which a front end's buffers are cut, so that whoever does I/O can make all of
+/// them known to the kernel at once. It lives as long as this or a buffer does; a clone is the same
+/// region.
+#[derive(Clone)]
+pub struct Region {
+    pages: Arc<Pages>,
+    buffers: Weak<()>,
+}
+
+impl Region {
+    /// `count` buffers of `len` bytes each, rounded up to pages and zero, in one region.
+    ///
+    /// # Panics
+    /// When there are no bytes, or more than the address space has.
+    #[must_use]
+    pub fn cut(count: usize, len: usize) -> (Self, Vec<Memory>) {
+        let step = len.next_multiple_of(PAGE_BYTES);
+        let bytes = step.checked_mul(count).expect("a region fits into memory");
+        let pages = Arc::new(Pages::zeroed(bytes));
+        let lives = Arc::new(());
+        let buffers = (0..count)
+            .map(|index| {
+                // SAFETY: `index · step` is less than the region's size.
+                let start = unsafe { pages.start.add(index * step) };
+                let layout = Layout::from_size_align(step, PAGE_BYTES);
+                let part = Pages {
+                    start,
+                    layout: layout.expect("it is a part of a valid one"),
+                    part_of: Some((Arc::clone(&pages), Arc::clone(&lives))),
+                };
+                Memory {
+                    pages: Some(Arc::new(part)),
+                    offset: 0,
+                    len,
+                }
+            })
+            .collect();
+        let region = Self {
+            pages,
+            buffers: Arc::downgrade(&lives),
+        };
+        (region, buffers)
+    }
+
+    /// The first byte's address. Valid while this or a buffer lives.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pages.start.as_ptr()
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pages.layout.size()
+    }
+
+    /// Whether there are no bytes: never.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether any of its buffers lives.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.buffers.strong_count() > 0
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({} bytes)", self.len())
     }
 }
 
@@ -66,16 +164,8 @@ impl Memory {
         if len == 0 {
             return Self::empty();
         }
-        let layout = Layout::from_size_align(len, PAGE_BYTES)
-            .expect("a buffer is smaller than the address space")
-            .pad_to_align();
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
-        };
         Self {
-            pages: Some(Arc::new(Pages { start, layout })),
+            pages: Some(Arc::new(Pages::zeroed(len))),
             offset: 0,
             len,
         }
@@ -197,6 +287,26 @@ mod tests {
         drop(part);
         assert_eq!(memory.unique().unwrap(), b"0123456789");
         assert_eq!(memory.as_ptr() as usize % PAGE_BYTES, 0);
+    }
+
+    #[test]
+    fn buffers_of_a_region_are_unique_one_by_one_and_keep_it() {
+        let (region, mut buffers) = Region::cut(3, 5000);
+        assert_eq!(region.len(), 3 * 8192);
+        let second = buffers.remove(1);
+        for (index, buffer) in [0, 2].into_iter().zip(&mut buffers) {
+            let start = region.as_ptr() as usize + index * 8192;
+            assert_eq!((buffer.as_ptr() as usize, buffer.len()), (start, 5000));
+            buffer.unique_mut().expect("it has no clone").fill(7);
+        }
+        drop(buffers);
+        assert!(region.is_used(), "one is left");
+        let clone = region.clone();
+        drop(region);
+        let mut second = second;
+        assert!(second.unique().unwrap().iter().all(|&byte| byte == 0));
+        drop(second);
+        assert!(!clone.is_used());
     }
 
     #[test]

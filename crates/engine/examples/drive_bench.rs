@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use block::{Completed, Memory, Outcome, Request, RequestKind};
+use block::{Completed, Memory, Outcome, Region, Request, RequestKind};
 use engine::drive::{Drive, Open, open, sync};
 use engine::ring::LocalRing;
 use rustix::time::{ClockId, clock_gettime};
@@ -253,11 +253,10 @@ fn drive(
     let to: Arc<dyn Completed> = Arc::clone(&ended) as _;
     let block = options.block as u64;
     let blocks = drive.size_bytes / block;
-    let memory = Memory::zeroed(options.depth * options.block);
+    let (region, mut buffers) = Region::cut(1, options.depth * options.block);
+    let memory = buffers.remove(0);
     if let Some((ring, true)) = &mut ring {
-        let parts = std::slice::from_ref(&memory);
-        ring.register_memory(parts)
-            .map_err(|error| error.to_string())?;
+        ring.register(&region).map_err(|error| error.to_string())?;
     }
     let mut state = 7;
     let mut submit = |token: u64| {

@@ -5,7 +5,9 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, Completed, Fault, Memory, Outcome, Request, RequestKind, Submission};
+use block::{
+    BlockDevice, Completed, Fault, Memory, Outcome, Region, Request, RequestKind, Submission,
+};
 use serde::{Deserialize, Serialize};
 
 /// Which requests, in which order.
@@ -164,6 +166,8 @@ impl Job {
     ) -> Arc<Self> {
         let depth = usize::try_from(load.depth).unwrap_or(1);
         let length = usize::try_from(load.block_bytes).unwrap_or(0);
+        let (region, memories) = Region::cut(depth, length);
+        device.lend(&region);
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             device: Arc::clone(device),
@@ -171,7 +175,7 @@ impl Job {
             blocks,
             until,
             state: Mutex::new(State {
-                memories: (0..depth).map(|_| Memory::zeroed(length)).collect(),
+                memories,
                 begun: vec![Instant::now(); depth],
                 idle: (0..depth as u64).collect(),
                 in_flight: 0,

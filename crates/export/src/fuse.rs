@@ -32,9 +32,12 @@ mod file;
 mod flights;
 pub mod loops;
 mod place;
+mod replies;
+mod wire;
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -143,7 +146,10 @@ impl FuseFile {
             SessionACL::Owner
         };
         let served = DeviceFile::new(Arc::clone(&flights));
-        let mut session = Session::new(served, place.path(), &config).map_err(mount_error)?;
+        let file = served.clone();
+        let mut session = Session::new(file, place.path(), &config).map_err(mount_error)?;
+        let kernel = session.as_fd().try_clone_to_owned().map_err(mount_error)?;
+        flights.reply_to(kernel);
         let unmounter = session.unmount_callable();
         let thread = std::thread::Builder::new()
             .name("fuse".to_owned())
@@ -151,7 +157,7 @@ impl FuseFile {
                 if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
                     tracing::debug!("no PR_SET_IO_FLUSHER: {error}");
                 }
-                if let Err(error) = session.run() {
+                if let Err(error) = served.serve(session.as_fd()) {
                     tracing::warn!("a FUSE session ended: {error}");
                 }
             })

@@ -43,11 +43,11 @@ impl Array {
         let scrub = matches!(op.task, Task::Scrub);
         let believes = (planted::is(Bug::UnverifiedParity) && matches!(op.task, Task::Write(_)))
             || (planted::is(Bug::UnverifiedRead) && matches!(op.task, Task::Read(_)));
-        let reads = op.plan.as_ref().expect("it was planned").reads.clone();
+        let reads = &op.plan.as_ref().expect("it was planned").reads;
         let mut sums = sums.iter();
         let (mut blocks, mut again) = (0, false);
         let mut bad = Vec::new();
-        for read in reads {
+        for &read in reads {
             for (name, offset, _) in blocks_of(&self.geometry, group, read) {
                 let sum = *sums.next().expect("one for each block");
                 blocks += 1;

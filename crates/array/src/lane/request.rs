@@ -56,7 +56,7 @@ impl Array {
             return;
         }
         let ops = match what.kind {
-            RequestKind::Read => self.read_ops(id, &request),
+            RequestKind::Read => return self.begin_read(id, &request),
             RequestKind::Write => self.write_ops(id, &request, Some(id)),
             RequestKind::Trim | RequestKind::WriteZeroes => self.zero_ops(id, &request),
             RequestKind::Flush => unreachable!("handled above"),
@@ -71,30 +71,31 @@ impl Array {
         }
     }
 
-    fn read_ops(&self, id: RequestId, request: &GroupRequest) -> Vec<Op> {
-        let stripes = self.geometry.stripes(request).into_iter();
-        stripes
-            .map(|(stripe, segments)| {
-                let pieces = segments
-                    .iter()
-                    .map(|segment| Piece {
-                        slot: segment.slot,
-                        low: segment.low,
-                        slice: Slice {
-                            buffer: BufferId::Request(id),
-                            offset: segment.buffer_offset,
-                            length: segment.high - segment.low,
-                        },
-                    })
-                    .collect();
-                Op::new(
-                    Owner::Request(id),
-                    request.group,
-                    stripe..stripe + 1,
-                    Task::Read(pieces),
-                )
-            })
-            .collect()
+    fn begin_read(&mut self, id: RequestId, request: &GroupRequest) {
+        let stripes = self.geometry.stripes(request);
+        let ops = stripes.len() as u64;
+        if ops == 0 {
+            self.reply(id, Ok(()));
+            return;
+        }
+        self.requests.get_mut(&id).expect("just inserted").ops = ops;
+        for (stripe, segments) in stripes {
+            let pieces = segments
+                .iter()
+                .map(|segment| Piece {
+                    slot: segment.slot,
+                    low: segment.low,
+                    slice: Slice {
+                        buffer: BufferId::Request(id),
+                        offset: segment.buffer_offset,
+                        length: segment.high - segment.low,
+                    },
+                })
+                .collect();
+            let stripes = stripe..stripe + 1;
+            let read = Task::Read(pieces);
+            self.start(Op::new(Owner::Request(id), request.group, stripes, read));
+        }
     }
 
     /// Operations that write the request's bytes, or zeros where `bytes` is `None`.

@@ -363,6 +363,13 @@ impl Array {
     }
 
     pub(super) fn compute(&mut self, id: u64) {
+        let op = &self.ops[&id];
+        let plan = op.plan.as_ref().expect("it was planned");
+        if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() {
+            // What nearly all reads come to: the bytes are where they should be.
+            self.end(id, Ok(()));
+            return;
+        }
         let sums = self.sums_of_writes(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let steps = std::mem::take(&mut op.plan.as_mut().expect("it was planned").steps);

@@ -10,12 +10,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use block::{Fault, Memory, Outcome, Request, RequestKind};
+use block::{Fault, Memory, Outcome, Region, Request, RequestKind};
 use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::event::EventfdFlags;
@@ -31,6 +32,8 @@ const WAKER: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 /// Files that one ring can have registered; those beyond are used by their descriptor.
 const FILES_MAX: usize = 1024;
+/// Regions that one ring can have registered; requests in those beyond are as others.
+const REGIONS_MAX: usize = 64;
 
 /// How long a ring that is dropped waits for the kernel to be done. A drive that hangs may never be.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -159,7 +162,8 @@ pub(super) struct Ring {
     registers_files: bool,
     /// Registered memory, by address: start, end, index in the kernel's table.
     registered: Vec<(usize, usize, u16)>,
-    registered_parts: Vec<Memory>,
+    /// The kernel's table of it; empty before the first one.
+    regions: Vec<Option<Region>>,
     waker: Arc<Waker>,
     waker_armed: bool,
     reaped: Vec<(u64, i32)>,
@@ -199,7 +203,7 @@ impl Ring {
             detaching: false,
             registers_files,
             registered: Vec::new(),
-            registered_parts: Vec::new(),
+            regions: Vec::new(),
             waker,
             waker_armed: false,
             reaped: Vec::with_capacity(2 * depth),
@@ -210,30 +214,55 @@ impl Ring {
         Arc::clone(&self.waker)
     }
 
-    pub(super) fn register_memory(&mut self, parts: &[Memory]) -> io::Result<()> {
-        if !self.registered_parts.is_empty() {
-            return Err(io::ErrorKind::AlreadyExists.into());
+    /// Makes a region known to the kernel, unless it is already.
+    pub(super) fn register_region(&mut self, region: &Region) -> io::Result<()> {
+        if self.registered_index(region.as_ptr() as usize, 1).is_some() {
+            return Ok(());
         }
-        let vectors: Vec<libc::iovec> = parts
-            .iter()
-            .map(|part| libc::iovec {
-                iov_base: part.as_ptr().cast(),
-                iov_len: part.len(),
-            })
-            .collect();
-        // SAFETY: the memory stays allocated as long as the registration: `registered_parts` keeps
-        // a clone of each part and outlives `uring`'s use of it (fields are dropped in order).
-        unsafe { self.uring.submitter().register_buffers(&vectors)? };
-        self.registered_parts = parts.to_vec();
-        self.registered = parts
-            .iter()
-            .zip(0_u16..)
-            .map(|(part, index)| {
-                let start = part.as_ptr() as usize;
-                (start, start + part.len(), index)
-            })
-            .collect();
+        if self.regions.is_empty() {
+            let regions = u32::try_from(REGIONS_MAX).unwrap_or(0);
+            self.uring.submitter().register_buffers_sparse(regions)?;
+            self.regions = vec![None; REGIONS_MAX];
+        }
+        self.forget_unused();
+        let Some(index) = self.regions.iter().position(Option::is_none) else {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        };
+        self.set_region(index, Some(region))?;
+        let start = region.as_ptr() as usize;
+        let number = u16::try_from(index).unwrap_or(u16::MAX);
+        self.registered.push((start, start + region.len(), number));
         self.registered.sort_unstable();
+        Ok(())
+    }
+
+    /// Lets go of regions of which no buffer lives, and which nothing in the kernel can therefore use.
+    fn forget_unused(&mut self) {
+        for index in 0..self.regions.len() {
+            let unused = |region: &Region| !region.is_used();
+            if self.regions[index].as_ref().is_some_and(unused)
+                && self.set_region(index, None).is_ok()
+            {
+                self.registered
+                    .retain(|&(.., number)| usize::from(number) != index);
+            }
+        }
+    }
+
+    /// Sets an entry of the kernel's table; if it refuses, all is as it was.
+    fn set_region(&mut self, index: usize, region: Option<&Region>) -> io::Result<()> {
+        let vector = libc::iovec {
+            iov_base: region.map_or(ptr::null_mut(), |region| region.as_ptr().cast()),
+            iov_len: region.map_or(0, Region::len),
+        };
+        let offset = u32::try_from(index).unwrap_or(u32::MAX);
+        // SAFETY: the memory stays allocated as long as it is in the table: `regions` keeps it until
+        // the kernel has taken another entry, and outlives `uring` (fields are dropped in order).
+        unsafe {
+            let submitter = self.uring.submitter();
+            submitter.register_buffers_update(offset, &[vector], None)?;
+        }
+        self.regions[index] = region.cloned();
         Ok(())
     }
 
@@ -460,6 +489,9 @@ impl Ring {
         let may_wait = wait != Some(Duration::ZERO) && self.uring.completion().is_empty();
         if may_wait {
             let nothing_to_await = self.free.len() == self.depth;
+            if nothing_to_await {
+                self.forget_unused();
+            }
             let sleep = if nothing_to_await { PARKED } else { WAITING };
             self.waker.sleep.store(sleep, SeqCst);
             let entered = if pending() || closed_count() != self.closed_seen {
@@ -495,6 +527,15 @@ impl Ring {
             }
         }
         Ok(answered)
+    }
+
+    /// See [`super::LocalRing::submit`].
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        self.fill();
+        if self.uring.submission().is_empty() {
+            return Ok(());
+        }
+        self.enter(Some(Duration::ZERO))
     }
 
     /// Starts what waits for its target's share, as far as slots are free.

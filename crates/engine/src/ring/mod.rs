@@ -32,7 +32,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{Fault, Memory, Request};
+use block::{Fault, Memory, Region, Request};
 
 pub use self::core::Waker;
 pub use probe::{Support, support};
@@ -132,11 +132,12 @@ impl LocalRing {
         })
     }
 
-    /// Registers the memory that most requests will lie in, so that the kernel pins its pages once
-    /// and not for each request. Each part is at most 1 GiB; needs `CAP_IPC_LOCK` or a large
-    /// enough `RLIMIT_MEMLOCK`. Once per ring.
-    pub fn register_memory(&mut self, parts: &[Memory]) -> io::Result<()> {
-        self.ring.register_memory(parts)
+    /// Registers memory that many requests will lie in, so that the kernel pins its pages once and
+    /// not for each request; the ring lets go of it some time after its last buffer has gone. At most
+    /// 1 GiB; needs `CAP_IPC_LOCK` or a large enough `RLIMIT_MEMLOCK`, and a place among the 64 that
+    /// a ring has. Where it fails, requests in that memory are as all others.
+    pub fn register(&mut self, region: &Region) -> io::Result<()> {
+        self.ring.register_region(region)
     }
 
     /// What other threads use to end this ring's waiting.
@@ -169,6 +170,13 @@ impl LocalRing {
             || INBOX.with_borrow(|inbox| inbox.as_ref().is_some_and(|all| !all.is_empty()));
         let answered = self.ring.turn(wait, || pending() || submitted())?;
         Ok(performed + answered)
+    }
+
+    /// Hands what was submitted on this thread to the kernel, and neither waits nor answers: for drives
+    /// to begin while the thread still has work to do.
+    pub fn submit(&mut self) -> io::Result<()> {
+        self.take_inbox();
+        self.ring.submit()
     }
 
     /// Hands what was submitted to the ring, performs errands, and returns how many those were.

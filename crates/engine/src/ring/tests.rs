@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use block::{Completed, Fault, Memory, Outcome, RequestKind};
+use block::{Completed, Fault, Memory, Outcome, Region, RequestKind};
 
 use super::{LocalRing, support};
 use crate::drive::tests::support::{Chance, Collector, Place, open_sized, request};
@@ -59,8 +59,14 @@ fn turn_until(ring: &mut LocalRing, collector: &Collector, count: usize) {
 fn a_threads_own_ring_serves_its_drives_beyond_its_depth() {
     with_ring(32, |mut ring| {
         let place = Place::new();
-        let pool = Memory::zeroed(1 << 20);
-        let registered = ring.register_memory(&[pool.clone(), Memory::zeroed(8192)]);
+        let (region, mut pool) = Region::cut(1, 1 << 20);
+        let pool = pool.remove(0);
+        let registered = ring.register(&region).and_then(|()| {
+            // One that goes at once, and leaves its place to the next.
+            ring.register(&Region::cut(1, 8192).0)?;
+            ring.register(&Region::cut(1, 8192).0)?;
+            ring.register(&region)
+        });
         if let Err(error) = registered {
             eprintln!("skipped: registered memory: {error}");
         }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use array::GroupRequest;
 use array::router::{Part, VolumeMap};
 use block::{
-    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
+    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Region, Request, RequestKind,
+    Submission,
 };
 
 use super::compute::{Patch, assemble};
@@ -201,12 +202,13 @@ impl BlockDevice for Volume {
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
-        let mut batch = vec![Submission {
+        let submission = Submission {
             request,
             memory,
             token,
-        }];
-        self.submit_all(&mut batch, to);
+        };
+        // As a rule there is one part, and nothing to gather.
+        self.begin(submission, to, &mut LaneSender::send);
     }
 
     fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
@@ -224,6 +226,17 @@ impl BlockDevice for Volume {
                 _ => LaneMessage::Batch(messages),
             };
             lane.expect("messages come from lanes").send(message);
+        }
+    }
+
+    fn lend(&self, region: &Region) {
+        let threads: BTreeMap<u16, &LaneSender> = self
+            .lanes
+            .iter()
+            .map(|lane| (lane.thread(), lane))
+            .collect();
+        for lane in threads.into_values() {
+            lane.send(LaneMessage::Lend(region.clone()));
         }
     }
 }

@@ -1,42 +1,42 @@
 //! The one file of the file system: what the kernel may ask of it.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use block::{Memory, Request, RequestKind};
-use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen,
-    ReplyStatfs, ReplyWrite, TimeOrNow, WriteFlags,
-};
+use block::{Memory, PAGE_BYTES, Request, RequestKind};
+use fuser::{Filesystem, InitFlags, KernelConfig};
 use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
 
-use super::flights::{Flights, Reply};
+use super::flights::{Flights, Wanted};
+use super::replies::{Body, Reply};
+use super::wire::{Ask, Attributes, WRITE_HEAD_BYTES, attributes, opened, parse, size_of_system};
 
 /// The longest read and write: what the kernel takes without a raised `fs.fuse.max_pages_limit`.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Asynchronous requests that the kernel has in flight. A loop device has a queue of 128, and
 /// splits long requests.
 const BACKGROUND_MAX: u16 = 256;
-/// How long the kernel believes the size. Not at all: a volume can be resized, and a mount whose
-/// server was killed would pass for alive until then.
-const ATTRIBUTES_TTL: Duration = Duration::ZERO;
 /// What `stat` says, and the unit in which a loop device discards.
 const BLOCK_BYTES: u32 = 4096;
 
 /// The device as an inode.
+#[derive(Clone)]
 pub(super) struct DeviceFile {
     flights: Arc<Flights>,
     /// All times of the file.
-    since: SystemTime,
+    since: Duration,
 }
 
 impl DeviceFile {
     pub(super) fn new(flights: Arc<Flights>) -> Self {
         Self {
             flights,
-            since: SystemTime::now(),
+            since: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default(),
         }
     }
 
@@ -44,36 +44,14 @@ impl DeviceFile {
         self.flights.device().limits().size_bytes
     }
 
-    fn attributes(&self) -> FileAttr {
-        let size = self.size_bytes();
-        FileAttr {
-            ino: INodeNo::ROOT,
-            size,
-            blocks: size / 512,
-            atime: self.since,
-            mtime: self.since,
-            ctime: self.since,
-            crtime: self.since,
-            kind: FileType::RegularFile,
-            perm: 0o600,
-            nlink: 1,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            rdev: 0,
-            blksize: BLOCK_BYTES,
-            flags: 0,
+    fn attributes(&self) -> Attributes {
+        Attributes {
+            size_bytes: self.size_bytes(),
+            since: self.since,
+            user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
+            block_bytes: BLOCK_BYTES,
         }
-    }
-
-    fn flush_device(&self, reply: ReplyEmpty) {
-        let request = Request {
-            kind: RequestKind::Flush,
-            offset: 0,
-            length: 0,
-            fua: false,
-        };
-        self.flights
-            .submit(request, Memory::empty(), Reply::Done(reply));
     }
 }
 
@@ -106,10 +84,10 @@ fn allocate(mode: i32, offset: u64, length: u64, size_bytes: u64) -> Allocate {
     }
 }
 
+/// The handshake. All else is read and answered by [`DeviceFile::serve`].
 impl Filesystem for DeviceFile {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
-        let longest = self.flights.device().limits().request_bytes_max;
-        let transfer = TRANSFER_BYTES_MAX.min(longest.max(BLOCK_BYTES));
+        let transfer = self.transfer_bytes_max();
         // Each setter keeps the kernel's own limit where it is lower.
         let _ = config.set_max_write(transfer);
         if let Err(most) = config.set_max_readahead(transfer) {
@@ -129,79 +107,107 @@ impl Filesystem for DeviceFile {
         }
         Ok(())
     }
+}
 
-    fn getattr(&self, _: &fuser::Request, _: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&ATTRIBUTES_TTL, &self.attributes());
+impl DeviceFile {
+    fn transfer_bytes_max(&self) -> u32 {
+        let longest = self.flights.device().limits().request_bytes_max;
+        TRANSFER_BYTES_MAX.min(longest.max(BLOCK_BYTES))
     }
 
-    /// A truncation to nothing is what opening with `O_TRUNC` asks, and like a block device the
-    /// file takes no notice. Any other size is refused, and the rest is not kept.
-    fn setattr(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u32>,
-        size: Option<u64>,
-        _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
-        _: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        match size {
-            Some(size) if size != 0 && size != self.size_bytes() => reply.error(Errno::EINVAL),
-            _ => reply.attr(&ATTRIBUTES_TTL, &self.attributes()),
+    /// Serves what the kernel asks through `kernel`, until the file is unmounted.
+    pub(super) fn serve(&self, kernel: BorrowedFd<'_>) -> io::Result<()> {
+        // The kernel wants room for the longest write that was agreed on, whatever comes.
+        let room = self.transfer_bytes_max() as usize + WRITE_HEAD_BYTES;
+        let mut message = vec![0; room.next_multiple_of(PAGE_BYTES) + PAGE_BYTES];
+        loop {
+            let length = match rustix::io::read(kernel, &mut *message) {
+                Ok(length) => length,
+                // A request was given up before it was read.
+                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => continue,
+                // The file is unmounted.
+                Err(Errno::NODEV) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            match parse(&message[..length]) {
+                Some((unique, ask)) => self.answer(unique, ask),
+                None => {
+                    let error = "the kernel sends requests of a form that is not known";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                }
+            }
         }
     }
 
-    fn statfs(&self, _: &fuser::Request, _: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.size_bytes() / u64::from(BLOCK_BYTES);
-        reply.statfs(blocks, 0, 0, 1, 0, BLOCK_BYTES, 255, BLOCK_BYTES);
-    }
-
-    fn open(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.flights.opened();
-        reply.opened(
-            FileHandle(0),
-            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+    fn answer(&self, unique: u64, ask: Ask<'_>) {
+        let bytes = match ask {
+            Ask::Forget => return,
+            Ask::Read { offset, length } => return self.read(unique, offset, length),
+            Ask::Write {
+                offset,
+                flags,
+                bytes,
+            } => return self.write(unique, offset, flags, bytes),
+            Ask::Flush => return self.begin(unique, RequestKind::Flush, 0, 0),
+            Ask::Allocate {
+                offset,
+                length,
+                mode,
+            } => match allocate(mode.cast_signed(), offset, length, self.size_bytes()) {
+                Allocate::Nothing => Ok(Vec::new()),
+                Allocate::Refused(errno) => Err(errno),
+                Allocate::Do(kind) => return self.begin(unique, kind, offset, length),
+            },
+            // A truncation to nothing is what opening with `O_TRUNC` asks, and like a block device the
+            // file takes no notice. Any other size is refused, and the rest is not kept.
+            Ask::SetAttributes(Some(size)) if size != 0 && size != self.size_bytes() => {
+                Err(Errno::INVAL.raw_os_error())
+            }
+            Ask::GetAttributes | Ask::SetAttributes(_) => Ok(attributes(&self.attributes())),
+            Ask::SizeOfSystem => {
+                let blocks = self.size_bytes() / u64::from(BLOCK_BYTES);
+                Ok(size_of_system(blocks, BLOCK_BYTES))
+            }
+            Ask::Open => {
+                self.flights.opened();
+                Ok(opened().to_vec())
+            }
+            Ask::Release => {
+                self.flights.released();
+                Ok(Vec::new())
+            }
+            Ask::Destroy => Ok(Vec::new()),
+            Ask::Other => Err(Errno::NOSYS.raw_os_error()),
+        };
+        self.reply(
+            unique,
+            bytes.map(|bytes| {
+                let length = bytes.len();
+                Body::Data(Memory::from_bytes(&bytes), length)
+            }),
         );
     }
 
-    fn release(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.flights.released();
-        reply.ok();
+    fn reply(&self, unique: u64, answer: Result<Body, i32>) {
+        self.flights.reply(&mut [Reply::new(unique, answer)]);
     }
 
-    fn read(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
+    fn begin(&self, unique: u64, kind: RequestKind, offset: u64, length: u64) {
+        let request = Request {
+            kind,
+            offset,
+            length,
+            fua: false,
+        };
+        let done = (unique, Wanted::Done);
+        self.flights.submit(request, Memory::empty(), done);
+    }
+
+    fn read(&self, unique: u64, offset: u64, size: u32) {
         let left = self.size_bytes().saturating_sub(offset);
         let length = u64::from(size).min(left);
         if length == 0 {
-            return reply.data(&[]);
+            return self.reply(unique, Ok(Body::Nothing));
         }
         let request = Request {
             kind: RequestKind::Read,
@@ -210,88 +216,32 @@ impl Filesystem for DeviceFile {
             fua: false,
         };
         let memory = self.flights.buffer(size as usize);
-        self.flights.submit(request, memory, Reply::Data(reply));
+        self.flights.submit(request, memory, (unique, Wanted::Data));
     }
 
-    fn write(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let left = self.size_bytes().saturating_sub(offset);
-        let length = (data.len() as u64).min(left);
+    fn write(&self, unique: u64, offset: u64, flags: u32, data: &[u8]) {
         if data.is_empty() {
-            return reply.written(0);
+            return self.reply(unique, Ok(Body::Written(0)));
         }
+        let left = self.size_bytes().saturating_sub(offset);
+        let length = usize::try_from(left).map_or(data.len(), |left| left.min(data.len()));
         if length == 0 {
-            return reply.error(Errno::ENOSPC);
+            return self.reply(unique, Err(Errno::NOSPC.raw_os_error()));
         }
-        let mut memory = self.flights.buffer(data.len());
+        let data = &data[..length];
+        let mut memory = self.flights.buffer(length);
         let Some(bytes) = memory.unique_mut() else {
-            return reply.error(Errno::EIO);
+            return self.reply(unique, Err(Errno::IO.raw_os_error()));
         };
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "at most the slice's length"
-        )]
-        let data = &data[..length as usize];
-        bytes[..data.len()].copy_from_slice(data);
-        let open = OFlags::from_bits_retain(flags.0.cast_unsigned());
+        bytes[..length].copy_from_slice(data);
         let request = Request {
             kind: RequestKind::Write,
             offset,
-            length,
-            fua: open.contains(OFlags::DSYNC),
+            length: length as u64,
+            fua: OFlags::from_bits_retain(flags).contains(OFlags::DSYNC),
         };
-        self.flights.submit(request, memory, Reply::Written(reply));
-    }
-
-    fn flush(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        self.flush_device(reply);
-    }
-
-    fn fsync(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.flush_device(reply);
-    }
-
-    fn fallocate(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        match allocate(mode, offset, length, self.size_bytes()) {
-            Allocate::Nothing => reply.ok(),
-            Allocate::Refused(errno) => reply.error(Errno::from_i32(errno)),
-            Allocate::Do(kind) => {
-                let request = Request {
-                    kind,
-                    offset,
-                    length,
-                    fua: false,
-                };
-                self.flights
-                    .submit(request, Memory::empty(), Reply::Done(reply));
-            }
-        }
+        let written = (unique, Wanted::Written);
+        self.flights.submit(request, memory, written);
     }
 }
 

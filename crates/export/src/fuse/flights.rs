@@ -1,27 +1,32 @@
 //! Requests that the device works on, and the replies that they owe the kernel.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use block::{BlockDevice, Completed, Fault, Memory, Outcome, Request};
-use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use rustix::io::Errno;
 
+use super::replies::{self, Body, Reply};
 use crate::nbd::buffers::Buffers;
 use crate::nbd::slab::{Key, Slab};
 
 /// What the kernel waits for.
-pub(super) enum Reply {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
     /// The bytes.
-    Data(ReplyData),
-    /// That they were written.
-    Written(ReplyWrite),
+    Data,
+    /// How many were written.
+    Written,
     /// That it was done.
-    Done(ReplyEmpty),
+    Done,
 }
 
 struct Flight {
-    reply: Reply,
+    /// The kernel's number of the request.
+    unique: u64,
+    wanted: Wanted,
     /// The whole buffer; the device has a slice of it.
     memory: Memory,
     /// Bytes of the buffer that the request is about.
@@ -45,28 +50,33 @@ const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 /// All requests in flight to one device.
 pub(super) struct Flights {
     device: Arc<dyn BlockDevice>,
+    /// Where replies go, from when the file is mounted.
+    kernel: OnceLock<OwnedFd>,
     state: Mutex<State>,
     landed: Condvar,
     opens: AtomicUsize,
 }
 
-fn errno(fault: Fault) -> Errno {
+const fn errno(fault: Fault) -> Errno {
     match fault {
-        Fault::Medium | Fault::Lost => Errno::EIO,
-        Fault::Gone => Errno::ENODEV,
-        Fault::Full => Errno::ENOSPC,
-        Fault::Invalid => Errno::EINVAL,
-        Fault::Shutdown => Errno::from_i32(rustix::io::Errno::SHUTDOWN.raw_os_error()),
+        Fault::Medium | Fault::Lost => Errno::IO,
+        Fault::Gone => Errno::NODEV,
+        Fault::Full => Errno::NOSPC,
+        Fault::Invalid => Errno::INVAL,
+        Fault::Shutdown => Errno::SHUTDOWN,
     }
 }
 
 impl Flights {
     pub(super) fn new(device: Arc<dyn BlockDevice>) -> Self {
+        let buffers = Buffers::stocked();
+        buffers.lend_to(&*device);
         Self {
             device,
+            kernel: OnceLock::new(),
             state: Mutex::new(State {
                 flights: Slab::new(),
-                buffers: Buffers::new(),
+                buffers,
                 bytes: 0,
                 waits: false,
             }),
@@ -81,6 +91,18 @@ impl Flights {
 
     pub(super) fn device(&self) -> &dyn BlockDevice {
         &*self.device
+    }
+
+    /// From now on replies go to `kernel`.
+    pub(super) fn reply_to(&self, kernel: OwnedFd) {
+        assert!(self.kernel.set(kernel).is_ok(), "a file is mounted once");
+    }
+
+    /// Sends replies, outside of the lock: the kernel copies their bytes.
+    pub(super) fn reply(&self, replies: &mut [Reply]) {
+        if let (Some(kernel), false) = (self.kernel.get(), replies.is_empty()) {
+            replies::send(kernel.as_fd(), replies);
+        }
     }
 
     pub(super) fn opens(&self) -> usize {
@@ -109,16 +131,22 @@ impl Flights {
     }
 
     /// Hands a request to the device. `memory` is a whole buffer, or empty.
-    pub(super) fn submit(self: &Arc<Self>, request: Request, memory: Memory, reply: Reply) {
-        let length = match reply {
-            Reply::Data(_) | Reply::Written(_) => {
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        request: Request,
+        memory: Memory,
+        (unique, wanted): (u64, Wanted),
+    ) {
+        let length = match wanted {
+            Wanted::Data | Wanted::Written => {
                 usize::try_from(request.length).expect("a request fits in memory")
             }
-            Reply::Done(_) => 0,
+            Wanted::Done => 0,
         };
         let part = memory.slice(0..length);
         let flight = Flight {
-            reply,
+            unique,
+            wanted,
             memory,
             length,
         };
@@ -148,41 +176,63 @@ impl Flights {
     }
 }
 
+/// The reply that a flight ends with; its buffer too, if it is not in the reply.
+fn land(
+    Flight {
+        unique,
+        wanted,
+        mut memory,
+        length,
+    }: Flight,
+    outcome: Outcome,
+) -> (Reply, Memory) {
+    let answer = match (outcome, wanted) {
+        (Err(fault), _) => Err(errno(fault).raw_os_error()),
+        (Ok(()), Wanted::Done) => Ok(Body::Nothing),
+        (Ok(()), Wanted::Written) => {
+            let length = u32::try_from(length).expect("a request is shorter than 4 GiB");
+            Ok(Body::Written(length))
+        }
+        (Ok(()), Wanted::Data) => match memory.unique() {
+            Some(_) => Ok(Body::Data(std::mem::take(&mut memory), length)),
+            // The device broke its promise to hold no clone.
+            None => Err(Errno::IO.raw_os_error()),
+        },
+    };
+    (Reply::new(unique, answer), memory)
+}
+
 impl Flights {
-    /// Answers; `elsewhere` has the bytes if the flight's own memory has not.
-    fn land(&self, token: u64, outcome: Outcome, elsewhere: Option<Memory>) {
-        let flight = self.state().flights.remove(Key::from_u64(token));
-        let Some(Flight {
-            reply,
-            mut memory,
-            length,
-        }) = flight
-        else {
-            tracing::error!("a request was completed twice");
-            return;
-        };
-        let charge = memory.len();
-        if let Some(elsewhere) = elsewhere {
-            memory = elsewhere;
-        }
-        // The kernel copies the bytes during the reply, outside of the lock.
-        match (reply, outcome) {
-            (Reply::Data(reply), Ok(())) => match memory.unique() {
-                Some(bytes) => reply.data(&bytes[..length]),
-                // The device broke its promise to hold no clone.
-                None => reply.error(Errno::EIO),
-            },
-            (Reply::Written(reply), Ok(())) => {
-                reply.written(u32::try_from(length).expect("a request is shorter than 4 GiB"));
+    /// Answers some; `elsewhere` has the bytes of the first if its own memory has not.
+    fn land_all(&self, outcomes: &[(u64, Outcome)], mut elsewhere: Option<Memory>) {
+        let mut state = self.state();
+        let mut landed = Vec::with_capacity(outcomes.len());
+        for &(token, outcome) in outcomes {
+            match state.flights.remove(Key::from_u64(token)) {
+                Some(flight) => landed.push((flight, outcome)),
+                None => tracing::error!("a request was completed twice"),
             }
-            (Reply::Done(reply), Ok(())) => reply.ok(),
-            (Reply::Data(reply), Err(fault)) => reply.error(errno(fault)),
-            (Reply::Written(reply), Err(fault)) => reply.error(errno(fault)),
-            (Reply::Done(reply), Err(fault)) => reply.error(errno(fault)),
         }
+        drop(state);
+        let mut charge = 0;
+        let mut buffers = Vec::with_capacity(landed.len());
+        let mut replies = Vec::with_capacity(landed.len());
+        for (mut flight, outcome) in landed {
+            charge += flight.memory.len();
+            if let Some(elsewhere) = elsewhere.take() {
+                flight.memory = elsewhere;
+            }
+            let (reply, memory) = land(flight, outcome);
+            replies.push(reply);
+            buffers.push(memory);
+        }
+        self.reply(&mut replies);
+        buffers.extend(replies.into_iter().filter_map(Reply::into_memory));
         let mut state = self.state();
         state.bytes -= charge;
-        state.buffers.give(memory);
+        for memory in buffers {
+            state.buffers.give(memory);
+        }
         if state.flights.len() == 0 || state.waits {
             self.landed.notify_all();
         }
@@ -191,10 +241,14 @@ impl Flights {
 
 impl Completed for Flights {
     fn completed(&self, token: u64, outcome: Outcome) {
-        self.land(token, outcome, None);
+        self.land_all(&[(token, outcome)], None);
+    }
+
+    fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
+        self.land_all(outcomes, None);
     }
 
     fn completed_elsewhere(&self, token: u64, bytes: Memory) {
-        self.land(token, Ok(()), Some(bytes));
+        self.land_all(&[(token, Ok(()))], Some(bytes));
     }
 }

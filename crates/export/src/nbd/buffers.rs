@@ -4,7 +4,7 @@
 //! of two; a device gets a slice of the right length and this side keeps the whole, so that after
 //! the completion, when the device holds no clone, the whole is unique again.
 
-use block::{Memory, PAGE_BYTES};
+use block::{BlockDevice, Memory, PAGE_BYTES, Region};
 
 use super::protocol::REQUEST_BYTES_MAX;
 
@@ -14,9 +14,14 @@ const CLASSES: usize = (REQUEST_BYTES_MAX as usize / PAGE_BYTES).ilog2() as usiz
 /// flight on four connections, fit with room to spare.
 const KEPT_BYTES_MAX: usize = 24 << 20;
 
+/// Small buffers that are there from the start: as many as a deep queue has requests. They lie in one
+/// region, which devices can make known to the kernel.
+const STOCK: usize = 128;
+
 pub(crate) struct Buffers {
     free: [Vec<Memory>; CLASSES],
     kept_bytes: usize,
+    stock: Option<Region>,
 }
 
 /// The class whose buffers have at least `len` bytes.
@@ -29,6 +34,24 @@ impl Buffers {
         Self {
             free: std::array::from_fn(|_| Vec::new()),
             kept_bytes: 0,
+            stock: None,
+        }
+    }
+
+    /// With buffers of a page from the start.
+    pub(crate) fn stocked() -> Self {
+        let (region, stock) = Region::cut(STOCK, PAGE_BYTES);
+        let mut buffers = Self::new();
+        buffers.kept_bytes = region.len();
+        buffers.free[0] = stock;
+        buffers.stock = Some(region);
+        buffers
+    }
+
+    /// Tells a device where most of its small requests will lie.
+    pub(crate) fn lend_to(&self, device: &dyn BlockDevice) {
+        if let Some(region) = &self.stock {
+            device.lend(region);
         }
     }
 
@@ -83,6 +106,20 @@ mod tests {
         buffers.give(Memory::zeroed(80_000));
         assert_eq!(buffers.kept_bytes, 0);
         assert_eq!(buffers.take(80_001).len(), 128 << 10);
+    }
+
+    #[test]
+    fn a_stock_is_used_first_and_comes_back() {
+        let mut buffers = Buffers::stocked();
+        let start = buffers.stock.as_ref().unwrap().as_ptr() as usize;
+        let inside = |memory: &Memory| {
+            (start..start + STOCK * PAGE_BYTES).contains(&(memory.as_ptr() as usize))
+        };
+        let taken: Vec<Memory> = (0..=STOCK).map(|_| buffers.take(512)).collect();
+        assert_eq!(taken.iter().filter(|memory| inside(memory)).count(), STOCK);
+        assert_eq!(buffers.kept_bytes, 0);
+        taken.into_iter().for_each(|memory| buffers.give(memory));
+        assert_eq!(buffers.kept_bytes, (STOCK + 1) * PAGE_BYTES);
     }
 
     #[test]

@@ -229,6 +229,9 @@ impl Connection {
                     if !self.handle_options(handshake)? {
                         break;
                     }
+                    if let Some(Phase::Serving(session)) = &self.phase {
+                        flights.buffers.lend_to(&*session.device);
+                    }
                 }
                 Some(Phase::Serving(session)) => {
                     let result = self.handle_requests(&session, key, flights);

@@ -39,7 +39,7 @@ impl Flights {
     pub(super) fn new(to: Arc<dyn Completed>) -> Self {
         Self {
             table: Slab::new(),
-            buffers: Buffers::new(),
+            buffers: Buffers::stocked(),
             to,
             batch: Vec::new(),
             launched: 0,
