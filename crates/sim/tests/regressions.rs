@@ -95,3 +95,14 @@ fn a_generation_that_was_only_begun_on_a_drive_that_was_not_found_is_no_other_ha
     holds(include_str!("schedules/label-only-begun.txt"));
     holds(include_str!("schedules/label-only-begun-raid10.txt"));
 }
+
+/// Seeds 100158277 and 100412277. A drive that was being filled failed and another took its seat before the lanes
+/// had heard of either; what they then said was filled, on the drive that was gone, was recorded for the one that
+/// had come, and nobody filled it there.
+#[test]
+fn what_was_filled_on_a_drive_that_left_does_not_count_for_the_one_that_came() {
+    holds(include_str!("schedules/filled-for-a-drive-that-left.txt"));
+    holds(include_str!(
+        "schedules/filled-for-a-drive-that-left-pddl2.txt"
+    ));
+}

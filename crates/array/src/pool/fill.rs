@@ -41,6 +41,9 @@ enum Class {
 struct InFlight {
     target: Cell,
     sources: Vec<Seat>,
+    /// The target's drive has gone out. The lane may not know it yet and say that the cell is filled, when another
+    /// drive sits in the seat already.
+    in_vain: bool,
 }
 
 /// Cells to fill and being filled.
@@ -291,9 +294,14 @@ impl Pool {
             .or_default()
             .write_bytes += cell_bytes;
         self.taken.insert(target, (group, column));
-        self.fills
-            .in_flight
-            .insert((group, column), InFlight { target, sources });
+        self.fills.in_flight.insert(
+            (group, column),
+            InFlight {
+                target,
+                sources,
+                in_vain: false,
+            },
+        );
         self.tell_lane(
             group,
             Command::Fill {
@@ -321,16 +329,16 @@ impl Pool {
         let Some(fill) = self.fill_off_drives((group, column)) else {
             return;
         };
+        if fill.in_vain {
+            self.fill_over(group, column, target);
+            return;
+        }
         self.fills.progress.copied_bytes += copied_bytes;
         if self.held_before(group, column, target).is_some() {
             self.fills
                 .progress
                 .caught_up(&fill.sources, target.seat, copied_bytes);
             self.note_return(target.seat, copied_bytes);
-        }
-        if !self.facts.seats[target.seat.index()].state.takes_part() {
-            self.fill_over(group, column, target);
-            return;
         }
         self.fills.recording.insert((group, column), target);
         let generation = self.next_cell_generation;
@@ -547,6 +555,9 @@ impl Pool {
         self.places.retain(|_, &mut (cell, _)| cell.seat != seat);
         self.taken.retain(|cell, _| cell.seat != seat);
         self.fills.draining.retain(|_, cell| cell.seat != seat);
+        for fill in self.fills.in_flight.values_mut() {
+            fill.in_vain |= fill.target.seat == seat;
+        }
     }
 
     /// Columns of volumes that are nowhere.
