@@ -372,6 +372,11 @@ pub enum Event {
         /// Which of its columns.
         column: u16,
     },
+    /// Of blocks on a drive that counts, no checksum is known, and that is how it was found: they can be reconstructed.
+    BlocksUnknown {
+        /// Which group.
+        group: u64,
+    },
     /// A stripe could not be read or written: more is lost than the code survives.
     StripeLost {
         /// Which group.

@@ -106,3 +106,14 @@ fn what_was_filled_on_a_drive_that_left_does_not_count_for_the_one_that_came() {
         "schedules/filled-for-a-drive-that-left-pddl2.txt"
     ));
 }
+
+/// Seeds 100161638 and 6812. A page of checksums could not be read while its other holder was being filled, and was
+/// written anew with nothing in it, for a scrub to fill; the daemon was killed before that. In its next life nobody
+/// knew that something was to be found out.
+#[test]
+fn blocks_without_checksums_are_found_again_after_a_kill() {
+    holds(include_str!("schedules/unknown-blocks-are-found-again.txt"));
+    holds(include_str!(
+        "schedules/unknown-blocks-are-found-again-raid10.txt"
+    ));
+}

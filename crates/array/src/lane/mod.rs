@@ -183,7 +183,10 @@ impl Array {
     #[must_use]
     pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         assert!(lane < geometry.lanes(), "lane {lane} exists");
-        let cell_blocks = geometry.cell_bytes() / block::BLOCK_BYTES;
+        // A code whose rows do not divide the cell leaves its end unused, and nothing is known of that.
+        let rows_bytes = geometry.chunk_bytes() * u64::from(geometry.code().rows());
+        let used_bytes = geometry.cell_bytes() / rows_bytes * rows_bytes;
+        let used_blocks = used_bytes / block::BLOCK_BYTES;
         let seats = geometry.layout().drives();
         Self {
             geometry,
@@ -204,7 +207,7 @@ impl Array {
             hedges: 0,
             computes: Numbered::default(),
             overlay: Overlay::default(),
-            pages: Pages::new(cell_blocks),
+            pages: Pages::new(used_blocks),
             log: Log::default(),
             checkpoints: Checkpoints::default(),
             recovery: None,

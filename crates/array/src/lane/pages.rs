@@ -50,8 +50,8 @@ pub(super) struct Pages {
     waiting: BTreeMap<u64, BTreeSet<PageName>>,
     /// Where the search for a page to drop goes on.
     hand: Option<PageName>,
-    /// Blocks of a cell: a column's last page describes fewer than it has room for.
-    cell_blocks: u64,
+    /// Blocks of a cell that stripes use: a column's last page describes fewer than it has room for.
+    used_blocks: u64,
     /// Of all pages that are here.
     unknown: u64,
     /// Counts changes of pages; of two copies the later one counts.
@@ -59,9 +59,9 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(cell_blocks: u64) -> Self {
+    pub(super) fn new(used_blocks: u64) -> Self {
         Self {
-            cell_blocks,
+            used_blocks,
             ..Self::default()
         }
     }
@@ -69,6 +69,13 @@ impl Pages {
     /// Whether any block is known not to be known.
     pub(super) const fn lack_entries(&self) -> bool {
         self.unknown > 0
+    }
+
+    /// Whether anything that a page describes is not known.
+    fn has_unknown(&self, name: PageName) -> bool {
+        self.cached
+            .get(&name)
+            .is_some_and(|cached| cached.unknown > 0)
     }
 
     pub(super) fn contains(&self, name: PageName) -> bool {
@@ -178,7 +185,7 @@ impl Pages {
 
     fn insert(&mut self, name: PageName, page: MetaPage, dirty: bool, keep: &BTreeSet<PageName>) {
         let first = u64::from(name.index) * u64::from(ENTRIES_PER_META_PAGE);
-        let blocks = self.cell_blocks.saturating_sub(first);
+        let blocks = self.used_blocks.saturating_sub(first);
         let blocks = blocks.min(ENTRIES_PER_META_PAGE.into());
         let blocks = usize::try_from(blocks).expect("at most 496");
         let is_unknown = |&index: &usize| page.get(index) == Entry::UNKNOWN;
@@ -500,6 +507,12 @@ impl Array {
         let failed = |outcome: &Outcome| !matches!(outcome, Ok(()) | Err(Fault::Shutdown));
         let failed = loading.copies.iter().any(|(_, outcome)| failed(outcome));
         self.page_here(name, page, merged.differ || merged.lost > 0 || failed);
+        let column = self.view.column(&self.geometry, name.group, name.column);
+        if merged.lost == 0 && column.readable() && self.pages.has_unknown(name) {
+            // An earlier life of the pool lost the page, and was cut before it had made up for that.
+            self.events
+                .push_back(Event::BlocksUnknown { group: name.group });
+        }
     }
 
     fn page_here(&mut self, name: PageName, page: MetaPage, dirty: bool) {

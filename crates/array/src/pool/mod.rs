@@ -655,6 +655,7 @@ impl Pool {
                 blocks,
             }),
             Event::PageLost { group, column } => self.page_lost(group, column),
+            Event::BlocksUnknown { group } => self.blocks_unknown(group),
         }
         self.advance();
     }

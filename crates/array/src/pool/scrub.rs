@@ -51,6 +51,8 @@ pub(super) struct Scrub {
     waiting: BTreeSet<u64>,
     /// Groups with a page that is to be made anew; nobody waits for these.
     lost_pages: BTreeSet<u64>,
+    /// Groups in which something was found to be unknown.
+    found_unknown: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
     tickets: Vec<Ticket>,
     /// The pool is being closed, and this group would have been next.
@@ -295,10 +297,22 @@ impl Pool {
         self.scrub_for(group);
     }
 
+    /// What is unknown in a group is found out again, once in a life of the pool: what cannot be reconstructed then
+    /// stays as it is, and would be found so again and again.
+    pub(super) fn blocks_unknown(&mut self, group: u64) {
+        if self.scrub.found_unknown.insert(group) {
+            self.scrub_for(group);
+        }
+    }
+
     /// Something in a group is unknown: it is found out again, and nobody waits for that.
     pub(super) fn scrub_for(&mut self, group: u64) {
         if self.facts.allocated_groups().any(|other| other == group) {
             self.scrub.lost_pages.insert(group);
+            if !self.fills.is_idle() {
+                // What the drives that are there cannot tell, the one that is being filled perhaps can.
+                self.wounded.insert(group);
+            }
         }
     }
 
