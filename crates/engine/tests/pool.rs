@@ -6,7 +6,7 @@ use std::time::Duration;
 use array::pool::OutReason;
 use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind, Seat};
 use engine::assemble::{NewPool, create, prepare};
-use engine::drive::DriveUri;
+use engine::drive::{DriveUri, sync};
 use engine::{PoolHandle, RunOptions, Volume};
 
 const VOLUME: &str = "v";
@@ -92,16 +92,7 @@ impl Client {
         let mut bytes = Vec::with_capacity(size);
         for offset in (0..size).step_by(piece) {
             let length = piece.min(size - offset);
-            let mut memory = Memory::zeroed(length);
-            self.submit(
-                0,
-                RequestKind::Read,
-                offset as u64,
-                memory.clone(),
-                length as u64,
-            );
-            self.wait().1.unwrap();
-            bytes.extend_from_slice(memory.unique().expect("nothing holds the memory"));
+            bytes.extend(sync::read(&*self.volume, offset as u64, length).unwrap());
         }
         bytes
     }
