@@ -295,7 +295,8 @@ fn plan_band(
     })
 }
 
-/// What a write leaves on the drives must be enough to read all of the band's data back.
+/// What a write leaves must be enough to read all of the band's data back. What changes and is written nowhere
+/// is not left, though it may be readable now: a column that is nowhere may have blocks in memory.
 fn check_durable(
     code: &Code,
     data: &ElementSet,
@@ -308,7 +309,13 @@ fn check_durable(
         .iter()
         .chain(parities.iter())
         .filter(|&slot| writable.contains(slot));
-    let after = collect(code, readable.iter().chain(written));
+    let changing = changed
+        .iter()
+        .flat_map(|slot| code.parities_of(slot).iter().copied())
+        .chain(changed.iter());
+    let changing = collect(code, changing);
+    let stays = readable.iter().filter(|&slot| !changing.contains(slot));
+    let after = collect(code, stays.chain(written));
     if after.len() == code.elements() {
         return Ok(());
     }
