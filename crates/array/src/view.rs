@@ -80,6 +80,12 @@ impl View {
             .collect()
     }
 
+    /// Whether all columns are there.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.incomplete.is_empty() && self.entries.values().all(Column::readable)
+    }
+
     /// Whether nothing may be sent to the seat.
     #[must_use]
     pub fn is_out(&self, seat: Seat) -> bool {

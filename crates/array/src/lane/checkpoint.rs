@@ -56,13 +56,19 @@ struct Running {
     /// The last batch that this checkpoint puts in place.
     covers: u64,
     wanting: Vec<Wanting>,
+    /// An anchor is written in any case.
+    anchor: bool,
     blocks: Vec<(BlockName, Logged)>,
     zeroed: Vec<((u64, u64), u64)>,
     pinned: BTreeSet<u64>,
     queue: VecDeque<Transfer>,
     writes: Writes,
-    /// Blocks that a drive that stays did not take.
+    /// Blocks that a drive that stays did not take, and those that have no place: they stay logged.
     stuck: BTreeSet<BlockName>,
+    /// Whether it is there to make room.
+    room: bool,
+    /// The oldest batch that still counts when it has ended.
+    first: u64,
     pages: BTreeSet<PageName>,
     scratch: Option<ScratchId>,
     /// What this phase writes has been laid out and begun.
@@ -77,6 +83,8 @@ pub(super) struct Checkpoints {
     running: Option<Running>,
     wanted: bool,
     wanting: Vec<Wanting>,
+    /// The next one writes an anchor though the tail may not have moved.
+    anchor: bool,
     /// The last batch that a checkpoint has covered.
     covered: u64,
     /// When the last batch became complete.
@@ -120,7 +128,16 @@ impl Array {
         self.checkpoints.wanted = true;
     }
 
-    /// The same for somebody who waits for it, with pages that must be written.
+    /// A drive has everything: its own anchor must say so, or what it was filled with does not count should
+    /// it go and come back before more is logged.
+    pub(super) fn want_anchor(&mut self) {
+        if self.geometry.store().is_some() {
+            self.checkpoints.anchor = true;
+            self.want_checkpoint();
+        }
+    }
+
+    /// A checkpoint for somebody who waits for it, with pages that must be written.
     pub(super) fn await_checkpoint(
         &mut self,
         wanting: Wanting,
@@ -148,12 +165,15 @@ impl Array {
             phase: Phase::Flushing,
             covers: self.log.completed,
             wanting: std::mem::take(&mut self.checkpoints.wanting),
+            anchor: std::mem::take(&mut self.checkpoints.anchor),
             blocks: Vec::new(),
             zeroed: Vec::new(),
             pinned: BTreeSet::new(),
             queue: VecDeque::new(),
             writes: Writes::default(),
             stuck: BTreeSet::new(),
+            room: false,
+            first: 0,
             pages: std::mem::take(&mut self.checkpoints.forced),
             scratch: None,
             begun: false,
@@ -407,6 +427,14 @@ impl Array {
             std::mem::take(&mut running.blocks),
             std::mem::take(&mut running.zeroed),
         );
+        let forgotten = self.groups_forgotten();
+        let room = self.log.wants_checkpoint()
+            || self.overlay.bytes() >= self.batch_memory() / 2
+            || !forgotten.is_empty();
+        let kept = self.keep(&blocks, &forgotten, room);
+        let running = self.running();
+        running.stuck.extend(kept);
+        running.room = room;
         let stuck = running.stuck.clone();
         let pinned = std::mem::take(&mut running.pinned);
         for (stripe, sequence) in zeroed {
@@ -435,7 +463,26 @@ impl Array {
         }
         let fills = std::mem::take(&mut self.checkpoints.fills);
         self.runnable.extend(fills);
+        self.relog_kept(room);
         self.write_pages();
+    }
+
+    /// Groups that those who wait for this checkpoint are about to make unwritten.
+    fn groups_forgotten(&self) -> BTreeSet<u64> {
+        let running = self.checkpoints.running.as_ref();
+        let wanting = running.into_iter().flat_map(|running| &running.wanting);
+        let groups = wanting.filter_map(|wanting| match *wanting {
+            Wanting::Job(job) => self.zeroes(job),
+            Wanting::Pool => None,
+        });
+        groups.collect()
+    }
+
+    /// What is kept may have been logged again.
+    pub(super) fn checkpoint_relogged(&mut self) {
+        if self.checkpoints.running.is_some() {
+            self.pages_ended();
+        }
     }
 
     fn write_pages(&mut self) {
@@ -512,8 +559,9 @@ impl Array {
     }
 
     fn pages_ended(&mut self) {
+        let relogs = self.keeping.relogs();
         let running = self.running();
-        if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() {
+        if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() || relogs {
             return;
         }
         running.phase = Phase::Settling;
@@ -522,6 +570,16 @@ impl Array {
             self.release(scratch);
         }
         self.leave(epoch);
+        // What has changed or was logged again by now the flush covers; what does so from now on it need
+        // not.
+        let running = self.checkpoints.running.as_ref().expect("it runs");
+        let logged = running
+            .stuck
+            .iter()
+            .filter_map(|&name| self.overlay.get(name));
+        let oldest = logged.map(|logged| logged.sequence).min();
+        let first = oldest.unwrap_or(u64::MAX).min(running.covers + 1);
+        self.running().first = first;
         if planted::is(Bug::AnchorBeforeBlocks) || !self.begin_flush(Waiter::Checkpoint) {
             self.write_anchor();
         }
@@ -529,22 +587,11 @@ impl Array {
 
     /// Blocks and pages are durable: the log may begin later.
     fn write_anchor(&mut self) {
-        let running = self
-            .checkpoints
-            .running
-            .as_ref()
-            .expect("a checkpoint runs");
-        let covers = running.covers;
-        let oldest_stuck = running
-            .stuck
-            .iter()
-            .filter_map(|&name| self.overlay.get(name))
-            .map(|logged| logged.sequence)
-            .min();
-        let first = oldest_stuck.unwrap_or(covers + 1).min(covers + 1);
-        self.running().phase = Phase::Anchoring;
-        self.running().begun = false;
-        if self.log.ring.is_empty() || self.log.ring.is_oldest(first) {
+        let running = self.running();
+        running.phase = Phase::Anchoring;
+        running.begun = false;
+        let (first, anyhow) = (running.first, running.anchor);
+        if !anyhow && (self.log.ring.is_empty() || self.log.ring.is_oldest(first)) {
             // The tail has not moved.
             self.close_checkpoint();
             return;
@@ -623,19 +670,24 @@ impl Array {
     /// The anchor is durable: the space before it can be used again.
     fn close_checkpoint(&mut self) {
         let running = self.checkpoints.running.take().expect("a checkpoint runs");
+        let held_back = running.first <= running.covers;
         self.checkpoints.covered = running.covers;
-        let stuck = running
-            .stuck
-            .iter()
-            .filter_map(|&name| self.overlay.get(name))
-            .map(|logged| logged.sequence)
-            .min();
-        let first = stuck.unwrap_or(u64::MAX).min(running.covers + 1);
-        self.log.ring.release_before(first);
-        if running.covers == self.log.completed && stuck.is_none() {
+        self.log.ring.release_before(running.first);
+        if running.covers == self.log.completed && !held_back {
             self.log.blocked = false;
         }
+        self.kept_in_the_way(running.room && held_back);
         for wanting in running.wanting {
+            if let Wanting::Job(job) = wanting
+                && held_back
+                && self.log.stuck.is_none()
+                && self.zeroes(job).is_some()
+            {
+                // The group's earlier life is still in the ring, behind what is kept.
+                self.let_kept_go();
+                self.await_checkpoint(wanting, []);
+                continue;
+            }
             match wanting {
                 Wanting::Pool => self
                     .events

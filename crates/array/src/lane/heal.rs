@@ -103,7 +103,7 @@ impl Array {
         let op = &self.ops[&id];
         let wanted = match &op.task {
             Task::Write(prepared) => prepared.staged,
-            Task::Heal(_) | Task::Fill { .. } => true,
+            Task::Heal(_) | Task::Fill { .. } | Task::Relog(_) => true,
             _ => false,
         };
         if !wanted || self.geometry.store().is_none() {
@@ -184,14 +184,20 @@ impl Array {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.phase = Phase::Logging;
         op.units = units.len() as u64;
+        let again = matches!(op.task, Task::Relog(_));
         // What it was computed from is not needed any more; were it kept while the operation waits
-        // for memory, nobody could free any.
-        let pinned = std::mem::take(&mut op.pinned);
+        // for memory, nobody could free any. What is logged again is itself in a batch's buffer.
+        let pinned = match again {
+            true => Vec::new(),
+            false => std::mem::take(&mut op.pinned),
+        };
         for sequence in pinned {
             self.overlay.unpin(sequence);
         }
         if units.is_empty() {
             self.end(id, Ok(()));
+        } else if again {
+            self.log_first(units);
         } else {
             self.log(units);
         }
@@ -315,6 +321,10 @@ impl Array {
                     blocks: blocks.len() as u64,
                 });
             }
+            return;
+        }
+        if matches!(op.task, Task::Relog(_)) {
+            self.relogged();
             return;
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {

@@ -70,8 +70,8 @@ impl Array {
                 self.abandon_reads(id);
                 self.plan_again(id);
             }
-            // In the background, and of everything there is: it has time.
-            Task::Zero | Task::Resync | Task::Scrub => {}
+            // In the background, and of everything there is: it has time. Or it reads nothing.
+            Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) => {}
         }
         true
     }
@@ -178,7 +178,7 @@ impl Array {
         let op = &self.ops[&id];
         let reads = match op.task {
             Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,
-            Task::Zero | Task::Resync | Task::Scrub => false,
+            Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) => false,
         };
         if self.watch.suspects.is_empty() || op.patient || !reads {
             return Vec::new();

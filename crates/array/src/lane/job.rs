@@ -181,6 +181,12 @@ impl Array {
         }
     }
 
+    /// The group that a job is about to make unwritten.
+    pub(super) fn zeroes(&self, id: u64) -> Option<u64> {
+        let job = &self.jobs[&id];
+        matches!(job.kind, Kind::Zero).then_some(job.group)
+    }
+
     /// Stripes that one step takes.
     fn step_stripes(&self, job: &Job) -> u64 {
         match job.kind {

@@ -45,6 +45,11 @@ impl Locks {
         behind == 0
     }
 
+    /// Whether nobody has the stripe.
+    pub(super) fn is_free(&self, group: u64, stripe: u64) -> bool {
+        !self.queues.contains_key(&(group, stripe))
+    }
+
     /// Gives the stripes back; returns who has all of theirs now, in a fixed order.
     pub(super) fn release(
         &mut self,

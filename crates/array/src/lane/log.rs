@@ -17,6 +17,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
+use super::op::Task;
 use super::overlay::{Bytes, Logged};
 use super::recover::HEADER_BLOCKS_MAX;
 use super::ring::{Placed, Ring};
@@ -97,6 +98,8 @@ pub(super) struct Log {
     /// A batch could not be written as it must: nothing more before a checkpoint has made it
     /// unnecessary.
     pub(super) blocked: bool,
+    /// What waits could not be logged for want of room in the ring or in memory.
+    pub(super) crowded: bool,
     /// What writes are told while the ring is full of blocks that cannot be put in place.
     pub(super) stuck: Option<Fault>,
     codes: BTreeMap<(u16, u16), Arc<Code>>,
@@ -224,6 +227,35 @@ impl Array {
         }
     }
 
+    /// The same before all that waits: it makes room for them.
+    pub(super) fn log_first(&mut self, units: Vec<Unit>) {
+        for unit in units.into_iter().rev() {
+            self.log.waiting_descriptors += unit.descriptors();
+            self.log.waiting.push_front(unit);
+        }
+    }
+
+    /// Of what waits to be logged nothing is there to be logged again any more: there is no room, and
+    /// the checkpoint that would make some waits for it.
+    fn refuse_relogs(&mut self) {
+        if !self.keeping.relogs() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.log.waiting);
+        let again = |unit: &Unit| matches!(self.ops[&unit.op].task, Task::Relog(_));
+        let (again, others): (Vec<Unit>, _) = waiting.into_iter().partition(again);
+        self.log.waiting = others.into();
+        for unit in again {
+            self.log.waiting_descriptors -= unit.descriptors();
+            self.unit_ended(unit.op, Err(Fault::Full));
+        }
+    }
+
+    /// Bytes of batches in memory from which on this lane logs nothing more.
+    pub(super) fn batch_memory(&self) -> u64 {
+        MEMORY_MAX / u64::from(self.geometry.lanes())
+    }
+
     /// When a batch begins that waits for nothing but to be filled.
     pub(super) const fn batch_due_at(&self) -> Option<Instant> {
         self.log.due
@@ -233,7 +265,7 @@ impl Array {
     /// everything of this moment has been told (`due`), others when enough has gathered or nothing
     /// is before them any more.
     pub(super) fn pump_log(&mut self) {
-        let memory = MEMORY_MAX / u64::from(self.geometry.lanes());
+        let memory = self.batch_memory();
         let due = self.log.due.is_some_and(|due| due <= self.now) && self.timed_out;
         if self.log.waiting.is_empty() || due {
             self.log.due = None;
@@ -250,14 +282,19 @@ impl Array {
                 }
                 break;
             }
-            if self.overlay.bytes() >= memory || !self.start_batch() {
+            self.log.crowded = self.overlay.bytes() >= memory || !self.start_batch();
+            if self.log.crowded {
                 if !self.checkpoint_is_running() && self.log.stuck.is_some() {
                     self.refuse_waiting();
                 } else {
+                    self.refuse_relogs();
                     self.want_checkpoint();
                 }
                 break;
             }
+        }
+        if self.log.blocked {
+            self.refuse_relogs();
         }
         if self.log.wants_checkpoint() || self.overlay.bytes() >= memory / 2 {
             self.want_checkpoint();

@@ -7,6 +7,7 @@ mod flush;
 mod heal;
 mod hedge;
 mod job;
+mod keep;
 mod locks;
 mod log;
 mod numbered;
@@ -29,6 +30,7 @@ use self::checkpoint::{Checkpoints, Wanting};
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
 use self::job::Job;
+use self::keep::Keeping;
 use self::locks::Locks;
 use self::log::Log;
 use self::numbered::Numbered;
@@ -141,6 +143,7 @@ pub struct Array {
     pages: Pages,
     log: Log,
     checkpoints: Checkpoints,
+    keeping: Keeping,
     recovery: Option<Recovery>,
     /// Drives that are out and have not yet answered all, and how often they have gone out since.
     leaving: BTreeMap<Seat, u32>,
@@ -210,6 +213,7 @@ impl Array {
             pages: Pages::new(used_blocks),
             log: Log::default(),
             checkpoints: Checkpoints::default(),
+            keeping: Keeping::default(),
             recovery: None,
             leaving: BTreeMap::new(),
             healing: BTreeSet::new(),
@@ -279,7 +283,7 @@ impl Array {
                 self.leaves(seat);
                 self.decide(seat, true);
                 if self.geometry.store().is_some() && self.recovery.is_none() {
-                    // What was logged before is there once less.
+                    self.batches_thinned();
                     self.want_checkpoint();
                 }
             }
@@ -294,7 +298,10 @@ impl Array {
             Command::Trust(seat) => {
                 self.watch.suspects.remove(&seat);
             }
-            Command::SeatCurrent(seat) => self.view.seat_current(&self.geometry, seat),
+            Command::SeatCurrent(seat) => {
+                self.view.seat_current(&self.geometry, seat);
+                self.want_anchor();
+            }
             Command::Fill {
                 group,
                 column,
@@ -318,6 +325,7 @@ impl Array {
             } => {
                 self.check_here(group)?;
                 self.view.settle(group, column, cell);
+                self.place_kept();
                 self.report_after_drain(Event::Settled { group, column });
             }
             Command::Abandon { group, column } => {

@@ -10,6 +10,7 @@ use layout::Cell;
 use super::catchup::Held;
 use super::flight::Refuge;
 use crate::action::{ComputeStep, Slice};
+use crate::format::BlockName;
 use crate::geometry::Segment;
 use crate::plan::{Piece, Plan, Source};
 use crate::planted::{self, Bug};
@@ -43,6 +44,8 @@ pub(super) enum Task {
     Scrub,
     /// Blocks (element, first byte in it) to be reconstructed and written again.
     Heal(Vec<(usize, u64)>),
+    /// Blocks that are logged and cannot be put in place, to be logged again.
+    Relog(Vec<BlockName>),
 }
 
 impl Task {

@@ -685,6 +685,7 @@ impl Array {
             self.release(scratch);
         }
         if batches > 0 && outcome.is_ok() {
+            self.batches_thinned();
             self.want_checkpoint();
         }
         self.events.push_back(Event::Recovered {

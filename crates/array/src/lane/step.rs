@@ -47,7 +47,8 @@ impl Array {
             | Task::Zero
             | Task::Resync
             | Task::Scrub
-            | Task::Heal(_) => false,
+            | Task::Heal(_)
+            | Task::Relog(_) => false,
         };
         self.ops.insert(id, Box::new(op));
         if free {
@@ -81,6 +82,11 @@ impl Array {
                 Owner::Job(_) => self.blank(id),
                 _ => self.log_zeroes(id),
             }
+            return;
+        }
+        if let Task::Relog(names) = &op.task {
+            let names = names.clone();
+            self.relog(id, &names);
             return;
         }
         if let Some(plan) = self.plan_of_sound(op) {
@@ -147,6 +153,7 @@ impl Array {
             Task::Resync => plan::plan_resync(plans, stripe, op.stripes.clone(), name),
             Task::Scrub => Ok(plan::plan_scrub(stripe, op.stripes.clone(), name)),
             Task::Heal(blocks) => plan::plan_heal(plans, &stripe, blocks, name),
+            Task::Relog(_) => unreachable!("it needs no plan"),
         };
         let missing = blocks.missing.into_inner();
         let pinned = blocks.pinned.into_inner();
@@ -397,7 +404,7 @@ impl Array {
                 self.runnable.push_back(id);
                 return;
             }
-            Task::Write(_) | Task::Heal(_) if store => {
+            Task::Write(_) | Task::Heal(_) | Task::Relog(_) if store => {
                 self.log_writes(id, &computed.sums);
                 return;
             }

@@ -67,6 +67,8 @@ pub enum Kind {
     Scrub,
     /// Blocks that were found bad are reconstructed.
     Heal,
+    /// Blocks that are logged and have no place are logged again.
+    Relog,
 }
 
 /// One transfer between a drive and a buffer.

@@ -1,0 +1,192 @@
+//! Blocks that are logged and have no place: they stay in the journal until they have one.
+//!
+//! A stripe that has lost more columns than its code survives cannot tell what its missing blocks are.
+//! If such a block is logged, the journal alone has it, and were it let go, the drive that should hold it
+//! could come back and the block would still be lost. So it is kept: it stays in the overlay and holds the
+//! ring's tail. It is logged anew, among the drives that are there, after one has gone out (its batch may
+//! be there once less) and when the ring wants room. Only if there is no room even for that is it let go.
+//!
+//! What is kept is little: what was logged when the drives went. A stripe that cannot be read is not
+//! written to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::BLOCK_BYTES;
+
+use super::Array;
+use super::op::{Op, Owner, Task};
+use super::overlay::Logged;
+use crate::action::IoKind;
+use crate::format::BlockName;
+use crate::plan::{Kind, Plan, Transfer};
+
+/// What the lane keeps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keeping {
+    /// As of the last checkpoint that has put blocks in place.
+    names: BTreeSet<BlockName>,
+    /// Operations that log some of it again.
+    relogs: u64,
+    /// Batches before this one may be on a drive that has gone out since.
+    thinned: u64,
+    /// There was no room: the next checkpoint keeps nothing.
+    gives_up: bool,
+}
+
+impl Keeping {
+    /// Whether something is being logged again.
+    pub(super) const fn relogs(&self) -> bool {
+        self.relogs > 0
+    }
+}
+
+impl Array {
+    /// Blocks that only the journal and memory have, because their stripes have lost more columns than
+    /// the code survives.
+    #[must_use]
+    pub fn kept_blocks(&self) -> usize {
+        self.keeping.names.len()
+    }
+
+    /// What was logged before is there once less.
+    pub(super) const fn batches_thinned(&mut self) {
+        self.keeping.thinned = self.log.next_sequence;
+    }
+
+    /// A column is there again: what was kept may have a place now.
+    pub(super) fn place_kept(&mut self) {
+        if !self.keeping.names.is_empty() {
+            self.want_checkpoint();
+        }
+    }
+
+    /// Of blocks that a checkpoint would let go those that have no place. None of `forgotten` groups, and
+    /// no more than can be logged again if the ring wants `room`.
+    pub(super) fn keep(
+        &mut self,
+        blocks: &[(BlockName, Logged)],
+        forgotten: &BTreeSet<u64>,
+        room: bool,
+    ) -> BTreeSet<BlockName> {
+        let mut names = BTreeSet::new();
+        if !self.log.blocked && !self.keeping.gives_up && !self.view.is_whole() {
+            let tolerance = usize::from(self.geometry.code().tolerance());
+            let mut broken: BTreeMap<u64, bool> = BTreeMap::new();
+            let here = |&&(name, logged): &&(BlockName, Logged)| {
+                let now = self.overlay.get(name);
+                logged.bytes.memory().is_some()
+                    && now.is_some_and(|now| now.sequence == logged.sequence)
+                    && !forgotten.contains(&name.group)
+                    && !self
+                        .view
+                        .column(&self.geometry, name.group, name.column)
+                        .readable()
+                    && *broken.entry(name.group).or_insert_with(|| {
+                        let columns = self.view.columns(&self.geometry, name.group);
+                        columns.iter().filter(|column| !column.readable()).count() > tolerance
+                    })
+            };
+            let kept = blocks.iter().filter(here).map(|&(name, _)| name);
+            let most = if room {
+                self.relogs_at_most()
+            } else {
+                usize::MAX
+            };
+            names.extend(kept.take(most));
+        }
+        self.keeping.names.clone_from(&names);
+        names
+    }
+
+    /// Blocks that may be logged again to make room: they take no more than a part of the ring and the
+    /// memory.
+    fn relogs_at_most(&self) -> usize {
+        let ring = self.log.ring.batch_blocks_max();
+        let memory = self.batch_memory() / BLOCK_BYTES / 8;
+        usize::try_from(ring.min(memory)).expect("a ring fits into memory")
+    }
+
+    /// Logs again what is kept and must be: everything if the ring wants `room`. A stripe that somebody
+    /// has locked is left alone, for its holder may wait for this checkpoint.
+    pub(super) fn relog_kept(&mut self, room: bool) {
+        let mut stripes: BTreeMap<(u64, u64), Vec<BlockName>> = BTreeMap::new();
+        for &name in &self.keeping.names {
+            let logged = self.overlay.get(name).expect("it is kept");
+            if room || logged.sequence < self.keeping.thinned {
+                let stripe = self.stripe_of(name);
+                stripes.entry((name.group, stripe)).or_default().push(name);
+            }
+        }
+        for ((group, stripe), names) in stripes {
+            if self.locks.is_free(group, stripe) {
+                self.keeping.relogs += 1;
+                let task = Task::Relog(names);
+                self.start(Op::new(Owner::Lane, group, stripe..stripe + 1, task));
+            }
+        }
+    }
+
+    /// The stripe that a block is part of.
+    fn stripe_of(&self, name: BlockName) -> u64 {
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let chunk = u64::from(name.block) / per_chunk;
+        let code = self.geometry.code();
+        let is_in = |&stripe: &u64| {
+            (0..code.elements())
+                .any(|slot| self.geometry.place(name.group, stripe, slot) == (name.column, chunk))
+        };
+        // Most layouts have a stripe's elements at one height in all cells.
+        let likely = chunk / u64::from(code.rows());
+        let mut stripes = std::iter::once(likely).chain(0..self.geometry.stripes_per_group());
+        let found = stripes.find(is_in);
+        found.expect("what was logged is part of a stripe")
+    }
+
+    /// Logs blocks again from the memory in which they are.
+    pub(super) fn relog(&mut self, id: u64, names: &[BlockName]) {
+        let group = self.ops[&id].group;
+        let mut plan = Plan::new(Kind::Relog);
+        let mut pinned = BTreeSet::new();
+        for &name in names {
+            let logged = self.overlay.get(name);
+            let Some((slice, sequence)) =
+                logged.and_then(|logged| Some((logged.bytes.memory()?, logged.sequence)))
+            else {
+                continue;
+            };
+            pinned.insert(sequence);
+            let home = self.geometry.layout().cell(group, name.column);
+            plan.writes.push(Transfer {
+                seat: home.seat,
+                column: name.column,
+                kind: IoKind::Write,
+                offset: self.geometry.block_offset(home, name.block.into()),
+                length: BLOCK_BYTES,
+                slice: Some(slice),
+            });
+        }
+        for &sequence in &pinned {
+            self.overlay.pin(sequence);
+        }
+        let op = self.ops.get_mut(&id).expect("the operation exists");
+        op.pinned = pinned.into_iter().collect();
+        op.plan = Some(plan);
+        self.compute(id);
+    }
+
+    /// One of the operations that log again has ended.
+    pub(super) fn relogged(&mut self) {
+        self.keeping.relogs -= 1;
+        self.checkpoint_relogged();
+    }
+
+    /// A checkpoint has ended that wanted `room` and could not move the tail as far as it should have.
+    pub(super) fn kept_in_the_way(&mut self, room: bool) {
+        self.keeping.gives_up = room && self.log.crowded && !self.keeping.names.is_empty();
+    }
+
+    /// The next checkpoint keeps nothing.
+    pub(super) const fn let_kept_go(&mut self) {
+        self.keeping.gives_up = true;
+    }
+}

@@ -1,0 +1,178 @@
+//! Writes are acknowledged, and before they are in place more drives go than the code survives. They come
+//! back, last out first: as soon as no more are out than the code survives everything is there.
+//!
+//! In another order it need not be. What was logged for the first drive that went is let go while the others
+//! can tell it; if one of these goes, and the first comes back alone, nobody can.
+
+use std::collections::BTreeSet;
+
+use array::pool::Report;
+use block::{BLOCK_BYTES, Fault, Seat};
+use rand::seq::SliceRandom;
+use rand::{Rng, RngExt, SeedableRng, rngs::SmallRng};
+use sim::{Oracle, Pace, World, WorldOptions};
+
+const VOLUME: &str = "v";
+
+struct Life {
+    world: World,
+    oracle: Oracle,
+    blocks: u64,
+    rng: SmallRng,
+    /// Blocks of which a write was refused: old or new.
+    refused: BTreeSet<u64>,
+}
+
+impl Life {
+    fn new(scheme: &str, drives: u16, seed: u64) -> Self {
+        let options = WorldOptions {
+            scheme: scheme.to_owned(),
+            drives,
+            spares: 0,
+            drive_bytes: 14 << 20,
+            chunk_bytes: 4096,
+            cell_bytes: 32 << 10,
+            pace: Pace::Null,
+            division: None,
+            seed,
+        };
+        let mut world = World::create(&options);
+        let size = 8 * world.pool().geometry().group_data_bytes();
+        world.create_volume(VOLUME, size).unwrap();
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut bytes = vec![0; usize::try_from(size).unwrap()];
+        rng.fill_bytes(&mut bytes);
+        world.write(VOLUME, 0, &bytes).unwrap();
+        world.settle();
+        let mut oracle = Oracle::new(size);
+        oracle.wrote(0, &bytes);
+        Self {
+            world,
+            oracle,
+            blocks: size / BLOCK_BYTES,
+            rng,
+            refused: BTreeSet::new(),
+        }
+    }
+
+    fn write(&mut self) {
+        let block = self.rng.random_range(0..self.blocks);
+        let mut bytes = vec![0; usize::try_from(BLOCK_BYTES).unwrap()];
+        self.rng.fill_bytes(&mut bytes);
+        match self.world.write(VOLUME, block * BLOCK_BYTES, &bytes) {
+            Ok(()) => {
+                self.oracle.wrote(block * BLOCK_BYTES, &bytes);
+                self.refused.remove(&block);
+            }
+            Err(Fault::Lost) => {
+                self.refused.insert(block);
+            }
+            Err(other) => panic!("a write ends with {other:?}"),
+        }
+    }
+
+    fn writes(&mut self, most: u64) {
+        for _ in 0..self.rng.random_range(1..=most) {
+            self.write();
+        }
+    }
+
+    fn steps(&mut self, most: u64) {
+        for _ in 0..self.rng.random_range(0..=most) {
+            self.world.step();
+        }
+    }
+
+    /// Blocks that cannot be read; the others are right.
+    fn unreadable(&mut self, when: &str) -> Vec<u64> {
+        let mut lost = Vec::new();
+        for block in 0..self.blocks {
+            match self.world.read(VOLUME, block * BLOCK_BYTES, BLOCK_BYTES) {
+                Ok(_) if self.refused.contains(&block) => {}
+                Ok(bytes) => self.oracle.check(block * BLOCK_BYTES, &bytes, when),
+                Err(Fault::Lost) => lost.push(block),
+                Err(other) => panic!("{when}: a read ends with {other:?}"),
+            }
+        }
+        lost
+    }
+}
+
+/// `load` other writes while the drives are out, to what is still whole: they want room in the journal.
+fn live(scheme: &str, drives: u16, seed: u64, load: u64) {
+    let mut life = Life::new(scheme, drives, seed);
+    let tolerance = life.world.pool().geometry().code().tolerance();
+    for round in 0..2 {
+        let when = format!("{scheme}, seed {seed}, round {round}");
+        life.writes(20);
+        let mut seats: Vec<Seat> = (0..drives).map(Seat).collect();
+        seats.shuffle(&mut life.rng);
+        let most = (drives - 1).min(tolerance + 3);
+        let count = usize::from(life.rng.random_range(tolerance + 1..=most));
+        let mut out: Vec<Seat> = seats.drain(..count).collect();
+        for &seat in &out {
+            life.world.pull(seat);
+        }
+        life.steps(300);
+        // Reads find out who is there.
+        life.unreadable(&when);
+        for _ in 0..load {
+            life.write();
+        }
+        if life.rng.random_bool(0.7) {
+            life.world.settle();
+        }
+        let gone = life.world.reports.iter().filter_map(|report| match report {
+            Report::DriveOut { seat, .. } => Some(*seat),
+            _ => None,
+        });
+        let order: Vec<Seat> = gone.collect();
+        out.sort_by_key(|seat| order.iter().rposition(|gone| gone == seat));
+        assert!(out.iter().all(|seat| order.contains(seat)), "all are out");
+        while let Some(seat) = out.pop() {
+            life.world.plug_in(seat, None);
+            life.world.return_drive(seat).unwrap();
+            if life.rng.random_bool(0.3) {
+                life.steps(300);
+                continue;
+            }
+            life.world.settle();
+            if out.len() <= usize::from(tolerance) {
+                let when = format!("{when}, {out:?} still out");
+                let lost = life.unreadable(&when);
+                assert!(
+                    lost.is_empty(),
+                    "{when}: {lost:?}, {:#?}",
+                    life.world.reports
+                );
+            }
+        }
+        life.world.settle();
+        assert!(life.unreadable(&when).is_empty(), "{when}, all back");
+    }
+}
+
+fn all(load: u64, seeds: u64) {
+    let long = std::env::var_os("RAVELIN_LONG").is_some();
+    for (scheme, drives) in [
+        ("raid5", 4),
+        ("raid6", 6),
+        ("raid1:3c", 3),
+        ("raid6:dcode", 7),
+        ("pddl2:4d:13c:2s", 13),
+    ] {
+        for seed in 0..if long { seeds * 20 } else { seeds } {
+            live(scheme, drives, seed, load);
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_before_too_many_drives_went_is_there_when_enough_are_back() {
+    all(0, 10);
+}
+
+#[test]
+fn it_is_there_after_the_journal_has_been_round_many_times_too() {
+    all(1000, 1);
+}
