@@ -94,6 +94,42 @@ fn a_drive_that_lags_takes_part_beside_one_that_was_overtaken() {
     assert_eq!(seats, [Seat(0), Seat(1)]);
 }
 
+/// What drive 2 alone had said that drive 1 was out: it had failed as the power went. Drive 2 counts on two of
+/// three drives, so that its label on one was not enough for anything to follow.
+#[test]
+fn a_generation_that_nobody_else_had_may_say_that_another_drive_is_out() {
+    let before = facts(3);
+    let half_written = without(&before, &[1], 3);
+    let after = without(&before, &[2], 3);
+    let drives = [
+        found(&after, 0, 3),
+        found(&after, 1, 3),
+        found(&half_written, 2, 3),
+    ];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let order = order.map(|at: usize| drives[at].clone());
+        let opening = open(&order, false).unwrap();
+        assert_eq!(opening.facts().seats, after.seats);
+    }
+}
+
+/// A drive that was opened alone (`--degraded`) counts on itself, and may have been written to.
+#[test]
+fn a_drive_that_counts_on_itself_alone_is_a_half_of_its_own() {
+    let before = facts(3);
+    let alone = without(&before, &[0, 1], 3);
+    let after = without(&before, &[2], 3);
+    let drives = [
+        found(&after, 0, 3),
+        found(&after, 1, 3),
+        found(&alone, 2, 3),
+    ];
+    for degraded in [false, true] {
+        let error = open(&drives, degraded).expect_err("refused");
+        assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
+    }
+}
+
 /// A generation that was on more drives than the code survives may have been followed by writes: whoever opened
 /// the pool without these drives (`--degraded`) must decide.
 #[test]

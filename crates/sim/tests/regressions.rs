@@ -94,6 +94,8 @@ fn a_batch_that_was_left_out_does_not_hide_the_one_that_took_its_number() {
 fn a_generation_that_was_only_begun_on_a_drive_that_was_not_found_is_no_other_half() {
     holds(include_str!("schedules/label-only-begun.txt"));
     holds(include_str!("schedules/label-only-begun-raid10.txt"));
+    // Seed 300105871: it said that another drive was out.
+    holds(include_str!("schedules/label-only-begun-about-another.txt"));
 }
 
 /// Seeds 100158277 and 100412277. A drive that was being filled failed and another took its seat before the lanes

@@ -273,17 +273,18 @@ fn check_halves(found: &[FoundDrive]) -> Result<BTreeSet<usize>, OpenError> {
 }
 
 /// Whether `one` was written by an opening that did not find the drives of `other`, a label of the same number,
-/// and these have not gone on without it.
+/// and these have not gone on by themselves.
 ///
 /// The opening found the generation before on all drives that it found. So `other` was on drives that it missed
 /// alone; where these are no more than the code survives, too few had `other` for anything to have followed from it
-/// (`Pool::commit` waits for all drives, or for one more than that if others fail).
+/// (`Pool::commit` waits for all drives, or for one more than that if others fail), unless these few are all that
+/// `other` counts on.
 fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
     let takes_part = |label: &Label, drive: Uuid| {
         let mut seats = label.facts.seats.iter();
         seats.any(|seat| seat.drive == drive && !matches!(seat.state, SeatState::Out { .. }))
     };
-    if takes_part(one, other.drive) || !takes_part(other, one.drive) {
+    if takes_part(one, other.drive) {
         return Ok(false);
     }
     let missed = one.facts.seats.iter().filter(|seat| {
@@ -297,7 +298,11 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
     let known = one.facts.seats.iter().any(|seat| seat.drive == other.drive);
     let missed = missed.count() + usize::from(!known);
     let pool = build(one.facts.clone(), one.generation)?;
-    Ok(missed > 0 && missed <= usize::from(pool.geometry.code().tolerance()))
+    let few = usize::from(pool.geometry.code().tolerance());
+    let seats = other.facts.seats.iter();
+    let counted_on = seats.filter(|seat| seat.state.takes_part()).count();
+    let by_themselves = !takes_part(other, one.drive) && counted_on <= few;
+    Ok(missed > 0 && missed <= few && !by_themselves)
 }
 
 fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
