@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use array::pool::{OutReason, Report};
+use array::pool::{OutReason, Report, SeatState};
 use block::{Request, RequestKind, Seat};
 use rand::Rng;
 use sim::{Counted, Drive, DriveFault, Oracle, Pace, Trigger, World, WorldOptions};
@@ -20,19 +20,23 @@ struct Filled {
     size: u64,
 }
 
+fn options(scheme: &str, drives: u16) -> WorldOptions {
+    WorldOptions {
+        scheme: scheme.to_owned(),
+        drives,
+        spares: 0,
+        drive_bytes: 16 << 20,
+        chunk_bytes: 4096,
+        cell_bytes: 32768,
+        division: None,
+        pace: Pace::Null,
+        seed: 7,
+    }
+}
+
 impl Filled {
     fn new(scheme: &str, drives: u16) -> Self {
-        let mut world = World::create(&WorldOptions {
-            scheme: scheme.to_owned(),
-            drives,
-            spares: 0,
-            drive_bytes: 16 << 20,
-            chunk_bytes: 4096,
-            cell_bytes: 32768,
-            division: None,
-            pace: Pace::Null,
-            seed: 7,
-        });
+        let mut world = World::create(&options(scheme, drives));
         let size = 8 * world.pool().geometry().group_data_bytes();
         world.create_volume(VOLUME, size).unwrap();
         let mut filled = Self {
@@ -441,4 +445,33 @@ fn one_failed_write_puts_nobody_out() {
         );
         filled.check_all(scheme);
     }
+}
+
+/// A spare takes the seat of a drive that hangs, so that drive sits in another now. It may not be put in there
+/// before it has answered: what it was asked before could still be done.
+#[test]
+fn a_drive_that_hangs_is_not_put_in_again_where_a_spare_was() {
+    let mut world = World::create(&WorldOptions {
+        spares: 1,
+        ..options("raid5", 4)
+    });
+    let size = 4 * world.pool().geometry().group_data_bytes();
+    world.create_volume(VOLUME, size).unwrap();
+    world.settle();
+    let fault = DriveFault::Hang { for_good: true };
+    world.drive(Seat(1)).inject(Trigger::nth(0), fault);
+    let bytes = vec![1; usize::try_from(size).unwrap()];
+    world.write(VOLUME, 0, &bytes).unwrap();
+    for _ in 0..2000 {
+        world.step();
+    }
+    let facts = world.pool().facts();
+    assert!(facts.seats[1].state.takes_part(), "the spare sits there");
+    let old = Seat(4);
+    assert!(matches!(facts.seats[4].state, SeatState::Out { .. }));
+    assert!(world.pool().is_leaving(old), "it has not answered");
+    assert!(!world.begin_return_drive(old, None));
+    world.release();
+    world.settle();
+    assert!(!world.pool().is_leaving(old));
 }

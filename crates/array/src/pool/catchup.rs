@@ -220,8 +220,23 @@ impl Pool {
     /// has, old blocks could overwrite new ones.
     #[must_use]
     pub fn is_leaving(&self, seat: Seat) -> bool {
-        let own = self.forgotten.values().any(|&other| other == seat);
-        !planted::is(Bug::FillDuringInstall) && (own || self.leaving.contains_key(&seat))
+        let leaves = |seat: Seat| {
+            let own = self.forgotten.values().any(|&other| other == seat);
+            own || self.leaving.contains_key(&seat)
+        };
+        let mut moved = self.moved.iter().filter(|(now, _)| *now == seat);
+        !planted::is(Bug::FillDuringInstall)
+            && (leaves(seat) || moved.any(|&(_, then)| leaves(then)))
+    }
+
+    /// The drive that is out in seat `then` has changed places with one that takes part from now on.
+    pub(super) fn moves(&mut self, then: Seat, now: Seat) {
+        let before = std::mem::take(&mut self.moved);
+        self.moved = before
+            .into_iter()
+            .filter(|&(_, then)| self.is_leaving(then))
+            .collect();
+        self.moved.push((now, then));
     }
 
     /// A cell was filled but for blocks that nobody has.

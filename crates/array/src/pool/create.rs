@@ -323,6 +323,7 @@ impl Pool {
             returns: BTreeMap::new(),
             blanking: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            moved: Vec::new(),
             wounded: BTreeSet::new(),
             chores: Chores::default(),
             new_volumes: Vec::new(),

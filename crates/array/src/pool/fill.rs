@@ -539,6 +539,11 @@ impl Pool {
         *self.fills.joining.entry(seat).or_default() += 1;
     }
 
+    /// Whether the lanes have yet to hear that the seat's drive takes part.
+    pub(super) fn joins(&self, seat: Seat) -> bool {
+        self.fills.joining.contains_key(&seat)
+    }
+
     /// The lanes hear that the seat's drive takes part.
     pub(super) fn seat_joined(&mut self, seat: Seat) {
         // At opening the lanes hear of drives that had joined before.

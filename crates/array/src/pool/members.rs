@@ -24,8 +24,10 @@ impl Pool {
         fault: Fault,
         waiting: bool,
     ) {
-        if matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. }) {
-            // Already decided; the lane hears of it when the labels are written.
+        let out = matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
+        if out || self.joins(seat) {
+            // Already decided; the lane hears of it when the labels are written. The drive that sits there
+            // by now has done nothing.
             return;
         }
         if kind == IoKind::Read {
@@ -125,6 +127,7 @@ impl Pool {
         if let Some(waiting) = waiting {
             self.facts.seats.swap(seat.index(), waiting.index());
             self.suspicions.swap(seat, waiting);
+            self.moves(seat, waiting);
             if let Some(drive) = self.drives.remove(&waiting) {
                 self.drives.insert(seat, drive);
             }

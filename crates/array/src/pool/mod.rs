@@ -544,6 +544,9 @@ pub struct Pool {
     blanking: BTreeMap<Seat, Blanking>,
     /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
     leaving: BTreeMap<Seat, u32>,
+    /// Drives that have changed seats since they went out: the seat now, and the one that the lanes and
+    /// what they were asked know them by.
+    moved: Vec<(Seat, Seat)>,
     /// Groups with blocks that were nowhere when a drive came back.
     wounded: BTreeSet<u64>,
     chores: Chores,
@@ -596,6 +599,8 @@ impl Pool {
                 fault,
                 waiting,
             } => self.drive_fault(seat, kind, offset, fault, waiting),
+            // What lanes that have not heard of a seat's drive say is about the one before it.
+            Event::Late { seat } | Event::Hangs { seat, .. } if self.joins(seat) => {}
             Event::Late { seat } => self.drive_late(seat),
             Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
             Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
