@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use block::{BlockDevice, Completed, Limits, Memory, Request, RequestKind};
 use rustix::fs::{Mode, OFlags};
@@ -31,6 +32,9 @@ const BATCH_COPYING: usize = 8;
 /// core. A guess: a hand-over costs as much as copying some 16 KiB. Batches of the log under small
 /// writes are shorter than this, a chunk of 64 KiB is not.
 pub(super) const ERRAND_BYTES_MAX: u64 = 48 << 10;
+
+/// How long a drive that somebody else has is tried to be opened.
+const TAKEN_AT_MOST: Duration = Duration::from_millis(300);
 
 /// A regular file or block device.
 pub(crate) struct FileDrive {
@@ -183,7 +187,8 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         // Not with O_CREAT: the device's exclusive claim, which mounts and md hold too.
         flags |= OFlags::EXCL;
     }
-    let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+    let attempt = || rustix::fs::open(path, flags, Mode::empty());
+    let fd = match patiently(attempt, |errno| *errno == Errno::BUSY) {
         Ok(fd) => fd,
         Err(Errno::BUSY) => {
             return Err(match holder_of(path, 0) {
@@ -199,9 +204,12 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         Err(errno) => return Err(fail("opening", errno.into())),
     };
     if open.exclusive {
-        match lock_exclusive(fd.as_fd()) {
+        let locked = |error: &io::Error| {
+            matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES))
+        };
+        match patiently(|| lock_exclusive(fd.as_fd()), locked) {
             Ok(()) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Err(error) if locked(&error) => {
                 return Err(OpenDriveError::InUse {
                     path: path.to_owned(),
                     holder: holder_of(path, 1).unwrap_or_default(),
@@ -211,6 +219,23 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         }
     }
     Ok((fd, kind))
+}
+
+/// Tries again for a while what fails because somebody else has the drive: a process that is just being started has
+/// the descriptors of the one that starts it until its own program runs, those just closed here among them.
+fn patiently<T, E>(
+    attempt: impl Fn() -> Result<T, E>,
+    is_taken: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let until = Instant::now() + TAKEN_AT_MOST;
+    loop {
+        match attempt() {
+            Err(error) if is_taken(&error) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Makes a file of `size_bytes` that occupies no space yet. The file must not exist.

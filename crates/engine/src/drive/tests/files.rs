@@ -43,6 +43,21 @@ fn a_drive_opens_once_however_it_is_named() {
     open(&name.parse().unwrap(), EXCLUSIVE).unwrap();
 }
 
+/// A process that another thread starts just now has all descriptors, until its program runs.
+#[test]
+fn a_drive_that_is_let_go_of_a_moment_later_opens() {
+    let place = Place::new();
+    let name = place.file("a.img");
+    let drive = open_sized(&name, 1 << 20);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            drop(drive);
+        });
+        open(&name.parse().unwrap(), EXCLUSIVE).unwrap();
+    });
+}
+
 #[test]
 fn what_cannot_be_a_drive_is_refused_by_its_reason() {
     let place = Place::new();
