@@ -176,3 +176,35 @@ fn what_was_acknowledged_before_too_many_drives_went_is_there_when_enough_are_ba
 fn it_is_there_after_the_journal_has_been_round_many_times_too() {
     all(1000, 1);
 }
+
+/// A group that is given to a new volume must have nothing of its earlier life in the journal: what is kept of others
+/// makes way without being lost.
+#[test]
+fn what_is_kept_survives_a_new_volume() {
+    for seed in 0..20 {
+        let mut life = Life::new("raid5", 5, seed);
+        let when = format!("seed {seed}");
+        let group = life.world.pool().geometry().group_data_bytes();
+        let old = vec![0xee; usize::try_from(group).unwrap()];
+        life.world.create_volume("old", group).unwrap();
+        life.world.write("old", 0, &old).unwrap();
+        life.writes(20);
+        for seat in [1, 3] {
+            life.world.pull(Seat(seat));
+        }
+        life.unreadable(&when);
+        // While the other one's blocks are kept its group is given away.
+        life.world.write("old", 0, &old).ok();
+        life.world.delete_volume("old").unwrap();
+        life.world.create_volume("new", group).unwrap();
+        life.world.settle();
+        for seat in [3, 1] {
+            life.world.plug_in(Seat(seat), None);
+            life.world.return_drive(Seat(seat)).unwrap();
+            life.world.settle();
+            assert!(life.unreadable(&when).is_empty(), "{when}, {seat} is back");
+        }
+        let new = life.world.read("new", 0, group).unwrap();
+        assert!(new.iter().all(|&byte| byte == 0), "{when}");
+    }
+}
