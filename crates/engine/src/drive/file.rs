@@ -204,9 +204,8 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         Err(errno) => return Err(fail("opening", errno.into())),
     };
     if open.exclusive {
-        let locked = |error: &io::Error| {
-            matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES))
-        };
+        let locked =
+            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES));
         match patiently(|| lock_exclusive(fd.as_fd()), locked) {
             Ok(()) => {}
             Err(error) if locked(&error) => {
