@@ -113,6 +113,41 @@ fn a_generation_that_nobody_else_had_may_say_that_another_drive_is_out() {
     }
 }
 
+/// The same when the pool has been opened once more since.
+#[test]
+fn a_generation_that_nobody_else_had_is_no_half_later_on_either() {
+    let before = facts(3);
+    let half_written = without(&before, &[1], 3);
+    let after = without(&before, &[2], 3);
+    let drives = [
+        found(&after, 0, 5),
+        found(&after, 1, 4),
+        found(&half_written, 2, 3),
+    ];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let order = order.map(|at: usize| drives[at].clone());
+        let opening = open(&order, false).unwrap();
+        assert_eq!(opening.facts().seats, after.seats);
+    }
+}
+
+/// One that went on by itself after it was missed has a later generation of its own.
+#[test]
+fn a_drive_that_went_on_after_it_was_missed_is_a_half_of_its_own() {
+    let before = facts(3);
+    let alone = without(&before, &[0, 1], 4);
+    let after = without(&before, &[2], 3);
+    let drives = [
+        found(&after, 0, 5),
+        found(&after, 1, 5),
+        found(&alone, 2, 4),
+    ];
+    for degraded in [false, true] {
+        let error = open(&drives, degraded).expect_err("refused");
+        assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
+    }
+}
+
 /// A drive that was opened alone (`--degraded`) counts on itself, and may have been written to.
 #[test]
 fn a_drive_that_counts_on_itself_alone_is_a_half_of_its_own() {

@@ -96,6 +96,10 @@ fn a_generation_that_was_only_begun_on_a_drive_that_was_not_found_is_no_other_ha
     holds(include_str!("schedules/label-only-begun-raid10.txt"));
     // Seed 300105871: it said that another drive was out.
     holds(include_str!("schedules/label-only-begun-about-another.txt"));
+    // Seed 500568684: the pool was opened once more between.
+    holds(include_str!(
+        "schedules/label-only-begun-two-openings-ago.txt"
+    ));
 }
 
 /// Seeds 100158277 and 100412277. A drive that was being filled failed and another took its seat before the lanes

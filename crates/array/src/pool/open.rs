@@ -253,13 +253,15 @@ fn check_halves(found: &[FoundDrive]) -> Result<BTreeSet<usize>, OpenError> {
             };
             let same_generation_other_facts =
                 label_a.generation == label_b.generation && label_a.facts != label_b.facts;
-            if same_generation_other_facts && overtakes(label_a, label_b)? {
+            let both_apart = apart(label_a, label_b) && apart(label_b, label_a);
+            if !both_apart && !same_generation_other_facts {
+                continue;
+            }
+            if overtakes(label_a, label_b)? {
                 overtaken.insert(other);
-            } else if same_generation_other_facts && overtakes(label_b, label_a)? {
+            } else if overtakes(label_b, label_a)? {
                 overtaken.insert(index);
-            } else if (apart(label_a, label_b) && apart(label_b, label_a))
-                || same_generation_other_facts
-            {
+            } else {
                 return Err(OpenError::SplitBrain {
                     first: a.path.clone(),
                     first_generation: label_a.generation,
@@ -272,10 +274,10 @@ fn check_halves(found: &[FoundDrive]) -> Result<BTreeSet<usize>, OpenError> {
     Ok(overtaken)
 }
 
-/// Whether `one` was written by an opening that did not find the drives of `other`, a label of the same number,
-/// and these have not gone on by themselves.
+/// Whether `one` was written by an opening that did not find the drives of `other` and made another generation of
+/// that number, or later; and these have not gone on by themselves.
 ///
-/// The opening found the generation before on all drives that it found. So `other` was on drives that it missed
+/// That opening found the generation before on all drives that it found. So `other` was on drives that it missed
 /// alone; where these are no more than the code survives, too few had `other` for anything to have followed from it
 /// (`Pool::commit` waits for all drives, or for one more than that if others fail), unless these few are all that
 /// `other` counts on.
@@ -284,12 +286,12 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
         let mut seats = label.facts.seats.iter();
         seats.any(|seat| seat.drive == drive && !matches!(seat.state, SeatState::Out { .. }))
     };
-    if takes_part(one, other.drive) {
+    if one.generation < other.generation || takes_part(one, other.drive) {
         return Ok(false);
     }
     let missed = one.facts.seats.iter().filter(|seat| {
         let now = SeatState::Out {
-            since: one.generation,
+            since: other.generation,
             why: OutReason::Missing,
         };
         seat.state == now

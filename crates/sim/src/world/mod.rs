@@ -6,6 +6,8 @@ mod open;
 mod power;
 mod queue;
 mod scrub;
+#[cfg(test)]
+mod torn_labels;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,0 +1,112 @@
+//! Drives that fail and come back while the power goes again and again in the middle of label writes. No more than
+//! the code survives ever fail, so the pool opens by itself each time, and in the end everything is there.
+
+use array::pool::SeatState;
+use block::{Request, RequestKind, Seat};
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::{CutSpec, World, WorldOptions};
+use crate::drive::{Drive, Pace};
+
+const VOLUME: &str = "v";
+
+fn filled(scheme: &str, drives: u16) -> (Vec<Drive>, u64) {
+    let mut world = World::create(&WorldOptions {
+        scheme: scheme.to_owned(),
+        drives,
+        spares: 0,
+        drive_bytes: 14 << 20,
+        chunk_bytes: 4096,
+        cell_bytes: 32 << 10,
+        pace: Pace::Null,
+        division: None,
+        seed: 1,
+    });
+    let size = world.pool().geometry().group_data_bytes();
+    world.create_volume(VOLUME, size).unwrap();
+    let bytes = vec![7; usize::try_from(size).unwrap()];
+    world.write(VOLUME, 0, &bytes).unwrap();
+    world.settle();
+    (world.close().unwrap(), size)
+}
+
+fn steps(world: &mut World, rng: &mut SmallRng, most: u32) {
+    for _ in 0..rng.random_range(0..=most) {
+        world.step();
+    }
+}
+
+/// One life, from an opening to a power cut.
+fn live(mut drives: Vec<Drive>, bad: &[Seat], rng: &mut SmallRng) -> Result<Vec<Drive>, String> {
+    for seat in bad {
+        if rng.random_bool(0.4) {
+            drives[seat.index()].pull();
+        }
+    }
+    let seed = rng.random();
+    let opened = World::begin_open(&mut drives, false, seed, false);
+    let mut world = opened.map_err(|error| error.to_string())?;
+    steps(&mut world, rng, 40);
+    if world.opened().is_some() {
+        for &seat in bad {
+            let out = matches!(
+                world.pool().facts().seats[seat.index()].state,
+                SeatState::Out { .. }
+            );
+            if out && rng.random_bool(0.5) && world.drive_at(seat).is_some_and(|it| !it.is_gone()) {
+                world.begin_return_drive(seat, None);
+            } else if rng.random_bool(0.3) {
+                world.pull(seat);
+            }
+            steps(&mut world, rng, 10);
+        }
+        let request = Request {
+            kind: RequestKind::Write,
+            offset: 0,
+            length: 16384,
+            fua: true,
+        };
+        world.submit(VOLUME, request, &[7; 16384]);
+        steps(&mut world, rng, 80);
+    }
+    let mut drives = world.cut(CutSpec::Seed(rng.random()));
+    for drive in &mut drives {
+        drive.plug_in(None);
+    }
+    Ok(drives)
+}
+
+#[test]
+fn the_pool_opens_by_itself_whatever_the_power_left_of_its_labels() {
+    let long = std::env::var_os("RAVELIN_LONG").is_some();
+    // The second number: how many drives may fail, at most half.
+    for (scheme, count, tolerance) in [
+        ("raid6", 5, 2),
+        ("raid6", 6, 2),
+        ("pddl2:2d:7c:1s", 7, 2),
+        ("raid1:3c", 3, 1),
+        ("raid5", 4, 1),
+    ] {
+        let (template, size) = filled(scheme, count);
+        for seed in 0..if long { 100_000 } else { 1000 } {
+            let when = format!("{scheme} on {count} drives, seed {seed}");
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let mut seats: Vec<Seat> = (0..count).map(Seat).collect();
+            seats.shuffle(&mut rng);
+            let bad = &seats[..tolerance];
+            let mut drives = template.clone();
+            for life in 0..rng.random_range(1..5) {
+                drives = live(drives, bad, &mut rng)
+                    .unwrap_or_else(|error| panic!("{when}, life {life}: {error}"));
+            }
+            let mut world = World::open(drives, false, seed)
+                .unwrap_or_else(|error| panic!("{when}, at the end: {error}"));
+            let read = world
+                .read(VOLUME, 0, size)
+                .expect("no more than it survives");
+            assert!(read.iter().all(|&byte| byte == 7), "{when}");
+        }
+    }
+}
