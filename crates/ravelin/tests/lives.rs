@@ -309,7 +309,7 @@ fn a_mounted_file_system_is_written_back_when_the_daemon_stops_and_mounts_again_
             .run(&["volume", "detach", "tank/v"])
             .refused(1, &["1 client is connected", "--force"]);
         end_daemon(&mut bench, end);
-        tools::run("umount", &[root]);
+        tools::unmount(root);
         bench.start();
         tools::run("mount", &[device(&bench).to_str().unwrap(), root]);
         assert_eq!(
@@ -317,7 +317,7 @@ fn a_mounted_file_system_is_written_back_when_the_daemon_stops_and_mounts_again_
             vec![7_u8; 100_000],
             "{end:?}"
         );
-        tools::run("umount", &[root]);
+        tools::unmount(root);
     }
     end_daemon(&mut bench, End::Kill);
     // A pool that does not come back: what was served of it is cleaned up all the same.

@@ -316,7 +316,7 @@ fn a_file_system_is_filled_in_less_memory_than_it_holds() {
     );
     let most = writers.most_used();
     assert!(most > limit / 2 && most <= limit, "{most} of {limit}");
-    tools::run("umount", &[place]);
+    tools::unmount(place);
     tools::run("mount", &["-o", "ro", &device, place]);
     for digit in 1..=3_u8 {
         let bytes = std::fs::read(root.join(digit.to_string())).unwrap();

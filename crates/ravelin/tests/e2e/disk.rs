@@ -71,7 +71,11 @@ impl<'a> Mounted<'a> {
     }
 
     pub(crate) fn unmount(self) {
-        run("umount", &[self.0.to_str().unwrap()]);
+        // A process that another test is just starting has this one's files open until its program runs.
+        eventually("nobody has a file there open", || {
+            let unmounted = Command::new("umount").arg(self.0).output();
+            unmounted.unwrap().status.success()
+        });
         std::mem::forget(self);
     }
 }

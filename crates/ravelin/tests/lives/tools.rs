@@ -24,6 +24,20 @@ pub(crate) fn run(program: &str, arguments: &[&str]) {
     );
 }
 
+/// A process that another test is just starting has this one's files open until its program runs.
+pub(crate) fn unmount(place: &str) {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let output = Command::new("umount").arg(place).output().unwrap();
+        let why = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            return;
+        }
+        assert!(why.contains("busy") && Instant::now() < until, "{why}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// qemu's block layer with an NBD client that connects again.
 pub(crate) struct Qemu {
     child: Child,
