@@ -147,14 +147,20 @@ impl Run {
             let state = world.pool().facts().seats[seat.index()].state;
             matches!(state, SeatState::Out { .. })
         };
-        let gone = world.drive_in(seat).is_some_and(|drive| drive.is_gone());
-        if gone && !is_out(world) {
+        let is_missed =
+            |world: &mut World| world.drive_in(seat).is_some_and(|drive| drive.is_gone());
+        if is_missed(world) && !is_out(world) {
             // Nobody has asked it anything since; its cache must not be lost unnoticed.
             self.fail(seat)?;
         }
         let limit = self.world().now() + BOUND;
         while self.world().pool().is_leaving(seat) {
             self.go_on(limit, "what was asked of a drive before it went out")?;
+            let world = self.world();
+            if is_missed(world) && !is_out(world) {
+                // A spare has taken the seat, and what was to happen to the drive has happened to that.
+                self.fail(seat)?;
+            }
         }
         let world = self.world();
         let attached = world.drive_in(seat).is_some() || world.find_absent(seat);
