@@ -55,6 +55,23 @@ fn found(facts: &PoolFacts, seat: u16, generation: u64) -> FoundDrive {
     }
 }
 
+/// In whatever order the drives are found, the pool opens with these facts and without drive 2.
+fn in_every_order_two_is_left_out(drives: &[FoundDrive; 3], facts: &PoolFacts) {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let order = order.map(|at: usize| drives[at].clone());
+        let opening = open(&order, false).unwrap();
+        assert_eq!(opening.facts().seats, facts.seats);
+        assert!(!opening.seated().contains_key(&Seat(2)));
+    }
+}
+
+fn are_two_halves(drives: &[FoundDrive]) {
+    for degraded in [false, true] {
+        let error = open(drives, degraded).expect_err("refused");
+        assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
+    }
+}
+
 /// The power went while generation 3 was being written, and drive 2 alone had it. The pool was opened without
 /// drive 2, and its generation 3 was another one. When drive 2 came back the pool was refused as two halves that
 /// each went on without the other, though drive 2 had never been alone.
@@ -69,12 +86,7 @@ fn a_drive_with_a_generation_that_nobody_else_had_is_no_half_of_its_own() {
         found(&after, 1, 3),
         found(&half_written, 2, 3),
     ];
-    for (first, second, third) in [(0, 1, 2), (2, 1, 0), (1, 2, 0)] {
-        let order = [first, second, third].map(|at: usize| drives[at].clone());
-        let opening = open(&order, false).unwrap();
-        assert_eq!(opening.facts().seats, after.seats);
-        assert!(!opening.seated().contains_key(&Seat(2)));
-    }
+    in_every_order_two_is_left_out(&drives, &after);
 }
 
 /// The same when the opening had written its label on one drive only: the other one lags, and takes part.
@@ -106,11 +118,7 @@ fn a_generation_that_nobody_else_had_may_say_that_another_drive_is_out() {
         found(&after, 1, 3),
         found(&half_written, 2, 3),
     ];
-    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
-        let order = order.map(|at: usize| drives[at].clone());
-        let opening = open(&order, false).unwrap();
-        assert_eq!(opening.facts().seats, after.seats);
-    }
+    in_every_order_two_is_left_out(&drives, &after);
 }
 
 /// The same when the pool has been opened once more since.
@@ -124,11 +132,7 @@ fn a_generation_that_nobody_else_had_is_no_half_later_on_either() {
         found(&after, 1, 4),
         found(&half_written, 2, 3),
     ];
-    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
-        let order = order.map(|at: usize| drives[at].clone());
-        let opening = open(&order, false).unwrap();
-        assert_eq!(opening.facts().seats, after.seats);
-    }
+    in_every_order_two_is_left_out(&drives, &after);
 }
 
 /// One that went on by itself after it was missed has a later generation of its own.
@@ -142,10 +146,7 @@ fn a_drive_that_went_on_after_it_was_missed_is_a_half_of_its_own() {
         found(&after, 1, 5),
         found(&alone, 2, 4),
     ];
-    for degraded in [false, true] {
-        let error = open(&drives, degraded).expect_err("refused");
-        assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
-    }
+    are_two_halves(&drives);
 }
 
 /// A drive that was opened alone (`--degraded`) counts on itself, and may have been written to.
@@ -159,10 +160,7 @@ fn a_drive_that_counts_on_itself_alone_is_a_half_of_its_own() {
         found(&after, 1, 3),
         found(&alone, 2, 3),
     ];
-    for degraded in [false, true] {
-        let error = open(&drives, degraded).expect_err("refused");
-        assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
-    }
+    are_two_halves(&drives);
 }
 
 /// A generation that was on more drives than the code survives may have been followed by writes: whoever opened
@@ -179,8 +177,5 @@ fn a_generation_that_may_have_counted_is_not_overtaken() {
         found(&written, 2, 3),
         found(&written, 3, 3),
     ];
-    for degraded in [false, true] {
-        let error = open(&drives, degraded).expect_err("refused");
-        assert!(matches!(error, OpenError::SplitBrain { .. }), "{error}");
-    }
+    are_two_halves(&drives);
 }

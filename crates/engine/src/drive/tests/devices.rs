@@ -198,11 +198,11 @@ fn a_mounted_device_is_busy() {
     };
     let error = open(&device.device.parse().unwrap(), how);
     // A process that another test is just starting has what it opened.
-    let tries = (0..100).find(|_| {
+    let unmounted = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         run("umount", &[&directory]).is_ok()
     });
-    assert!(tries.is_some(), "{directory} is busy");
+    assert!(unmounted, "{directory} is busy");
     assert!(
         matches!(error, Err(OpenDriveError::Busy { .. })),
         "{error:?}"
