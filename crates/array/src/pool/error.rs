@@ -1,0 +1,123 @@
+//! Why what an administrator asked for is refused, in words that say what to do.
+
+use block::Seat;
+
+/// Why an administrator's command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// No such seat.
+    #[error("the pool has no seat {seat}: it has seats 0 to {last}")]
+    NoSeat {
+        /// What was asked.
+        seat: Seat,
+        /// The last one there is.
+        last: u16,
+    },
+    /// The seat's drive is already out.
+    #[error("the drive in seat {seat} is already out")]
+    AlreadyOut {
+        /// Which seat.
+        seat: Seat,
+    },
+    /// The seat is in use.
+    #[error("seat {seat} has a working drive: fail it first (`ravelin drive fail`)")]
+    Occupied {
+        /// Which seat.
+        seat: Seat,
+    },
+    /// The drive has not answered everything that it was asked before it went out.
+    #[error(
+        "the drive in seat {seat} has not answered {operations} operations from before it went out; what it writes for them could land on what it is given now: wait until it answers, or put another drive in its place"
+    )]
+    StillBusy {
+        /// Which seat.
+        seat: Seat,
+        /// How many.
+        operations: u64,
+    },
+    /// Taking the drive out would lose data.
+    #[error(
+        "without the drive in seat {seat}, group {group} could not be read any more: wait for the rebuild, or bring another drive back first"
+    )]
+    WouldLose {
+        /// Which seat.
+        seat: Seat,
+        /// A group that would be lost.
+        group: u64,
+    },
+    /// A replacement is smaller than the pool needs.
+    #[error("the drive has {size_bytes} bytes, the pool needs {needed_bytes}: use a larger one")]
+    DriveTooSmall {
+        /// What it has.
+        size_bytes: u64,
+        /// What is needed.
+        needed_bytes: u64,
+    },
+    /// A name that is taken.
+    #[error("there is already a volume `{name}`: choose another name")]
+    VolumeExists {
+        /// Which name.
+        name: String,
+    },
+    /// A name that does not exist.
+    #[error("there is no volume `{name}` in this pool; `ravelin volume list` shows what there is")]
+    NoVolume {
+        /// Which name.
+        name: String,
+    },
+    /// A name that cannot be.
+    #[error("`{name}` is not a volume name: use letters, digits, `-`, `_` and `.`, at most 64")]
+    VolumeName {
+        /// Which name.
+        name: String,
+    },
+    /// Not enough free groups.
+    #[error(
+        "{wanted_bytes} bytes take {wanted} groups of {group_bytes} bytes; {free} of {total} are free ({free_bytes} bytes)"
+    )]
+    NoSpace {
+        /// What was asked.
+        wanted_bytes: u64,
+        /// In groups.
+        wanted: u64,
+        /// User data of a group.
+        group_bytes: u64,
+        /// Free groups.
+        free: u64,
+        /// All groups.
+        total: u64,
+        /// Free groups in bytes.
+        free_bytes: u64,
+    },
+    /// The label has no room for another name.
+    #[error(
+        "the pool has {count} volumes, and its labels have room for no more: delete one, or make larger ones"
+    )]
+    TooManyVolumes {
+        /// How many there are.
+        count: usize,
+    },
+    /// A volume of no size.
+    #[error("a volume needs a size: at least 4096 bytes")]
+    NoSize,
+    /// Drives failed while the command ran.
+    #[error("a drive operation failed while the command ran ({fault}): see `ravelin pool status`")]
+    Fault {
+        /// What the drive said.
+        fault: block::Fault,
+    },
+    /// The journal cannot be read.
+    #[error(
+        "the journal of lane {lane} cannot be read: writes that had been acknowledged are lost with it. Bring the missing drives back"
+    )]
+    JournalLost {
+        /// Which lane.
+        lane: u16,
+    },
+    /// Nothing to compare with.
+    #[error("the pool was made with `-o journal=off`: it has no checksums to compare with")]
+    NoChecksums,
+    /// The pool is being closed.
+    #[error("the pool is being exported")]
+    Closing,
+}
