@@ -1,0 +1,106 @@
+//! The anchor: from which batch on the ring counts.
+
+use block::{Outcome, Seat};
+
+use super::{Phase, page_slice};
+use crate::ScratchId;
+use crate::action::{Action, Compute, IoKind};
+use crate::format::{Anchor, PAGE_BYTES};
+use crate::lane::flush::Waiter;
+use crate::lane::{Array, Computing, Purpose};
+
+impl Array {
+    /// The oldest batch that still counts when the running checkpoint has put all in place that it can.
+    pub(super) fn first_that_counts(&self) -> u64 {
+        let running = self.checkpoints.running.as_ref();
+        let running = running.expect("a checkpoint runs");
+        let logged = running
+            .stuck
+            .iter()
+            .filter_map(|&name| self.overlay.get(name));
+        let oldest = logged.map(|logged| logged.sequence).min();
+        oldest.unwrap_or(u64::MAX).min(running.covers + 1)
+    }
+
+    /// Blocks and pages are durable: the log may begin later.
+    pub(super) fn write_anchor(&mut self) {
+        let running = self.running();
+        running.phase = Phase::Anchoring;
+        running.begun = false;
+        let (first, anyhow) = (running.first, running.anchor);
+        if !anyhow && (self.log.ring.is_empty() || self.log.ring.is_oldest(first)) {
+            // The tail has not moved.
+            self.close_checkpoint();
+            return;
+        }
+        self.push_anchor(first);
+    }
+
+    /// Writes an anchor to all drives that take part.
+    pub(in crate::lane) fn push_anchor(&mut self, first: u64) {
+        let store = *self.geometry.store().expect("an anchor needs a store");
+        self.log.anchor += 1;
+        let anchor = Anchor {
+            incarnation: self.log.incarnation,
+            first,
+            position: self.log.ring.position_of(first),
+            inherited: self.log.inherited,
+            number: self.log.anchor,
+        };
+        let scratch = self.fresh_scratch();
+        self.actions
+            .push_back(Action::Allocate(scratch, PAGE_BYTES));
+        let work = Compute {
+            puts: vec![(
+                page_slice(scratch, 0),
+                anchor.encode(store.pool, self.lane).into(),
+            )],
+            ..Compute::default()
+        };
+        self.push_compute(Computing::Anchor(scratch), work);
+    }
+
+    /// The anchor is laid out in memory.
+    pub(in crate::lane) fn anchor_laid(&mut self, scratch: ScratchId) {
+        let store = *self.geometry.store().expect("an anchor needs a store");
+        let copy = self.log.anchor % 2 * PAGE_BYTES;
+        let offset = store.journal_offset + u64::from(self.lane) * store.ring_bytes + copy;
+        let seats = self.live_seats();
+        if let Some(running) = self.checkpoints.running.as_mut() {
+            running.scratch = Some(scratch);
+            running.begun = true;
+            for _ in &seats {
+                running.writes.begin();
+            }
+        } else {
+            self.recovery_anchor_begins(scratch, &seats);
+        }
+        for seat in seats {
+            let slice = page_slice(scratch, 0);
+            self.push_slice(Purpose::Anchor { seat }, seat, IoKind::Write, offset, slice);
+        }
+    }
+
+    pub(in crate::lane) fn anchor_written(&mut self, seat: Seat, outcome: Outcome) {
+        if self.checkpoints.running.is_some() {
+            self.checkpoint_wrote(seat, 0, outcome);
+            self.anchors_ended();
+        } else {
+            self.recovery_anchor_written(seat, outcome);
+        }
+    }
+
+    pub(super) fn anchors_ended(&mut self) {
+        let running = self.running();
+        if running.phase != Phase::Anchoring || !running.begun || !running.writes.is_done() {
+            return;
+        }
+        running.phase = Phase::Closing;
+        if let Some(scratch) = running.scratch.take() {
+            self.release(scratch);
+        }
+        if !self.begin_flush(Waiter::Checkpoint) {
+            self.close_checkpoint();
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A checkpoint's blocks go to their places, and fills keep out of their way.
+
+use std::collections::BTreeSet;
+
+use block::Outcome;
+
+use super::{INSTALLS_MAX, Phase, Wanting};
+use crate::action::IoKind;
+use crate::format::{BlockName, Entry};
+use crate::lane::op::Owner;
+use crate::lane::{Array, Purpose};
+use crate::plan::{Transfer, merge};
+use crate::planted::{self, Bug};
+
+impl Array {
+    pub(super) fn install(&mut self) {
+        let epoch = self.enter_present_epoch();
+        let mut transfers = Vec::new();
+        let running = self
+            .checkpoints
+            .running
+            .as_mut()
+            .expect("a checkpoint runs");
+        running.epoch = Some(epoch);
+        running.phase = Phase::Installing;
+        // What has changed since is left to the next checkpoint: the newer record is complete, and
+        // will have been flushed when this one's anchor is written.
+        let overlay = &self.overlay;
+        running.blocks.retain(|(name, logged)| {
+            let now = overlay.get(*name);
+            now.is_some_and(|now| now.sequence == logged.sequence)
+        });
+        for (name, logged) in &running.blocks {
+            let Some(slice) = logged.bytes.memory() else {
+                continue;
+            };
+            let column = self.view.column(&self.geometry, name.group, name.column);
+            let cells = column.cells();
+            let cells = cells.take(if planted::is(Bug::SkipFillTarget) {
+                1
+            } else {
+                2
+            });
+            transfers.extend(cells.map(|cell| Transfer {
+                seat: cell.seat,
+                column: name.column,
+                kind: IoKind::Write,
+                offset: self.geometry.block_offset(cell, name.block.into()),
+                length: slice.length,
+                slice: Some(slice),
+            }));
+        }
+        merge(&mut transfers);
+        running.queue = transfers.into();
+        self.pump_installs();
+    }
+
+    fn pump_installs(&mut self) {
+        loop {
+            let running = self
+                .checkpoints
+                .running
+                .as_mut()
+                .expect("a checkpoint runs");
+            if running.writes.in_flight() >= INSTALLS_MAX {
+                return;
+            }
+            let Some(transfer) = running.queue.pop_front() else {
+                break;
+            };
+            if self.view.is_out(transfer.seat) {
+                continue;
+            }
+            running.writes.begin();
+            self.push_io(Purpose::Install { transfer }, |id| transfer.io(id));
+        }
+        self.installs_ended();
+    }
+
+    pub(in crate::lane) fn install_written(&mut self, transfer: Transfer, outcome: Outcome) {
+        self.checkpoint_wrote(transfer.seat, transfer.offset, outcome);
+        if outcome.is_err() {
+            let block = self.geometry.block_of(transfer.offset);
+            let blocks = block..block + transfer.length / block::BLOCK_BYTES;
+            let out = self.view.is_out(transfer.seat);
+            let running = self.running();
+            let hit = running.blocks.iter().filter(|(name, logged)| {
+                name.column == transfer.column
+                    && blocks.contains(&u64::from(name.block))
+                    && logged.bytes.memory().is_some_and(|slice| {
+                        transfer.slice.is_some_and(|all| all.buffer == slice.buffer)
+                    })
+            });
+            let hit: Vec<BlockName> = hit.map(|&(name, _)| name).collect();
+            if !out {
+                running.stuck.extend(hit);
+            }
+        }
+        self.pump_installs();
+    }
+
+    /// Whether a fill must not write to a column now: an older version of one of its blocks may be on
+    /// its way to the target, and come after the fill's. Then the fill is planned again when all
+    /// are in place.
+    pub(in crate::lane) fn fill_must_wait(&mut self, op: u64, group: u64, column: u16) -> bool {
+        let installing = self.checkpoints.running.as_ref().is_some_and(|running| {
+            !planted::is(Bug::FillDuringInstall)
+                && running.phase == Phase::Installing
+                && running.blocks.iter().any(|(name, logged)| {
+                    (name.group, name.column) == (group, column) && logged.bytes.memory().is_some()
+                })
+        });
+        if installing {
+            self.checkpoints.fills.push(op);
+        }
+        installing
+    }
+
+    /// Whether a fill of a drive that catches up would write a block that is logged and not yet flushed. The
+    /// power may go and take the batch with it: then what was there before counts again, by its entry the drive
+    /// holds it, and it must not have been overwritten. So the fill is planned again when a checkpoint has put the
+    /// block in place.
+    pub(in crate::lane) fn fill_is_hasty(&mut self, op: u64) -> bool {
+        let Owner::Job(job) = self.ops[&op].owner else {
+            return false;
+        };
+        if !self.jobs[&job].catches_up {
+            return false;
+        }
+        let flushed = self.log.flushed;
+        let hasty = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
+            let logged = self.overlay.get(*name);
+            logged.is_some_and(|logged| logged.sequence > flushed)
+        });
+        if hasty && let Some(fault) = self.log.stuck {
+            // A drive that stays does not take what is logged: nobody knows until when.
+            self.end(op, Err(fault));
+        } else if hasty {
+            self.checkpoints.fills.push(op);
+            self.want_checkpoint();
+        }
+        hasty
+    }
+
+    pub(super) fn installs_ended(&mut self) {
+        let running = self
+            .checkpoints
+            .running
+            .as_mut()
+            .expect("a checkpoint runs");
+        if running.phase != Phase::Installing
+            || !running.queue.is_empty()
+            || !running.writes.is_done()
+        {
+            return;
+        }
+        if running.writes.kept().is_empty() {
+            // Whatever failed was on drives that are out now: it is not there to be missed.
+            running.stuck.clear();
+        }
+        self.log.stuck = running.writes.kept().values().next().copied();
+        let (blocks, zeroed) = (
+            std::mem::take(&mut running.blocks),
+            std::mem::take(&mut running.zeroed),
+        );
+        let forgotten = self.groups_forgotten();
+        let room = self.log.wants_checkpoint()
+            || self.overlay.bytes() >= self.batch_memory() / 2
+            || !forgotten.is_empty();
+        let kept = self.keep(&blocks, &forgotten, room);
+        let running = self.running();
+        running.stuck.extend(kept);
+        running.room = room;
+        let stuck = running.stuck.clone();
+        let pinned = std::mem::take(&mut running.pinned);
+        for (stripe, sequence) in zeroed {
+            for name in self.names_of(stripe.0, stripe.1..stripe.1 + 1) {
+                if !planted::is(Bug::TrimWithoutEntry) {
+                    self.pages.set(name, Entry::UNWRITTEN);
+                }
+            }
+            self.overlay.zeroes_installed(stripe, sequence);
+        }
+        for (name, logged) in blocks {
+            if stuck.contains(&name) {
+                continue;
+            }
+            // A block that nobody had may have been reconstructed meanwhile.
+            let now = self.overlay.get(name);
+            let entry = match now.filter(|now| now.sequence == logged.sequence) {
+                Some(now) => now.entry,
+                None => logged.entry,
+            };
+            self.pages.set(name, entry);
+            self.overlay.installed(name, logged.sequence);
+        }
+        for sequence in pinned {
+            self.overlay.unpin(sequence);
+        }
+        let fills = std::mem::take(&mut self.checkpoints.fills);
+        self.runnable.extend(fills);
+        self.relog_kept(room);
+        self.write_pages();
+    }
+
+    /// Groups that those who wait for this checkpoint are about to make unwritten.
+    fn groups_forgotten(&self) -> BTreeSet<u64> {
+        let running = self.checkpoints.running.as_ref();
+        let wanting = running.into_iter().flat_map(|running| &running.wanting);
+        let groups = wanting.filter_map(|wanting| match *wanting {
+            Wanting::Job(job) => self.zeroes(job),
+            Wanting::Pool => None,
+        });
+        groups.collect()
+    }
+}
