@@ -6,7 +6,7 @@
 use array::pool::SeatState;
 use block::{BLOCK_BYTES, Fault, Seat};
 use rand::{Rng, RngExt};
-use sim::{Drive, Oracle, Pace, World, WorldOptions};
+use sim::{Drive, Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
@@ -20,15 +20,11 @@ struct Life {
 impl Life {
     fn new(scheme: &str, drives: u16, spares: u16, groups: u64) -> Self {
         let options = WorldOptions {
-            scheme: scheme.to_owned(),
-            drives,
             spares,
             drive_bytes: 14 << 20,
-            chunk_bytes: 4096,
             cell_bytes: 16 << 10,
-            pace: Pace::Null,
-            division: None,
             seed: u64::from(drives),
+            ..WorldOptions::small(scheme, drives)
         };
         let mut world = World::create(&options);
         let size = groups * world.pool().geometry().group_data_bytes();

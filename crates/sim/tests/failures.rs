@@ -11,15 +11,9 @@ const VOLUME: &str = "v";
 
 fn options(scheme: &str, drives: u16) -> WorldOptions {
     WorldOptions {
-        scheme: scheme.to_owned(),
-        drives,
-        spares: 0,
-        drive_bytes: 16 << 20,
-        chunk_bytes: 4096,
         cell_bytes: 8192,
-        division: None,
-        pace: Pace::Null,
         seed: u64::from(drives),
+        ..WorldOptions::small(scheme, drives)
     }
 }
 

@@ -22,15 +22,8 @@ struct Filled {
 
 fn options(scheme: &str, drives: u16) -> WorldOptions {
     WorldOptions {
-        scheme: scheme.to_owned(),
-        drives,
-        spares: 0,
-        drive_bytes: 16 << 20,
-        chunk_bytes: 4096,
-        cell_bytes: 32768,
-        division: None,
-        pace: Pace::Null,
         seed: 7,
+        ..WorldOptions::small(scheme, drives)
     }
 }
 

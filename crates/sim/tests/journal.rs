@@ -2,7 +2,7 @@
 
 use block::{Request, RequestKind};
 use rand::Rng;
-use sim::{Drive, Oracle, Pace, World, WorldOptions};
+use sim::{Drive, Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;
@@ -19,15 +19,8 @@ struct Killed {
 impl Killed {
     fn new(scheme: &str, drives: u16, blocks: u64) -> Self {
         let mut world = World::create(&WorldOptions {
-            scheme: scheme.to_owned(),
-            drives,
-            spares: 0,
-            drive_bytes: 16 << 20,
-            chunk_bytes: 4096,
-            cell_bytes: 32768,
-            division: None,
-            pace: Pace::Null,
             seed: blocks,
+            ..WorldOptions::small(scheme, drives)
         });
         let size = 24 * world.pool().geometry().group_data_bytes();
         world.create_volume(VOLUME, size).unwrap();

@@ -10,7 +10,7 @@ use array::pool::Report;
 use block::{BLOCK_BYTES, Fault, Seat};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng, rngs::SmallRng};
-use sim::{Oracle, Pace, World, WorldOptions};
+use sim::{Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
@@ -26,15 +26,9 @@ struct Life {
 impl Life {
     fn new(scheme: &str, drives: u16, seed: u64) -> Self {
         let options = WorldOptions {
-            scheme: scheme.to_owned(),
-            drives,
-            spares: 0,
             drive_bytes: 14 << 20,
-            chunk_bytes: 4096,
-            cell_bytes: 32 << 10,
-            pace: Pace::Null,
-            division: None,
             seed,
+            ..WorldOptions::small(scheme, drives)
         };
         let mut world = World::create(&options);
         let size = 8 * world.pool().geometry().group_data_bytes();

@@ -2,21 +2,14 @@
 
 use array::pool::{OpenError, SeatState};
 use block::Seat;
-use sim::{Drive, Pace, World, WorldOptions};
+use sim::{Drive, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
 fn options(scheme: &str, drives: u16) -> WorldOptions {
     WorldOptions {
-        scheme: scheme.to_owned(),
-        drives,
-        spares: 0,
-        drive_bytes: 16 << 20,
-        chunk_bytes: 4096,
         cell_bytes: 8192,
-        division: None,
-        pace: Pace::Null,
-        seed: 1,
+        ..WorldOptions::small(scheme, drives)
     }
 }
 

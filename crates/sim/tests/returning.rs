@@ -5,22 +5,18 @@
 use array::pool::{Misfit, Report, SeatState};
 use block::Seat;
 use rand::{Rng, RngExt};
-use sim::{CutSpec, Drive, Oracle, Pace, World, WorldOptions};
+use sim::{CutSpec, Drive, Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;
 
 fn options(scheme: &str, drives: u16, cell_bytes: u64) -> WorldOptions {
     WorldOptions {
-        scheme: scheme.to_owned(),
-        drives,
-        spares: 0,
         drive_bytes: 64 << 20,
         chunk_bytes: 64 << 10,
         cell_bytes,
-        pace: Pace::Null,
-        division: None,
         seed: u64::from(drives),
+        ..WorldOptions::small(scheme, drives)
     }
 }
 

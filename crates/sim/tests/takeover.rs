@@ -4,7 +4,7 @@
 
 use block::{BLOCK_BYTES, Fault, Request, RequestKind};
 use rand::{Rng, RngExt};
-use sim::{Oracle, Pace, World, WorldOptions};
+use sim::{Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
@@ -18,15 +18,9 @@ fn what_a_paused_holder_had_in_flight_is_caught_by_its_old_generation() {
     for seed in 0..60_u64 {
         let everywhere = seed % 2 == 0;
         let options = WorldOptions {
-            scheme: "raid6".to_owned(),
-            drives: 5,
-            spares: 0,
             drive_bytes: 14 << 20,
-            chunk_bytes: 4096,
-            cell_bytes: 32 << 10,
-            pace: Pace::Null,
-            division: None,
             seed,
+            ..WorldOptions::small("raid6", 5)
         };
         let mut world = World::create(&options);
         let size = 6 * world.pool().geometry().group_data_bytes();

@@ -60,6 +60,25 @@ pub struct WorldOptions {
     pub seed: u64,
 }
 
+impl WorldOptions {
+    /// The smallest pool in which everything happens: drives of 16 MiB that take no time, cells of 32 KiB
+    /// and chunks of 4.
+    #[must_use]
+    pub fn small(scheme: &str, drives: u16) -> Self {
+        Self {
+            scheme: scheme.to_owned(),
+            drives,
+            spares: 0,
+            drive_bytes: 16 << 20,
+            chunk_bytes: 4 << 10,
+            cell_bytes: 32 << 10,
+            division: None,
+            pace: Pace::Null,
+            seed: 1,
+        }
+    }
+}
+
 /// A simulated pool.
 #[derive(Clone)]
 pub struct World {

@@ -8,21 +8,14 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::{CutSpec, World, WorldOptions};
-use crate::drive::{Drive, Pace};
+use crate::drive::Drive;
 
 const VOLUME: &str = "v";
 
 fn filled(scheme: &str, drives: u16) -> (Vec<Drive>, u64) {
     let mut world = World::create(&WorldOptions {
-        scheme: scheme.to_owned(),
-        drives,
-        spares: 0,
         drive_bytes: 14 << 20,
-        chunk_bytes: 4096,
-        cell_bytes: 32 << 10,
-        pace: Pace::Null,
-        division: None,
-        seed: 1,
+        ..WorldOptions::small(scheme, drives)
     });
     let size = world.pool().geometry().group_data_bytes();
     world.create_volume(VOLUME, size).unwrap();
