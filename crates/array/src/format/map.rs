@@ -16,6 +16,9 @@ const TAIL_BYTES: u64 = 8 * MIB;
 const RING_BYTES_MIN: u64 = 512 << 10;
 /// The journal takes a 64th of a drive, at most this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+/// On small drives it takes up to a sixteenth, for as much as lanes keep of it in memory: the more a
+/// checkpoint puts in place at once, the fewer pages it writes for each block.
+const JOURNAL_BYTES_WANTED: u64 = 64 * MIB;
 /// The metadata region is a multiple of this.
 const METADATA_STEP_BYTES: u64 = 64 << 10;
 /// Cells are at least this large; smaller ones cost more in bookkeeping than they give in balance.
@@ -108,6 +111,7 @@ impl DriveMap {
         let cell_table_bytes = (pages * CELL_PAGE_BYTES).next_multiple_of(MIB);
         let rings = RING_BYTES_MIN * u64::from(Self::default_lanes(size));
         let journal_bytes = (size / 64)
+            .max(JOURNAL_BYTES_WANTED.min(size / 16))
             .clamp(rings, JOURNAL_BYTES_MAX)
             .next_multiple_of(MIB);
         let journal_offset = LABELS_BYTES + cell_table_bytes;
@@ -183,6 +187,17 @@ mod tests {
                 assert!(map.metadata_bytes >= pages * PAGE_BYTES);
             }
         }
+    }
+
+    #[test]
+    fn the_journal_is_as_long_as_lanes_use_it_but_for_small_drives() {
+        let journal = |mebibytes: u64| DriveMap::new(mebibytes << 20, None).unwrap().journal_bytes;
+        assert_eq!(journal(32), 2 * MIB);
+        assert_eq!(journal(512), 32 * MIB);
+        assert_eq!(journal(1 << 10), 64 * MIB);
+        assert_eq!(journal(4 << 10), 64 * MIB);
+        assert_eq!(journal(8 << 10), 128 * MIB);
+        assert_eq!(journal(1 << 20), 1 << 30);
     }
 
     #[test]

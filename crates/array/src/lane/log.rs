@@ -32,8 +32,9 @@ use crate::planted::{self, Bug};
 const IN_FLIGHT_MAX: usize = 4;
 /// Descriptors that must have gathered before a batch begins while another is in flight: with fewer
 /// the next one costs less if it takes along what comes meanwhile, for headers and drive operations
-/// are by batch. Between 8 and 64 the benchmark sees no difference.
-const GATHERED: usize = 24;
+/// are by batch. With many more, few requests of a lane are under way at once, and it waits for its
+/// drives (`docs/performance.md`).
+const GATHERED: usize = 12;
 /// Blocks and other descriptors of one batch: a header of three blocks, or four with the checksums
 /// of parity.
 const DESCRIPTORS_MAX: usize = 480;
