@@ -1,0 +1,284 @@
+//! Pools of format 1 as they were on their drives when the format began: whatever comes later opens
+//! them and reads every byte.
+//!
+//! `format1/*.txt` are the blocks of each drive that are not zero. They are never written anew: a
+//! pool that this version makes today is not what was promised then. A later format, or a feature
+//! of this one, gets pools of its own, by `RAVELIN_WRITE_POOLS=1` with a life added to [`LIVES`].
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use array::pool::Report;
+use block::{Request, RequestKind, Seat};
+use sim::{CutSpec, Drive, Pace, World, WorldOptions};
+
+const VOLUME: &str = "v";
+const BLOCK: usize = 4096;
+const SECTOR: u64 = 512;
+
+/// A pool's life up to when its drives were kept.
+struct Life {
+    name: &'static str,
+    scheme: &'static str,
+    drives: u16,
+    /// Drives that may be taken away, one at a time, after all that has happened.
+    spared: &'static [usize],
+    /// Whether the journal has what is nowhere else.
+    journalled: bool,
+    live: fn(World) -> Vec<Drive>,
+}
+
+const LIVES: [Life; 5] = [
+    Life {
+        name: "raid5-cut",
+        scheme: "raid5",
+        drives: 4,
+        spared: &[0, 1, 2, 3],
+        journalled: true,
+        live: cut,
+    },
+    Life {
+        name: "dcode-closed",
+        scheme: "raid6:dcode:5c",
+        drives: 5,
+        spared: &[0, 1, 2, 3, 4],
+        journalled: false,
+        live: closed,
+    },
+    Life {
+        name: "pddl2-rebuilt",
+        scheme: "pddl2:2d:5c:1s",
+        drives: 5,
+        spared: &[0, 2, 3, 4],
+        journalled: true,
+        live: rebuilt,
+    },
+    Life {
+        name: "ddp-table",
+        scheme: "ddp:2d:5c:1s",
+        drives: 5,
+        spared: &[0, 2, 3, 4],
+        journalled: true,
+        live: rebuilt,
+    },
+    Life {
+        name: "raid1-away",
+        scheme: "raid1:3r",
+        drives: 3,
+        spared: &[0, 2],
+        journalled: true,
+        live: away,
+    },
+];
+
+/// What a sector of the volume holds after it was written for the `version`th time. 0: never, or
+/// trimmed.
+fn content(sector: u64, version: u64) -> u8 {
+    let mixed = (sector * 37 + version * 101) % 251 + 1;
+    match version {
+        0 => 0,
+        _ => u8::try_from(mixed).expect("below 252"),
+    }
+}
+
+/// What sector `sector` of `sectors` holds at the end of each life. All lives write the same: first
+/// everything but the last eighth, then from a quarter to a half again, then trim from three
+/// eighths to a half.
+fn at_the_end(sector: u64, sectors: u64) -> u8 {
+    let eighth = sector * 8 / sectors;
+    content(
+        sector,
+        [1, 1, 2, 0, 1, 1, 1, 0][usize::try_from(eighth).expect("0 to 7")],
+    )
+}
+
+fn size(world: &World) -> u64 {
+    // Two groups, on two lanes, or a little less: an eighth is whole blocks.
+    2 * world.pool().geometry().group_data_bytes() / 32768 * 32768
+}
+
+/// Writes eighths `from` to `to`.
+fn write(world: &mut World, from: u64, to: u64, version: u64) {
+    let eighth = size(world) / 8;
+    let bytes: Vec<u8> = (from * eighth..to * eighth)
+        .map(|byte| content(byte / SECTOR, version))
+        .collect();
+    world.write(VOLUME, from * eighth, &bytes).unwrap();
+}
+
+/// The last change, and a flush.
+fn trim_and_flush(world: &mut World) {
+    let eighth = size(world) / 8;
+    let request = |kind, offset, length| Request {
+        kind,
+        offset,
+        length,
+        fua: false,
+    };
+    let trim = request(RequestKind::Trim, 3 * eighth, eighth);
+    world.request(VOLUME, trim, &[]).unwrap();
+    world
+        .request(VOLUME, request(RequestKind::Flush, 0, 0), &[])
+        .unwrap();
+}
+
+/// The power goes when what was written last is in the journal alone.
+fn cut(mut world: World) -> Vec<Drive> {
+    write(&mut world, 0, 7, 1);
+    world.settle();
+    write(&mut world, 2, 4, 2);
+    trim_and_flush(&mut world);
+    world.cut(CutSpec::None)
+}
+
+fn closed(mut world: World) -> Vec<Drive> {
+    write(&mut world, 0, 7, 1);
+    write(&mut world, 2, 4, 2);
+    trim_and_flush(&mut world);
+    world.close().unwrap()
+}
+
+/// A drive is lost and what it held is in spare cells; then the daemon is killed.
+fn rebuilt(mut world: World) -> Vec<Drive> {
+    write(&mut world, 0, 7, 1);
+    world.fail_drive(Seat(1), false).unwrap();
+    world.settle();
+    write(&mut world, 2, 4, 2);
+    trim_and_flush(&mut world);
+    world.kill()
+}
+
+/// A drive has missed what was written last, and is catching up.
+fn away(mut world: World) -> Vec<Drive> {
+    write(&mut world, 0, 7, 1);
+    world.fail_drive(Seat(1), false).unwrap();
+    world.settle();
+    write(&mut world, 2, 4, 2);
+    trim_and_flush(&mut world);
+    world.return_drive(Seat(1)).unwrap();
+    world.cut(CutSpec::None)
+}
+
+fn path(life: &Life) -> PathBuf {
+    let place = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/format1");
+    place.join(life.name).with_extension("txt")
+}
+
+/// A line for each drive with its size, and one for each block that is not zero: where it is, then
+/// runs of a byte as `BYTExTIMES` and other bytes one behind the other, in hexadecimal.
+fn as_text(drives: &mut [Drive]) -> String {
+    let mut text = String::new();
+    for drive in drives {
+        writeln!(text, "drive {}", drive.size_bytes()).unwrap();
+        for offset in (0..drive.size_bytes()).step_by(BLOCK) {
+            let mut bytes = [0; BLOCK];
+            drive.read(offset, &mut bytes).unwrap();
+            if bytes == [0; BLOCK] {
+                continue;
+            }
+            write!(text, "{offset:x}").unwrap();
+            let mut after_run = true;
+            for run in bytes.chunk_by(|a, b| a == b) {
+                let is_run = run.len() > 6;
+                if is_run || after_run {
+                    text.push(' ');
+                }
+                if is_run {
+                    write!(text, "{:02x}x{}", run[0], run.len()).unwrap();
+                } else {
+                    run.iter()
+                        .for_each(|byte| write!(text, "{byte:02x}").unwrap());
+                }
+                after_run = is_run;
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn from_text(text: &str) -> Vec<Drive> {
+    let hex = |digits: &str| u8::from_str_radix(digits, 16).unwrap();
+    let mut drives = Vec::new();
+    for line in text.lines() {
+        if let Some(size) = line.strip_prefix("drive ") {
+            drives.push(Drive::new(size.parse().unwrap(), Pace::Null));
+            continue;
+        }
+        let mut words = line.split(' ');
+        let offset = u64::from_str_radix(words.next().unwrap(), 16).unwrap();
+        let mut bytes = Vec::with_capacity(BLOCK);
+        for word in words {
+            if let Some((byte, times)) = word.split_once('x') {
+                let times: usize = times.parse().unwrap();
+                bytes.resize(bytes.len() + times, hex(byte));
+            } else {
+                bytes.extend((0..word.len()).step_by(2).map(|at| hex(&word[at..at + 2])));
+            }
+        }
+        assert_eq!(bytes.len(), BLOCK, "{offset:x}");
+        let drive = drives.last_mut().expect("a drive comes before its blocks");
+        drive.write(offset, &bytes).unwrap();
+        drive.flush().unwrap();
+    }
+    drives
+}
+
+/// Opens the pool, reads everything, uses it, and opens it again.
+fn check(life: &Life, drives: Vec<Drive>, when: &str) {
+    let mut world = World::open(drives, true, 1).unwrap_or_else(|error| panic!("{when}: {error}"));
+    let mut reports = world.reports.iter();
+    let replayed = reports.any(|report| matches!(report, Report::Replayed { .. }));
+    assert_eq!(replayed, life.journalled, "{when}");
+    let size = size(&world);
+    let sectors = size / SECTOR;
+    let expect = |world: &mut World, when: &str, version: u64| {
+        let read = world.read(VOLUME, 0, size);
+        let read = read.unwrap_or_else(|fault| panic!("{when}: {fault}: {:#?}", world.reports));
+        for (sector, bytes) in read.chunks(512).enumerate() {
+            let sector = sector as u64;
+            let byte = match version {
+                0 => at_the_end(sector, sectors),
+                _ => content(sector, version),
+            };
+            assert!(
+                bytes.iter().all(|&is| is == byte),
+                "{when}: sector {sector}"
+            );
+        }
+    };
+    expect(&mut world, when, 0);
+    world.settle();
+    expect(&mut world, when, 0);
+    world.scrub().unwrap();
+    world.settle();
+    assert_eq!(world.scrub_progress().bad, 0, "{when}");
+    write(&mut world, 0, 8, 9);
+    expect(&mut world, when, 9);
+    let mut world = World::open(world.close().unwrap(), true, 2).unwrap();
+    expect(&mut world, when, 9);
+}
+
+#[test]
+fn pools_of_format_1_open_and_every_byte_is_there() {
+    for life in &LIVES {
+        if std::env::var_os("RAVELIN_WRITE_POOLS").is_some() && !path(life).exists() {
+            let options = WorldOptions {
+                drive_bytes: 14 << 20,
+                ..WorldOptions::small(life.scheme, life.drives)
+            };
+            let mut world = World::create(&options);
+            let size = size(&world);
+            world.create_volume(VOLUME, size).unwrap();
+            let mut drives = (life.live)(world);
+            std::fs::write(path(life), as_text(&mut drives)).unwrap();
+        }
+        let text = std::fs::read_to_string(path(life)).unwrap();
+        check(life, from_text(&text), life.name);
+        for &gone in life.spared {
+            let mut drives = from_text(&text);
+            drives.remove(gone);
+            check(life, drives, &format!("{} without drive {gone}", life.name));
+        }
+    }
+}
