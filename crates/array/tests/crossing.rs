@@ -1,0 +1,163 @@
+//! What a lane says of a drive while the pool has already put another one in its place.
+
+use std::collections::VecDeque;
+
+use array::pool::{Blueprint, NewDrive, Pool, PoolAction, SeatState, Ticket, create};
+use array::{Command, Event, IoId, IoKind};
+use block::{Fault, Instant, Seat};
+use uuid::Uuid;
+
+const NOW: Instant = Instant::ZERO;
+const SEAT: Seat = Seat(1);
+
+/// A pool whose writes end when the test says so, and whose lanes have nothing under way.
+struct Driven {
+    pool: Pool,
+    writes: VecDeque<IoId>,
+    /// Commands that the first lane has been given.
+    heard: Vec<Command>,
+}
+
+impl Driven {
+    /// `raid5` of three drives, and one that waits.
+    fn new() -> Self {
+        let drive = |number| NewDrive {
+            uuid: Uuid::from_u128(number),
+            path: format!("drive:{number}"),
+            size_bytes: 64 << 20,
+            domain: None,
+        };
+        let blueprint = Blueprint {
+            name: "p".to_owned(),
+            uuid: Uuid::from_u128(99),
+            scheme: "raid5".parse().unwrap(),
+            chunk_bytes: None,
+            cell_bytes: None,
+            journal: true,
+            drives: (0..3).map(drive).collect(),
+            spares: vec![drive(3)],
+        };
+        let mut driven = Self {
+            pool: create(&blueprint, Ticket(0)).unwrap(),
+            writes: VecDeque::new(),
+            heard: Vec::new(),
+        };
+        driven.write_all();
+        // Something that a drive must be filled with.
+        let created = driven
+            .pool
+            .create_volume(NOW, "v", Uuid::from_u128(7), 1 << 20, Ticket(1));
+        created.unwrap();
+        driven.write_all();
+        driven
+    }
+
+    fn poll(&mut self) {
+        while let Some(action) = self.pool.poll_action() {
+            match action {
+                PoolAction::WriteDurably { id, .. } => self.writes.push_back(id),
+                PoolAction::Lane(lane, Command::Recover { .. }) => {
+                    let (batches, outcome) = (0, Ok(()));
+                    self.tell(&Event::Recovered {
+                        lane,
+                        batches,
+                        outcome,
+                    });
+                }
+                PoolAction::Lane(_, Command::Zero { group }) => {
+                    let outcome = Ok(());
+                    self.tell(&Event::Zeroed { group, outcome });
+                }
+                PoolAction::Lane(0, command) => self.heard.push(command),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends one write.
+    fn write_one(&mut self) {
+        let id = self.writes.pop_front().expect("a write is under way");
+        self.pool.handle_completion(NOW, id, Ok(()));
+        self.poll();
+    }
+
+    fn write_all(&mut self) {
+        self.poll();
+        while !self.writes.is_empty() {
+            self.write_one();
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        self.pool.handle_event(NOW, event);
+        self.poll();
+    }
+
+    /// A lane has seen the drive in the seat fail a write.
+    fn fails(&mut self) {
+        self.tell(&Event::DriveFault {
+            seat: SEAT,
+            kind: IoKind::Write,
+            offset: 0,
+            fault: Fault::Medium,
+            waiting: true,
+        });
+    }
+
+    /// The pool decides about what it has been told.
+    fn wait(&mut self) {
+        if let Some(at) = self.pool.poll_timeout() {
+            self.pool.handle_timeout(at);
+            self.poll();
+        }
+    }
+
+    fn state(&self) -> SeatState {
+        self.pool.facts().seats[SEAT.index()].state
+    }
+
+    fn has_heard(&self, command: &Command) -> bool {
+        self.heard.contains(command)
+    }
+
+    /// A spare has taken the seat of a drive that failed, and the lanes have not heard of it yet.
+    fn with_a_spare_on_its_way() -> Self {
+        let mut driven = Self::new();
+        driven.fails();
+        while driven.state() != SeatState::Filling {
+            driven.write_one();
+        }
+        assert!(driven.has_heard(&Command::SeatOut(SEAT)));
+        assert!(!driven.has_heard(&Command::SeatIn(SEAT)));
+        driven
+    }
+}
+
+#[test]
+fn a_spare_is_not_blamed_for_what_the_drive_before_it_did() {
+    let mut driven = Driven::with_a_spare_on_its_way();
+    driven.fails();
+    assert_eq!(driven.state(), SeatState::Filling);
+    driven.write_all();
+    assert!(driven.has_heard(&Command::SeatIn(SEAT)));
+    // From now on it is the one that is meant.
+    driven.fails();
+    assert!(matches!(driven.state(), SeatState::Out { .. }));
+}
+
+#[test]
+fn a_spare_does_not_hang_because_the_drive_before_it_did() {
+    let hangs = Event::Hangs {
+        lane: 0,
+        seat: SEAT,
+    };
+    let mut driven = Driven::with_a_spare_on_its_way();
+    driven.tell(&hangs);
+    driven.write_all();
+    driven.wait();
+    assert_eq!(driven.state(), SeatState::Filling);
+    assert!(driven.has_heard(&Command::SeatIn(SEAT)));
+    driven.tell(&hangs);
+    driven.wait();
+    assert!(matches!(driven.state(), SeatState::Out { .. }));
+}
