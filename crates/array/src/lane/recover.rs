@@ -83,9 +83,8 @@ pub(super) struct Recovery {
     /// Columns are being written again.
     restoring: bool,
     expected: u64,
-    /// A batch of an earlier incarnation, where it is, and how many headers say so: perhaps one that
-    /// was left out.
-    candidate: Option<(BatchHeader, u64, usize)>,
+    /// A batch of an earlier incarnation, and where it is: perhaps one that was left out.
+    candidate: Option<(BatchHeader, u64)>,
     batches: u64,
 }
 
@@ -268,21 +267,14 @@ impl Array {
         let found = headers
             .filter(|header| header.sequence == expected)
             .max_by_key(|header| header.incarnation)
-            .map(|header| {
-                let copies = copies
-                    .iter()
-                    .filter_map(|bytes| BatchHeader::parse(pool, lane, bytes))
-                    .filter(|other| *other == header)
-                    .count();
-                (header, at, copies)
-            });
+            .map(|header| (header, at));
         if seek == Seek::Later {
             let earlier = self.recovery().candidate.take();
-            let incarnation = |found: &(BatchHeader, u64, usize)| found.0.incarnation;
+            let incarnation = |found: &(BatchHeader, u64)| found.0.incarnation;
             // Two are never of one incarnation.
             let latest = [found, earlier].into_iter().flatten();
-            let (header, at, copies) = latest.max_by_key(incarnation).expect("there was one");
-            self.read_columns(header, at, copies);
+            let (header, at) = latest.max_by_key(incarnation).expect("there was one");
+            self.read_columns(header, at);
             return;
         }
         match found {
@@ -292,14 +284,14 @@ impl Array {
                 self.recovery().candidate = Some(found);
                 self.read_headers(0, Seek::Later);
             }
-            Some((header, at, copies)) => self.read_columns(header, at, copies),
+            Some((header, at)) => self.read_columns(header, at),
             None if at != 0 => self.read_headers(0, Seek::Next),
             None => self.end_of_log(),
         }
     }
 
     /// Reads a batch's columns to where they were when it was written.
-    fn read_columns(&mut self, header: BatchHeader, position: u64, copies: usize) {
+    fn read_columns(&mut self, header: BatchHeader, position: u64) {
         let length = header.length();
         if position + length > self.log.ring.blocks() {
             self.end_of_log();
@@ -314,7 +306,6 @@ impl Array {
         let live = self.live_seats();
         let (there, missing): (Vec<_>, Vec<_>) =
             there.into_iter().partition(|(_, seat)| live.contains(seat));
-        let whole = copies == there.len();
         let recovery = self.recovery();
         recovery.in_flight = there.len() as u64;
         recovery.phase = Phase::Columns(Found {
@@ -323,7 +314,7 @@ impl Array {
             scratch,
             missing: missing.into_iter().map(|(index, _)| index).collect(),
             mended: false,
-            whole,
+            whole: true,
         });
         for &(index, seat) in &there {
             let slice = column_slice(scratch, index, length);
@@ -347,8 +338,7 @@ impl Array {
             unreachable!("columns were read")
         };
         self.overlay.unpin(found.header.sequence);
-        // It counts as not whole: what has changed since its headers were read is not known.
-        self.read_columns(found.header, found.position, 0);
+        self.read_columns(found.header, found.position);
     }
 
     fn check_columns(&mut self) {
@@ -359,11 +349,14 @@ impl Array {
         self.check(found);
     }
 
-    /// Asks for the checksums of all blocks of a batch.
+    /// Asks for the checksums of all blocks of a batch: its columns', then their headers'.
     fn check(&mut self, found: Found) {
-        let sums = (0..found.header.seats.len())
+        let columns = 0..found.header.seats.len();
+        let bodies = { columns.clone() }
             .filter(|_| found.header.rows > 0)
-            .map(|index| body(&found, index))
+            .map(|index| body(&found, index));
+        let sums = bodies
+            .chain(columns.map(|index| head(&found, index)))
             .collect();
         self.recovery().phase = Phase::Checking(found);
         self.push_compute(
@@ -387,8 +380,9 @@ impl Array {
                 _ => None,
             })
             .collect();
+        let (bodies, heads) = sums.split_at(rows * header.seats.len());
         let mut bad: BTreeSet<(usize, usize)> = BTreeSet::new();
-        for (index, &sum) in sums.iter().enumerate() {
+        for (index, &sum) in bodies.iter().enumerate() {
             let (column, row) = (index / rows, index % rows);
             let wanted = if column < data {
                 // Behind the last block there are zeros.
@@ -404,7 +398,15 @@ impl Array {
         let live = self.live_seats();
         let lives = |column: usize| live.contains(&header.seats[column]);
         let lacks = bad.iter().any(|&(_, column)| lives(column));
-        found.whole &= !lacks;
+        // The header that told of this batch may have been on a drive that has gone out since: those count
+        // that were read with the columns, and are on drives that live.
+        let head = self.header_sums(header);
+        let has_head = |column: usize| {
+            let sums = heads.iter().skip(column * head.len());
+            !found.missing.contains(&column) && sums.take(head.len()).eq(&head)
+        };
+        let headless = (0..header.seats.len()).any(|column| lives(column) && !has_head(column));
+        found.whole &= !lacks && !headless;
         let header = &found.header;
         if planted::is(Bug::StopAtBadColumn) && lacks {
             self.overlay.unpin(found.header.sequence);
@@ -483,6 +485,13 @@ impl Array {
                 ..Compute::default()
             },
         );
+    }
+
+    /// The checksums of a header's blocks, as they are before each of its batch's columns.
+    fn header_sums(&self, header: &BatchHeader) -> Vec<u32> {
+        let pool = self.geometry.store().expect("a journal").pool;
+        let bytes = header.encode(pool, self.lane);
+        bytes.chunks(PAGE_BYTES).map(block::crc32c).collect()
     }
 
     /// A batch is known, but not all of it is on the drives that live: lay it out anew.
@@ -708,6 +717,12 @@ fn padding(found: &Found, contents: usize) -> Vec<ComputeStep> {
             terms: Vec::new(),
         })
         .collect()
+}
+
+/// The header before a batch's column.
+fn head(found: &Found, index: usize) -> Slice {
+    let head = found.header.header_blocks() * BLOCK_BYTES;
+    column_slice(found.scratch, index, found.header.length()).part(0, head)
 }
 
 /// A column of a batch without its header.
