@@ -85,6 +85,7 @@ impl Handle {
             Some((block, memory_align)) => (block, memory_align),
             None => (sector, 1),
         };
+        skip_access_times(&fd);
         let size = rustix::fs::seek(&fd, rustix::fs::SeekFrom::End(0))?;
         let limits = Limits {
             size_bytes: size - size % u64::from(block),
@@ -396,6 +397,14 @@ fn try_direct(fd: &OwnedFd) -> Option<(u32, usize)> {
     }
     let _ = rustix::fs::fcntl_setfl(fd, flags);
     None
+}
+
+/// Nobody asks when a drive was read last, and each read would look whether to note it. Who does not own
+/// the file must not say so, and goes on without.
+fn skip_access_times(fd: &OwnedFd) {
+    if let Ok(flags) = rustix::fs::fcntl_getfl(fd) {
+        let _ = rustix::fs::fcntl_setfl(fd, flags | OFlags::NOATIME);
+    }
 }
 
 /// A block device's directory in sysfs.
