@@ -141,14 +141,14 @@ impl Maker {
         let second = now_and_then(4).map(|at| cut_at + at % 12 + 1);
         for number in 0..requests {
             for _ in faults_at[..faults].iter().filter(|&&at| at == number) {
-                self.fault(number);
+                self.fault(number, 4);
             }
             while let Some(index) = self.inserts.iter().position(|&(at, _)| at == number) {
                 let (_, seat) = self.inserts.swap_remove(index);
                 self.joins(Event::Insert(seat), seat);
             }
             if number == cut_at || second == Some(number) {
-                self.cut();
+                self.cut(number);
             }
             if let Some(&seat) = self.away.first()
                 && self.rng.random_range(0..12) == 0
@@ -177,7 +177,7 @@ impl Maker {
         }
     }
 
-    fn cut(&mut self) {
+    fn cut(&mut self, number: usize) {
         match self.scope {
             Scope::Orderly => {
                 self.events.push(Event::Drain);
@@ -196,14 +196,24 @@ impl Maker {
                 };
                 let steps = self.rng.random_range(0..most);
                 self.events.push(Event::Steps(steps));
+                self.fault_at_opening(number);
                 self.power();
                 // And again while it recovers.
                 if self.rng.random_range(0..3) == 0 {
                     let steps = self.rng.random_range(0..120);
                     self.events.push(Event::Steps(steps));
+                    self.fault_at_opening(number);
                     self.power();
                 }
             }
+        }
+    }
+
+    /// Now and then a drive fails among the first things that it is asked when the pool is opened again.
+    fn fault_at_opening(&mut self, number: usize) {
+        let tolerance = if self.alone { 1 } else { self.tolerance };
+        if self.hurt.len() < tolerance && self.rng.random_range(0..4) == 0 {
+            self.fault(number, 16);
         }
     }
 
@@ -252,7 +262,8 @@ impl Maker {
         (seat, fresh)
     }
 
-    fn fault(&mut self, number: usize) {
+    /// Something goes wrong with a drive, mostly at one of the next `soon` things that it is asked.
+    fn fault(&mut self, number: usize, soon: u64) {
         let (seat, fresh) = self.victim();
         // A rebuild onto a fresh drive begins while clients go on, and may meet the cut.
         if self.rng.random_range(0..4) == 0 {
@@ -329,7 +340,7 @@ impl Maker {
         };
         let skip = match self.rng.random_range(0..8) {
             0 => self.rng.random_range(0..40),
-            _ => self.rng.random_range(0..4),
+            _ => self.rng.random_range(0..soon),
         };
         let counted = Counted::Any;
         let trigger = Trigger {
