@@ -20,6 +20,9 @@ use crate::world::{World, WorldOptions};
 
 /// Virtual time in which everything must have ended once faults have stopped (I4).
 const BOUND: Duration = Duration::from_secs(60);
+/// The same in things that happen, for what turns round and round hardly takes time. Schedules have a few
+/// thousand.
+const STEPS_MAX: u64 = 3_000_000;
 /// Of so many runs one ends with drives lost and everything read once more.
 const LOSSES_ONE_IN: u64 = 4;
 
@@ -238,6 +241,8 @@ pub(crate) struct Run {
     pub(crate) degraded: bool,
     /// What there was after each write and flush, where that is wanted.
     pub(crate) moments: Option<Vec<Moment>>,
+    /// Things that have happened.
+    steps: u64,
 }
 
 /// A run at one moment: all that a power cut leaves something of.
@@ -298,6 +303,7 @@ impl Run {
             stale: Vec::new(),
             degraded: true,
             moments: None,
+            steps: 0,
         }
     }
 
@@ -469,6 +475,7 @@ impl Run {
 
     /// Lets the next thing happen; false if there is none, or only ends that are held back.
     fn step(&mut self) -> Result<bool, Violation> {
+        self.steps += 1;
         let boundary = self.world().boundaries();
         let mut stepped = self.world().step();
         if !stepped {
@@ -495,7 +502,7 @@ impl Run {
             // still has ends now, as it does when nothing is due: it is no work that takes so long.
             self.world().release();
         }
-        if !self.step()? || self.world().now() > limit {
+        if !self.step()? || self.world().now() > limit || self.steps > STEPS_MAX {
             let now = self.world().now();
             return Err(Violation::new(
                 "I4",
