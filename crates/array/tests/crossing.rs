@@ -1,11 +1,15 @@
 //! What a lane says of a drive while the pool has already put another one in its place.
 
+mod support;
+
 use std::collections::VecDeque;
 
-use array::pool::{Blueprint, NewDrive, Pool, PoolAction, SeatState, Ticket, create};
+use array::pool::{Pool, PoolAction, SeatState, Ticket, create};
 use array::{Command, Event, IoId, IoKind};
 use block::{Fault, Instant, Seat};
 use uuid::Uuid;
+
+use self::support::blueprint;
 
 const NOW: Instant = Instant::ZERO;
 const SEAT: Seat = Seat(1);
@@ -21,24 +25,8 @@ struct Driven {
 impl Driven {
     /// `raid5` of three drives, and one that waits.
     fn new() -> Self {
-        let drive = |number| NewDrive {
-            uuid: Uuid::from_u128(number),
-            path: format!("drive:{number}"),
-            size_bytes: 64 << 20,
-            domain: None,
-        };
-        let blueprint = Blueprint {
-            name: "p".to_owned(),
-            uuid: Uuid::from_u128(99),
-            scheme: "raid5".parse().unwrap(),
-            chunk_bytes: None,
-            cell_bytes: None,
-            journal: true,
-            drives: (0..3).map(drive).collect(),
-            spares: vec![drive(3)],
-        };
         let mut driven = Self {
-            pool: create(&blueprint, Ticket(0)).unwrap(),
+            pool: create(&blueprint(3, 1), Ticket(0)).unwrap(),
             writes: VecDeque::new(),
             heard: Vec::new(),
         };

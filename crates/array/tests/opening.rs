@@ -1,33 +1,16 @@
 //! Whom to believe when labels of one number do not agree.
 
-use array::format::Label;
-use array::pool::{
-    Blueprint, FoundDrive, NewDrive, OpenError, OutReason, PoolFacts, SeatState, Ticket, create,
-    open,
-};
-use block::Seat;
-use uuid::Uuid;
+mod support;
 
-const DRIVE_BYTES: u64 = 64 << 20;
+use array::format::Label;
+use array::pool::{FoundDrive, OpenError, OutReason, PoolFacts, SeatState, Ticket, create, open};
+use block::Seat;
+
+use self::support::{DRIVE_BYTES, blueprint};
 
 fn facts(drives: u128) -> PoolFacts {
-    let drive = |number| NewDrive {
-        uuid: Uuid::from_u128(number),
-        path: format!("drive:{number}"),
-        size_bytes: DRIVE_BYTES,
-        domain: None,
-    };
-    let blueprint = Blueprint {
-        name: "p".to_owned(),
-        uuid: Uuid::from_u128(99),
-        scheme: "raid5".parse().unwrap(),
-        chunk_bytes: None,
-        cell_bytes: None,
-        journal: true,
-        drives: (0..drives).map(drive).collect(),
-        spares: Vec::new(),
-    };
-    create(&blueprint, Ticket(0)).unwrap().facts().clone()
+    let pool = create(&blueprint(drives, 0), Ticket(0)).unwrap();
+    pool.facts().clone()
 }
 
 /// These facts with seats out since a generation in which an opening missed their drives.

@@ -1,0 +1,26 @@
+//! A pool that several tests begin with.
+
+use array::pool::{Blueprint, NewDrive};
+use uuid::Uuid;
+
+pub(crate) const DRIVE_BYTES: u64 = 64 << 20;
+
+/// `raid5` of so many drives, and others that wait. The drives' identities are their numbers.
+pub(crate) fn blueprint(drives: u128, spares: u128) -> Blueprint {
+    let drive = |number| NewDrive {
+        uuid: Uuid::from_u128(number),
+        path: format!("drive:{number}"),
+        size_bytes: DRIVE_BYTES,
+        domain: None,
+    };
+    Blueprint {
+        name: "p".to_owned(),
+        uuid: Uuid::from_u128(99),
+        scheme: "raid5".parse().unwrap(),
+        chunk_bytes: None,
+        cell_bytes: None,
+        journal: true,
+        drives: (0..drives).map(drive).collect(),
+        spares: (drives..drives + spares).map(drive).collect(),
+    }
+}
