@@ -211,8 +211,7 @@ impl Maker {
 
     /// Now and then a drive fails among the first things that it is asked when the pool is opened again.
     fn fault_at_opening(&mut self, number: usize) {
-        let tolerance = if self.alone { 1 } else { self.tolerance };
-        if self.hurt.len() < tolerance && self.rng.random_range(0..4) == 0 {
+        if self.hurt.len() < self.hurt_max() && self.rng.random_range(0..4) == 0 {
             self.fault(number, 16);
         }
     }
@@ -227,12 +226,16 @@ impl Maker {
         self.events.push(event);
     }
 
+    /// How many drives may be hurt at once.
+    const fn hurt_max(&self) -> usize {
+        if self.alone { 1 } else { self.tolerance }
+    }
+
     /// A seat that may be hurt, and whether it has not been so far: one that is hurt already when no
     /// other can be spared.
     fn victim(&mut self) -> (Seat, bool) {
         let drives = SETTINGS[self.setting].drives;
-        let tolerance = if self.alone { 1 } else { self.tolerance };
-        if self.hurt.len() >= tolerance {
+        if self.hurt.len() >= self.hurt_max() {
             // First make good what is broken, or hurt the same drive again.
             if self.rng.random_range(0..8) > 0 {
                 self.at_once();
