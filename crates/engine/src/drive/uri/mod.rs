@@ -1,0 +1,229 @@
+//! How drives are named on a command line, in labels and in status: paths and URIs.
+//!
+//! ```text
+//! drive   = spec [ "@" domain ]                      domain: an enclosure or host, [A-Za-z0-9._-]+
+//! spec    = path [ "?" file-options ]                /dev/sdb, file.img, ./odd:name.img
+//!         | "file:" path [ "?" file-options ]
+//!         | "zram:" path [ "?" file-options ]        /dev/zram1
+//!         | "mem:" size                              1G
+//!         | "slow:" spec "?" rate-options            bandwidth=8M & iops=500 & latency=2ms
+//!         | "faulty:" spec [ "?" fault-options ]     fail=eio & nth=7 & times=1 & on=read & bad=1M+4K
+//! ```
+//!
+//! The *last* `?` of a URI starts the options of the outermost kind, so `slow:` can wrap anything
+//! that brings its own. In a path, `?`, `@` and `%` are written `%3F`, `%40`, `%25` (an `@` before
+//! a later `/` may stand as it is), and any byte may be written `%XX`.
+
+mod display;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use self::parse::NEST_MAX;
+use super::faulty::Trap;
+
+/// A drive as it was named: what it is, and where it is housed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DriveUri {
+    /// What it is.
+    pub spec: DriveSpec,
+    /// The failure domain (`DRIVE@DOMAIN`), such as an enclosure or a host.
+    pub domain: Option<String>,
+}
+
+/// What a drive is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DriveSpec {
+    /// A regular file or a block device.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// How to do I/O on it.
+        options: FileOptions,
+    },
+    /// A zram device.
+    Zram {
+        /// Where it is.
+        path: PathBuf,
+        /// How to do I/O on it.
+        options: FileOptions,
+    },
+    /// This process's memory.
+    Mem {
+        /// Size in bytes, not zero.
+        size_bytes: u64,
+    },
+    /// Another drive behind one FIFO server.
+    Slow {
+        /// The drive that holds the bytes.
+        inner: Box<Self>,
+        /// How fast it appears.
+        rate: Rate,
+    },
+    /// Another drive that fails on request.
+    Faulty {
+        /// The drive that holds the bytes.
+        inner: Box<Self>,
+        /// How it fails from the start.
+        faults: Faults,
+    },
+}
+
+/// How to do I/O on a file or device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FileOptions {
+    /// `backend=`: who does reads, writes and flushes.
+    pub backend: Backend,
+    /// `direct=`: bypass the page cache where the file can (the default).
+    pub direct: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Auto,
+            direct: true,
+        }
+    }
+}
+
+/// Who does a file drive's reads, writes and flushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// io_uring where it works and pays, else threads.
+    #[default]
+    Auto,
+    /// io_uring, or the drive does not open.
+    Uring,
+    /// `pread` and `pwrite` on a few threads.
+    Threads,
+}
+
+/// The parameters of `slow:`. At least one is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// `bandwidth=`: bytes per second through the server, not zero.
+    pub bandwidth_bytes_per_second: Option<u64>,
+    /// `iops=`: requests per second through the server, not zero.
+    pub requests_per_second: Option<u64>,
+    /// `latency=`: added after the server.
+    pub latency: Duration,
+}
+
+/// The parameters of `faulty:`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Faults {
+    /// `fail=`, `nth=`, `times=`, `on=`: which requests fail and how.
+    pub trap: Option<Trap>,
+    /// `bad=OFFSET+LENGTH`, repeatable: bytes that cannot be read until they are written.
+    pub bad: Vec<(u64, u64)>,
+}
+
+/// Why a drive's name could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseDriveUriError {
+    /// Nothing where a drive or path should be.
+    #[error(
+        "`{uri}` names no drive: give a path such as /dev/sdb or disk.img, or a URI such as mem:1G"
+    )]
+    Empty {
+        /// What was given.
+        uri: String,
+    },
+    /// A kind that is planned.
+    #[error(
+        "`{kind}:` drives are not supported yet: use a file, a block device, zram:, mem: or slow:"
+    )]
+    NotYet {
+        /// The kind.
+        kind: String,
+    },
+    /// A kind that does not exist.
+    #[error(
+        "`{kind}:` is not a kind of drive: use file:, zram:, mem:, slow: or faulty:; write ./{kind}:… if it is a file's name"
+    )]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+    },
+    /// An option that this kind of drive does not have.
+    #[error("`{kind}:` drives have no option `{key}`: they take {known}")]
+    UnknownOption {
+        /// The kind.
+        kind: &'static str,
+        /// The option.
+        key: String,
+        /// What would be right.
+        known: &'static str,
+    },
+    /// An option's value, or a size, cannot be read.
+    #[error("`{key}={value}` cannot be read: write {wanted}")]
+    BadValue {
+        /// The option.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        wanted: &'static str,
+    },
+    /// `slow:` without anything that slows.
+    #[error(
+        "`slow:` needs at least one of bandwidth=, iops= and latency=, such as slow:disk.img?bandwidth=8M"
+    )]
+    NoRate,
+    /// Wrappers in wrappers in wrappers.
+    #[error(
+        "the drive is wrapped more than {NEST_MAX} times: name it with fewer slow: and faulty:"
+    )]
+    TooDeep,
+    /// A character that a domain's name cannot have.
+    #[error(
+        "`{domain}` is not a name for a failure domain: use letters, digits, `.`, `_` and `-`, or write %40 for an @ in a path"
+    )]
+    BadDomain {
+        /// What was given.
+        domain: String,
+    },
+}
+
+impl DriveUri {
+    /// The same drive with paths made absolute against the current directory, so that the name
+    /// means the same to a daemon that runs elsewhere. Symbolic links stay: `/dev/disk/by-id`
+    /// names survive a reboot, what they point to does not.
+    #[must_use]
+    pub fn absolute(&self) -> Self {
+        Self {
+            spec: self.spec.absolute(),
+            domain: self.domain.clone(),
+        }
+    }
+}
+
+impl DriveSpec {
+    fn absolute(&self) -> Self {
+        let mut spec = self.clone();
+        match &mut spec {
+            Self::File { path, .. } | Self::Zram { path, .. } => {
+                if let Ok(absolute) = std::path::absolute(&*path) {
+                    *path = absolute;
+                }
+            }
+            Self::Mem { .. } => {}
+            Self::Slow { inner, .. } | Self::Faulty { inner, .. } => **inner = inner.absolute(),
+        }
+        spec
+    }
+
+    /// The file or device that holds the bytes, under all wrappers.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File { path, .. } | Self::Zram { path, .. } => Some(path),
+            Self::Mem { .. } => None,
+            Self::Slow { inner, .. } | Self::Faulty { inner, .. } => inner.path(),
+        }
+    }
+}

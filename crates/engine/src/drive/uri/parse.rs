@@ -1,0 +1,303 @@
+//! Reading drives' names.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use block::{ByteSize, RequestKind};
+
+use super::super::faulty::{Effect, Trap};
+use super::{Backend, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate};
+
+/// How deep `slow:` and `faulty:` may nest: parsing and opening recurse.
+pub(super) const NEST_MAX: usize = 8;
+
+impl FromStr for DriveUri {
+    type Err = ParseDriveUriError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (rest, domain) = match text.rsplit_once('@') {
+            // An @ inside a directory's name is just a letter.
+            Some((rest, domain)) if !domain.contains('/') => (rest, Some(domain)),
+            _ => (text, None),
+        };
+        if let Some(domain) = domain {
+            let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+            if domain.is_empty() || !domain.bytes().all(good) {
+                return Err(ParseDriveUriError::BadDomain {
+                    domain: domain.to_owned(),
+                });
+            }
+        }
+        Ok(Self {
+            spec: DriveSpec::parse(rest, 0)?,
+            domain: domain.map(str::to_owned),
+        })
+    }
+}
+
+impl DriveSpec {
+    fn parse(text: &str, depth: usize) -> Result<Self, ParseDriveUriError> {
+        if depth > NEST_MAX {
+            return Err(ParseDriveUriError::TooDeep);
+        }
+        let empty = || ParseDriveUriError::Empty {
+            uri: text.to_owned(),
+        };
+        let Some((kind, rest)) = split_kind(text) else {
+            let (path, options) = split_options(text);
+            return Ok(Self::File {
+                path: decode_path(path).ok_or_else(empty)?,
+                options: FileOptions::parse("file", options)?,
+            });
+        };
+        let (body, options) = split_options(rest);
+        match kind {
+            "file" => Ok(Self::File {
+                path: decode_path(body).ok_or_else(empty)?,
+                options: FileOptions::parse("file", options)?,
+            }),
+            "zram" => Ok(Self::Zram {
+                path: decode_path(body).ok_or_else(empty)?,
+                options: FileOptions::parse("zram", options)?,
+            }),
+            "mem" => {
+                if let Some((key, _)) = pairs(options).next() {
+                    return Err(unknown("mem", key, "only a size, such as mem:1G"));
+                }
+                let size_bytes = positive("mem", body, SIZE)?;
+                Ok(Self::Mem { size_bytes })
+            }
+            "slow" => Ok(Self::Slow {
+                rate: Rate::parse(options)?,
+                inner: Box::new(Self::parse(body, depth + 1)?),
+            }),
+            "faulty" => Ok(Self::Faulty {
+                faults: Faults::parse(options)?,
+                inner: Box::new(Self::parse(body, depth + 1)?),
+            }),
+            "nbd" | "nbd+unix" | "nbds" | "compress" => Err(ParseDriveUriError::NotYet {
+                kind: kind.to_owned(),
+            }),
+            _ => Err(ParseDriveUriError::UnknownKind {
+                kind: kind.to_owned(),
+            }),
+        }
+    }
+}
+
+/// Splits `kind:rest`. What begins with `/` or `.`, or has no kind-like word before a colon, is a
+/// path.
+fn split_kind(text: &str) -> Option<(&str, &str)> {
+    let (kind, rest) = text.split_once(':')?;
+    let mut bytes = kind.bytes();
+    let starts = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase());
+    let word =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-".contains(&byte);
+    (starts && bytes.all(word)).then_some((kind, rest))
+}
+
+fn split_options(text: &str) -> (&str, &str) {
+    text.rsplit_once('?').unwrap_or((text, ""))
+}
+
+/// `a=1&b=2` in order; a key without `=` has an empty value.
+fn pairs(options: &str) -> impl Iterator<Item = (&str, &str)> {
+    options
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn unknown(kind: &'static str, key: &str, known: &'static str) -> ParseDriveUriError {
+    ParseDriveUriError::UnknownOption {
+        kind,
+        key: key.to_owned(),
+        known,
+    }
+}
+
+fn bad(key: &'static str, value: &str, wanted: &'static str) -> ParseDriveUriError {
+    ParseDriveUriError::BadValue {
+        key,
+        value: value.to_owned(),
+        wanted,
+    }
+}
+
+const SIZE: &str = "a size above 0, such as 512, 64K or 1.5G";
+
+fn positive(
+    key: &'static str,
+    value: &str,
+    wanted: &'static str,
+) -> Result<u64, ParseDriveUriError> {
+    match value.parse() {
+        Ok(ByteSize(bytes)) if bytes > 0 => Ok(bytes),
+        _ => Err(bad(key, value, wanted)),
+    }
+}
+
+impl FileOptions {
+    fn parse(kind: &'static str, options: &str) -> Result<Self, ParseDriveUriError> {
+        let mut parsed = Self::default();
+        for (key, value) in pairs(options) {
+            match key {
+                "backend" => {
+                    parsed.backend = match value {
+                        "auto" => Backend::Auto,
+                        "uring" => Backend::Uring,
+                        "threads" => Backend::Threads,
+                        _ => return Err(bad("backend", value, "auto, uring or threads")),
+                    }
+                }
+                "direct" => {
+                    parsed.direct = match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(bad("direct", value, "on or off")),
+                    }
+                }
+                _ => {
+                    return Err(unknown(
+                        kind,
+                        key,
+                        "backend= and direct=; write %3F for a ? in a path",
+                    ));
+                }
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+impl Rate {
+    fn parse(options: &str) -> Result<Self, ParseDriveUriError> {
+        let mut rate = Self::default();
+        for (key, value) in pairs(options) {
+            match key {
+                "bandwidth" => {
+                    rate.bandwidth_bytes_per_second = Some(positive("bandwidth", value, SIZE)?);
+                }
+                "iops" => {
+                    let iops = value.parse().ok().filter(|&iops: &u64| iops > 0);
+                    let wanted = "a whole number above 0, such as 500";
+                    rate.requests_per_second =
+                        Some(iops.ok_or_else(|| bad("iops", value, wanted))?);
+                }
+                "latency" => {
+                    let wanted = "a time up to an hour, such as 2ms, 150us or 1s";
+                    rate.latency =
+                        parse_duration(value).ok_or_else(|| bad("latency", value, wanted))?;
+                }
+                _ => return Err(unknown("slow", key, "bandwidth=, iops= and latency=")),
+            }
+        }
+        if rate == Self::default() && !options.contains("latency") {
+            return Err(ParseDriveUriError::NoRate);
+        }
+        Ok(rate)
+    }
+}
+
+/// Times that a test can wait for; anything longer is a slip of the pen.
+const DURATION_MAX: Duration = Duration::from_secs(3600);
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let (digits, seconds) = UNITS
+        .iter()
+        .find_map(|&(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))?;
+    if !digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    {
+        return None;
+    }
+    let duration = Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * seconds).ok()?;
+    (duration <= DURATION_MAX).then_some(duration)
+}
+
+impl Faults {
+    fn parse(options: &str) -> Result<Self, ParseDriveUriError> {
+        let mut faults = Self::default();
+        let mut trap = Trap::default();
+        let mut armed = false;
+        for (key, value) in pairs(options) {
+            match key {
+                "fail" => {
+                    armed = true;
+                    trap.effect = match value {
+                        "eio" => Effect::Medium,
+                        "enospc" => Effect::Full,
+                        "gone" => Effect::Gone,
+                        "hang" => Effect::Hang,
+                        _ => return Err(bad("fail", value, "eio, enospc, gone or hang")),
+                    };
+                }
+                "nth" => {
+                    let nth = value.parse().ok().filter(|&nth: &u64| nth > 0);
+                    trap.nth = nth.ok_or_else(|| bad("nth", value, "a count from 1"))?;
+                }
+                "times" => {
+                    trap.times = match value {
+                        "all" => None,
+                        _ => {
+                            let times = value.parse().ok();
+                            Some(times.ok_or_else(|| bad("times", value, "a count or all"))?)
+                        }
+                    };
+                }
+                "on" => {
+                    trap.on = match value {
+                        "any" => None,
+                        "read" => Some(RequestKind::Read),
+                        "write" => Some(RequestKind::Write),
+                        "flush" => Some(RequestKind::Flush),
+                        "trim" => Some(RequestKind::Trim),
+                        "zero" => Some(RequestKind::WriteZeroes),
+                        _ => return Err(bad("on", value, "any, read, write, flush, trim or zero")),
+                    };
+                }
+                "bad" => {
+                    let wanted = "OFFSET+LENGTH in sizes, such as 1M+4K";
+                    let range = value.split_once('+').and_then(|(offset, length)| {
+                        let ByteSize(offset) = offset.parse().ok()?;
+                        let ByteSize(length) = length.parse().ok()?;
+                        offset.checked_add(length)?;
+                        Some((offset, length))
+                    });
+                    faults
+                        .bad
+                        .push(range.ok_or_else(|| bad("bad", value, wanted))?);
+                }
+                _ => return Err(unknown("faulty", key, "fail=, nth=, times=, on= and bad=")),
+            }
+        }
+        faults.trap = armed.then_some(trap);
+        Ok(faults)
+    }
+}
+
+/// Decodes `%XX`; a `%` that is not followed by two hexadecimal digits stands for itself.
+fn decode_path(text: &str) -> Option<PathBuf> {
+    if text.is_empty() || text.contains('\0') {
+        return None;
+    }
+    let bytes = text.as_bytes();
+    let mut path = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = (bytes[at] == b'%')
+            .then(|| text.get(at + 1..at + 3))
+            .flatten()
+            .filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .and_then(|code| u8::from_str_radix(code, 16).ok())
+            .filter(|&code| code != 0);
+        path.push(code.unwrap_or(bytes[at]));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    Some(PathBuf::from(OsString::from_vec(path)))
+}

@@ -1,0 +1,117 @@
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn canonical_forms_are_what_people_type() {
+    for (typed, canonical) in [
+        ("/dev/sdb", "/dev/sdb"),
+        ("file.img@shelf-1", "file.img@shelf-1"),
+        ("file:/a/b.img", "/a/b.img"),
+        ("file:odd:name", "file:odd:name"),
+        ("./odd:name", "file:./odd:name"),
+        ("/dev/disk@home/x", "/dev/disk%40home/x"),
+        ("/a%3Fb%40c%25d", "/a%3Fb%40c%25d"),
+        ("x%zz", "x%25zz"),
+        ("f?backend=uring&direct=off", "f?backend=uring&direct=off"),
+        ("f?direct=on&backend=auto", "f"),
+        ("mem:1024M@h", "mem:1G@h"),
+        ("zram:/dev/zram1", "zram:/dev/zram1"),
+        (
+            "slow:a.img?latency=2ms&bandwidth=8M&iops=500",
+            "slow:a.img?bandwidth=8M&iops=500&latency=2ms",
+        ),
+        (
+            "slow:file:a?direct=off?bandwidth=8MiB@d",
+            "slow:a?direct=off?bandwidth=8M@d",
+        ),
+        ("slow:mem:1G?latency=0.5ms", "slow:mem:1G?latency=500us"),
+        ("faulty:mem:64M", "faulty:mem:64M?"),
+        (
+            "faulty:mem:64M?bad=1M+4K&fail=hang&on=write",
+            "faulty:mem:64M?fail=hang&nth=1&times=1&on=write&bad=1M+4K",
+        ),
+    ] {
+        let uri: DriveUri = typed
+            .parse()
+            .unwrap_or_else(|error| panic!("{typed}: {error}"));
+        assert_eq!(uri.to_string(), canonical, "{typed}");
+        assert_eq!(canonical.parse(), Ok(uri), "{typed}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_the_reason() {
+    for (typed, message) in [
+        ("", "names no drive"),
+        ("slow:?bandwidth=8M", "names no drive"),
+        ("nbd://host/export", "`nbd:` drives are not supported yet"),
+        (
+            "compress:f?physical=1G",
+            "`compress:` drives are not supported yet",
+        ),
+        (
+            "slow:nbd+unix:///x?iops=1",
+            "`nbd+unix:` drives are not supported yet",
+        ),
+        ("quick:f", "not a kind of drive"),
+        ("mem:", "cannot be read"),
+        ("mem:0", "cannot be read"),
+        ("mem:1G?size=2", "no option `size`"),
+        ("f?size=2", "no option `size`"),
+        ("f?backend=spdk", "`backend=spdk`"),
+        ("slow:f", "needs at least one"),
+        ("slow:f?iops=0", "`iops=0`"),
+        ("slow:f?bandwidth=fast", "`bandwidth=fast`"),
+        ("slow:f?latency=2", "`latency=2`"),
+        ("slow:f?latency=-2ms", "`latency=-2ms`"),
+        ("slow:f?latency=1e9s", "`latency=1e9s`"),
+        ("faulty:f?bad=1M", "`bad=1M`"),
+        ("f@", "not a name for a failure domain"),
+        ("f@rack 1", "not a name for a failure domain"),
+    ] {
+        let error = typed.parse::<DriveUri>().expect_err(typed).to_string();
+        assert!(error.contains(message), "{typed}: {error}");
+    }
+    let deep = "slow:".repeat(100_000) + "f";
+    assert!(deep.parse::<DriveUri>().is_err());
+    let deep = "faulty:".repeat(NEST_MAX + 1) + "f";
+    assert_eq!(deep.parse::<DriveUri>(), Err(ParseDriveUriError::TooDeep));
+}
+
+#[test]
+fn absolute_names_keep_the_wrappers_and_the_domain() {
+    let uri: DriveUri = "slow:a.img?iops=9@d".parse().unwrap();
+    let here = std::env::current_dir().unwrap();
+    let absolute = uri.absolute();
+    assert_eq!(absolute.spec.path(), Some(&*here.join("a.img")));
+    assert_eq!(absolute.domain.as_deref(), Some("d"));
+    assert!(absolute.to_string().starts_with("slow:/"));
+}
+
+proptest! {
+    #[test]
+    fn parsing_never_panics_and_display_reads_back(
+        text in "(file:|mem:|slow:|faulty:|zram:|nbd:)*[a-z0-9./%?@&=:+ \\PC]{0,40}(\\?(bandwidth=[0-9]{1,5}K?|latency=[0-9]{1,4}ms|iops=[0-9]{1,3}|bad=[0-9]M\\+4K|fail=(eio|hang)|direct=off)(&iops=7|&on=read|&times=all)?)?(@[a-z]{1,3})?"
+    ) {
+        if let Ok(uri) = text.parse::<DriveUri>() {
+            let canonical = uri.to_string();
+            prop_assert_eq!(canonical.parse::<DriveUri>(), Ok(uri), "{}", canonical);
+        }
+    }
+
+    #[test]
+    fn every_path_survives_the_round_trip(bytes in proptest::collection::vec(1_u8.., 1..30)) {
+        let path = PathBuf::from(OsString::from_vec(bytes));
+        let spec = DriveSpec::Slow {
+            inner: Box::new(DriveSpec::File { path, options: FileOptions::default() }),
+            rate: Rate { requests_per_second: Some(3), ..Rate::default() },
+        };
+        let uri = DriveUri { spec, domain: None };
+        prop_assert_eq!(uri.to_string().parse::<DriveUri>(), Ok(uri));
+    }
+}
