@@ -5,7 +5,9 @@
 //! round measures every server in turn under the same load, and medians over the rounds are
 //! printed. CPU time is read from `/proc/PID/task/*/schedstat`, in nanoseconds, per thread: the
 //! thread that stands for the back end (one memory copy per request) is told apart from the worker
-//! that is the front end.
+//! that is the front end. The same server is measured once more with a back end that answers in the
+//! call, as `nbdkit memory` does: no thread is woken for a request there, and worker and copy are one
+//! figure.
 //!
 //! ```text
 //! cargo run --release -p ravelin-export --example nbd_bench -- [--rounds 7] [--millis 700]
@@ -22,26 +24,25 @@
     reason = "sizes and times here are small"
 )]
 
+mod ram;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block::{
-    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
-};
+use block::BlockDevice;
 use export::nbd::{Client, Exports, Listen, Operation, Options, Place, Server, Uri};
-
-const SIZE: u64 = 256 << 20;
+use ram::SIZE;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [command, socket] = &arguments[..]
+    if let [command, back_end, socket] = &arguments[..]
         && command == "serve"
     {
-        serve(socket.into());
+        serve(back_end == "inline", socket.into());
     }
     let value = |name: &str, default: u64| {
         let at = arguments.iter().position(|argument| argument == name);
@@ -55,110 +56,7 @@ fn main() {
 
 // ---- The server under test, in a process of its own.
 
-/// Memory behind a thread, as an engine's lane would be: requests are handed over in batches.
-struct Ram {
-    jobs: Arc<(Mutex<Vec<Job>>, Condvar)>,
-}
-
-struct Job {
-    what: Submission,
-    to: Arc<dyn Completed>,
-}
-
-impl Ram {
-    fn new() -> Self {
-        let jobs: Arc<(Mutex<Vec<Job>>, Condvar)> = Arc::default();
-        let theirs = Arc::clone(&jobs);
-        std::thread::Builder::new()
-            .name("back-end".to_owned())
-            .spawn(move || back_end(&theirs))
-            .expect("a thread");
-        Self { jobs }
-    }
-}
-
-fn back_end((jobs, arrived): &(Mutex<Vec<Job>>, Condvar)) {
-    let mut bytes = vec![0x5a_u8; SIZE as usize];
-    let mut batch = Vec::new();
-    let mut outcomes = Vec::new();
-    loop {
-        {
-            let mut waiting = jobs.lock().expect("no panics");
-            while waiting.is_empty() {
-                waiting = arrived.wait(waiting).expect("no panics");
-            }
-            std::mem::swap(&mut *waiting, &mut batch);
-        }
-        // All jobs are one worker's here.
-        let to = Arc::clone(&batch[0].to);
-        for Job { what, .. } in batch.drain(..) {
-            outcomes.push((what.token, carry_out(&what, &mut bytes)));
-        }
-        to.completed_all(&outcomes);
-        outcomes.clear();
-    }
-}
-
-fn carry_out(
-    Submission {
-        request, memory, ..
-    }: &Submission,
-    bytes: &mut [u8],
-) -> Outcome {
-    let start = request.offset as usize;
-    let stored = bytes
-        .get_mut(start..start + request.length as usize)
-        .ok_or(Fault::Invalid)?;
-    match request.kind {
-        // SAFETY: the submitter leaves the memory alone until the completion, and each request has
-        // memory of its own.
-        RequestKind::Read => unsafe { memory.bytes_mut() }.copy_from_slice(stored),
-        // SAFETY: as above.
-        RequestKind::Write => stored.copy_from_slice(unsafe { memory.bytes() }),
-        RequestKind::Trim | RequestKind::WriteZeroes => stored.fill(0),
-        RequestKind::Flush => {}
-    }
-    Ok(())
-}
-
-impl BlockDevice for Ram {
-    fn limits(&self) -> Limits {
-        Limits {
-            size_bytes: SIZE,
-            block_bytes_min: 1,
-            block_bytes_preferred: 4096,
-            request_bytes_max: 32 << 20,
-            trims: true,
-        }
-    }
-
-    fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
-        self.submit_all(
-            &mut vec![Submission {
-                request,
-                memory,
-                token,
-            }],
-            to,
-        );
-    }
-
-    fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
-        let (jobs, arrived) = &*self.jobs;
-        let mut waiting = jobs.lock().expect("no panics");
-        let first = waiting.is_empty();
-        waiting.extend(batch.drain(..).map(|what| Job {
-            what,
-            to: Arc::clone(to),
-        }));
-        drop(waiting);
-        if first {
-            arrived.notify_one();
-        }
-    }
-}
-
-struct One(Arc<Ram>);
+struct One(Arc<dyn BlockDevice>);
 
 impl Exports for One {
     fn list(&self) -> Vec<String> {
@@ -166,16 +64,21 @@ impl Exports for One {
     }
 
     fn open(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
-        name.is_empty().then(|| Arc::clone(&self.0) as _)
+        name.is_empty().then(|| Arc::clone(&self.0))
     }
 }
 
-fn serve(socket: PathBuf) -> ! {
+fn serve(inline: bool, socket: PathBuf) -> ! {
     let options = Options {
         workers: 1,
         ..Options::default()
     };
-    let exports = Arc::new(One(Arc::new(Ram::new())));
+    let device: Arc<dyn BlockDevice> = if inline {
+        Arc::new(ram::Inline::new())
+    } else {
+        Arc::new(ram::Threaded::new())
+    };
+    let exports = Arc::new(One(device));
     let _server = Server::bind(&Listen::Unix(socket), exports, &options).expect("listening");
     loop {
         std::thread::park();
@@ -324,6 +227,12 @@ struct Figures {
     round_trip: f64,
 }
 
+impl Figures {
+    fn together(&self) -> f64 {
+        self.front + self.back
+    }
+}
+
 /// The same with fio as the client, which sends each request by itself. `None` without fio.
 fn measure_fio(peer: &Peer, load: Load, time: Duration) -> Option<Figures> {
     let before = peer.cpu();
@@ -445,14 +354,14 @@ fn median(values: &mut [f64]) -> f64 {
 fn compare(rounds: usize, time: Duration) {
     let dir = std::env::temp_dir().join(format!("ravelin-nbd-bench-{}", std::process::id()));
     fs::create_dir_all(&dir).expect("a directory");
-    let ours = dir.join("ravelin.sock");
     let program = std::env::current_exe().expect("this program");
-    let ours = Peer::start(
-        "ravelin",
-        ours.clone(),
-        Command::new(program).arg("serve").arg(&ours),
-    );
-    let ours = ours.expect("our own server");
+    let own = |back_end: &str| {
+        let socket = dir.join(back_end).with_extension("sock");
+        let mut command = Command::new(&program);
+        command.args(["serve", back_end]).arg(&socket);
+        Peer::start("ravelin", socket, &mut command).expect("our own server")
+    };
+    let (ours, inline) = (own("thread"), own("inline"));
     let theirs = dir.join("nbdkit.sock");
     let mut command = Command::new("nbdkit");
     command
@@ -479,9 +388,9 @@ fn compare(rounds: usize, time: Duration) {
         theirs.as_ref().map_or("none", |peer| peer.name)
     );
     println!(
-        "| load | front end | back end | together | peer | ratio | 1/s ours, peer | p50 µs ours, peer |"
+        "| load | front end | back end | together | in the call | peer | together, in the call to peer | 1/s ours, in the call, peer | p50 µs ours, in the call, peer |"
     );
-    println!("| --- | --: | --: | --: | --: | --: | --: | --: |");
+    println!("| --- | --: | --: | --: | --: | --: | --: | --: | --: |");
     let fio = Command::new("fio")
         .arg("--enghelp=nbd")
         .output()
@@ -501,34 +410,49 @@ fn compare(rounds: usize, time: Duration) {
                 measure(peer, load, time)
             }
         };
-        let (mut own, mut peer, mut ratios) = (vec![], vec![], vec![]);
+        let mut of_ours = Column::default();
+        let mut of_inline = Column::default();
+        let mut of_peer = Column::default();
         for _ in 0..rounds {
-            let figures = run(&ours);
-            own.push(figures);
-            if let Some(theirs) = &theirs {
-                let other = run(theirs);
-                ratios.push((figures.back + figures.front) / (other.back + other.front));
-                peer.push(other);
-            }
+            of_ours.0.push(run(&ours));
+            of_inline.0.push(run(&inline));
+            of_peer.0.extend(theirs.as_ref().map(run));
         }
-        let of = |list: &[Figures], what: fn(&Figures) -> f64| {
-            median(&mut list.iter().map(what).collect::<Vec<_>>())
-        };
         println!(
-            "| {}{} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.0}, {:.0} | {:.1}, {:.1} |",
+            "| {}{} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2}, {:.2} | {:.0}, {:.0}, {:.0} | {:.1}, {:.1}, {:.1} |",
             load.name,
             if by_fio { ", by fio" } else { "" },
-            of(&own, |f| f.front),
-            of(&own, |f| f.back),
-            of(&own, |f| f.front + f.back),
-            of(&peer, |f| f.front + f.back),
-            median(&mut ratios),
-            of(&own, |f| f.per_second),
-            of(&peer, |f| f.per_second),
-            of(&own, |f| f.round_trip),
-            of(&peer, |f| f.round_trip),
+            of_ours.median(|f| f.front),
+            of_ours.median(|f| f.back),
+            of_ours.median(Figures::together),
+            of_inline.median(Figures::together),
+            of_peer.median(Figures::together),
+            of_ours.ratio_to(&of_peer),
+            of_inline.ratio_to(&of_peer),
+            of_ours.median(|f| f.per_second),
+            of_inline.median(|f| f.per_second),
+            of_peer.median(|f| f.per_second),
+            of_ours.median(|f| f.round_trip),
+            of_inline.median(|f| f.round_trip),
+            of_peer.median(|f| f.round_trip),
         );
     }
-    drop((ours, theirs));
+    drop((ours, inline, theirs));
     let _ = fs::remove_dir_all(&dir);
+}
+
+/// One server's rounds under one load.
+#[derive(Default)]
+struct Column(Vec<Figures>);
+
+impl Column {
+    fn median(&self, what: impl Fn(&Figures) -> f64) -> f64 {
+        median(&mut self.0.iter().map(what).collect::<Vec<_>>())
+    }
+
+    /// The median of the rounds' ratios; no number without a peer.
+    fn ratio_to(&self, peer: &Self) -> f64 {
+        let ratio = |(ours, theirs): (&Figures, &Figures)| ours.together() / theirs.together();
+        median(&mut self.0.iter().zip(&peer.0).map(ratio).collect::<Vec<_>>())
+    }
 }
