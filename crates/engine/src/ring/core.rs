@@ -9,21 +9,21 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use block::{Fault, Memory, Outcome, Region, Request, RequestKind};
+use block::{Fault, Memory, Region, Request, RequestKind};
 use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
-use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
+use super::in_kernel::{Answer, InKernel};
 use super::probe::support;
+use super::regions::Regions;
 use super::target::{Submission, Use, announce, closed_count, retire};
+use super::waker::Waker;
 use crate::drive::{AGAIN_MAX, Ticket, check};
 
 /// The token of the waker's poll; slots are numbered from 0.
@@ -32,98 +32,12 @@ const WAKER: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 /// Files that one ring can have registered; those beyond are used by their descriptor.
 const FILES_MAX: usize = 1024;
-/// Regions that one ring can have registered; requests in those beyond are as others.
-const REGIONS_MAX: usize = 64;
-
 /// How long a ring that is dropped waits for the kernel to be done. A drive that hangs may never be.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The share of a ring's requests that one target may have in the kernel: a drive that hangs must not
 /// take the place of all others.
 const SHARE: usize = 4;
-
-/// The ring's thread runs.
-const AWAKE: u8 = 0;
-/// It waits in the kernel for its requests, or is about to; the eventfd ends that.
-const WAITING: u8 = 1;
-/// It has nothing in the kernel and sleeps as any thread does, which is the cheaper sleep to end.
-const PARKED: u8 = 2;
-
-/// Ends a ring's waiting from any thread.
-pub struct Waker {
-    eventfd: OwnedFd,
-    thread: Thread,
-    /// Set by the ring before it looks for work one last time, so that nobody pays for a system
-    /// call to wake what is awake.
-    sleep: AtomicU8,
-}
-
-impl Waker {
-    /// Ends the ring's waiting, if it waits. Cheap if it does not.
-    pub fn wake(&self) {
-        if self.sleep.load(SeqCst) == AWAKE {
-            return;
-        }
-        match self.sleep.swap(AWAKE, SeqCst) {
-            AWAKE => {}
-            PARKED => self.thread.unpark(),
-            _ => {
-                // Only a full counter could refuse, and then the ring is awake already.
-                let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
-            }
-        }
-    }
-}
-
-/// Who is to be told.
-enum Answer {
-    One(Ticket),
-    /// Flushes that one `fdatasync` serves.
-    Flushes(Vec<Ticket>),
-}
-
-impl Answer {
-    fn complete(self, outcome: Outcome) {
-        match self {
-            Self::One(ticket) => ticket.complete(outcome),
-            Self::Flushes(tickets) => {
-                for ticket in tickets {
-                    ticket.complete(outcome);
-                }
-            }
-        }
-    }
-}
-
-/// A request that the kernel has, or is about to get.
-struct InKernel {
-    target: Use,
-    attachment: usize,
-    request: Request,
-    /// What the kernel reads or writes.
-    memory: Memory,
-    /// Where a read's bytes go in the end, if the kernel could not take that memory.
-    bounced: Option<Memory>,
-    done: usize,
-    again: u32,
-    answer: Answer,
-}
-
-impl InKernel {
-    /// Answers, and keeps for ever what the kernel may still use.
-    fn forget(self) {
-        let Self {
-            target,
-            memory,
-            answer,
-            ..
-        } = self;
-        std::mem::forget(memory);
-        // The file stays open, and its lock held: a late write must not meet a new owner.
-        std::mem::forget(target);
-        answer.complete(Err(Fault::Shutdown));
-    }
-}
 
 /// A target that this ring has met.
 struct Attachment {
@@ -160,10 +74,8 @@ pub(super) struct Ring {
     /// A closed target is still in the kernel.
     detaching: bool,
     registers_files: bool,
-    /// Registered memory, by address: start, end, index in the kernel's table.
-    registered: Vec<(usize, usize, u16)>,
-    /// The kernel's table of it; empty before the first one.
-    regions: Vec<Option<Region>>,
+    /// Registered memory. After `uring`, and so dropped after it.
+    regions: Regions,
     waker: Arc<Waker>,
     waker_armed: bool,
     reaped: Vec<(u64, i32)>,
@@ -181,11 +93,7 @@ impl Ring {
         let uring = level.builder().build(depth + 1)?;
         let files = u32::try_from(FILES_MAX).unwrap_or(0);
         let registers_files = uring.submitter().register_files_sparse(files).is_ok();
-        let waker = Arc::new(Waker {
-            eventfd: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            thread: thread::current(),
-            sleep: AtomicU8::new(AWAKE),
-        });
+        let waker = Arc::new(Waker::new()?);
         announce(&waker);
         let depth = depth as usize;
         Ok(Self {
@@ -202,8 +110,7 @@ impl Ring {
             closed_seen: closed_count(),
             detaching: false,
             registers_files,
-            registered: Vec::new(),
-            regions: Vec::new(),
+            regions: Regions::default(),
             waker,
             waker_armed: false,
             reaped: Vec::with_capacity(2 * depth),
@@ -214,56 +121,9 @@ impl Ring {
         Arc::clone(&self.waker)
     }
 
-    /// Makes a region known to the kernel, unless it is already.
+    /// See [`super::LocalRing::register`].
     pub(super) fn register_region(&mut self, region: &Region) -> io::Result<()> {
-        if self.registered_index(region.as_ptr() as usize, 1).is_some() {
-            return Ok(());
-        }
-        if self.regions.is_empty() {
-            let regions = u32::try_from(REGIONS_MAX).unwrap_or(0);
-            self.uring.submitter().register_buffers_sparse(regions)?;
-            self.regions = vec![None; REGIONS_MAX];
-        }
-        self.forget_unused();
-        let Some(index) = self.regions.iter().position(Option::is_none) else {
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        };
-        self.set_region(index, Some(region))?;
-        let start = region.as_ptr() as usize;
-        let number = u16::try_from(index).unwrap_or(u16::MAX);
-        self.registered.push((start, start + region.len(), number));
-        self.registered.sort_unstable();
-        Ok(())
-    }
-
-    /// Lets go of regions of which no buffer lives, and which nothing in the kernel can therefore use.
-    fn forget_unused(&mut self) {
-        for index in 0..self.regions.len() {
-            let unused = |region: &Region| !region.is_used();
-            if self.regions[index].as_ref().is_some_and(unused)
-                && self.set_region(index, None).is_ok()
-            {
-                self.registered
-                    .retain(|&(.., number)| usize::from(number) != index);
-            }
-        }
-    }
-
-    /// Sets an entry of the kernel's table; if it refuses, all is as it was.
-    fn set_region(&mut self, index: usize, region: Option<&Region>) -> io::Result<()> {
-        let vector = libc::iovec {
-            iov_base: region.map_or(ptr::null_mut(), |region| region.as_ptr().cast()),
-            iov_len: region.map_or(0, Region::len),
-        };
-        let offset = u32::try_from(index).unwrap_or(u32::MAX);
-        // SAFETY: the memory stays allocated as long as it is in the table: `regions` keeps it until
-        // the kernel has taken another entry, and outlives `uring` (fields are dropped in order).
-        unsafe {
-            let submitter = self.uring.submitter();
-            submitter.register_buffers_update(offset, &[vector], None)?;
-        }
-        self.regions[index] = region.cloned();
-        Ok(())
+        self.regions.register(&self.uring, region)
     }
 
     /// Takes a submission; the next turn hands it over. May answer at once what cannot be done.
@@ -490,10 +350,9 @@ impl Ring {
         if may_wait {
             let nothing_to_await = self.free.len() == self.depth;
             if nothing_to_await {
-                self.forget_unused();
+                self.regions.forget_unused(&self.uring);
             }
-            let sleep = if nothing_to_await { PARKED } else { WAITING };
-            self.waker.sleep.store(sleep, SeqCst);
+            self.waker.fall_asleep(nothing_to_await);
             let entered = if pending() || closed_count() != self.closed_seen {
                 self.enter(Some(Duration::ZERO))
             } else if nothing_to_await {
@@ -506,7 +365,7 @@ impl Ring {
                 self.arm_waker();
                 self.enter(wait)
             };
-            self.waker.sleep.store(AWAKE, SeqCst);
+            self.waker.awake();
             entered?;
         } else {
             self.enter(Some(Duration::ZERO))?;
@@ -597,7 +456,7 @@ impl Ring {
                 let at = request.request.offset + request.done as u64;
                 // Inside the memory, as `done` is less than its length.
                 let buffer = request.memory.as_ptr().wrapping_add(request.done);
-                let index = self.registered_index(buffer as usize, rest);
+                let index = self.regions.index_of(buffer as usize, rest);
                 let write = request.request.kind == RequestKind::Write;
                 let durable = write && request.request.fua;
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
@@ -617,20 +476,11 @@ impl Ring {
         Some(entry.user_data(slot as u64))
     }
 
-    /// The index of the registered part that holds all of the buffer.
-    fn registered_index(&self, start: usize, length: usize) -> Option<u16> {
-        let after = self
-            .registered
-            .partition_point(|&(part, _, _)| part <= start);
-        let &(_, end, index) = self.registered.get(after.checked_sub(1)?)?;
-        (start + length <= end).then_some(index)
-    }
-
     fn arm_waker(&mut self) {
         if self.waker_armed {
             return;
         }
-        let fd = Fd(self.waker.eventfd.as_raw_fd());
+        let fd = Fd(self.waker.fd());
         let events = u32::from(libc::POLLIN.cast_unsigned());
         let entry = opcode::PollAdd::new(fd, events).build().user_data(WAKER);
         // SAFETY: a poll touches no memory, and `waker` outlives the ring.
@@ -677,9 +527,7 @@ impl Ring {
         for (token, result) in reaped.drain(..) {
             if token == WAKER {
                 self.waker_armed = false;
-                let mut count = [0; 8];
-                // Empty if the poll ended for another reason.
-                let _ = rustix::io::read(&self.waker.eventfd, &mut count);
+                self.waker.take();
             } else if token == CANCEL {
             } else if let Ok(slot) = usize::try_from(token) {
                 answered += usize::from(self.ended(slot, result));
@@ -735,27 +583,7 @@ impl Ring {
             attachment.in_kernel -= 1;
             attachment.flushing &= !flush;
         }
-        let InKernel {
-            target,
-            request,
-            memory,
-            bounced,
-            answer,
-            ..
-        } = request;
-        if request.kind == RequestKind::Write && request.fua && outcome.is_err() {
-            target.handle().durable_write_failed();
-        }
-        if let Some(bounced) = bounced
-            && outcome.is_ok()
-        {
-            // SAFETY: the kernel is done with `memory`, which is this ring's own; `bounced` belongs
-            // to this read alone until it is answered (the rule of `block::Memory`).
-            unsafe { bounced.bytes_mut().copy_from_slice(memory.bytes()) };
-        }
-        drop(memory);
-        answer.complete(outcome);
-        drop(target);
+        request.end(outcome);
         if flush {
             self.start_flush(index);
         }

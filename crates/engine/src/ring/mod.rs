@@ -22,9 +22,12 @@
 //! threads outnumber cores, and polled I/O never ends on devices that only look pollable (zram).
 
 mod core;
+mod in_kernel;
 mod probe;
+mod regions;
 mod target;
 mod threads;
+mod waker;
 
 use std::cell::RefCell;
 use std::io;
@@ -34,10 +37,10 @@ use std::time::Duration;
 
 use block::{Fault, Memory, Region, Request};
 
-pub use self::core::Waker;
 pub use probe::{Support, support};
 pub(crate) use target::{Submission, Target};
 pub(crate) use threads::start;
+pub use waker::Waker;
 
 use self::core::Ring;
 use crate::drive::{Perform, Ticket};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use block::{Fault, Memory, Request};
 
-use super::core::Waker;
+use super::waker::Waker;
 use crate::drive::{Handle, Ticket};
 
 /// How long a dropped drive waits for rings to let go of it. The process's own ring threads always

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::core::{Ring, Waker};
+use super::core::Ring;
 use super::target::Submission;
+use super::waker::Waker;
 
 /// Requests that one ring thread has in the kernel at once.
 const DEPTH: u32 = 256;

@@ -1,0 +1,86 @@
+//! Memory that a ring has made known to its kernel, so that it is pinned once and not per request.
+
+#![expect(unsafe_code, reason = "the kernel is told raw addresses")]
+
+use std::io;
+use std::ptr;
+
+use block::Region;
+use io_uring::IoUring;
+
+/// Regions that one ring can have registered; requests in those beyond are as others.
+const REGIONS_MAX: usize = 64;
+
+/// The regions of one ring.
+///
+/// Soundness: what is in the kernel's table stays allocated, for `table` keeps it until the kernel has
+/// taken another entry. Whoever has both drops the ring first.
+#[derive(Default)]
+pub(super) struct Regions {
+    /// As the kernel has it; empty before the first one.
+    table: Vec<Option<Region>>,
+    /// By address: start, end, index in the table.
+    by_address: Vec<(usize, usize, u16)>,
+}
+
+impl Regions {
+    /// Makes a region known to the kernel, unless it is already.
+    pub(super) fn register(&mut self, uring: &IoUring, region: &Region) -> io::Result<()> {
+        if self.index_of(region.as_ptr() as usize, 1).is_some() {
+            return Ok(());
+        }
+        if self.table.is_empty() {
+            let regions = u32::try_from(REGIONS_MAX).unwrap_or(0);
+            uring.submitter().register_buffers_sparse(regions)?;
+            self.table = vec![None; REGIONS_MAX];
+        }
+        self.forget_unused(uring);
+        let Some(index) = self.table.iter().position(Option::is_none) else {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        };
+        self.set(uring, index, Some(region))?;
+        let start = region.as_ptr() as usize;
+        let number = u16::try_from(index).unwrap_or(u16::MAX);
+        self.by_address.push((start, start + region.len(), number));
+        self.by_address.sort_unstable();
+        Ok(())
+    }
+
+    /// Lets go of regions of which no buffer lives, and which nothing in the kernel can therefore use.
+    pub(super) fn forget_unused(&mut self, uring: &IoUring) {
+        for index in 0..self.table.len() {
+            let unused = |region: &Region| !region.is_used();
+            if self.table[index].as_ref().is_some_and(unused)
+                && self.set(uring, index, None).is_ok()
+            {
+                self.by_address
+                    .retain(|&(.., number)| usize::from(number) != index);
+            }
+        }
+    }
+
+    /// The kernel's index of the region that holds all of the buffer.
+    pub(super) fn index_of(&self, start: usize, length: usize) -> Option<u16> {
+        let after = self
+            .by_address
+            .partition_point(|&(part, _, _)| part <= start);
+        let &(_, end, index) = self.by_address.get(after.checked_sub(1)?)?;
+        (start + length <= end).then_some(index)
+    }
+
+    /// Sets an entry of the kernel's table; if it refuses, all is as it was.
+    fn set(&mut self, uring: &IoUring, index: usize, region: Option<&Region>) -> io::Result<()> {
+        let vector = libc::iovec {
+            iov_base: region.map_or(ptr::null_mut(), |region| region.as_ptr().cast()),
+            iov_len: region.map_or(0, Region::len),
+        };
+        let offset = u32::try_from(index).unwrap_or(u32::MAX);
+        // SAFETY: the memory stays allocated as long as it is in the kernel's table (see `Regions`).
+        unsafe {
+            let submitter = uring.submitter();
+            submitter.register_buffers_update(offset, &[vector], None)?;
+        }
+        self.table[index] = region.cloned();
+        Ok(())
+    }
+}
