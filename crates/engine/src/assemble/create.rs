@@ -1,0 +1,146 @@
+//! Making a pool of drives.
+
+use array::pool::{Blueprint, NewDrive, Pool};
+use block::Seat;
+use layout::Scheme;
+use uuid::Uuid;
+
+use super::drive::wipe;
+use super::{AssembleError, OPENED, open_empty};
+use crate::drive::{Drive, DriveUri, FaultHandle};
+use crate::run::{PoolHandle, RunOptions, StartError, hold};
+
+/// A pool to be created.
+#[derive(Clone, Debug)]
+pub struct NewPool {
+    /// Its name.
+    pub name: String,
+    /// Its scheme.
+    pub scheme: Scheme,
+    /// `-o chunk=`.
+    pub chunk_bytes: Option<u64>,
+    /// `-o cell=`.
+    pub cell_bytes: Option<u64>,
+    /// Journal and checksums.
+    pub journal: bool,
+    /// Drives of the layout, in order of seats.
+    pub drives: Vec<DriveUri>,
+    /// Drives that wait as spares.
+    pub spares: Vec<DriveUri>,
+    /// Take drives that hold something.
+    pub force: bool,
+}
+
+/// A pool that could be created: everything checked, nothing written.
+pub struct Prepared {
+    pool: Pool,
+    drives: Vec<Drive>,
+}
+
+impl Prepared {
+    /// Capacity and sizes in words.
+    #[must_use]
+    pub fn arithmetic(&self) -> String {
+        self.pool.arithmetic()
+    }
+
+    /// The controls of those drives that fail on request, by seat.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Option<FaultHandle>> {
+        self.drives
+            .iter()
+            .map(|drive| drive.faults.clone())
+            .collect()
+    }
+
+    /// Bytes of user data that the pool will hold.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.pool.capacity_bytes()
+    }
+}
+
+/// Opens and checks the drives of a new pool. Nothing is written.
+///
+/// # Errors
+/// What does not work.
+pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
+    let uris = || new.drives.iter().chain(&new.spares);
+    let absolute: Vec<DriveUri> = uris().map(DriveUri::absolute).collect();
+    for (index, uri) in absolute.iter().enumerate() {
+        let same =
+            |other: &&DriveUri| other.spec.path().is_some() && other.spec.path() == uri.spec.path();
+        if absolute[..index].iter().any(|other| same(&other)) {
+            return Err(AssembleError::Twice {
+                drive: uri.to_string(),
+            });
+        }
+    }
+    let mut drives = Vec::new();
+    for uri in uris() {
+        drives.push(open_empty(uri, new.force)?);
+    }
+    let blueprint = Blueprint {
+        name: new.name.clone(),
+        uuid: Uuid::new_v4(),
+        scheme: new.scheme.clone(),
+        chunk_bytes: new.chunk_bytes,
+        cell_bytes: new.cell_bytes,
+        journal: new.journal,
+        drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
+        spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
+    };
+    let pool = array::pool::create(&blueprint, OPENED)?;
+    Ok(Prepared { pool, drives })
+}
+
+/// Writes the labels of a prepared pool and starts it.
+///
+/// # Errors
+/// When a drive does not take its label; then no drive keeps one.
+pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, AssembleError> {
+    let Prepared { pool, drives } = prepared;
+    let facts = pool.facts();
+    let tables = facts.cell_table_offset
+        ..pool.geometry().drive_offset(
+            layout::Cell {
+                seat: Seat(0),
+                row: 0,
+            },
+            0,
+        );
+    for drive in &drives {
+        wipe(drive, tables.clone())?;
+    }
+    let seats = drives.iter().cloned().map(Some).collect();
+    let claim = hold::claim_new(pool.facts().uuid);
+    let handle = PoolHandle::start(pool, seats, OPENED, claim, options)?;
+    let status = handle.status().map_err(StartError::Pool)?;
+    let failed: Vec<String> = status
+        .seats
+        .iter()
+        .filter(|seat| seat.state == "out")
+        .map(|seat| seat.path.clone())
+        .collect();
+    if failed.is_empty() {
+        return Ok(handle);
+    }
+    drop(handle);
+    for drive in &drives {
+        // What cannot be written cannot be unwritten either.
+        wipe(drive, tables.clone()).unwrap_or_default();
+    }
+    Err(AssembleError::Labels {
+        failed: failed.join(", "),
+        hint: "; is the file system below them full?",
+    })
+}
+
+fn new_drive(drive: &Drive) -> NewDrive {
+    NewDrive {
+        uuid: Uuid::new_v4(),
+        path: drive.uri.to_string(),
+        size_bytes: drive.size_bytes,
+        domain: drive.uri.domain.clone(),
+    }
+}

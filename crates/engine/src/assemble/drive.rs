@@ -1,0 +1,109 @@
+//! What a drive has on it from an earlier life, and how that goes.
+
+use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, newest_label};
+use array::pool::Evidence;
+use block::Fault;
+
+use super::{AssembleError, io_error};
+use crate::drive::{self, Drive, DriveUri, Open, sync};
+
+/// Labels, and whatever file systems keep at their begin and end.
+const WIPE_BYTES: u64 = 1 << 20;
+
+/// Opens a drive that is to be overwritten, unless something is on it.
+///
+/// # Errors
+/// When it cannot be opened, or holds something and `force` is not given.
+pub fn open_empty(uri: &DriveUri, force: bool) -> Result<Drive, AssembleError> {
+    let how = Open {
+        create_size: None,
+        exclusive: true,
+    };
+    let drive = drive::open(uri, how)?;
+    if force {
+        return Ok(drive);
+    }
+    let found =
+        drive::signatures(&*drive.device).map_err(|fault| io_error(&drive, "reading", fault))?;
+    let label = read_label(&drive).ok().flatten();
+    let what = match (&label, found.first()) {
+        (Some((_, label)), _) => Some(format!(
+            "seat {} of the Ravelin pool `{}`",
+            label.seat, label.facts.name
+        )),
+        (None, Some(signature)) => Some(signature.to_string()),
+        (None, None) => None,
+    };
+    match what {
+        None => Ok(drive),
+        Some(what) => Err(AssembleError::Occupied {
+            drive: drive.uri.to_string(),
+            what,
+        }),
+    }
+}
+
+/// Zeroes labels, cell table and the end of a drive.
+pub(super) fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), AssembleError> {
+    let error = |fault| io_error(drive, "writing", fault);
+    let end = drive.size_bytes / WIPE_BYTES * WIPE_BYTES;
+    for (offset, length) in [
+        (0, WIPE_BYTES),
+        (tables.start, tables.end - tables.start),
+        (end.saturating_sub(WIPE_BYTES), WIPE_BYTES),
+    ] {
+        sync::write_zeroes(&*drive.device, offset, length).map_err(error)?;
+    }
+    sync::flush(&*drive.device).map_err(error)
+}
+
+/// Removes whatever label a drive has.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn wipe_label(drive: &Drive) -> Result<(), AssembleError> {
+    wipe(drive, 0..0)
+}
+
+/// Makes a drive ready to take a seat: whatever label it had is gone, and the journal of its earlier life, which
+/// recovery could take for its own if that was in the same pool.
+///
+/// # Errors
+/// When it cannot be read or written. The label goes last: another attempt finds the journal again.
+pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
+    let label = read_label(drive)?;
+    if let Some((_, Label { facts, .. })) = label
+        && let Some(store) = facts.store
+    {
+        let start = store.journal_offset.min(drive.size_bytes);
+        let bytes = store.ring_bytes.saturating_mul(facts.lanes.into());
+        let length = bytes.min(drive.size_bytes - start);
+        sync::write_zeroes(&*drive.device, start, length)
+            .and_then(|()| sync::flush(&*drive.device))
+            .map_err(|fault| io_error(drive, "writing", fault))?;
+    }
+    wipe_label(drive)
+}
+
+pub(super) fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, AssembleError> {
+    let mut slots = Vec::new();
+    for offset in LABEL_OFFSETS {
+        let bytes = sync::read(&*drive.device, offset, LABEL_SLOT_BYTES)
+            .map_err(|fault| io_error(drive, "reading", fault))?;
+        slots.push(bytes);
+    }
+    Ok(newest_label([&slots[0], &slots[1]]).ok())
+}
+
+/// What a drive that comes back says of itself; `None` if that cannot be read.
+pub(crate) fn evidence(drive: &Drive) -> Option<Evidence> {
+    let (_, label) = read_label(drive).ok().flatten()?;
+    let heads: Result<Vec<Vec<u8>>, Fault> = Evidence::places(&label)
+        .into_iter()
+        .map(|(offset, length)| {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            sync::read(&*drive.device, offset, length)
+        })
+        .collect();
+    Some(Evidence::new(label, &heads.ok()?))
+}

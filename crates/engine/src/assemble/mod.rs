@@ -1,0 +1,129 @@
+//! From drives to a running pool: creating, finding, opening.
+//!
+//! ```text
+//!   names ──prepare──► Prepared ──create──┐
+//!                                         ├──► PoolHandle
+//!   places ──scan──► FoundPool ──import───┘
+//! ```
+
+mod create;
+mod drive;
+mod find;
+mod import;
+
+use std::path::PathBuf;
+
+use array::format::LabelError;
+use array::pool::{CreateError, OpenError, Ticket};
+use block::Fault;
+
+use crate::drive::{Drive, OpenDriveError};
+use crate::run::StartError;
+
+pub use create::{NewPool, Prepared, create, prepare};
+pub(crate) use drive::evidence;
+pub use drive::{forget_earlier_life, open_empty, wipe_label};
+pub use find::{FoundPool, choose, find, scan};
+pub use import::import;
+
+/// The ticket of creating or opening.
+const OPENED: Ticket = Ticket(0);
+
+/// Why a pool could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum AssembleError {
+    /// A drive cannot be opened.
+    #[error("{0}")]
+    Drive(#[from] OpenDriveError),
+    /// A drive holds something.
+    #[error("{drive} holds {what}: name another drive, or give --force to destroy what is on it")]
+    Occupied {
+        /// Which drive.
+        drive: String,
+        /// What was found there.
+        what: String,
+    },
+    /// One drive is named twice.
+    #[error("{drive} is named twice: each drive takes one seat")]
+    Twice {
+        /// Which drive.
+        drive: String,
+    },
+    /// The blueprint does not work.
+    #[error("{0}")]
+    Create(#[from] CreateError),
+    /// The pool must not be opened like this.
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    /// A drive failed while labels were read or written.
+    #[error("{drive}: {doing} failed: {fault}{hint}")]
+    Io {
+        /// Which drive.
+        drive: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        fault: Fault,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// Another host is at work on it.
+    #[error(
+        "pool `{name}` is open on another host, which is at work on it: export it there, or stop that host"
+    )]
+    Held {
+        /// Which pool.
+        name: String,
+    },
+    /// It did not start.
+    #[error("{0}")]
+    Start(#[from] StartError),
+    /// No pool of this name was found.
+    #[error("no pool {name} was found in {places}: name the directories of its drives with --dir")]
+    NotFound {
+        /// Which name.
+        name: String,
+        /// Where was looked.
+        places: String,
+    },
+    /// No pool of this name was found, but a label that this program does not read.
+    #[error("no pool {name} was found, and on {}: {error}", path.display())]
+    Label {
+        /// Which name.
+        name: String,
+        /// The drive.
+        path: PathBuf,
+        /// What its label is.
+        error: LabelError,
+    },
+    /// Several pools of this name.
+    #[error("there are {count} pools called `{name}` here: give the identity instead ({choices})")]
+    Ambiguous {
+        /// Which name.
+        name: String,
+        /// How many.
+        count: usize,
+        /// Their identities.
+        choices: String,
+    },
+    /// A label was not written.
+    #[error("not every drive took its label: {failed} failed; nothing was kept{hint}")]
+    Labels {
+        /// Which drives.
+        failed: String,
+        /// What to do.
+        hint: &'static str,
+    },
+}
+
+fn io_error(drive: &Drive, doing: &'static str, fault: Fault) -> AssembleError {
+    AssembleError::Io {
+        drive: drive.uri.to_string(),
+        doing,
+        fault,
+        hint: match fault {
+            Fault::Full => "; free space on the file system below it",
+            _ => "",
+        },
+    }
+}
