@@ -37,7 +37,7 @@ struct Options {
     depth: u32,
     mebibytes: u64,
     full: bool,
-    threads: u16,
+    threads: Option<u16>,
     drives: Vec<String>,
     schemes: Vec<String>,
 }
@@ -50,7 +50,7 @@ fn options() -> Result<Options, String> {
         depth: 32,
         mebibytes: 64,
         full: false,
-        threads: RunOptions::default().threads,
+        threads: None,
         drives: Vec::new(),
         schemes: Vec::new(),
     };
@@ -68,7 +68,7 @@ fn options() -> Result<Options, String> {
             "--rounds" => options.rounds = number()? as usize,
             "--depth" => options.depth = number()? as u32,
             "--size" => options.mebibytes = number()? as u64,
-            "--threads" => options.threads = number()? as u16,
+            "--threads" => options.threads = Some(number()? as u16),
             "--full" => options.full = true,
             "--drive" => options.drives.push(text()?),
             _ => options.schemes.push(argument),

@@ -59,7 +59,7 @@ impl Setup {
         let prepared = prepare(&new).unwrap();
         let faults = prepared.faults().into_iter().map(Option::unwrap).collect();
         let options = RunOptions {
-            threads: 2,
+            threads: Some(2),
             record: false,
         };
         let pool = create(prepared, options).unwrap();

@@ -26,7 +26,10 @@ fn new_pool(scheme: &str, drives: u16, size: &str) -> NewPool {
 }
 
 fn start(scheme: &str, drives: u16, record: bool) -> PoolHandle {
-    let options = RunOptions { threads: 2, record };
+    let options = RunOptions {
+        threads: Some(2),
+        record,
+    };
     create(prepare(&new_pool(scheme, drives, "64M")).unwrap(), options).unwrap()
 }
 
@@ -124,7 +127,7 @@ fn a_pool_without_a_journal_serves_and_survives_a_drive() {
         ..new_pool("raid5", 4, "64M")
     };
     let options = RunOptions {
-        threads: 2,
+        threads: Some(2),
         record: false,
     };
     let pool = create(prepare(&new).unwrap(), options).unwrap();

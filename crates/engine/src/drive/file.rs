@@ -102,6 +102,11 @@ impl FileDrive {
         self.handle.is_direct()
     }
 
+    /// Whether a lane's thread that reads or writes does more for it than a copy.
+    pub(crate) fn works_in_caller(&self) -> bool {
+        self.target.is_none() && self.handle.medium() == Medium::MemoryBlock
+    }
+
     /// Who does reads, writes and flushes.
     pub(crate) fn back_end(&self) -> BackEnd {
         self.back_end.clone()

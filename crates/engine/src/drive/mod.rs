@@ -127,6 +127,8 @@ pub struct Drive {
     pub direct: bool,
     /// Who does its I/O, under all wrappers.
     pub back_end: BackEnd,
+    /// Whether small requests are real work, such as compression, for the thread that asks for them.
+    pub works_in_caller: bool,
     /// What it has done since it was opened, as seen from outside.
     pub telemetry: Arc<Telemetry>,
     /// Controls the outermost `faulty:` of its name, if there is one.
@@ -230,6 +232,7 @@ pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
         kind: opened.kind,
         direct: opened.direct,
         back_end: opened.back_end,
+        works_in_caller: opened.works_in_caller,
         telemetry: opened.telemetry,
         faults: opened.faults,
         uri,
@@ -242,6 +245,7 @@ struct Opened {
     kind: DriveKind,
     direct: bool,
     back_end: BackEnd,
+    works_in_caller: bool,
     telemetry: Arc<Telemetry>,
     faults: Option<FaultHandle>,
 }
@@ -255,6 +259,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             Ok(Opened {
                 direct: drive.is_direct(),
                 back_end: drive.back_end(),
+                works_in_caller: drive.works_in_caller(),
                 device: Arc::new(drive),
                 kind,
                 telemetry,
@@ -267,6 +272,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             Ok(Opened {
                 direct: drive.is_direct(),
                 back_end: drive.back_end(),
+                works_in_caller: drive.works_in_caller(),
                 device: Arc::new(drive),
                 kind: DriveKind::Zram,
                 telemetry,
@@ -280,6 +286,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             kind: DriveKind::Mem,
             direct: false,
             back_end: BackEnd::Memory,
+            works_in_caller: false,
             telemetry,
             faults: None,
         }),
@@ -290,6 +297,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             Ok(Opened {
                 device: Arc::new(drive),
                 kind: DriveKind::Slow,
+                works_in_caller: false,
                 telemetry,
                 ..inner
             })
@@ -302,6 +310,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
                 faults: Some(drive.handle()),
                 device: Arc::new(drive),
                 kind: DriveKind::Faulty,
+                works_in_caller: false,
                 telemetry,
                 ..inner
             })

@@ -24,26 +24,30 @@ use crate::status::PoolStatus;
 const STILL_BUSY_MAX: Duration = Duration::from_secs(5);
 
 /// How to run a pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
-    /// Threads for the lanes; at most as many as there are lanes.
-    pub threads: u16,
+    /// Threads for the lanes, at most as many as there are lanes. If no number is given, half as many
+    /// as there are cores, or as many where the drives' own work is done by whoever asks for it.
+    pub threads: Option<u16>,
     /// Keep everything that the lanes are told, for [`PoolHandle::take_records`]. Takes memory
     /// without bound: for tests.
     pub record: bool,
 }
 
-impl Default for RunOptions {
-    fn default() -> Self {
-        // The other half is for those who ask (a front end's threads, a client) and for the
-        // kernel's workers, in which a loop device or a file system does its part. With as many
-        // threads as cores each finds less to do at once, and they take turns with all of these.
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self {
-            threads: u16::try_from(cores.div_ceil(2)).unwrap_or(u16::MAX),
-            record: false,
-        }
-    }
+/// Threads for the lanes of a pool on these drives.
+fn threads_for(drives: &[Option<Drive>]) -> u16 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // Lanes then do the drives' part as well, and nobody else does anything for them.
+    let lanes_do_it_all = drives.iter().flatten().all(|drive| drive.works_in_caller);
+    // Else the other half is for those who ask (a front end's threads, a client) and for the
+    // kernel's workers, in which a loop device or a file system does its part. With as many
+    // threads as cores each finds less to do at once, and they take turns with all of these.
+    let threads = if lanes_do_it_all {
+        cores
+    } else {
+        cores.div_ceil(2)
+    };
+    u16::try_from(threads).unwrap_or(u16::MAX)
 }
 
 /// A running pool. Dropping it stops the pool as a crash would: use [`PoolHandle::close`].
@@ -72,6 +76,7 @@ impl PoolHandle {
     ) -> Result<Self, StartError> {
         let geometry = Arc::clone(pool.geometry());
         let clock = Clock::start();
+        let threads = options.threads.unwrap_or_else(|| threads_for(&drives));
         let seats = Seats::new(drives);
         let (sender, receiver) = std::sync::mpsc::channel();
         let takes_part = |seat: Seat| pool.facts().seats[seat.index()].state.takes_part();
@@ -79,7 +84,7 @@ impl PoolHandle {
         let hold = Hold::start(claim, Arc::clone(&in_use), sender.clone())?;
         let (lanes, mut threads) = lane::start(
             &geometry,
-            options.threads,
+            threads,
             &Arc::new(seats.clone()),
             &sender,
             (clock, hold.lease()),
