@@ -10,7 +10,7 @@
 //! figure.
 //!
 //! ```text
-//! cargo run --release -p ravelin-export --example nbd_bench -- [--rounds 7] [--millis 700]
+//! cargo run --release -p ravelin-export --example nbd_bench -- [--rounds 7] [--millis 700] [--only "write, depth 32"]
 //! ```
 
 #![expect(
@@ -51,7 +51,9 @@ fn main() {
     };
     let rounds = value("--rounds", 7) as usize;
     let time = Duration::from_millis(value("--millis", 700));
-    compare(rounds, time);
+    let only = arguments.iter().position(|argument| argument == "--only");
+    let only = only.and_then(|at| arguments.get(at + 1));
+    compare(rounds, time, only.map_or("", String::as_str));
 }
 
 // ---- The server under test, in a process of its own.
@@ -351,7 +353,8 @@ fn median(values: &mut [f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn compare(rounds: usize, time: Duration) {
+/// Prints a line for each load in whose name `only` occurs.
+fn compare(rounds: usize, time: Duration, only: &str) {
     let dir = std::env::temp_dir().join(format!("ravelin-nbd-bench-{}", std::process::id()));
     fs::create_dir_all(&dir).expect("a directory");
     let program = std::env::current_exe().expect("this program");
@@ -398,11 +401,13 @@ fn compare(rounds: usize, time: Duration) {
     if !fio {
         println!("skipped: fio with its nbd engine is not installed, so those lines are missing");
     }
-    let by_fio = LOADS
+    let by_fio = LOADS.into_iter().filter(|load| fio && load.bytes == 4096);
+    let own = LOADS
         .into_iter()
-        .filter(|load| fio && load.bytes == 4096)
-        .map(|load| (load, true));
-    for (load, by_fio) in LOADS.into_iter().map(|load| (load, false)).chain(by_fio) {
+        .map(|load| (load, false, load.name.to_owned()));
+    let by_fio = by_fio.map(|load| (load, true, format!("{}, by fio", load.name)));
+    let wanted = |(.., name): &(Load, bool, String)| name.contains(only);
+    for (load, by_fio, name) in own.chain(by_fio).filter(wanted) {
         let run = |peer: &Peer| {
             if by_fio {
                 measure_fio(peer, load, time).expect("fio runs")
@@ -419,9 +424,7 @@ fn compare(rounds: usize, time: Duration) {
             of_peer.0.extend(theirs.as_ref().map(run));
         }
         println!(
-            "| {}{} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2}, {:.2} | {:.0}, {:.0}, {:.0} | {:.1}, {:.1}, {:.1} |",
-            load.name,
-            if by_fio { ", by fio" } else { "" },
+            "| {name} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2}, {:.2} | {:.0}, {:.0}, {:.0} | {:.1}, {:.1}, {:.1} |",
             of_ours.median(|f| f.front),
             of_ours.median(|f| f.back),
             of_ours.median(Figures::together),
