@@ -1,10 +1,9 @@
 //! Pools of format 1 as they were on their drives once: whatever comes later opens them and reads
 //! every byte.
 //!
-//! `format1/*.txt` are the blocks of each drive that are not zero. From the day on which
-//! `docs/durability.md` says that the format stays they are never written anew: a pool that a
-//! version makes today is not what was promised then. A later format, or a feature of this one, gets
-//! pools of its own, by `RAVELIN_WRITE_POOLS=1` with a life added to [`LIVES`].
+//! `format1/*.txt` are the blocks of each drive that are not zero. They are never written anew, for a
+//! pool that a version makes today is not what was promised then. A later format, or a feature of this
+//! one, gets pools of its own, by `RAVELIN_WRITE_POOLS=1` with a life added to [`LIVES`].
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

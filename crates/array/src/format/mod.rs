@@ -12,8 +12,9 @@
 //!   end − 8 MiB         reserved
 //! ```
 //!
-//! Format 1 may still change without a migration, and `pool create` says so; it will not any more
-//! once `docs/durability.md` says that.
+//! Format 1 stays. What is added gets a feature bit, so that a version that does not know it leaves
+//! the pool alone, and what moves gets a number and a migration. `sim/tests/format1.rs` has pools as
+//! they were when the format began.
 
 mod cells;
 mod holder;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use array::format::FORMAT;
 use block::ByteSize;
 use clap::Args;
 use control::Client;
@@ -50,11 +49,7 @@ impl CreateArguments {
         context.print("pool create", &made, |out| {
             let arithmetic = &made.arithmetic;
             if made.created {
-                writeln!(out, "pool `{name}` is created: {arithmetic}")?;
-                return writeln!(
-                    out,
-                    "Its format ({FORMAT}) may still change without a migration: a later version may not open it."
-                );
+                return writeln!(out, "pool `{name}` is created: {arithmetic}");
             }
             writeln!(out, "pool `{name}` as {}, nothing written:", made.scheme)?;
             writeln!(out, "  {arithmetic}")?;
