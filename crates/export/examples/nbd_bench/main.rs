@@ -6,8 +6,8 @@
 //! printed. CPU time is read from `/proc/PID/task/*/schedstat`, in nanoseconds, per thread: the
 //! thread that stands for the back end (one memory copy per request) is told apart from the worker
 //! that is the front end. The same server is measured once more with a back end that answers in the
-//! call, as `nbdkit memory` does: no thread is woken for a request there, and worker and copy are one
-//! figure.
+//! call, as `nbdkit memory` does: no thread is woken for a request there, and the worker itself says
+//! how much of its time was copying.
 //!
 //! ```text
 //! cargo run --release -p ravelin-export --example nbd_bench -- [--rounds 7] [--millis 700] [--only "write, depth 32"]
@@ -26,11 +26,14 @@
 
 mod ram;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
@@ -82,9 +85,10 @@ fn serve(inline: bool, socket: PathBuf) -> ! {
     };
     let exports = Arc::new(One(device));
     let _server = Server::bind(&Listen::Unix(socket), exports, &options).expect("listening");
-    loop {
-        std::thread::park();
+    for _line in std::io::stdin().lines() {
+        println!("{}", ram::COPYING_NS.load(Relaxed));
     }
+    std::process::exit(0);
 }
 
 // ---- The comparison.
@@ -93,8 +97,9 @@ struct Peer {
     name: &'static str,
     socket: PathBuf,
     process: Child,
-    /// Whether it ends threads, whose times are then only in the sum.
-    ends_threads: bool,
+    /// Our own server says here, when asked, how long it has been copying. A peer's time is only
+    /// known as a sum.
+    talk: Option<(ChildStdin, RefCell<BufReader<ChildStdout>>)>,
 }
 
 impl Drop for Peer {
@@ -107,12 +112,19 @@ impl Drop for Peer {
 
 impl Peer {
     fn start(name: &'static str, socket: PathBuf, command: &mut Command) -> Option<Self> {
-        let process = command.stdin(Stdio::null()).spawn().ok()?;
+        let ours = name == "ravelin";
+        let (stdin, stdout) = if ours {
+            (Stdio::piped(), Stdio::piped())
+        } else {
+            (Stdio::null(), Stdio::inherit())
+        };
+        let mut process = command.stdin(stdin).stdout(stdout).spawn().ok()?;
+        let talk = process.stdin.take().zip(process.stdout.take());
         let peer = Self {
             name,
             socket,
+            talk: talk.map(|(ask, answer)| (ask, RefCell::new(BufReader::new(answer)))),
             process,
-            ends_threads: name != "ravelin",
         };
         for _ in 0..500 {
             if peer.socket.exists() && Client::connect(&peer.uri(), None).is_ok() {
@@ -131,9 +143,22 @@ impl Peer {
         }
     }
 
-    /// CPU nanoseconds used so far: of the threads that stand for a back end, and of all others.
-    /// nbdkit ends its threads with each client, so that only the whole process's number counts
-    /// them; it has a resolution of 10 ms.
+    /// What our own server has spent on copying in the call, in nanoseconds.
+    fn copying(&self) -> u64 {
+        let Some((ask, answer)) = &self.talk else {
+            return 0;
+        };
+        let mut line = String::new();
+        let mut ask: &ChildStdin = ask;
+        ask.write_all(b"\n").expect("the server listens");
+        let mut answer = answer.borrow_mut();
+        answer.read_line(&mut line).expect("the server answers");
+        line.trim().parse().expect("nanoseconds")
+    }
+
+    /// CPU nanoseconds used so far: for the back end, a thread or what was copied in the call, and for
+    /// all else. nbdkit ends its threads with each client, so that only the whole process's number
+    /// counts them; it has a resolution of 10 ms.
     fn cpu(&self) -> (u64, u64) {
         let process = Path::new("/proc").join(self.process.id().to_string());
         let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
@@ -156,7 +181,11 @@ impl Peer {
                 front += used.unwrap_or(0_u64);
             }
         }
-        (back, if self.ends_threads { all } else { front })
+        if self.talk.is_none() {
+            return (0, all);
+        }
+        let copying = self.copying();
+        (back + copying, front.saturating_sub(copying))
     }
 }
 
@@ -391,9 +420,9 @@ fn compare(rounds: usize, time: Duration, only: &str) {
         theirs.as_ref().map_or("none", |peer| peer.name)
     );
     println!(
-        "| load | front end | back end | together | in the call | peer | together, in the call to peer | 1/s ours, in the call, peer | p50 µs ours, in the call, peer |"
+        "| load | front end, before a thread | back end | together | front end, answered in the call | back end | together | peer | together to peer, both ways | 1/s, both ways, peer | p50 µs, both ways, peer |"
     );
-    println!("| --- | --: | --: | --: | --: | --: | --: | --: | --: |");
+    println!("| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |");
     let fio = Command::new("fio")
         .arg("--enghelp=nbd")
         .output()
@@ -424,10 +453,12 @@ fn compare(rounds: usize, time: Duration, only: &str) {
             of_peer.0.extend(theirs.as_ref().map(run));
         }
         println!(
-            "| {name} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2}, {:.2} | {:.0}, {:.0}, {:.0} | {:.1}, {:.1}, {:.1} |",
+            "| {name} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2}, {:.2} | {:.0}, {:.0}, {:.0} | {:.1}, {:.1}, {:.1} |",
             of_ours.median(|f| f.front),
             of_ours.median(|f| f.back),
             of_ours.median(Figures::together),
+            of_inline.median(|f| f.front),
+            of_inline.median(|f| f.back),
             of_inline.median(Figures::together),
             of_peer.median(Figures::together),
             of_ours.ratio_to(&of_peer),
