@@ -137,7 +137,7 @@ impl LocalRing {
 
     /// Registers memory that many requests will lie in, so that the kernel pins its pages once and
     /// not for each request; the ring lets go of it some time after its last buffer has gone. At most
-    /// 1 GiB; needs `CAP_IPC_LOCK` or a large enough `RLIMIT_MEMLOCK`, and a place among the 64 that
+    /// 1 GiB; needs `CAP_IPC_LOCK` or a large enough `RLIMIT_MEMLOCK`, and a place among the 1024 that
     /// a ring has. Where it fails, requests in that memory are as all others.
     pub fn register(&mut self, region: &Region) -> io::Result<()> {
         self.ring.register_region(region)

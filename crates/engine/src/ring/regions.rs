@@ -9,7 +9,7 @@ use block::Region;
 use io_uring::IoUring;
 
 /// Regions that one ring can have registered; requests in those beyond are as others.
-const REGIONS_MAX: usize = 64;
+const REGIONS_MAX: usize = 1024;
 
 /// The regions of one ring.
 ///
@@ -41,31 +41,37 @@ impl Regions {
         self.set(uring, index, Some(region))?;
         let start = region.as_ptr() as usize;
         let number = u16::try_from(index).unwrap_or(u16::MAX);
-        self.by_address.push((start, start + region.len(), number));
-        self.by_address.sort_unstable();
+        let at = self.after(start);
+        self.by_address
+            .insert(at, (start, start + region.len(), number));
         Ok(())
     }
 
     /// Lets go of regions of which no buffer lives, and which nothing in the kernel can therefore use.
     pub(super) fn forget_unused(&mut self, uring: &IoUring) {
-        for index in 0..self.table.len() {
+        let mut at = 0;
+        while let Some(&(.., number)) = self.by_address.get(at) {
+            let index = usize::from(number);
             let unused = |region: &Region| !region.is_used();
             if self.table[index].as_ref().is_some_and(unused)
                 && self.set(uring, index, None).is_ok()
             {
-                self.by_address
-                    .retain(|&(.., number)| usize::from(number) != index);
+                self.by_address.remove(at);
+            } else {
+                at += 1;
             }
         }
     }
 
     /// The kernel's index of the region that holds all of the buffer.
     pub(super) fn index_of(&self, start: usize, length: usize) -> Option<u16> {
-        let after = self
-            .by_address
-            .partition_point(|&(part, _, _)| part <= start);
-        let &(_, end, index) = self.by_address.get(after.checked_sub(1)?)?;
+        let &(_, end, index) = self.by_address.get(self.after(start).checked_sub(1)?)?;
         (start + length <= end).then_some(index)
+    }
+
+    /// How many begin at or before an address.
+    fn after(&self, start: usize) -> usize {
+        self.by_address.partition_point(|&(part, ..)| part <= start)
     }
 
     /// Sets an entry of the kernel's table; if it refuses, all is as it was.

@@ -294,6 +294,7 @@ impl LaneThread {
             queue.take(&mut messages);
             self.now = self.clock.now();
             self.take_all(&mut messages, ring.as_mut());
+            self.lent.append(&mut self.spare.take_regions());
             if !self.lent.is_empty() {
                 self.register(ring.as_mut());
             }
@@ -315,10 +316,10 @@ impl LaneThread {
         }
     }
 
-    /// Tells the lanes whose time has come; how long it is until the next one's.
+    /// Tells the lanes whose time has come; how long it is until there is more to do.
     fn time_out(&mut self) -> Option<Duration> {
         loop {
-            let mut next = None;
+            let mut next = self.spare.trim(self.now);
             let mut fed = false;
             for index in 0..self.lanes.len() {
                 let lane = &self.lanes[index];

@@ -1,17 +1,29 @@
 //! The scratch memory of a thread's lanes: buffers that one operation gives back serve the next.
 //!
 //! A page-aligned allocation of a few blocks is the slow path of every allocator, and a new one is
-//! zeroed; its content does not matter to a lane, which writes before it reads.
+//! zeroed; its content does not matter to a lane, which writes before it reads. Buffers are cut from
+//! regions, so that the thread's ring can have them registered: the kernel then pins them once, and not
+//! for each operation.
+
+use std::time::Duration;
 
 use array::ScratchId;
-use block::{Memory, PAGE_BYTES};
+use block::{Instant, Memory, PAGE_BYTES, Region};
 
 use super::hash::NameMap;
 
 /// Longer buffers are not kept: they are rare, and filling them costs more than getting them.
 const KEPT_PAGES_MAX: usize = 256;
-/// Bytes that wait for use, at most: what one checkpoint gives back at once.
-const KEPT_BYTES_MAX: usize = 8 << 20;
+/// Pages of a region, or one buffer if that is longer: some tens of buffers are made known at once,
+/// and a size that is hardly used takes 256 KiB.
+const REGION_PAGES: usize = 64;
+/// Bytes that wait for use, at most. Checkpoints give back in bursts what batches of the log have taken,
+/// and the next batches take it again.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bytes that may wait for ever. More than that goes once nothing has needed it for a while.
+const RESERVE_BYTES: usize = 8 << 20;
+/// That while.
+const TRIM_EVERY: Duration = Duration::from_secs(10);
 
 /// Buffers of one lane, by name.
 pub(super) type Named = NameMap<ScratchId, Memory>;
@@ -22,6 +34,11 @@ pub(super) struct Spare {
     /// By length in pages.
     by_pages: Vec<Vec<Memory>>,
     bytes: usize,
+    /// The fewest bytes that there were since the last look at what is too much.
+    bytes_least: usize,
+    trim_at: Option<Instant>,
+    /// What has been cut and not been asked for by [`Spare::take_regions`].
+    regions: Vec<Region>,
 }
 
 /// Up to a few sizes, at most an eighth more: batches of the log come in all lengths, and one of this
@@ -35,14 +52,21 @@ impl Spare {
     /// At least `bytes` bytes, whatever is in them.
     pub(super) fn take(&mut self, bytes: usize) -> Memory {
         let pages = rounded(bytes.div_ceil(PAGE_BYTES));
-        let kept = self.by_pages.get_mut(pages).and_then(Vec::pop);
-        match kept {
-            Some(memory) => {
-                self.bytes -= memory.len();
-                memory
-            }
-            None => Memory::zeroed(pages * PAGE_BYTES),
+        let length = pages * PAGE_BYTES;
+        if !(1..=KEPT_PAGES_MAX).contains(&pages) {
+            return Memory::zeroed(length);
         }
+        let kept = self.kept(pages);
+        if kept.is_empty() {
+            let (region, cut) = Region::cut((REGION_PAGES / pages).max(1), length);
+            *kept = cut;
+            self.bytes += region.len();
+            self.regions.push(region);
+        }
+        let memory = self.by_pages[pages].pop().expect("a region has a buffer");
+        self.bytes -= length;
+        self.bytes_least = self.bytes_least.min(self.bytes);
+        memory
     }
 
     /// Keeps a buffer for later if it is worth it and nothing else holds it.
@@ -52,14 +76,53 @@ impl Spare {
             && self.bytes + memory.len() <= KEPT_BYTES_MAX
             // A drive that is slow to let go of a request would still write into it.
             && memory.unique_mut().is_some();
-        if !wanted {
-            return;
+        if wanted {
+            self.bytes += memory.len();
+            self.kept(pages).push(memory);
         }
+    }
+
+    fn kept(&mut self, pages: usize) -> &mut Vec<Memory> {
         if self.by_pages.len() <= pages {
             self.by_pages.resize_with(pages + 1, Vec::new);
         }
-        self.bytes += memory.len();
-        self.by_pages[pages].push(memory);
+        &mut self.by_pages[pages]
+    }
+
+    /// The regions from which buffers have been cut since the last call.
+    pub(super) fn take_regions(&mut self) -> Vec<Region> {
+        std::mem::take(&mut self.regions)
+    }
+
+    /// Lets go of what nothing has needed for a while, but for a reserve; when to be called again, if
+    /// there may be more then.
+    pub(super) fn trim(&mut self, now: Instant) -> Option<Instant> {
+        if self.bytes <= RESERVE_BYTES {
+            self.trim_at = None;
+            return None;
+        }
+        match self.trim_at {
+            Some(at) if now < at => return Some(at),
+            Some(_) => self.let_go(self.bytes_least.saturating_sub(RESERVE_BYTES)),
+            None => {}
+        }
+        self.bytes_least = self.bytes;
+        self.trim_at = Some(now + TRIM_EVERY);
+        self.trim_at
+    }
+
+    /// Frees about so many bytes, the longest buffers first.
+    fn let_go(&mut self, bytes: usize) {
+        let end = self.bytes - bytes;
+        for kept in self.by_pages.iter_mut().rev() {
+            // Those of one region together: it lives as long as any of them.
+            kept.sort_unstable_by_key(|memory| memory.as_ptr());
+            while self.bytes > end
+                && let Some(memory) = kept.pop()
+            {
+                self.bytes -= memory.len();
+            }
+        }
     }
 }
 
@@ -84,6 +147,29 @@ mod tests {
     }
 
     #[test]
+    fn buffers_lie_in_regions_that_are_named_once() {
+        let mut spare = Spare::default();
+        let lengths = [1, 1, 3, 70, KEPT_PAGES_MAX].map(|pages| pages * PAGE_BYTES);
+        let buffers = lengths.map(|length| spare.take(length));
+        let regions = spare.take_regions();
+        assert_eq!(regions.len(), 4, "one for each length");
+        for buffer in &buffers {
+            let (start, end) = (
+                buffer.as_ptr() as usize,
+                buffer.as_ptr() as usize + buffer.len(),
+            );
+            let holds = |region: &Region| {
+                let first = region.as_ptr() as usize;
+                first <= start && end <= first + region.len()
+            };
+            assert_eq!(regions.iter().filter(|region| holds(region)).count(), 1);
+        }
+        buffers.into_iter().for_each(|buffer| spare.give(buffer));
+        spare.take(PAGE_BYTES);
+        assert!(spare.take_regions().is_empty(), "nothing new was cut");
+    }
+
+    #[test]
     fn what_is_kept_is_bounded() {
         let mut spare = Spare::default();
         let all: Vec<Memory> = (0..100).map(|_| spare.take(1 << 20)).collect();
@@ -91,5 +177,40 @@ mod tests {
         spare.give(Memory::zeroed((KEPT_PAGES_MAX + 1) * PAGE_BYTES));
         spare.give(Memory::empty());
         assert_eq!(spare.bytes, KEPT_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_nothing_needs_goes_but_for_a_reserve() {
+        let mut spare = Spare::default();
+        let mut now = Instant::ZERO;
+        assert_eq!(spare.trim(now), None, "there is nothing");
+        let all: Vec<Memory> = (0..24 << 8).map(|_| spare.take(PAGE_BYTES)).collect();
+        let regions = spare.take_regions();
+        // As a checkpoint does it, in an order of its own.
+        let (odd, even): (Vec<_>, Vec<_>) = (0..).zip(all).partition(|(index, _)| index % 2 == 1);
+        for (_, memory) in odd.into_iter().chain(even) {
+            spare.give(memory);
+        }
+        assert_eq!(spare.bytes, 24 << 20);
+        now = spare.trim(now).expect("there is more than the reserve");
+        assert_eq!(spare.bytes, 24 << 20, "it may be needed soon");
+        let busy: Vec<Memory> = (0..4 << 8).map(|_| spare.take(PAGE_BYTES)).collect();
+        busy.into_iter().for_each(|memory| spare.give(memory));
+        now = spare.trim(now).expect("as before");
+        assert_eq!(
+            spare.bytes,
+            12 << 20,
+            "20 MiB were never needed, 8 of them stay"
+        );
+        assert_eq!(spare.trim(now), Some(now + TRIM_EVERY), "not before time");
+        spare.trim(now + TRIM_EVERY);
+        assert_eq!(spare.bytes, RESERVE_BYTES);
+        assert_eq!(spare.trim(now + 2 * TRIM_EVERY), None);
+        let used = regions.iter().filter(|region| region.is_used()).count();
+        assert_eq!(
+            used,
+            RESERVE_BYTES / (REGION_PAGES * PAGE_BYTES),
+            "whole regions went"
+        );
     }
 }
