@@ -56,10 +56,13 @@ impl Spare {
         if !(1..=KEPT_PAGES_MAX).contains(&pages) {
             return Memory::zeroed(length);
         }
-        let kept = self.kept(pages);
-        if kept.is_empty() {
+        if self.kept(pages).is_empty() {
             let (region, cut) = Region::cut((REGION_PAGES / pages).max(1), length);
-            *kept = cut;
+            // What waits is of lengths that are not asked for: a new region takes the place of some.
+            if self.bytes > RESERVE_BYTES {
+                self.let_go(region.len());
+            }
+            self.by_pages[pages] = cut;
             self.bytes += region.len();
             self.regions.push(region);
         }
@@ -111,17 +114,20 @@ impl Spare {
         self.trim_at
     }
 
-    /// Frees about so many bytes, the longest buffers first.
+    /// Frees about so many bytes, of the length of which most wait.
     fn let_go(&mut self, bytes: usize) {
-        let end = self.bytes - bytes;
-        for kept in self.by_pages.iter_mut().rev() {
+        let end = self.bytes.saturating_sub(bytes);
+        while self.bytes > end {
+            let waiting = self.by_pages.iter_mut().enumerate();
+            let Some((pages, kept)) = waiting.max_by_key(|(pages, kept)| pages * kept.len()) else {
+                return;
+            };
             // Those of one region together: it lives as long as any of them.
             kept.sort_unstable_by_key(|memory| memory.as_ptr());
-            while self.bytes > end
-                && let Some(memory) = kept.pop()
-            {
-                self.bytes -= memory.len();
-            }
+            let length = pages * PAGE_BYTES;
+            let count = (self.bytes - end).div_ceil(length).min(kept.len());
+            kept.truncate(kept.len() - count);
+            self.bytes -= count * length;
         }
     }
 }
@@ -177,6 +183,21 @@ mod tests {
         spare.give(Memory::zeroed((KEPT_PAGES_MAX + 1) * PAGE_BYTES));
         spare.give(Memory::empty());
         assert_eq!(spare.bytes, KEPT_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_new_region_takes_the_place_of_others() {
+        let mut spare = Spare::default();
+        let small: Vec<Memory> = (0..24 << 8).map(|_| spare.take(PAGE_BYTES)).collect();
+        let regions = spare.take_regions();
+        small.into_iter().for_each(|memory| spare.give(memory));
+        let long: Vec<Memory> = (0..8).map(|_| spare.take(1 << 20)).collect();
+        assert_eq!(spare.bytes, 16 << 20, "8 of 24 MiB are longer now");
+        let left = regions.iter().filter(|region| region.is_used()).count();
+        assert_eq!(left * REGION_PAGES * PAGE_BYTES, 16 << 20);
+        drop(long);
+        let _more: Vec<Memory> = (0..24).map(|_| spare.take(1 << 20)).collect();
+        assert_eq!(spare.bytes, RESERVE_BYTES, "which stays");
     }
 
     #[test]
