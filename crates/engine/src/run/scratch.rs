@@ -48,12 +48,17 @@ fn rounded(pages: usize) -> usize {
     pages.next_multiple_of(step)
 }
 
+/// Whether buffers of so many pages are cut from regions and wait for use.
+const fn is_kept(pages: usize) -> bool {
+    0 < pages && pages <= KEPT_PAGES_MAX
+}
+
 impl Spare {
     /// At least `bytes` bytes, whatever is in them.
     pub(super) fn take(&mut self, bytes: usize) -> Memory {
         let pages = rounded(bytes.div_ceil(PAGE_BYTES));
         let length = pages * PAGE_BYTES;
-        if !(1..=KEPT_PAGES_MAX).contains(&pages) {
+        if !is_kept(pages) {
             return Memory::zeroed(length);
         }
         if self.kept(pages).is_empty() {
@@ -75,7 +80,7 @@ impl Spare {
     /// Keeps a buffer for later if it is worth it and nothing else holds it.
     pub(super) fn give(&mut self, mut memory: Memory) {
         let pages = memory.len() / PAGE_BYTES;
-        let wanted = (1..=KEPT_PAGES_MAX).contains(&pages)
+        let wanted = is_kept(pages)
             && self.bytes + memory.len() <= KEPT_BYTES_MAX
             // A drive that is slow to let go of a request would still write into it.
             && memory.unique_mut().is_some();
