@@ -1,0 +1,440 @@
+//! Work for arrays and drives, and numbers of what came of it.
+//!
+//! ```text
+//!   Load: which request when ──► Run ──► Target: a plain array, a lone drive, a whole pool
+//!                                 └──► Numbers: throughput, latency, as totals and over time
+//! ```
+//!
+//! A [`Run`] is moved on in pieces ([`Run::until`], [`Run::requests`]), so that what a study does in between, a drive
+//! failed, a rebuild begun, is plain code:
+//!
+//! ```
+//! use std::time::Duration;
+//! use block::{Instant, Seat};
+//! use sim::load::{Load, LoadOptions, Run};
+//! use sim::plain::{PlainArray, PlainOptions};
+//!
+//! let options = PlainOptions::new("raid6:4d:8c:2s", sim::model::preset("9lzx").unwrap());
+//! let mut array = PlainArray::new(&options).unwrap();
+//! let load = LoadOptions { read_percent: 70, ..LoadOptions::default() };
+//! let mut run = Run::new(Load::new(&load, array.capacity_bytes(), 1).unwrap(), Some(Duration::from_secs(1)));
+//! run.until(&mut array, Instant(2_000_000_000));
+//! array.fail(array.now(), Seat(0));
+//! run.until(&mut array, Instant(4_000_000_000));
+//! assert!(run.numbers().requests() > 100);
+//! ```
+//!
+//! One seeded generator makes all choices. Logarithms and powers come from the `libm` crate, so that every platform
+//! makes the same ones.
+
+mod access;
+mod numbers;
+mod run;
+pub mod trace;
+mod zipf;
+
+use block::{Instant, Outcome, Request, RequestKind};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+pub use self::access::Access;
+use self::access::Places;
+pub use self::numbers::{Interval, Numbers};
+pub use self::run::Run;
+use self::trace::Record;
+use crate::model::{Model, Operation};
+use crate::plain::PlainArray;
+
+/// What serves requests in virtual time.
+pub trait Target {
+    /// Bytes that a request may lie in.
+    fn capacity_bytes(&self) -> u64;
+    /// Takes a request in. Time never runs backwards.
+    fn handle_request(&mut self, now: Instant, token: u64, request: Request);
+    /// Time has reached [`Target::poll_timeout`].
+    fn handle_timeout(&mut self, now: Instant);
+    /// When something is due.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// A request that has ended, at the time of the last call.
+    fn poll_done(&mut self) -> Option<(u64, Outcome)>;
+}
+
+impl Target for PlainArray {
+    fn capacity_bytes(&self) -> u64 {
+        Self::capacity_bytes(self)
+    }
+
+    fn handle_request(&mut self, now: Instant, token: u64, request: Request) {
+        Self::handle_request(self, now, token, request);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Self::poll_timeout(self)
+    }
+
+    fn poll_done(&mut self) -> Option<(u64, Outcome)> {
+        Self::poll_done(self)
+    }
+}
+
+/// A drive by itself.
+#[derive(Clone, Debug)]
+pub struct Lone {
+    /// The drive.
+    pub model: Box<dyn Model>,
+    /// Its size.
+    pub capacity_bytes: u64,
+}
+
+impl Target for Lone {
+    fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    fn handle_request(&mut self, now: Instant, token: u64, request: Request) {
+        let kind = match request.kind {
+            RequestKind::Read => array::IoKind::Read,
+            RequestKind::Write => array::IoKind::Write,
+            RequestKind::Flush => array::IoKind::Flush,
+            RequestKind::Trim | RequestKind::WriteZeroes => array::IoKind::WriteZeroes,
+        };
+        let operation = Operation {
+            token,
+            kind,
+            offset: request.offset,
+            length: request.length,
+        };
+        self.model.handle_operation(now, operation);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.model.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.model.poll_timeout()
+    }
+
+    fn poll_done(&mut self) -> Option<(u64, Outcome)> {
+        self.model.poll_done().map(|token| (token, Ok(())))
+    }
+}
+
+/// When requests come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Each of so many clients has one request in flight, and thinks between two.
+    Closed {
+        /// Requests in flight at most.
+        clients: u32,
+        /// Time between an answer and the client's next request.
+        think_ns: u64,
+    },
+    /// A Poisson process.
+    Poisson {
+        /// Requests per second in the mean.
+        per_second: f64,
+    },
+    /// At equal distances.
+    Regular {
+        /// Requests per second.
+        per_second: f64,
+    },
+    /// When the records say, which also say what; the load's own access, mix and sizes count for nothing.
+    Recorded(Vec<Record>),
+    /// The same records in order, each when one of so many before it has ended.
+    Replayed {
+        /// What was recorded.
+        records: Vec<Record>,
+        /// Requests in flight at most.
+        clients: u32,
+    },
+}
+
+/// A load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadOptions {
+    /// When.
+    pub arrivals: Arrivals,
+    /// Where.
+    pub access: Access,
+    /// Share of reads.
+    pub read_percent: u32,
+    /// Bytes of requests, and weights. Requests are aligned to the largest power of two that divides all sizes.
+    pub sizes: Vec<(u64, u32)>,
+    /// First byte and number of bytes that the load touches; everything where not said.
+    pub region: Option<(u64, u64)>,
+}
+
+impl Default for LoadOptions {
+    /// 16 clients that read 4 KiB anywhere.
+    fn default() -> Self {
+        Self {
+            arrivals: Arrivals::Closed {
+                clients: 16,
+                think_ns: 0,
+            },
+            access: Access::Uniform,
+            read_percent: 100,
+            sizes: vec![(4096, 1)],
+            region: None,
+        }
+    }
+}
+
+impl LoadOptions {
+    /// The IOR runs of the DDP paper (section 2.5): 16 threads, each through a part of the file of its own, in order or
+    /// anywhere.
+    #[must_use]
+    pub fn ior(transfer_bytes: u64, reads: bool, random: bool) -> Self {
+        Self {
+            access: match random {
+                false => Access::Sequential { streams: 16 },
+                true => Access::Uniform,
+            },
+            read_percent: if reads { 100 } else { 0 },
+            sizes: vec![(transfer_bytes, 1)],
+            ..Self::default()
+        }
+    }
+}
+
+/// Why there is no such load.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LoadError {
+    /// A request of that many bytes has no place.
+    #[error("requests of {bytes} bytes do not fit into a region of {region}: use smaller ones")]
+    TooLarge {
+        /// Of a request.
+        bytes: u64,
+        /// Of the region.
+        region: u64,
+    },
+    /// The region is not in the volume.
+    #[error("the load's region ends at byte {end}, and the volume at {capacity}")]
+    Outside {
+        /// End of the region.
+        end: u64,
+        /// End of the volume.
+        capacity: u64,
+    },
+    /// A size that is no whole sectors, or none at all.
+    #[error("requests have whole sectors of 512 bytes, at least one: {bytes} bytes are not")]
+    Size {
+        /// What was given.
+        bytes: u64,
+    },
+    /// Something that must be more than nothing is not.
+    #[error("{what} must be more than 0")]
+    Zero {
+        /// What.
+        what: &'static str,
+    },
+    /// A percentage.
+    #[error("{what} is a percentage: {given} is more than 100")]
+    Percent {
+        /// What.
+        what: &'static str,
+        /// What was given.
+        given: u32,
+    },
+}
+
+/// A load that has begun: says what the next request is.
+#[derive(Clone, Debug)]
+pub struct Load {
+    arrivals: Arrivals,
+    places: Places,
+    read_percent: u32,
+    sizes: Vec<(u64, u32)>,
+    weights: u32,
+    region: (u64, u64),
+    rng: ChaCha8Rng,
+    /// Records handed out.
+    next_record: usize,
+}
+
+impl Load {
+    /// Begins a load on a volume of `capacity_bytes`. The same seed gives the same requests.
+    ///
+    /// # Errors
+    /// [`LoadError`] says what does not fit.
+    pub fn new(options: &LoadOptions, capacity_bytes: u64, seed: u64) -> Result<Self, LoadError> {
+        let (first, bytes) = options.region.unwrap_or((0, capacity_bytes));
+        let end = first.saturating_add(bytes);
+        if end > capacity_bytes {
+            return Err(LoadError::Outside {
+                end,
+                capacity: capacity_bytes,
+            });
+        }
+        for &(size, _) in &options.sizes {
+            if size == 0 || !size.is_multiple_of(512) {
+                return Err(LoadError::Size { bytes: size });
+            }
+            if size > bytes {
+                return Err(LoadError::TooLarge {
+                    bytes: size,
+                    region: bytes,
+                });
+            }
+        }
+        if options.read_percent > 100 {
+            return Err(LoadError::Percent {
+                what: "the share of reads",
+                given: options.read_percent,
+            });
+        }
+        let weights = options.sizes.iter().map(|&(_, weight)| weight).sum();
+        if weights == 0 {
+            return Err(LoadError::Zero {
+                what: "the weight of some size",
+            });
+        }
+        let positive = match &options.arrivals {
+            Arrivals::Closed { clients, .. } | Arrivals::Replayed { clients, .. } => *clients > 0,
+            Arrivals::Poisson { per_second } | Arrivals::Regular { per_second } => {
+                per_second.is_finite() && *per_second > 0.0
+            }
+            Arrivals::Recorded(_) => true,
+        };
+        if !positive {
+            return Err(LoadError::Zero {
+                what: "the number of clients, or of requests per second,",
+            });
+        }
+        let align = options
+            .sizes
+            .iter()
+            .fold(1 << 62, |align: u64, &(size, _)| {
+                align.min(1 << size.trailing_zeros())
+            });
+        Ok(Self {
+            places: Places::new(options.access, bytes, align)?,
+            arrivals: options.arrivals.clone(),
+            read_percent: options.read_percent,
+            sizes: options.sizes.clone(),
+            weights,
+            region: (first, bytes),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            next_record: 0,
+        })
+    }
+
+    /// The next request of a client.
+    fn request(&mut self, client: u32) -> Option<Request> {
+        if let Arrivals::Recorded(records) | Arrivals::Replayed { records, .. } = &self.arrivals {
+            let record = *records.get(self.next_record)?;
+            self.next_record += 1;
+            return Some(self.fit(record));
+        }
+        let length = self.size();
+        let read = match self.read_percent {
+            100 => true,
+            0 => false,
+            percent => self.rng.random_range(0..100) < percent,
+        };
+        let offset = self.places.next(&mut self.rng, client, length);
+        Some(Request {
+            kind: if read {
+                RequestKind::Read
+            } else {
+                RequestKind::Write
+            },
+            offset: self.region.0 + offset,
+            length,
+            fua: false,
+        })
+    }
+
+    fn size(&mut self) -> u64 {
+        if let [(size, _)] = self.sizes[..] {
+            return size;
+        }
+        let mut at = self.rng.random_range(0..self.weights);
+        for &(size, weight) in &self.sizes {
+            if at < weight {
+                return size;
+            }
+            at -= weight;
+        }
+        unreachable!("the weights add up")
+    }
+
+    /// A record of another device in this region: longer offsets begin again at the front.
+    fn fit(&self, record: Record) -> Request {
+        let (first, bytes) = self.region;
+        let length = record.length.min(bytes);
+        let room = bytes - length;
+        let offset = if record.offset <= room {
+            record.offset
+        } else {
+            record.offset % (room + 1) / 512 * 512
+        };
+        Request {
+            kind: record.kind,
+            offset: first + offset,
+            length,
+            fua: false,
+        }
+    }
+
+    /// Nanoseconds from one arrival to the next; `None` where requests do not come by themselves.
+    fn gap_ns(&mut self) -> Option<u64> {
+        let seconds = match &self.arrivals {
+            Arrivals::Poisson { per_second } => {
+                // 53 random bits in (0, 1].
+                let bits = (self.rng.random::<u64>() >> 11) + 1;
+                let share = to_f64(bits) / to_f64(1 << 53);
+                -libm::log(share) / per_second
+            }
+            Arrivals::Regular { per_second } => 1.0 / per_second,
+            Arrivals::Closed { .. } | Arrivals::Recorded(_) | Arrivals::Replayed { .. } => {
+                return None;
+            }
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the cast saturates, and gaps are positive"
+        )]
+        let gap = (seconds * 1e9 + 0.5) as u64;
+        Some(gap)
+    }
+
+    /// When the next record is due, after the first one.
+    fn recorded_at(&self) -> Option<u64> {
+        match &self.arrivals {
+            Arrivals::Recorded(records) => {
+                let begin = records.first()?.at_ns;
+                let next = records.get(self.next_record)?;
+                Some(next.at_ns.saturating_sub(begin))
+            }
+            _ => None,
+        }
+    }
+
+    /// Clients, where requests come when others have ended, and how long each thinks.
+    const fn clients(&self) -> Option<(u32, u64)> {
+        match &self.arrivals {
+            Arrivals::Closed { clients, think_ns } => Some((*clients, *think_ns)),
+            Arrivals::Replayed { clients, .. } => Some((*clients, 0)),
+            Arrivals::Poisson { .. } | Arrivals::Regular { .. } | Arrivals::Recorded(_) => None,
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact up to 2^53, and shares beyond"
+)]
+pub(crate) const fn to_f64(value: u64) -> f64 {
+    value as f64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! What an array without bytes is made from.
+
+use std::sync::Arc;
+
+use array::{Geometry, GeometryError};
+
+use super::cache::CacheOptions;
+use super::mirror::MirrorReads;
+use super::servers::ServersOptions;
+use super::small_write::SmallWrites;
+use crate::model::Preset;
+
+/// 16 MiB, the cell of dRAID, where a drive holds at least 256 of them.
+const CELL_BYTES: u64 = 16 << 20;
+const CELLS_MIN: u64 = 256;
+const CELL_BYTES_MIN: u64 = 256 << 10;
+
+/// What an array is made from. [`PlainOptions::new`] has usual values; fields are changed from there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlainOptions {
+    /// Scheme string, as in `pool create`.
+    pub scheme: String,
+    /// Number of drives, where the scheme does not say it.
+    pub drives: Option<u16>,
+    /// All drives.
+    pub drive: Preset,
+    /// Bytes of each that are used, from its beginning; all of it where not said.
+    pub drive_bytes: Option<u64>,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Bytes of a cell; as the pool chooses where not said.
+    pub cell_bytes: Option<u64>,
+    /// Which copy a read takes.
+    pub mirror_reads: MirrorReads,
+    /// How a part of a stripe is written.
+    pub small_writes: SmallWrites,
+    /// The array's memory.
+    pub cache: CacheOptions,
+    /// Controller, link and processor.
+    pub servers: ServersOptions,
+}
+
+/// Why there is no such array.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlainError {
+    /// The scheme string.
+    #[error("{0}")]
+    Scheme(#[from] layout::SchemeError),
+    /// The scheme on these drives.
+    #[error("{0}")]
+    Layout(#[from] layout::GeometryError),
+    /// The code at this width.
+    #[error("{0}")]
+    Code(#[from] erasure::CodeError),
+    /// Chunks and cells.
+    #[error("{0}")]
+    Sizes(#[from] GeometryError),
+    /// More of a drive is asked for than it has.
+    #[error(
+        "{asked} bytes of each drive are asked for, and `{name}` has {capacity}: use less, or a larger drive"
+    )]
+    DriveTooSmall {
+        /// What was asked.
+        asked: u64,
+        /// The drive's name.
+        name: &'static str,
+        /// What it has.
+        capacity: u64,
+    },
+    /// Not as many drives as the scheme has seats.
+    #[error("the scheme takes {needed} drives, and {given} were given")]
+    Drives {
+        /// What was given.
+        given: usize,
+        /// What the scheme says.
+        needed: u16,
+    },
+}
+
+impl PlainOptions {
+    /// `scheme` on whole drives of one kind: chunks of 64 KiB, no cache, nothing but drives takes time.
+    #[must_use]
+    pub fn new(scheme: &str, drive: Preset) -> Self {
+        Self {
+            scheme: scheme.to_owned(),
+            drives: None,
+            drive,
+            drive_bytes: None,
+            chunk_bytes: 64 << 10,
+            cell_bytes: None,
+            mirror_reads: MirrorReads::LeastQueued,
+            small_writes: SmallWrites::Cheaper,
+            cache: CacheOptions::Off,
+            servers: ServersOptions::default(),
+        }
+    }
+
+    pub(super) fn geometry(&self) -> Result<Geometry, PlainError> {
+        let capacity = self.drive.capacity_bytes();
+        let bytes = self.drive_bytes.unwrap_or(capacity);
+        if bytes > capacity {
+            return Err(PlainError::DriveTooSmall {
+                asked: bytes,
+                name: self.drive.name,
+                capacity,
+            });
+        }
+        let cell_bytes = self.cell_bytes.unwrap_or_else(|| {
+            let power = 1 << (bytes / CELLS_MIN).max(1).ilog2();
+            // A stripe of an array code takes several chunks of a cell.
+            power
+                .clamp(CELL_BYTES_MIN, CELL_BYTES)
+                .max(self.chunk_bytes)
+        });
+        let rows = bytes / cell_bytes.max(1);
+        let scheme = self.scheme.parse()?;
+        let shape = layout::Geometry::new(&scheme, self.drives, rows)?;
+        let code = erasure::by_columns(&shape.code.name, shape.code.columns)?;
+        let geometry = Geometry::new(
+            Arc::new(code),
+            shape.layout,
+            self.chunk_bytes,
+            cell_bytes,
+            rows,
+            0,
+            1,
+        )?;
+        Ok(geometry)
+    }
+}

@@ -1,0 +1,312 @@
+//! A world for studies: modelled drives that store nothing, and buffers that know only their length.
+//!
+//! It is the whole pool, lanes, journal, checkpoints, checksum pages and rebuild queue, at any size, for nothing has
+//! content: what is read is right by definition ([`array::Array::trust_content`]), and a volume counts as written
+//! without a zeroing pass. What costs time costs it here too: every drive operation, also those of pages and journal,
+//! and parity at a stated rate.
+//!
+//! [`StudyVolume`] is the pool as a [`Target`](crate::load::Target) for a [`Run`](crate::load::Run):
+//!
+//! ```
+//! use block::{Instant, Seat};
+//! use sim::load::{Load, LoadOptions, Run, Target};
+//! use sim::{StudyOptions, StudyVolume};
+//!
+//! let options = StudyOptions::new("pddl2:4d:8c:1s", sim::model::preset("9lzx").unwrap());
+//! let mut pool = StudyVolume::create(&options, None).unwrap();
+//! let load = Load::new(&LoadOptions::default(), pool.capacity_bytes(), 1).unwrap();
+//! let mut run = Run::new(load, None).starting_at(pool.now());
+//! run.requests(&mut pool, 100);
+//! assert_eq!(run.numbers().reads(), 100);
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use array::pool::{Blueprint, CreateError, NewDrive, PoolError, Progress, Ticket};
+use block::{Instant, Outcome, Request, RequestKind, Seat};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::timing::Timing;
+use super::{World, random_uuid};
+use crate::drive::{Drive, Pace};
+use crate::load::Target;
+use crate::model::{Preset, Work};
+
+/// The one volume of a study's pool.
+const VOLUME: &str = "study";
+
+/// Rows of the layout that is made to see how many drives a scheme has: few, for pools make a table of them.
+const ROWS_TO_COUNT: u64 = 256;
+
+/// What a study's pool is made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StudyOptions {
+    /// Scheme string, as in `pool create`.
+    pub scheme: String,
+    /// Drives of the layout; where not said, as the scheme says.
+    pub drives: Option<u16>,
+    /// Drives that wait as spares.
+    pub spares: u16,
+    /// All drives.
+    pub drive: Preset,
+    /// Bytes of each that the pool uses; all of it where not said.
+    pub drive_bytes: Option<u64>,
+    /// `-o chunk=`.
+    pub chunk_bytes: Option<u64>,
+    /// `-o cell=`.
+    pub cell_bytes: Option<u64>,
+    /// Whether writes are journalled and blocks have checksums.
+    pub journal: bool,
+    /// Bytes per second that parity is computed at, by each lane; 0 takes no time.
+    pub parity_bytes_per_second: u64,
+    /// Decides identities; nothing else is left to chance.
+    pub seed: u64,
+}
+
+impl StudyOptions {
+    /// `scheme` on whole drives of one kind, as `pool create` makes it.
+    #[must_use]
+    pub fn new(scheme: &str, drive: Preset) -> Self {
+        Self {
+            scheme: scheme.to_owned(),
+            drives: None,
+            spares: 0,
+            drive,
+            drive_bytes: None,
+            chunk_bytes: None,
+            cell_bytes: None,
+            journal: true,
+            parity_bytes_per_second: 0,
+            seed: 1,
+        }
+    }
+}
+
+/// Why there is no such pool.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// The scheme string.
+    #[error("{0}")]
+    Scheme(#[from] layout::SchemeError),
+    /// The scheme does not say how many drives it takes, and nobody else did.
+    #[error("`{0}` says of no number of drives: add one, such as `:12c`")]
+    Drives(String),
+    /// More of a drive is asked for than it has.
+    #[error(
+        "{asked} bytes of each drive are asked for, and `{name}` has {capacity}: use less, or a larger drive"
+    )]
+    DriveTooSmall {
+        /// What was asked.
+        asked: u64,
+        /// The drive's name.
+        name: &'static str,
+        /// What it has.
+        capacity: u64,
+    },
+    /// The pool.
+    #[error("{0}")]
+    Create(#[from] CreateError),
+    /// The volume.
+    #[error("{0}")]
+    Volume(#[from] PoolError),
+}
+
+/// A pool of modelled drives with one volume.
+#[derive(Clone)]
+pub struct StudyVolume {
+    world: World,
+    size_bytes: u64,
+    drive: Preset,
+    drive_bytes: u64,
+    /// Our numbers for requests, and the client's.
+    tokens: BTreeMap<u64, u64>,
+    done: VecDeque<(u64, Outcome)>,
+}
+
+impl fmt::Debug for StudyVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StudyVolume")
+            .field("size_bytes", &self.size_bytes)
+            .field("in_flight", &self.tokens.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl StudyVolume {
+    /// Makes the pool, and a volume of `size_bytes`, or of all the space that there is. Time has passed since 0: labels
+    /// have been written.
+    ///
+    /// # Errors
+    /// [`StudyError`] says what does not fit.
+    pub fn create(options: &StudyOptions, size_bytes: Option<u64>) -> Result<Self, StudyError> {
+        let capacity = options.drive.capacity_bytes();
+        let drive_bytes = options.drive_bytes.unwrap_or(capacity);
+        if drive_bytes > capacity {
+            return Err(StudyError::DriveTooSmall {
+                asked: drive_bytes,
+                name: options.drive.name,
+                capacity,
+            });
+        }
+        let scheme: layout::Scheme = options.scheme.parse()?;
+        let drives = match options.drives {
+            Some(drives) => drives,
+            None => {
+                layout::Geometry::new(&scheme, None, ROWS_TO_COUNT)
+                    .map_err(|_| StudyError::Drives(options.scheme.clone()))?
+                    .drives
+            }
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+        let total = drives + options.spares;
+        let mut all: Vec<NewDrive> = (0..total)
+            .map(|index| NewDrive {
+                uuid: random_uuid(&mut rng),
+                path: format!("sim:{index}"),
+                size_bytes: drive_bytes,
+                domain: None,
+            })
+            .collect();
+        let spares = all.split_off(usize::from(drives));
+        let blueprint = Blueprint {
+            name: "study".to_owned(),
+            uuid: random_uuid(&mut rng),
+            scheme,
+            chunk_bytes: options.chunk_bytes,
+            cell_bytes: options.cell_bytes,
+            journal: options.journal,
+            drives: all,
+            spares,
+        };
+        let pool = array::pool::create(&blueprint, Ticket(0))?;
+        let size_bytes = size_bytes.unwrap_or_else(|| pool.capacity_bytes());
+        let models = (0..total).map(|_| options.drive.build()).collect();
+        let drives = (0..total)
+            .map(|_| Drive::null(drive_bytes, Pace::Null))
+            .collect();
+        let seats = (0..usize::from(total)).map(Some).collect();
+        let timing = Timing::new(models, options.parity_bytes_per_second);
+        let mut world = World::around_models(pool, drives, seats, rng, timing);
+        world.await_ticket(Ticket(0))?;
+        world.create_volume(VOLUME, size_bytes)?;
+        Ok(Self {
+            world,
+            size_bytes,
+            drive: options.drive.clone(),
+            drive_bytes,
+            tokens: BTreeMap::new(),
+            done: VecDeque::new(),
+        })
+    }
+
+    /// Now.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.world.now()
+    }
+
+    /// Seats of the layout.
+    #[must_use]
+    pub fn seats(&self) -> u16 {
+        self.world.pool().geometry().layout().drives()
+    }
+
+    /// The pool and its drives.
+    #[must_use]
+    pub const fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Drive operations that have ended, the pool's own included.
+    #[must_use]
+    pub const fn ios(&self) -> u64 {
+        self.world.ios()
+    }
+
+    /// A hash of everything that has happened.
+    #[must_use]
+    pub const fn trace(&self) -> u64 {
+        self.world.trace()
+    }
+
+    /// What the drive of a seat has done.
+    #[must_use]
+    pub fn work(&self, seat: Seat) -> Option<Work> {
+        self.world.model_work(seat)
+    }
+
+    /// The drive of a seat is failed by command; its rebuild begins as soon as that is durable.
+    ///
+    /// # Errors
+    /// As the pool says.
+    pub fn fail(&mut self, seat: Seat) -> Result<(), PoolError> {
+        self.world.begin_fail_drive(seat).map(|_| ())
+    }
+
+    /// A fresh drive comes into the seat of one that is out; whether the pool agreed. Filling it begins as soon as that
+    /// is durable.
+    pub fn replace(&mut self, seat: Seat) -> bool {
+        let drive = Drive::null(self.drive_bytes, Pace::Null);
+        let model = self.drive.build();
+        if let Some(timing) = &mut self.world.timing {
+            timing.push_model(model);
+        }
+        let agreed = self.world.begin_replace_drive(seat, drive);
+        if let (false, Some(timing)) = (agreed, &mut self.world.timing) {
+            timing.pop_model();
+        }
+        agreed
+    }
+
+    /// How far the rebuild has come.
+    #[must_use]
+    pub const fn rebuild(&self) -> &Progress {
+        self.world.pool().progress()
+    }
+
+    fn collect(&mut self) {
+        while let Some(id) = self.world.take_answered() {
+            let outcome = self.world.ended_pieces(id).expect("it was answered");
+            let token = self.tokens.remove(&id).expect("it was submitted");
+            self.done.push_back((token, outcome.map(|_| ())));
+        }
+    }
+}
+
+impl Target for StudyVolume {
+    fn capacity_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn handle_request(&mut self, now: Instant, token: u64, request: Request) {
+        self.world.come_to(now);
+        let request = Request {
+            length: match request.kind {
+                RequestKind::Flush => 0,
+                _ => request.length,
+            },
+            ..request
+        };
+        let id = self.world.submit_length(VOLUME, request);
+        self.tokens.insert(id, token);
+        self.collect();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while self.world.next_at().is_some_and(|at| at <= now) {
+            self.world.step();
+        }
+        self.world.come_to(now);
+        self.collect();
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.world.next_at()
+    }
+
+    fn poll_done(&mut self) -> Option<(u64, Outcome)> {
+        self.done.pop_front()
+    }
+}
