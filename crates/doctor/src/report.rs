@@ -1,0 +1,102 @@
+//! What is found, for people and for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::stack::Device;
+
+/// One thing that is not well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The device it is about.
+    pub device: String,
+    /// A stable word for programs, such as `degraded`.
+    pub finding: &'static str,
+    /// What is not well, in one sentence.
+    pub what: String,
+    /// What to type.
+    #[serde(rename = "type")]
+    pub command: String,
+}
+
+impl Finding {
+    pub(crate) fn new(
+        device: &Device,
+        finding: &'static str,
+        what: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Self {
+        Self {
+            device: device.path.clone(),
+            finding,
+            what: what.into(),
+            command: command.into(),
+        }
+    }
+}
+
+/// One layer as it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Layer {
+    /// Its path.
+    pub device: String,
+    /// `drive`, `partition`, `md`, `crypt`, `lvm`, `mapped`.
+    pub layer: &'static str,
+    /// Paths of what it stands on.
+    pub on: Vec<String>,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// The kernel's minimum I/O size in bytes.
+    pub minimum_io_bytes: u64,
+    /// The kernel's optimal I/O size in bytes; 0: none.
+    pub optimal_io_bytes: u64,
+    /// `ext4` or `xfs`, if it holds one.
+    pub file_system: Option<&'static str>,
+    /// The line for people.
+    #[serde(skip)]
+    pub line: String,
+}
+
+/// What an examination found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Layers, lower ones first.
+    pub layers: Vec<Layer>,
+    /// What is not well.
+    pub findings: Vec<Finding>,
+    /// What could not be looked at, and why.
+    pub notes: Vec<String>,
+    /// Whether nothing was found.
+    pub well: bool,
+}
+
+impl Report {
+    /// Writes the report for people.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = self.layers.iter().map(|layer| layer.device.len()).max();
+        let width = width.unwrap_or(0);
+        for layer in &self.layers {
+            writeln!(out, "{:width$}  {}", layer.device, layer.line)?;
+        }
+        if !self.layers.is_empty() {
+            writeln!(out)?;
+        }
+        for finding in &self.findings {
+            writeln!(out, "{}: {}", finding.device, finding.what)?;
+            writeln!(out, "  type: {}", finding.command)?;
+        }
+        for note in &self.notes {
+            writeln!(out, "note: {note}")?;
+        }
+        match (self.findings.len(), self.notes.is_empty()) {
+            (0, true) => writeln!(out, "All is well."),
+            (0, false) => writeln!(out, "Nothing is wrong in what could be read."),
+            (1, _) => writeln!(out, "1 finding."),
+            (many, _) => writeln!(out, "{many} findings."),
+        }
+    }
+}
