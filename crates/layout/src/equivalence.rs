@@ -30,6 +30,16 @@ pub enum Probe {
     Writes,
 }
 
+impl Signature {
+    /// The same without drives that `probe` shows nothing of: a dedicated parity drive is not seen by reads, and two
+    /// arrays that differ in such drives alone are not told apart.
+    #[must_use]
+    pub fn visible(mut self) -> Self {
+        self.drives.retain(|chunks| !chunks.is_empty());
+        self
+    }
+}
+
 /// What timings show of a layout. Equal signatures cannot be told apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signature {
@@ -119,6 +129,14 @@ pub fn signature(geometry: &Geometry, probe: Probe) -> Signature {
         period: period as u64,
         drives,
     }
+}
+
+/// The drives that `probe` shows of each chunk of one period, as (seat, is parity), sorted.
+#[must_use]
+pub fn holders(geometry: &Geometry, probe: Probe) -> Vec<Vec<(u16, bool)>> {
+    let mut chunks = seen(geometry, probe);
+    chunks.truncate(least_period(&chunks));
+    chunks
 }
 
 /// Shear's pattern size in chunks: the least P with drives(c) = drives(c + P) for all c.

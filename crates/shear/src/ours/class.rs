@@ -1,0 +1,378 @@
+//! Which layouts have the map that was seen.
+//!
+//! Candidates are the classic layouts of [`layout::equivalence`] on all numbers of drives whose
+//! pattern by reads has as many chunks. One fits if two chunks are on the same drives in it exactly
+//! if they were seen to be, and share some exactly if they were seen to share some. Names of drives do
+//! not matter, so all members of a class of `equivalence` fit together or not at all.
+//!
+//! If none fits: one drive may be missing (its chunks are the wild ones), or two seats one spindle
+//! (two classes of the layout are one in the map). If that does not fit either, the pattern may be
+//! declustered: chunks alternate within cells over `width` drives, and cells move over all drives.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use layout::Geometry;
+use layout::equivalence::{Probe, classic_schemes, holders};
+
+use super::chunk::{Chunks, Relation};
+use super::drives::Map;
+use crate::belief::{Family, Redundancy};
+use crate::desk::Desk;
+
+/// Drives of candidates, at most.
+const DRIVES_MAX: u16 = 40;
+
+/// A layout and what reads see of it.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// Scheme string without the number of drives.
+    name: String,
+    /// Its drives.
+    pub(super) drives: u16,
+    /// Drives of each chunk of the pattern.
+    sets: Vec<Vec<u16>>,
+    /// Data chunks of a stripe: what a full-stripe write fills.
+    pub(super) data: u16,
+    /// Parity chunks of a stripe; 0 for mirrors.
+    pub(super) parity: u16,
+    /// Copies of a chunk.
+    pub(super) copies: u16,
+}
+
+impl Candidate {
+    fn seats(&self) -> BTreeSet<u16> {
+        self.sets.iter().flatten().copied().collect()
+    }
+
+    pub(super) const fn redundancy(&self) -> Redundancy {
+        match (self.copies, self.parity) {
+            (2.., _) => Redundancy::Mirror,
+            (_, 0) => Redundancy::None,
+            (_, 1) => Redundancy::Parity,
+            (_, 2) => Redundancy::DoubleParity,
+            _ => Redundancy::Unknown,
+        }
+    }
+}
+
+/// All classic layouts whose pattern by reads has `chunks` chunks.
+pub(super) fn candidates(chunks: usize, copies: Option<u16>) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for drives in 2..=DRIVES_MAX {
+        for scheme in classic_schemes(drives) {
+            let Ok(geometry) = Geometry::new(&scheme, None, 2) else {
+                continue;
+            };
+            let seen = holders(&geometry, Probe::Reads);
+            if seen.len() != chunks {
+                continue;
+            }
+            let sets: Vec<Vec<u16>> = seen
+                .into_iter()
+                .map(|drives| {
+                    let seats: BTreeSet<u16> = drives.into_iter().map(|(seat, _)| seat).collect();
+                    seats.into_iter().collect()
+                })
+                .collect();
+            let mirrored = geometry.code.name == "mirror";
+            let own = match mirrored {
+                true => geometry.code.columns,
+                false => 1,
+            };
+            if copies.is_some_and(|copies| copies != own) {
+                continue;
+            }
+            let text = scheme.to_string();
+            let name = text.trim_end_matches(&format!(":{drives}c")).to_owned();
+            let parity = if mirrored { 0 } else { geometry.parity };
+            let data = match parity {
+                0 => drives / own,
+                _ => geometry.data,
+            };
+            candidates.push(Candidate {
+                name,
+                drives,
+                sets,
+                data,
+                parity,
+                copies: own,
+            });
+        }
+    }
+    candidates
+}
+
+/// What the map is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) candidates: Vec<Candidate>,
+    /// Chunks by which the volume begins inside the pattern.
+    rotation: usize,
+    degraded: Vec<u16>,
+    misconfigured: Vec<(u16, u16)>,
+    /// Not classic: data chunks of a stripe and chunks of a group.
+    declustered: Option<(usize, usize)>,
+    classes: usize,
+}
+
+/// A departure from a healthy array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Healthy,
+    Missing(u16),
+    Shared(u16, u16),
+}
+
+/// Whether the candidate, begun `rotation` chunks later, with the fault, has this map as far as it goes.
+fn fits(candidate: &Candidate, map: &Map, rotation: usize, fault: Fault) -> bool {
+    let count = candidate.sets.len();
+    let set = |chunk: usize| -> Vec<u16> {
+        let mut set = candidate.sets[(chunk + rotation) % count].clone();
+        if let Fault::Shared(kept, gone) = fault {
+            for seat in &mut set {
+                if *seat == gone {
+                    *seat = kept;
+                }
+            }
+            set.sort_unstable();
+            set.dedup();
+        }
+        set
+    };
+    let mut of_class: BTreeMap<usize, Vec<u16>> = BTreeMap::new();
+    for (chunk, class) in map.class.iter().enumerate() {
+        let set = set(chunk);
+        let missing = matches!(fault, Fault::Missing(seat) if set.contains(&seat));
+        match class {
+            None if !missing => return false,
+            None => {}
+            Some(_) if missing => return false,
+            Some(class) => match of_class.get(class) {
+                Some(known) if *known != set => return false,
+                Some(_) => {}
+                None => {
+                    if of_class.values().any(|known| *known == set) {
+                        return false;
+                    }
+                    of_class.insert(*class, set);
+                }
+            },
+        }
+    }
+    map.between.iter().all(|(&(a, b), &relation)| {
+        let (Some(a), Some(b)) = (of_class.get(&a), of_class.get(&b)) else {
+            return true;
+        };
+        let share = a.iter().any(|seat| b.contains(seat));
+        share == (relation == Relation::Overlap)
+    })
+}
+
+/// The class that the surviving layouts give to the next chunk.
+pub(super) fn predict(map: &Map, chunk: usize) -> Option<usize> {
+    let survivor = map
+        .candidates
+        .iter()
+        .find(|candidate| fits(candidate, map, 0, Fault::Healthy))?;
+    let set = &survivor.sets[chunk];
+    let before = (0..chunk).find(|&earlier| survivor.sets[earlier] == *set)?;
+    map.class[before]
+}
+
+/// The class of layouts with this map.
+pub(super) fn of(map: &Map) -> Result<Found, String> {
+    let count = map.class.len();
+    let all = &map.candidates;
+    let survivors = |rotation: usize, fault: Fault| -> Vec<Candidate> {
+        let fit = all.iter().filter(|one| fits(one, map, rotation, fault));
+        fit.cloned().collect()
+    };
+    let found = |candidates: Vec<Candidate>, rotation: usize| Found {
+        candidates,
+        rotation,
+        classes: map.classes(),
+        ..Found::default()
+    };
+    if map.wild.is_empty() {
+        for rotation in 0..count {
+            let fit = survivors(rotation, Fault::Healthy);
+            if !fit.is_empty() {
+                return Ok(found(fit, rotation));
+            }
+        }
+        if let Some(found) = shared(all, map) {
+            return Ok(found);
+        }
+        if let Some(declustered) = declustered(map) {
+            return Ok(Found {
+                declustered: Some(declustered),
+                ..found(Vec::new(), 0)
+            });
+        }
+    } else {
+        for seat in 0..DRIVES_MAX {
+            let mut fit = survivors(0, Fault::Missing(seat));
+            fit.retain(|candidate| candidate.parity > 0);
+            if !fit.is_empty() {
+                return Ok(Found {
+                    degraded: vec![seat],
+                    ..found(fit, 0)
+                });
+            }
+        }
+    }
+    Err(format!(
+        "a pattern of {count} chunks on {} groups of drives is none of the known layouts",
+        map.classes()
+    ))
+}
+
+/// Two seats on one spindle. Names may differ between members of a class, so all members' pairs must be one pair.
+fn shared(all: &[Candidate], map: &Map) -> Option<Found> {
+    let mut found: Option<Found> = None;
+    for candidate in all {
+        for kept in 0..candidate.drives {
+            for gone in kept + 1..candidate.drives {
+                if !fits(candidate, map, 0, Fault::Shared(kept, gone)) {
+                    continue;
+                }
+                let known = found.get_or_insert_with(|| Found {
+                    misconfigured: vec![(kept, gone)],
+                    classes: map.classes(),
+                    ..Found::default()
+                });
+                if known.misconfigured == [(kept, gone)] {
+                    known.candidates.push(candidate.clone());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Data width and chunks of a group, if chunks alternate in groups: class(i) = class(i + width) inside a group.
+fn declustered(map: &Map) -> Option<(usize, usize)> {
+    let class: Vec<usize> = map.class.iter().copied().collect::<Option<_>>()?;
+    for width in 2..=map.classes().saturating_sub(1) {
+        let breaks: Vec<usize> = (width..class.len())
+            .filter(|&at| class[at] != class[at - width])
+            .collect();
+        // A group's first `width` chunks break with the group before: nothing else may.
+        let group = breaks
+            .iter()
+            .fold(class.len(), |group, &at| gcd(group, at / width * width));
+        let distinct = |group: &[usize]| {
+            let set: BTreeSet<usize> = group[..width].iter().copied().collect();
+            set.len() == width
+        };
+        if group >= 2 * width
+            && group < class.len()
+            && class.chunks(group).all(|group| {
+                distinct(group) && (width..group.len()).all(|at| group[at] == group[at - width])
+            })
+        {
+            return Some((width, group));
+        }
+    }
+    None
+}
+
+const fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl Found {
+    /// How the candidates protect data, each once.
+    pub(super) fn redundancies(&self) -> Vec<Redundancy> {
+        let mut all: Vec<Redundancy> = Vec::new();
+        for candidate in &self.candidates {
+            if !all.contains(&candidate.redundancy()) {
+                all.push(candidate.redundancy());
+            }
+        }
+        all
+    }
+
+    /// The seat of a class of single drives, in the numbering of the first candidate; declustered: the class's number.
+    pub(super) fn seat(&self, map: &Map, class: usize) -> Option<u16> {
+        let Some(candidate) = self.candidates.first() else {
+            return u16::try_from(class).ok();
+        };
+        let chunk = map.representative[class] + self.rotation;
+        candidate.sets[chunk % candidate.sets.len()]
+            .first()
+            .copied()
+    }
+
+    /// Drives that are seen: of all candidates the same, or not known.
+    fn drives(&self) -> Option<u16> {
+        if self.declustered.is_some() {
+            return u16::try_from(self.classes).ok();
+        }
+        let mut counts: Vec<usize> = self
+            .candidates
+            .iter()
+            .map(|one| one.seats().len())
+            .collect();
+        counts.dedup();
+        match counts[..] {
+            [count] => u16::try_from(count).ok(),
+            _ => None,
+        }
+    }
+
+    /// Keeps candidates.
+    pub(super) fn retain(&mut self, keep: impl Fn(&Candidate) -> bool) {
+        self.candidates.retain(keep);
+    }
+
+    /// Says what is known.
+    pub(super) fn tell(&self, desk: &Desk, chunks: &Chunks) {
+        let drives = self.drives();
+        // Where every layout that is left has one number of drives, that is the answer: parity drives that are never
+        // read count then.
+        let full: BTreeSet<u16> = self.candidates.iter().map(|one| one.drives).collect();
+        let drives = match (full.len(), self.declustered) {
+            (1, None) => full.first().copied(),
+            _ => drives,
+        };
+        let name = |candidate: &Candidate| match Some(candidate.drives) == drives {
+            true => candidate.name.clone(),
+            false => format!("{}:{}c", candidate.name, candidate.drives),
+        };
+        let redundancies = self.redundancies();
+        let data: BTreeSet<u16> = self.candidates.iter().map(|one| one.data).collect();
+        desk.believe(|belief| {
+            belief.family = match self.declustered {
+                Some(_) => Family::Declustered,
+                None => Family::Classic,
+            };
+            belief.drives = drives;
+            belief.layout = self.candidates.iter().map(name).collect();
+            belief.redundancy = match redundancies[..] {
+                [one] => one,
+                _ => Redundancy::Unknown,
+            };
+            belief.degraded.clone_from(&self.degraded);
+            belief.misconfigured.clone_from(&self.misconfigured);
+            // The first stripe border: the volume may begin inside a stripe.
+            let inside = match data.len() {
+                1 => data.first().map_or(0, |&data| {
+                    let data = usize::from(data).max(1);
+                    (data - self.rotation % data) % data
+                }),
+                _ => 0,
+            };
+            belief.offset_bytes = chunks.phase + inside as u64 * chunks.bytes;
+            belief.stripe_bytes = match data.len() {
+                1 => data.first().map(|&data| u64::from(data) * chunks.bytes),
+                _ => None,
+            };
+            if let Some((width, group)) = self.declustered {
+                belief.data_width = u16::try_from(width).ok();
+                belief.cell_bytes = Some((group / width) as u64 * chunks.bytes);
+                belief.stripe_bytes = Some(width as u64 * chunks.bytes);
+            }
+        });
+    }
+}

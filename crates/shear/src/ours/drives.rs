@@ -1,0 +1,246 @@
+//! Which chunks of a pattern share drives.
+//!
+//! The first chunks are compared each with each. So every drive of a classic layout is met, and a
+//! chunk whose drive is missing shows itself: it is read from all others, and so shares a drive with
+//! chunks that share none with each other. Later chunks are compared with one representative of each
+//! drive, that which the surviving layouts predict first.
+
+use std::collections::BTreeMap;
+
+use super::bench::{Bench, Level, Spot};
+use super::chunk::{Chunks, Question, Relation, relation};
+use super::class::{self, Candidate, Found};
+use super::pattern::Pattern;
+use super::{DECISION_ERROR, End};
+
+/// Chunks that are compared each with each.
+const MATRIX_MAX: usize = 16;
+/// Chunks of a pattern, at most: 40 drives of left-asymmetric RAID-5 have 1560.
+const CHUNKS_MAX: usize = 2048;
+
+/// The map of a pattern.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Map {
+    /// For each chunk its class: chunks of one class are on the same drives. `None` for wild chunks.
+    pub(super) class: Vec<Option<usize>>,
+    /// Relations between classes that were seen, the lower class first.
+    pub(super) between: BTreeMap<(usize, usize), Relation>,
+    /// Chunks that share drives with chunks that share none.
+    pub(super) wild: Vec<usize>,
+    /// A chunk of each class.
+    pub(super) representative: Vec<usize>,
+    /// Layouts whose pattern has as many chunks.
+    pub(super) candidates: Vec<Candidate>,
+}
+
+impl Map {
+    /// Classes met.
+    pub(super) fn classes(&self) -> usize {
+        self.representative.len()
+    }
+}
+
+pub(super) async fn map(bench: &mut Bench, pattern: &Pattern, chunks: &Chunks) -> Result<Map, End> {
+    let count = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
+    if count > CHUNKS_MAX {
+        return Err(End::CannotTell(format!(
+            "the pattern has {count} chunks: more than are compared"
+        )));
+    }
+    let first = count.min(MATRIX_MAX);
+    let mut matrix = vec![vec![Relation::Same; first]; first];
+    for (a, b) in (0..first).flat_map(|a| (a + 1..first).map(move |b| (a, b))) {
+        let found = compare(bench, pattern, chunks, a, b).await?;
+        (matrix[a][b], matrix[b][a]) = (found, found);
+    }
+    let mut map = Map {
+        candidates: class::candidates(count, pattern.copies),
+        ..of_matrix(&matrix)
+    };
+    for chunk in first..count {
+        place(bench, pattern, chunks, &mut map, chunk).await?;
+    }
+    Ok(map)
+}
+
+async fn compare(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    a: usize,
+    b: usize,
+) -> Result<Relation, End> {
+    let place = |chunk: usize| chunks.phase + chunk as u64 * chunks.bytes;
+    let (found, ratio) = relation(
+        bench,
+        pattern,
+        place(a),
+        place(b),
+        chunks.bytes,
+        Question::Exact,
+    )
+    .await?;
+    let number = |chunk| u32::try_from(chunk).unwrap_or(u32::MAX);
+    bench.desk.pair(number(a), number(b), ratio);
+    Ok(found)
+}
+
+/// Classes of chunks that were compared each with each.
+fn of_matrix(matrix: &[Vec<Relation>]) -> Map {
+    let count = matrix.len();
+    let same = |a: usize, b: usize| a != b && matrix[a][b] == Relation::Same;
+    let is_wild = |chunk: usize| {
+        (0..count).any(|a| {
+            same(chunk, a) && (0..a).any(|b| same(chunk, b) && matrix[a][b] != Relation::Same)
+        })
+    };
+    let mut map = Map {
+        wild: (0..count).filter(|&chunk| is_wild(chunk)).collect(),
+        ..Map::default()
+    };
+    for (chunk, row) in matrix.iter().enumerate() {
+        if map.wild.contains(&chunk) {
+            map.class.push(None);
+            continue;
+        }
+        let known = map
+            .representative
+            .iter()
+            .position(|&other| row[other] == Relation::Same);
+        let class = known.unwrap_or_else(|| {
+            let class = map.representative.len();
+            for (other, &representative) in map.representative.iter().enumerate() {
+                map.between
+                    .insert((other, class), matrix[representative][chunk]);
+            }
+            map.representative.push(chunk);
+            class
+        });
+        map.class.push(Some(class));
+    }
+    map
+}
+
+/// Finds the class of one more chunk.
+async fn place(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    map: &mut Map,
+    chunk: usize,
+) -> Result<(), End> {
+    let predicted = class::predict(map, chunk);
+    let order = predicted
+        .into_iter()
+        .chain((0..map.classes()).filter(|&class| Some(class) != predicted));
+    let mut seen: Vec<(usize, Relation)> = Vec::new();
+    let mut own = None;
+    for class in order.collect::<Vec<_>>() {
+        let found = compare(bench, pattern, chunks, map.representative[class], chunk).await?;
+        seen.push((class, found));
+        if found == Relation::Same {
+            own = Some(class);
+            break;
+        }
+    }
+    if let Some(own) = own {
+        // One other drive, so that a chunk that is on all drives is not taken for one on this.
+        let other = (0..map.classes()).find(|&other| {
+            let pair = (other.min(own), other.max(own));
+            map.between.get(&pair) == Some(&Relation::Apart)
+                && seen.iter().all(|&(class, _)| class != other)
+        });
+        if let Some(other) = other
+            && compare(bench, pattern, chunks, map.representative[other], chunk).await?
+                == Relation::Same
+        {
+            map.wild.push(chunk);
+            map.class.push(None);
+            return Ok(());
+        }
+        map.class.push(Some(own));
+        return Ok(());
+    }
+    let class = map.classes();
+    for (other, found) in seen {
+        map.between.insert((other, class), found);
+    }
+    map.representative.push(chunk);
+    map.class.push(Some(class));
+    Ok(())
+}
+
+/// Drives that are slower or faster than the others.
+pub(super) async fn odd(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    map: &Map,
+    found: &Found,
+) -> Result<(), End> {
+    if map.classes() < 3 {
+        return Ok(());
+    }
+    let mut levels: Vec<Level> = Vec::new();
+    for &chunk in &map.representative {
+        let mut level = Level::default();
+        for _ in 0..12 {
+            let residue = bench.within(
+                chunks.phase + chunk as u64 * chunks.bytes,
+                chunks.bytes,
+                pattern,
+            );
+            let spot = Spot {
+                residue,
+                requests: pattern.depth,
+            };
+            level.add(bench.spots(pattern.bytes, &[spot]).await?);
+        }
+        levels.push(level);
+    }
+    let mut means: Vec<f64> = levels.iter().map(Level::mean).collect();
+    means.sort_by(f64::total_cmp);
+    let median = means[means.len() / 2];
+    let deviation = pattern.half.deviation();
+    let mut odd = Vec::new();
+    for (class, level) in levels.iter().enumerate() {
+        let difference = level.mean() - median;
+        let error = level.error().max(deviation / 12.0_f64.sqrt());
+        if difference.abs() > 0.12 && difference.abs() > 4.5 * error {
+            bench.desk.spend(DECISION_ERROR);
+            if let Some(seat) = found.seat(map, class) {
+                odd.push((seat, (difference.exp() * 100.0).round() / 100.0));
+            }
+        }
+    }
+    odd.sort_by_key(|&(seat, _)| seat);
+    bench.desk.believe(|belief| belief.odd_drives = odd);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_that_is_on_all_drives_belongs_to_none() {
+        // Chunks 0..3 on drives of their own, 4 on drive 0 again; chunk 2's drive is missing.
+        let same = |a: usize, b: usize| a % 4 == b % 4 || a == 2 || b == 2;
+        let matrix: Vec<Vec<Relation>> = (0..5)
+            .map(|a| {
+                (0..5)
+                    .map(|b| {
+                        if same(a, b) {
+                            Relation::Same
+                        } else {
+                            Relation::Apart
+                        }
+                    })
+                    .collect()
+            })
+            .collect();
+        let map = of_matrix(&matrix);
+        assert_eq!(map.wild, [2]);
+        assert_eq!(map.class, [Some(0), Some(1), None, Some(2), Some(0)]);
+    }
+}

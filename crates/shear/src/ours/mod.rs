@@ -1,0 +1,141 @@
+//! Sequential decisions: ask until sure, then go on.
+//!
+//! | file | question | answer |
+//! | --- | --- | --- |
+//! | `bench` | how long does this burst take? | levels: means of logarithms of times |
+//! | `ground` | what does one read take, what do many? | depth of bursts, or why nothing can be told |
+//! | `pattern` | which strides keep to one drive? | pattern size |
+//! | `chunk` | where does the drive change? | chunk size, first border |
+//! | `copies` | how many drives serve one chunk? | copies |
+//! | `drives` | which chunks share drives? | the map of a pattern |
+//! | `class` | which layouts have this map? | the class of layouts |
+//! | `writes` | what does a write cost? | redundancy, full stripe |
+//!
+//! Times are compared as logarithms: a ratio of two drives to one is 0.69 whatever the drive, and
+//! noise that grows with the time is alike on all levels.
+
+mod bench;
+mod chunk;
+mod class;
+mod copies;
+mod drives;
+mod ground;
+mod pattern;
+mod writes;
+
+use crate::belief::Family;
+use crate::desk::Desk;
+use crate::probe::Stop;
+use crate::{Options, Redundancy};
+
+use bench::Bench;
+
+/// Probability that one decision of a sequential test is wrong. A run takes up to some hundreds of decisions, each
+/// with a few bursts; together they stay within the 10⁻³ of a run.
+const DECISION_ERROR: f64 = 1e-6;
+
+/// Why a step ended without its answer.
+enum End {
+    /// No more bursts.
+    Stopped(Stop),
+    /// The answer cannot be told; the reason.
+    CannotTell(String),
+}
+
+impl From<Stop> for End {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
+    }
+}
+
+/// The whole procedure. What is known when it ends is on the desk.
+pub(crate) async fn run(options: Options, desk: Desk) {
+    let mut bench = Bench::new(&options, desk.clone());
+    desk.believe(|belief| belief.confidence = 1.0);
+    let end = steps(&mut bench, options.writes).await;
+    let reason = match end {
+        Ok(()) => None,
+        Err(End::Stopped(stop)) => Some(stop.to_string()),
+        Err(End::CannotTell(why)) => Some(why),
+    };
+    desk.believe(|belief| {
+        belief.step = "done";
+        belief.reasons.extend(reason);
+        if belief.family == Family::Unknown {
+            // What no layout has confirmed may be a part of the truth: it is a reason, and no answer.
+            let (pattern, chunk) = (belief.pattern_bytes.take(), belief.chunk_bytes.take());
+            if let Some(pattern) = pattern {
+                let chunk = chunk.map_or(String::new(), |chunk| format!(" and chunks of {chunk}"));
+                belief.reasons.push(format!(
+                    "seen and not confirmed: a pattern of {pattern} bytes{chunk}"
+                ));
+            }
+            (belief.drives, belief.copies) = (None, None);
+            (belief.offset_bytes, belief.confidence) = (0, 0.0);
+        }
+    });
+}
+
+async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
+    let desk = bench.desk.clone();
+    desk.believe(|belief| belief.step = "ground");
+    let ground = ground::measure(bench).await?;
+    desk.believe(|belief| belief.step = "pattern");
+    let mut pattern = pattern::find(bench, &ground).await?;
+    desk.believe(|belief| {
+        belief.pattern_bytes = Some(pattern.bytes);
+        belief.step = "copies";
+    });
+    pattern.copies = copies::count(bench, &ground, &pattern).await?;
+    desk.believe(|belief| {
+        belief.copies = pattern.copies;
+        belief.step = "chunk";
+    });
+    let chunks = chunk::find(bench, &pattern).await?;
+    desk.believe(|belief| {
+        belief.chunk_bytes = Some(chunks.bytes);
+        belief.offset_bytes = chunks.phase;
+        belief.step = "drives";
+    });
+    let map = drives::map(bench, &pattern, &chunks).await?;
+    desk.believe(|belief| belief.step = "layout");
+    let class = class::of(&map);
+    let found = match class {
+        Ok(found) => found,
+        Err(why) => {
+            desk.believe(|belief| {
+                belief.family = Family::Unknown;
+                belief.drives = u16::try_from(map.classes())
+                    .ok()
+                    .filter(|_| map.wild.is_empty());
+            });
+            return Err(End::CannotTell(why));
+        }
+    };
+    found.tell(&desk, &chunks);
+    drives::odd(bench, &pattern, &chunks, &map, &found).await?;
+    if writes {
+        desk.believe(|belief| belief.step = "writes");
+        writes::decide(bench, &pattern, &chunks, found).await?;
+        if desk.belief().redundancy == Redundancy::None {
+            desk.believe(|belief| {
+                belief.reasons.push(
+                    "mirrors whose second copies are never read look the same: their writes load the drives that are seen like those of striping"
+                        .to_owned(),
+                );
+            });
+        }
+    } else if found
+        .redundancies()
+        .iter()
+        .any(|&one| one != Redundancy::Mirror)
+    {
+        desk.believe(|belief| {
+            belief.reasons.push(
+                "reads alone show neither parity nor copies that are never read: --writes does"
+                    .to_owned(),
+            );
+        });
+    }
+    Ok(())
+}

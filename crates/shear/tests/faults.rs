@@ -1,0 +1,129 @@
+//! Arrays that are not as they should be (the paper's figures 17 to 19), and noise: what is wrong is named, and nothing
+//! wrong is said.
+
+#![expect(clippy::print_stdout, reason = "what a run found, and what is skipped")]
+
+mod support;
+
+use shear::{Belief, Family, Method, Redundancy};
+use support::run;
+
+/// 2 seeds in `make test`, 100 in `make verify`.
+fn seeds() -> u64 {
+    match std::env::var_os("RAVELIN_LONG") {
+        Some(_) => 100,
+        None => 2,
+    }
+}
+
+fn found(target: &str, seed: u64) -> Belief {
+    let belief = run(&format!("{target}&seed={seed}"), false, seed, Method::Ours).belief();
+    if std::env::var_os("RAVELIN_SHOW").is_some() {
+        println!("{target} {seed}: {belief:?}");
+    }
+    belief
+}
+
+/// Figure 17: RAID-0 and the four RAID-5 with two logical drives on one spindle.
+#[test]
+fn two_seats_on_one_spindle_are_named() {
+    for scheme in ["raid0", "raid5:la", "raid5:ls", "raid5:ra", "raid5:rs"] {
+        for seed in 0..seeds() {
+            let belief = found(&format!("{scheme}:4c?chunk=32K&drive=2G&shared=1:2"), seed);
+            assert_eq!(
+                belief.misconfigured,
+                [(1, 2)],
+                "{scheme} {seed}: {belief:?}"
+            );
+            let name = scheme.trim_end_matches(":ls");
+            assert!(
+                belief.layout.iter().any(|layout| layout == name),
+                "{scheme} {seed}: {belief:?}"
+            );
+        }
+    }
+}
+
+/// Figure 18: one drive of RAID-0 on four is one and a half times as fast or as slow.
+#[test]
+fn a_slow_and_a_fast_drive_are_named_and_nothing_else() {
+    for (speed, slower) in [("0.6667", true), ("1.5", false)] {
+        for seed in 0..seeds() {
+            let belief = found(&format!("raid0:4c?chunk=16K&slow=2:{speed}"), seed);
+            let name = format!("{speed} {seed}: {belief:?}");
+            assert_eq!(belief.chunk_bytes, Some(16 << 10), "{name}");
+            assert_eq!(belief.drives, Some(4), "{name}");
+            assert_eq!(belief.odd_drives.len(), 1, "{name}");
+            let (seat, ratio) = belief.odd_drives[0];
+            assert_eq!(seat, 2, "{name}");
+            assert_eq!(ratio > 1.0, slower, "{name}");
+            assert!(
+                belief.degraded.is_empty() && belief.misconfigured.is_empty(),
+                "{name}"
+            );
+        }
+    }
+}
+
+/// Figure 19: the fifth of ten drives is missing.
+#[test]
+fn the_missing_drive_of_ten_is_named() {
+    for seed in 0..seeds() {
+        let belief = found("raid5:10c?chunk=16K&fail=4", seed);
+        let name = format!("{seed}: {belief:?}");
+        assert_eq!(belief.degraded, [4], "{name}");
+        assert_eq!(belief.drives, Some(10), "{name}");
+        assert!(belief.misconfigured.is_empty(), "{name}");
+    }
+}
+
+/// 30 % foreign load and 20 % noise: right or "cannot tell".
+#[test]
+fn noise_makes_no_answer_wrong() {
+    let cases = [
+        ("raid0:4c", 16, 64, 4),
+        ("raid5:la:6c", 8, 240, 6),
+        ("raid1:6c", 8, 24, 6),
+        ("chained:6c", 8, 48, 6),
+    ];
+    let rounds = match seeds() {
+        100 => 25,
+        _ => 1,
+    };
+    for (scheme, chunk, pattern, drives) in cases {
+        for seed in 0..rounds {
+            let belief = found(
+                &format!("{scheme}?chunk={chunk}K&noise=20&foreign=30"),
+                seed,
+            );
+            let name = format!("{scheme} {seed}: {belief:?}");
+            if belief.family == Family::Unknown {
+                continue;
+            }
+            assert_eq!(belief.pattern_bytes, Some(pattern << 10), "{name}");
+            assert_eq!(belief.chunk_bytes, Some(chunk << 10), "{name}");
+            assert!(belief.drives.is_none_or(|seen| seen == drives), "{name}");
+            assert_ne!(
+                belief.redundancy,
+                Redundancy::None,
+                "reads alone do not show it: {name}"
+            );
+        }
+    }
+}
+
+/// One drive, and a volume without stripes, are no arrays: nothing is said, and why is.
+#[test]
+fn what_has_no_stripes_cannot_be_told_and_says_why() {
+    for target in ["raid0:2c?chunk=1G&drive=4G", "raid1:2c?chunk=64K"] {
+        let belief = found(target, 1);
+        assert!(
+            matches!(belief.family, Family::Unknown | Family::None),
+            "{target}: {belief:?}"
+        );
+        assert!(
+            belief.layout.is_empty() && !belief.reasons.is_empty(),
+            "{target}: {belief:?}"
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! Drives the machine on a simulated volume.
+
+use shear::{Kind, Method, Options, Probe, Sample, Shear};
+use sim::plain::Target;
+
+/// The times of a burst.
+pub(crate) fn answer(target: &mut Target, probe: &Probe) -> Sample {
+    let requests: Vec<block::Request> = probe
+        .requests
+        .iter()
+        .map(|request| block::Request {
+            kind: match request.kind {
+                Kind::Read => block::RequestKind::Read,
+                Kind::Rewrite => block::RequestKind::Write,
+            },
+            offset: request.offset,
+            length: request.length,
+            fua: false,
+        })
+        .collect();
+    Sample {
+        nanoseconds: target.burst(&requests),
+    }
+}
+
+/// Runs a method on the array of that name to its end.
+pub(crate) fn run(name: &str, writes: bool, seed: u64, method: Method) -> Shear {
+    let mut target = Target::open(name).unwrap();
+    let mut shear = Shear::new(Options {
+        size_bytes: target.array().capacity_bytes(),
+        writes,
+        ios_max: 1 << 40,
+        seed,
+        method,
+    });
+    while let Some(probe) = shear.next_probe() {
+        let sample = answer(&mut target, &probe);
+        shear.record(sample);
+    }
+    shear
+}
