@@ -1,0 +1,22 @@
+//! The papers.
+
+/// A paper whose figures are reproduced.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// Its short name, in ids and file names.
+    pub id: &'static str,
+    /// Its title.
+    pub title: &'static str,
+    /// Who wrote it.
+    pub authors: &'static str,
+    /// Where its authors were: the texts at hand name no venue.
+    pub from: &'static str,
+}
+
+/// D-Code, an array code for RAID-6.
+pub(crate) static DCODE: Paper = Paper {
+    id: "dcode",
+    title: "D-Code: An Efficient RAID-6 Code to Optimize I/O Loads and Read Performance",
+    authors: "Yingxun Fu, Jiwu Shu",
+    from: "Tsinghua University",
+};

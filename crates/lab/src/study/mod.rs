@@ -1,0 +1,118 @@
+//! What a study is, and the table of all of them.
+//!
+//! A new study is a file and a line: implement [`Study`], name it in [`STUDIES`].
+
+mod context;
+mod dcode;
+
+pub use context::{Context, Stopped};
+
+use crate::paper::Paper;
+use crate::report::Report;
+
+/// All studies, paper by paper.
+pub static STUDIES: &[&dyn Study] = &[
+    &dcode::Fig4,
+    &dcode::Fig5,
+    &dcode::Fig6,
+    &dcode::Fig7,
+    &dcode::Features,
+];
+
+/// One figure or table of a paper.
+pub trait Study: Sync {
+    /// Its name and what it asks.
+    fn about(&self) -> &'static About;
+
+    /// Runs it. It asks the context now and then whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`] when the context says so.
+    fn run(&self, context: &Context<'_>) -> Result<Report, Stopped>;
+}
+
+/// What a study is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct About {
+    /// What one types: paper and figure.
+    pub id: &'static str,
+    /// The paper.
+    pub paper: &'static Paper,
+    /// What the figure shows.
+    pub title: &'static str,
+    /// What is asked, what is run, and what to look at: a few sentences for the page.
+    pub question: &'static str,
+}
+
+/// There is no such study.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no study '{name}': the lab has {}; try `ravelin lab list`",
+    names()
+)]
+pub struct UnknownStudy {
+    /// What was asked for.
+    pub name: String,
+}
+
+fn names() -> String {
+    let names: Vec<&str> = STUDIES.iter().map(|study| study.about().id).collect();
+    names.join(", ")
+}
+
+/// The studies of these names, each once; `all` is all of them.
+///
+/// # Errors
+///
+/// [`UnknownStudy`] for the first name that is none.
+pub fn select<S: AsRef<str>>(names: &[S]) -> Result<Vec<&'static dyn Study>, UnknownStudy> {
+    let mut chosen: Vec<&'static dyn Study> = Vec::new();
+    for name in names.iter().map(AsRef::as_ref) {
+        let before = chosen.len();
+        let mut found = false;
+        for &study in STUDIES {
+            let id = study.about().id;
+            if name == "all" || name == id {
+                found = true;
+                if !chosen[..before].iter().any(|other| other.about().id == id) {
+                    chosen.push(study);
+                }
+            }
+        }
+        if !found {
+            return Err(UnknownStudy {
+                name: name.to_owned(),
+            });
+        }
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(names: &[&str]) -> Vec<&'static str> {
+        let chosen = select(names).unwrap();
+        chosen.iter().map(|study| study.about().id).collect()
+    }
+
+    #[test]
+    fn each_study_is_chosen_once() {
+        assert_eq!(ids(&["dcode-fig4", "dcode-fig4"]), ["dcode-fig4"]);
+        assert_eq!(ids(&["all"]).len(), STUDIES.len());
+        assert_eq!(ids(&["dcode-fig4", "all"]).len(), STUDIES.len());
+        let error = select(&["dcode-fig4", "dcode-fig9"]).err().unwrap();
+        assert!(error.to_string().contains("'dcode-fig9'"), "{error}");
+    }
+
+    #[test]
+    fn names_are_their_papers_and_differ() {
+        let mut seen = std::collections::BTreeSet::new();
+        for about in STUDIES.iter().map(|study| study.about()) {
+            assert!(about.id.starts_with(about.paper.id), "{}", about.id);
+            assert!(seen.insert(about.id), "{} twice", about.id);
+        }
+    }
+}
