@@ -1,5 +1,10 @@
 //! `ravelin sim`: the logic under faults, in virtual time. Threads and clocks are here; what is run
-//! on them is in `sim`.
+//! on them is in `sim`. And `ravelin sim run`: arrays on modelled drives.
+
+mod file;
+mod machine;
+mod plot;
+mod run;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +22,11 @@ const SEEDS_NAMED_MAX: usize = 20;
 /// Without `--exhaustive`, one case in so many is run.
 const SHARE: u64 = 50;
 
-/// Try to break the logic with faults, in virtual time.
+/// Run the logic in virtual time: loads on modelled drives, or faults that try to break it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
+    /// Run a load on an array of modelled drives, in virtual time, as a file says.
+    Run(run::RunArguments),
     /// Run schedules of requests, faults and power cuts, one from each seed.
     Swarm(SwarmArguments),
     /// Cut the power everywhere and let every operation go wrong, on twenty small workloads.
@@ -99,8 +106,11 @@ enum Part {
 
 impl SimCommand {
     pub(crate) fn run(self, context: &Context) -> Result<Ended, Failure> {
-        sim::quiet_panics();
+        if !matches!(self, Self::Run(_)) {
+            sim::quiet_panics();
+        }
         match self {
+            Self::Run(arguments) => arguments.run(context),
             Self::Swarm(arguments) => arguments.run(context),
             Self::Faults(arguments) => arguments.run(context),
             Self::Replay(arguments) => arguments.run(context),
