@@ -101,11 +101,29 @@ pub struct Extent {
     pub hole: bool,
 }
 
+/// Whether a change that was asked of a device may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// It may begin now.
+    Granted,
+    /// Not now: the device keeps the request and asks again.
+    Pending,
+    /// It must not begin any more: the request ends with [`Fault::Shutdown`].
+    Revoked,
+}
+
 /// Where a device reports that a request has ended. `token` is the submitter's own.
 pub trait Completed: Send + Sync {
     /// Called exactly once per submitted request, from any thread, and never from inside
     /// `submit`. By then the device holds no clone of the request's memory.
     fn completed(&self, token: u64, outcome: Outcome);
+
+    /// Whether a write, trim or write of zeros that was submitted with this may begin. Drives whose
+    /// operating system does the I/O ask each time right before they hand one over, however long the request
+    /// has waited in their queues. Does not wait itself.
+    fn permission(&self) -> Permission {
+        Permission::Granted
+    }
 
     /// As [`Completed::completed`] for each of `outcomes`. A device that has several at hand calls
     /// this, so that the submitter's thread is woken once, and not before all of them are there.

@@ -15,6 +15,8 @@ pub const BEAT_OFFSET: u64 = 1020 << 10;
 const MAGIC: [u8; 8] = *b"RVHOLDER";
 const BLOCK: usize = 4096;
 const FIELDS_BYTES: usize = 80;
+/// The number of the opening and its checksum, which earlier versions leave zero.
+const NUMBERED_BYTES: usize = 92;
 
 /// What a holder block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,9 @@ pub struct Holder {
     pub beat: u64,
     /// How long the holder works on after a beat without another one.
     pub period_ms: u64,
+    /// The generation of the pool's facts that the opening has made: of two openings the later one has
+    /// the greater number. `None` in blocks of versions that write none.
+    pub number: Option<u64>,
 }
 
 impl Holder {
@@ -45,6 +50,11 @@ impl Holder {
         bytes[72..80].copy_from_slice(&self.period_ms.to_le_bytes());
         let check = block::crc32c(&bytes[16..FIELDS_BYTES]);
         bytes[8..12].copy_from_slice(&check.to_le_bytes());
+        if let Some(number) = self.number {
+            bytes[80..88].copy_from_slice(&number.to_le_bytes());
+            let check = block::crc32c(&bytes[16..88]);
+            bytes[88..92].copy_from_slice(&check.to_le_bytes());
+        }
         bytes
     }
 
@@ -58,12 +68,19 @@ impl Holder {
         }
         let uuid = |at: usize| Uuid::from_slice(&fields[at..at + 16]).ok();
         let number = |at: usize| Some(u64::from_le_bytes(fields[at..at + 8].try_into().ok()?));
+        let numbered = || {
+            let fields = bytes.get(..NUMBERED_BYTES)?;
+            let check = u32::from_le_bytes(fields[88..].try_into().ok()?);
+            let number = u64::from_le_bytes(fields[80..88].try_into().ok()?);
+            (check == block::crc32c(&fields[16..88])).then_some(number)
+        };
         let holder = Self {
             pool: uuid(16)?,
             opening: uuid(32)?,
             boot: uuid(48)?,
             beat: number(64)?,
             period_ms: number(72)?,
+            number: numbered(),
         };
         (holder.pool == pool).then_some(holder)
     }
@@ -75,10 +92,32 @@ impl Holder {
     }
 }
 
-/// Who has taken a pool over, by what was read from its drives: the first that is not `own`.
+/// Which opening has taken a pool over, by the claims that were read from its drives.
+///
+/// - A later opening counts on any drive: it has read the pool's facts after `own` had written them.
+/// - An opening of the same number, or of none, has begun beside `own`. Of two such at most one goes on: the one
+///   whose claim is on more than half of the drives.
+/// - An earlier opening counts on more than half of the drives. On fewer its claim is stale: such a drive was set
+///   back, or was away while others were claimed.
+///
+/// Drives without a readable claim count for nobody.
 #[must_use]
-pub fn usurper(own: &Holder, seen: impl IntoIterator<Item = Holder>) -> Option<Holder> {
-    seen.into_iter().find(|seen| seen.opening != own.opening)
+pub fn usurper(own: &Holder, seen: &[Holder]) -> Option<Holder> {
+    let others = || seen.iter().filter(|seen| seen.opening != own.opening);
+    let beside = |other: &&Holder| other.number.is_none() || other.number == own.number;
+    let later = others().find(|other| other.number > own.number);
+    if later.is_some() || others().next().is_none() {
+        return later.copied();
+    }
+    let rivals = others().filter(beside).count();
+    if rivals > 0 && 2 * rivals >= seen.len() {
+        return others().find(beside).copied();
+    }
+    let foreign = others().count();
+    others()
+        .next()
+        .filter(|_| 2 * foreign > seen.len())
+        .copied()
 }
 
 #[cfg(test)]
@@ -92,6 +131,56 @@ mod tests {
             boot: Uuid::from_u128(3),
             beat,
             period_ms: 10_000,
+            number: Some(5),
+        }
+    }
+
+    /// A claim of another opening.
+    fn other(opening: u128, number: Option<u64>) -> Holder {
+        Holder {
+            opening: Uuid::from_u128(opening),
+            number,
+            ..holder(1)
+        }
+    }
+
+    /// One drive with the claim of an earlier opening ended all service of a pool of six, whose other drives had
+    /// the claim of the opening at work.
+    #[test]
+    fn a_stale_claim_on_one_drive_takes_nothing_and_a_later_one_does() {
+        let own = holder(1);
+        let seen = |claim: Holder, count: usize| -> Vec<Holder> {
+            (0..6)
+                .map(|drive| if drive < count { claim } else { own })
+                .collect()
+        };
+        let ends = |number: Option<u64>, drives: usize| {
+            let claim = other(7, number);
+            usurper(&own, &seen(claim, drives)).is_some()
+        };
+        for drives in 1..=6 {
+            assert!(ends(Some(6), drives), "later, on {drives}");
+            assert_eq!(ends(Some(4), drives), drives > 3, "earlier, on {drives}");
+            assert_eq!(ends(Some(5), drives), drives >= 3, "beside, on {drives}");
+            assert_eq!(ends(None, drives), drives >= 3, "of no number, on {drives}");
+        }
+        assert_eq!(usurper(&own, &[]), None, "no drive has a claim");
+    }
+
+    /// Two openings that read the same facts, however their claims have fallen: never both go on.
+    #[test]
+    fn of_two_openings_that_began_together_at_most_one_goes_on() {
+        for numbers in [(Some(5), Some(5)), (None, None), (Some(5), Some(6))] {
+            let (a, b) = (other(8, numbers.0), other(9, numbers.1));
+            for drives in 1..=6_usize {
+                for split in 0..=drives {
+                    let seen: Vec<Holder> = (0..drives)
+                        .map(|drive| if drive < split { a } else { b })
+                        .collect();
+                    let on = |own: &Holder| usurper(own, &seen).is_none();
+                    assert!(!(on(&a) && on(&b)), "{split} of {drives}, {numbers:?}");
+                }
+            }
         }
     }
 

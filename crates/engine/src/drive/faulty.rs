@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use block::{BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind};
+use block::{
+    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Permission, Request, RequestKind,
+};
 
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
@@ -150,6 +152,13 @@ impl Completed for Relay {
         if let Some(ticket) = ticket {
             ticket.complete(outcome);
         }
+    }
+
+    fn permission(&self) -> Permission {
+        let ticket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ticket
+            .as_ref()
+            .map_or(Permission::Revoked, Ticket::permission)
     }
 }
 

@@ -23,6 +23,9 @@ use crate::ring::{self, Submission, Target};
 /// Threads of a drive that sleeps in its I/O: as deep as a disk reorders usefully for us, since
 /// deeper queues are io_uring's business.
 const THREADS_SLEEPING: usize = 4;
+/// Threads of a drive whose I/O a ring does, for what would wait in the kernel: mostly writes that
+/// need space. As many as for a drive without a ring.
+const THREADS_BESIDE_RING: usize = 4;
 /// Threads of a file in memory or a zram device: its I/O is a copy or a compression, and as many
 /// at once as these machines have cores. A guess.
 const THREADS_COPYING: usize = 2;
@@ -77,8 +80,8 @@ impl FileDrive {
         };
         let uring = back_end == BackEnd::Uring;
         let (threads, batch, errand_bytes_max) = match handle.medium() {
-            // Only trims and writes of zeros.
-            _ if uring => (1, 1, 0),
+            // Trims, writes of zeros, and writes that would wait in the kernel.
+            _ if uring => (THREADS_BESIDE_RING, 1, 0),
             Medium::MemoryFile | Medium::MemoryBlock => {
                 (THREADS_COPYING, BATCH_COPYING, ERRAND_BYTES_MAX)
             }
@@ -88,7 +91,7 @@ impl FileDrive {
         let workers = Workers::start("drive-file", threads, batch, errand_bytes_max, perform)
             .map_err(fail("starting threads for"))?;
         let drive = Self {
-            target: uring.then(|| Target::new(Arc::clone(&handle))),
+            target: uring.then(|| Target::new(Arc::clone(&handle), Some(workers.backlog()))),
             workers,
             handle,
             telemetry: Arc::clone(telemetry),
@@ -137,6 +140,10 @@ impl BlockDevice for FileDrive {
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
         let ticket = Ticket::new(&self.telemetry, &request, token, to);
         match (&self.target, request.kind) {
+            // Without a way to say "do not wait" the kernel's own threads would do it, unasked.
+            (Some(_), RequestKind::Write) if !self.handle.takes_nowait() => {
+                self.workers.submit(request, memory, ticket);
+            }
             (Some(target), RequestKind::Read | RequestKind::Write | RequestKind::Flush) => {
                 ring::submit(Submission::new(target, request, memory, ticket));
             }

@@ -22,7 +22,7 @@ use block::{Fault, Limits, Memory, Outcome, PAGE_BYTES, Request, RequestKind};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::workers::{Perform, check};
+use super::workers::{Ask, Halt, Perform, Performed, begin, check};
 
 /// The longest read or write: a whole cell in one request with room to spare.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
@@ -54,6 +54,7 @@ pub(crate) struct Handle {
     sync_failed: AtomicBool,
     punches: AtomicBool,
     zero_ranges: AtomicBool,
+    nowait: AtomicBool,
 }
 
 impl Handle {
@@ -102,6 +103,7 @@ impl Handle {
             sync_failed: AtomicBool::new(false),
             punches: AtomicBool::new(true),
             zero_ranges: AtomicBool::new(true),
+            nowait: AtomicBool::new(true),
         })
     }
 
@@ -122,7 +124,7 @@ impl Handle {
         self.memory_align > 1
     }
 
-    fn read(&self, memory: &Memory, offset: u64) -> Outcome {
+    fn read(&self, memory: &Memory, offset: u64) -> Performed {
         if !self.takes(memory) {
             let bounce = Memory::zeroed(memory.len());
             self.read(&bounce, offset)?;
@@ -134,25 +136,25 @@ impl Handle {
         // SAFETY: the memory belongs to this read alone until it is completed.
         let bytes = unsafe { memory.bytes_mut() };
         let mut done = 0;
-        self.transfer(bytes.len(), offset, |start| {
+        self.transfer(bytes.len(), offset, None, |start| {
             let got = rustix::io::pread(&self.fd, &mut bytes[start..], offset + start as u64);
             done = got.unwrap_or(0);
             got
         })
     }
 
-    fn write(&self, memory: &Memory, offset: u64, fua: bool) -> Outcome {
+    fn write(&self, memory: &Memory, offset: u64, fua: bool, may_begin: &Ask<'_>) -> Performed {
         // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
         let bytes = unsafe { memory.bytes() };
         if !self.takes(memory) {
-            return self.write(&Memory::from_bytes(bytes), offset, fua);
+            return self.write(&Memory::from_bytes(bytes), offset, fua, may_begin);
         }
         let flags = if fua {
             ReadWriteFlags::DSYNC
         } else {
             ReadWriteFlags::empty()
         };
-        let outcome = self.transfer(bytes.len(), offset, |start| {
+        let outcome = self.transfer(bytes.len(), offset, Some(may_begin), |start| {
             let rest = &bytes[start..];
             let at = offset + start as u64;
             if fua {
@@ -161,7 +163,7 @@ impl Handle {
                 rustix::io::pwrite(&self.fd, rest, at)
             }
         });
-        if fua && outcome.is_err() {
+        if fua && matches!(outcome, Err(Halt::Fault(fault)) if fault != Fault::Shutdown) {
             self.durable_write_failed();
         }
         outcome
@@ -173,25 +175,40 @@ impl Handle {
         self.sync_failed.store(true, Relaxed);
     }
 
+    /// Whether writes can be asked not to wait, as far as is known.
+    pub(crate) fn takes_nowait(&self) -> bool {
+        self.nowait.load(Relaxed)
+    }
+
+    /// The file system has no writes that do not wait.
+    pub(crate) fn refuses_nowait(&self) {
+        self.nowait.store(false, Relaxed);
+    }
+
     /// Whether the kernel can use `memory` as it is; if not it takes a bounce buffer.
     pub(crate) fn takes(&self, memory: &Memory) -> bool {
         // No bytes have no address.
         memory.is_empty() || (memory.as_ptr() as usize).is_multiple_of(self.memory_align)
     }
 
-    /// Repeats `step(done)` until `length` bytes are done. `step` returns how many more it did.
+    /// Repeats `step(done)` until `length` bytes are done, and asks `may_begin` before each. `step`
+    /// returns how many more it did.
     fn transfer(
         &self,
         length: usize,
         offset: u64,
+        may_begin: Option<&Ask<'_>>,
         mut step: impl FnMut(usize) -> Result<usize, Errno>,
-    ) -> Outcome {
+    ) -> Performed {
         let mut done = 0;
         let mut again = 0;
         while done < length {
+            if let Some(may_begin) = may_begin {
+                begin(may_begin)?;
+            }
             match step(done) {
                 // The end of the file or device, which was not there when the drive was opened.
-                Ok(0) => return Err(Fault::Gone),
+                Ok(0) => return Err(Fault::Gone.into()),
                 Ok(count) => {
                     done += count;
                     again = 0;
@@ -201,7 +218,7 @@ impl Handle {
                     again += 1;
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                Err(errno) => return Err(self.fault(errno, offset + length as u64)),
+                Err(errno) => return Err(self.fault(errno, offset + length as u64).into()),
             }
         }
         Ok(())
@@ -248,17 +265,19 @@ impl Handle {
 
     /// Gives space back and leaves zeros. `FALLOC_FL_PUNCH_HOLE` does both for files, and for
     /// devices that promise zeros after a discard; a bare `BLKDISCARD` promises nothing.
-    fn trim(&self, offset: u64, length: u64) -> Outcome {
+    fn trim(&self, offset: u64, length: u64, may_begin: &Ask<'_>) -> Performed {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        begin(may_begin)?;
         match self.allocate(&self.punches, flags, offset, length)? {
             true => Ok(()),
-            false => self.write_zeroes(offset, length),
+            false => self.write_zeroes(offset, length, may_begin),
         }
     }
 
     /// On devices `FALLOC_FL_ZERO_RANGE` is `BLKZEROOUT`: an offload or the kernel writes zeros.
     /// On files a hole comes first: a sparse drive stays sparse.
-    fn write_zeroes(&self, offset: u64, length: u64) -> Outcome {
+    fn write_zeroes(&self, offset: u64, length: u64, may_begin: &Ask<'_>) -> Performed {
+        begin(may_begin)?;
         if !self.is_block() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             if self.allocate(&self.punches, flags, offset, length)? {
@@ -274,7 +293,7 @@ impl Handle {
         let mut at = offset;
         while at < end {
             let piece = usize::try_from(end - at).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
-            self.write(&zeros.slice(0..piece), at, false)?;
+            self.write(&zeros.slice(0..piece), at, false, may_begin)?;
             at += piece as u64;
         }
         Ok(())
@@ -324,19 +343,22 @@ impl AsFd for Handle {
 }
 
 impl Perform for Handle {
-    fn perform(&self, request: &Request, memory: &Memory) -> Outcome {
+    fn perform(&self, request: &Request, memory: &Memory, may_begin: &Ask<'_>) -> Performed {
         check(&self.limits, request, memory)?;
         match request.kind {
             RequestKind::Read => self.read(memory, request.offset),
-            RequestKind::Write => self.write(memory, request.offset, request.fua),
-            RequestKind::Flush => self.flush(),
+            RequestKind::Write => self.write(memory, request.offset, request.fua, may_begin),
+            RequestKind::Flush => Ok(self.flush()?),
             RequestKind::Trim | RequestKind::WriteZeroes => {
                 if request.kind == RequestKind::Trim {
-                    self.trim(request.offset, request.length)?;
+                    self.trim(request.offset, request.length, may_begin)?;
                 } else {
-                    self.write_zeroes(request.offset, request.length)?;
+                    self.write_zeroes(request.offset, request.length, may_begin)?;
                 }
-                if request.fua { self.flush() } else { Ok(()) }
+                if request.fua {
+                    self.flush()?;
+                }
+                Ok(())
             }
         }
     }
@@ -512,7 +534,7 @@ mod tests {
         let handle = handle();
         let mut steps = [Ok(3), Err(Errno::INTR), Err(Errno::AGAIN), Ok(1), Ok(6)].into_iter();
         let mut seen = Vec::new();
-        let outcome = handle.transfer(10, 0, |done| {
+        let outcome = handle.transfer(10, 0, None, |done| {
             seen.push(done);
             steps.next().unwrap()
         });
@@ -525,8 +547,8 @@ mod tests {
             (Errno::AGAIN, Fault::Medium),
         ] {
             assert_eq!(
-                handle.transfer(10, 0, |_| Err(errno)),
-                Err(fault),
+                handle.transfer(10, 0, None, |_| Err(errno)),
+                Err(Halt::Fault(fault)),
                 "{errno}"
             );
         }

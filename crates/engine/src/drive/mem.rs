@@ -8,13 +8,13 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use block::{BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind};
+use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind};
 
 use super::file::ERRAND_BYTES_MAX;
 use super::handle::{copy_in, copy_out};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
-use super::workers::{Perform, Workers, check};
+use super::workers::{Ask, Perform, Performed, Workers, check};
 
 /// The unit of allocation: what a trim must cover to free anything.
 const PIECE_BYTES: usize = 64 << 10;
@@ -129,7 +129,7 @@ struct Performer {
 }
 
 impl Perform for Performer {
-    fn perform(&self, request: &Request, memory: &Memory) -> Outcome {
+    fn perform(&self, request: &Request, memory: &Memory, _may_begin: &Ask<'_>) -> Performed {
         check(&self.limits, request, memory)?;
         // Held for a copy's time: the drive's one thread and those with errands take turns.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);

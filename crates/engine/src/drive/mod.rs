@@ -41,7 +41,7 @@ pub use uri::{Backend, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriEr
 
 pub(crate) use handle::{AGAIN_MAX, Handle};
 pub(crate) use ticket::Ticket;
-pub(crate) use workers::{Perform, check};
+pub(crate) use workers::{ASK_AGAIN, Backlog, Halt, Perform, check};
 
 use file::FileDrive;
 use mem::MemDrive;

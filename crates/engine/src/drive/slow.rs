@@ -21,7 +21,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, Completed, Limits, Memory, Outcome, Request, RequestKind};
+use block::{BlockDevice, Completed, Limits, Memory, Outcome, Permission, Request, RequestKind};
 
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
@@ -107,6 +107,13 @@ impl Completed for Waiting {
         } else {
             self.scheduler.complete_at(self.deadline, ticket, outcome);
         }
+    }
+
+    fn permission(&self) -> Permission {
+        let ticket = self.ticket.lock().unwrap_or_else(PoisonError::into_inner);
+        ticket
+            .as_ref()
+            .map_or(Permission::Revoked, Ticket::permission)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use block::{Completed, Fault, Outcome, Request, RequestKind};
+use block::{Completed, Fault, Outcome, Permission, Request, RequestKind};
 
 use super::telemetry::Telemetry;
 
@@ -35,6 +35,12 @@ impl Ticket {
             to: Some(Arc::clone(to)),
             telemetry: Arc::clone(telemetry),
         }
+    }
+
+    /// Whether the change may begin, as the submitter says.
+    pub(crate) fn permission(&self) -> Permission {
+        let to = self.to.as_ref();
+        to.map_or(Permission::Revoked, |to| to.permission())
     }
 
     /// Answers. The caller has dropped every clone of the request's memory by now.

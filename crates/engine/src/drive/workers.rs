@@ -13,16 +13,51 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use block::{Fault, Limits, Memory, Outcome, Request, RequestKind};
+use block::{Fault, Limits, Memory, Outcome, Permission, Request, RequestKind};
 
 use super::ticket::Ticket;
 use crate::ring::{self, Errand};
 
+/// How long a change that may not begin yet is kept before it is asked for again.
+pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Whether a change may begin: asked before each system call that makes one.
+pub(crate) type Ask<'a> = dyn Fn() -> Permission + 'a;
+
+/// Why a request has not been carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// It failed.
+    Fault(Fault),
+    /// It may not begin, or go on, now. To be performed again from its beginning.
+    Pending,
+}
+
+impl From<Fault> for Halt {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// How carrying out a request has ended.
+pub(crate) type Performed = Result<(), Halt>;
+
+/// Asks whether a change may begin.
+pub(crate) fn begin(may_begin: &Ask<'_>) -> Performed {
+    match may_begin() {
+        Permission::Granted => Ok(()),
+        Permission::Pending => Err(Halt::Pending),
+        Permission::Revoked => Err(Fault::Shutdown.into()),
+    }
+}
+
 /// What the workers do with a request.
 pub(crate) trait Perform: Send + Sync + 'static {
-    /// Carries out `request`, blocking. Flushes arrive here once for all that joined.
-    fn perform(&self, request: &Request, memory: &Memory) -> Outcome;
+    /// Carries out `request`, blocking, and asks `may_begin` before each system call that changes
+    /// the drive. Flushes arrive here once for all that joined.
+    fn perform(&self, request: &Request, memory: &Memory, may_begin: &Ask<'_>) -> Performed;
 
     /// Whether a flush may sleep. One that cannot is done by the thread that submits it, if that
     /// has a ring.
@@ -41,6 +76,8 @@ struct State {
     jobs: VecDeque<Job>,
     /// Flushes that wait for the one queued `Job::Flush`; empty when none is queued.
     flushes: Vec<Ticket>,
+    /// Changes that may not begin yet.
+    pending: Vec<Job>,
     idle: usize,
     closed: bool,
 }
@@ -70,10 +107,18 @@ impl Shared {
                         return;
                     }
                     state.idle += 1;
-                    state = self
-                        .wake
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
+                    if state.pending.is_empty() {
+                        let woken = self.wake.wait(state);
+                        state = woken.unwrap_or_else(PoisonError::into_inner);
+                    } else {
+                        let woken = self.wake.wait_timeout(state, ASK_AGAIN);
+                        let (again, waited) = woken.unwrap_or_else(PoisonError::into_inner);
+                        state = again;
+                        if waited.timed_out() {
+                            let pending = std::mem::take(&mut state.pending);
+                            state.jobs.extend(pending);
+                        }
+                    }
                     state.idle -= 1;
                 }
                 // A fair share: a batch saves lock traffic, but must not starve idle workers.
@@ -81,15 +126,23 @@ impl Shared {
                 batch.extend(state.jobs.drain(..share));
             }
             for job in batch.drain(..) {
-                self.perform(job);
+                if let Some(job) = self.perform(job) {
+                    self.lock().pending.push(job);
+                }
             }
         }
     }
 
-    fn perform(&self, job: Job) {
+    /// Performs a job; gives it back if it may not begin yet.
+    fn perform(&self, job: Job) -> Option<Job> {
         match job {
             Job::Io(request, memory, ticket) => {
-                let outcome = self.perform.perform(&request, &memory);
+                let ask = || ticket.permission();
+                let outcome = match self.perform.perform(&request, &memory, &ask) {
+                    Ok(()) => Ok(()),
+                    Err(Halt::Fault(fault)) => Err(fault),
+                    Err(Halt::Pending) => return Some(Job::Io(request, memory, ticket)),
+                };
                 drop(memory);
                 ticket.complete(outcome);
             }
@@ -101,12 +154,49 @@ impl Shared {
                     length: 0,
                     fua: false,
                 };
-                let outcome = self.perform.perform(&request, &Memory::empty());
+                let always = || Permission::Granted;
+                let performed = self.perform.perform(&request, &Memory::empty(), &always);
+                let outcome = match performed {
+                    Err(Halt::Fault(fault)) => Err(fault),
+                    Ok(()) | Err(Halt::Pending) => Ok(()),
+                };
                 for ticket in tickets {
                     ticket.complete(outcome);
                 }
             }
         }
+        None
+    }
+
+    fn queue(&self, request: Request, memory: Memory, ticket: Ticket) {
+        let mut state = self.lock();
+        if state.closed {
+            // The ticket's drop answers.
+            return;
+        }
+        if request.kind == RequestKind::Flush {
+            state.flushes.push(ticket);
+            if state.flushes.len() > 1 {
+                return;
+            }
+            state.jobs.push_back(Job::Flush);
+        } else {
+            state.jobs.push_back(Job::Io(request, memory, ticket));
+        }
+        let wake = state.idle > 0;
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// Where a ring leaves writes that would wait in the kernel.
+pub(crate) struct Backlog(Arc<Shared>);
+
+impl Backlog {
+    pub(crate) fn queue(&self, request: Request, memory: Memory, ticket: Ticket) {
+        self.0.queue(request, memory, ticket);
     }
 }
 
@@ -133,6 +223,7 @@ impl Workers {
             state: Mutex::new(State {
                 jobs: VecDeque::new(),
                 flushes: Vec::new(),
+                pending: Vec::new(),
                 idle: 0,
                 closed: false,
             }),
@@ -165,7 +256,7 @@ impl Workers {
             RequestKind::Trim | RequestKind::WriteZeroes => false,
         };
         if !short {
-            return self.queue(request, memory, ticket);
+            return self.shared.queue(request, memory, ticket);
         }
         let errand = Errand {
             perform: Arc::clone(&self.shared.perform),
@@ -174,26 +265,19 @@ impl Workers {
             ticket,
         };
         if let Some(errand) = ring::submit_errand(errand) {
-            self.queue(errand.request, errand.memory, errand.ticket);
+            let Errand {
+                request,
+                memory,
+                ticket,
+                ..
+            } = errand;
+            self.shared.queue(request, memory, ticket);
         }
     }
 
-    fn queue(&self, request: Request, memory: Memory, ticket: Ticket) {
-        let mut state = self.shared.lock();
-        if request.kind == RequestKind::Flush {
-            state.flushes.push(ticket);
-            if state.flushes.len() > 1 {
-                return;
-            }
-            state.jobs.push_back(Job::Flush);
-        } else {
-            state.jobs.push_back(Job::Io(request, memory, ticket));
-        }
-        let wake = state.idle > 0;
-        drop(state);
-        if wake {
-            self.shared.wake.notify_one();
-        }
+    /// The same queue, for the rings of the process.
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog(Arc::clone(&self.shared))
     }
 }
 
@@ -202,6 +286,8 @@ impl Drop for Workers {
         let (jobs, flushes) = {
             let mut state = self.shared.lock();
             state.closed = true;
+            let pending = std::mem::take(&mut state.pending);
+            state.jobs.extend(pending);
             (
                 std::mem::take(&mut state.jobs),
                 std::mem::take(&mut state.flushes),
@@ -270,7 +356,10 @@ mod tests {
     }
 
     impl Perform for Gated {
-        fn perform(&self, request: &Request, _memory: &Memory) -> Outcome {
+        fn perform(&self, request: &Request, _: &Memory, may_begin: &Ask<'_>) -> Performed {
+            if request.kind.mutates() {
+                return begin(may_begin);
+            }
             if request.kind == RequestKind::Flush {
                 self.flushes.fetch_add(1, Ordering::SeqCst);
             } else {

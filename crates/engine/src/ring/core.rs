@@ -4,6 +4,11 @@
 //! submitted until its completion is reaped. So each request in the kernel owns a clone of its
 //! memory and a use of its file in `slots`, which nothing but its completion takes out; dropping
 //! the ring waits for all of them; leaking the ring leaks them too.
+//!
+//! Fencing (`docs/design/fencing.md`): whether a write may begin is asked at each entry into the kernel, not
+//! when it is queued: once per entry of a ring whose requests are all of one submitter ([`Ring::guard`]), else
+//! once per write. Writes carry `RWF_NOWAIT`: what would wait in the kernel's own threads, which a stopped
+//! process stops in the middle, comes back and goes to the drive's threads, which ask before each call.
 
 #![expect(unsafe_code, reason = "submission entries carry raw addresses")]
 
@@ -14,7 +19,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use block::{Fault, Memory, Region, Request, RequestKind};
+use block::{Completed, Fault, Memory, Permission, Region, Request, RequestKind};
 use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
@@ -24,7 +29,7 @@ use super::probe::support;
 use super::regions::Regions;
 use super::target::{Submission, Use, announce, closed_count, retire};
 use super::waker::Waker;
-use crate::drive::{AGAIN_MAX, Ticket, check};
+use crate::drive::{AGAIN_MAX, ASK_AGAIN, Ticket, check};
 
 /// The token of the waker's poll; slots are numbered from 0.
 const WAKER: u64 = u64::MAX;
@@ -76,6 +81,12 @@ pub(super) struct Ring {
     registers_files: bool,
     /// Registered memory. After `uring`, and so dropped after it.
     regions: Regions,
+    /// Who says whether anything of this ring may begin.
+    guard: Option<Arc<dyn Completed>>,
+    /// The kernel has left entries in the submission queue.
+    left_over: bool,
+    /// Something may not begin yet.
+    withheld: bool,
     waker: Arc<Waker>,
     waker_armed: bool,
     reaped: Vec<(u64, i32)>,
@@ -111,6 +122,9 @@ impl Ring {
             detaching: false,
             registers_files,
             regions: Regions::default(),
+            guard: None,
+            left_over: false,
+            withheld: false,
             waker,
             waker_armed: false,
             reaped: Vec::with_capacity(2 * depth),
@@ -119,6 +133,11 @@ impl Ring {
 
     pub(super) fn waker(&self) -> Arc<Waker> {
         Arc::clone(&self.waker)
+    }
+
+    /// See [`super::LocalRing::guard`].
+    pub(super) fn guard(&mut self, guard: Arc<dyn Completed>) {
+        self.guard = Some(guard);
     }
 
     /// See [`super::LocalRing::register`].
@@ -345,7 +364,6 @@ impl Ring {
         pending: impl FnOnce() -> bool,
     ) -> io::Result<usize> {
         self.detach_closed();
-        self.fill();
         let may_wait = wait != Some(Duration::ZERO) && self.uring.completion().is_empty();
         if may_wait {
             let nothing_to_await = self.free.len() == self.depth;
@@ -390,8 +408,7 @@ impl Ring {
 
     /// See [`super::LocalRing::submit`].
     pub(super) fn submit(&mut self) -> io::Result<()> {
-        self.fill();
-        if self.uring.submission().is_empty() {
+        if self.to_submit.is_empty() && self.uring.submission().is_empty() {
             return Ok(());
         }
         self.enter(Some(Duration::ZERO))
@@ -415,9 +432,27 @@ impl Ring {
         }
     }
 
-    /// Puts entries into the submission queue as far as there is room.
+    /// Whether requests of a guarded ring may begin.
+    fn permission(&self) -> Permission {
+        let guard = self.guard.as_ref();
+        guard.map_or(Permission::Granted, |guard| guard.permission())
+    }
+
+    /// Puts entries into the submission queue as far as there is room and they may begin.
     fn fill(&mut self) {
-        while let Some(slot) = self.to_submit.pop_front() {
+        let waiting = self.to_submit.len();
+        for _ in 0..waiting {
+            let Some(slot) = self.to_submit.pop_front() else {
+                return;
+            };
+            if self.guard.is_none()
+                && let Some(request) = &self.slots[slot]
+                && request.permission() != Permission::Granted
+            {
+                self.withheld = true;
+                self.to_submit.push_back(slot);
+                continue;
+            }
             let Some(entry) = self.entry(slot) else {
                 continue;
             };
@@ -459,7 +494,10 @@ impl Ring {
                 let index = self.regions.index_of(buffer as usize, rest);
                 let write = request.request.kind == RequestKind::Write;
                 let durable = write && request.request.fua;
-                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                let mut flags = if durable { libc::RWF_DSYNC } else { 0 };
+                if request.target.backlog().is_some() {
+                    flags |= libc::RWF_NOWAIT;
+                }
                 match (write, index) {
                     (false, None) => on_file!(Read(buffer, length).offset(at)),
                     (false, Some(index)) => on_file!(ReadFixed(buffer, length, index).offset(at)),
@@ -489,6 +527,29 @@ impl Ring {
 
     /// Hands over what is in the submission queue, and waits as long as it is told to.
     fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
+        self.withheld = false;
+        let asks = !self.to_submit.is_empty() || self.left_over;
+        if !asks || self.permission() == Permission::Granted {
+            self.fill();
+        } else {
+            self.withheld = true;
+            if self.left_over {
+                // The next entry would take them along.
+                thread::sleep(wait.unwrap_or(ASK_AGAIN).min(ASK_AGAIN));
+                return Ok(());
+            }
+        }
+        let wait = if self.withheld {
+            Some(wait.unwrap_or(ASK_AGAIN).min(ASK_AGAIN))
+        } else {
+            wait
+        };
+        let entered = self.enter_kernel(wait);
+        self.left_over = !self.uring.submission().is_empty();
+        entered
+    }
+
+    fn enter_kernel(&mut self, wait: Option<Duration>) -> io::Result<()> {
         let (idle, taskrun) = {
             let submission = self.uring.submission();
             (submission.is_empty(), submission.taskrun())
@@ -545,6 +606,7 @@ impl Ring {
         let handle = request.target.handle();
         let end = request.request.offset + request.request.length;
         let flush = request.request.kind == RequestKind::Flush;
+        let mut hands_over = false;
         let outcome = match usize::try_from(result) {
             Ok(_) if flush => handle.flushed(Ok(())),
             // The end of the file or device, which was not there when the drive was opened.
@@ -560,7 +622,13 @@ impl Ring {
             }
             Err(_) => {
                 let errno = Errno::from_raw_os_error(result.saturating_neg());
-                let passing = matches!(errno, Errno::INTR | Errno::AGAIN);
+                let write = request.request.kind == RequestKind::Write;
+                let would_wait = matches!(errno, Errno::AGAIN | Errno::OPNOTSUPP);
+                hands_over = write && would_wait && request.target.backlog().is_some();
+                if hands_over && errno == Errno::OPNOTSUPP {
+                    handle.refuses_nowait();
+                }
+                let passing = !hands_over && matches!(errno, Errno::INTR | Errno::AGAIN);
                 if passing && !flush && request.again < AGAIN_MAX {
                     request.again += 1;
                     self.to_submit.push_back(slot);
@@ -583,7 +651,11 @@ impl Ring {
             attachment.in_kernel -= 1;
             attachment.flushing &= !flush;
         }
-        request.end(outcome);
+        if hands_over {
+            request.hand_over();
+        } else {
+            request.end(outcome);
+        }
         if flush {
             self.start_flush(index);
         }
@@ -598,7 +670,7 @@ impl Ring {
                 self.start(next);
             }
         }
-        true
+        !hands_over
     }
 }
 
@@ -610,6 +682,7 @@ impl Drop for Ring {
             attachment.waiting.drain(..).for_each(Submission::refuse);
         }
         let began = Instant::now();
+        let revoked = self.permission() == Permission::Revoked;
         let mut cancelled = false;
         loop {
             // What the kernel has not got, or has given back half done, ends here: tickets that
@@ -633,7 +706,8 @@ impl Drop for Ring {
                 }
                 break;
             }
-            if waited >= DROP_WAIT_MAX / 2 && !std::mem::replace(&mut cancelled, true) {
+            let cancels = revoked || waited >= DROP_WAIT_MAX / 2;
+            if cancels && !std::mem::replace(&mut cancelled, true) {
                 self.cancel(None);
             }
             if self.enter(Some(Duration::from_millis(100))).is_err() {

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "bytes are moved between a request's memories")]
 
-use block::{Fault, Memory, Outcome, Request, RequestKind};
+use block::{Fault, Memory, Outcome, Permission, Request, RequestKind};
 
 use super::target::Use;
 use crate::drive::Ticket;
@@ -64,6 +64,29 @@ impl InKernel {
         }
         drop(memory);
         answer.complete(outcome);
+        drop(target);
+    }
+
+    /// Whether it may be handed to the kernel, as whoever asked for it says.
+    pub(super) fn permission(&self) -> Permission {
+        match &self.answer {
+            Answer::One(ticket) if self.request.kind == RequestKind::Write => ticket.permission(),
+            Answer::One(_) | Answer::Flushes(_) => Permission::Granted,
+        }
+    }
+
+    /// Leaves a write that would wait in the kernel to the drive's own threads.
+    pub(super) fn hand_over(self) {
+        let Self {
+            target,
+            request,
+            memory,
+            answer,
+            ..
+        } = self;
+        if let (Answer::One(ticket), Some(backlog)) = (answer, target.backlog()) {
+            backlog.queue(request, memory, ticket);
+        }
         drop(target);
     }
 

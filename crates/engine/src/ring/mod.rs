@@ -35,7 +35,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{Fault, Memory, Region, Request};
+use block::{Completed, Fault, Memory, Region, Request};
 
 pub use probe::{Support, support};
 pub(crate) use target::{Submission, Target};
@@ -43,7 +43,7 @@ pub(crate) use threads::start;
 pub use waker::Waker;
 
 use self::core::Ring;
-use crate::drive::{Perform, Ticket};
+use crate::drive::{ASK_AGAIN, Halt, Perform, Ticket};
 
 /// What a thread has for its next turn.
 enum Entry {
@@ -61,11 +61,18 @@ pub(crate) struct Errand {
 }
 
 impl Errand {
-    /// Performs it and answers.
-    pub(crate) fn run(self) {
-        let outcome = self.perform.perform(&self.request, &self.memory);
+    /// Performs it and answers; gives it back if it may not begin yet.
+    pub(crate) fn run(self) -> Option<Self> {
+        let ask = || self.ticket.permission();
+        let performed = self.perform.perform(&self.request, &self.memory, &ask);
+        let outcome = match performed {
+            Ok(()) => Ok(()),
+            Err(Halt::Fault(fault)) => Err(fault),
+            Err(Halt::Pending) => return Some(self),
+        };
         drop(self.memory);
         self.ticket.complete(outcome);
+        None
     }
 }
 
@@ -111,10 +118,13 @@ pub(crate) fn elsewhere(submit: impl FnOnce()) {
 ///
 /// Call [`turn`](Self::turn) after each round of submissions: nothing reaches the kernel before,
 /// and nothing is answered but inside it. Dropping the ring waits for what the kernel has, and
-/// answers the rest with [`block::Fault::Shutdown`].
+/// answers the rest with [`block::Fault::Shutdown`]. Writes that it has left to a drive's threads, because
+/// the kernel would have let them wait, end there.
 pub struct LocalRing {
     ring: Ring,
     spare: Vec<Entry>,
+    /// Errands that may not begin yet.
+    pending: Vec<Errand>,
     not_send: PhantomData<*const ()>,
 }
 
@@ -131,8 +141,15 @@ impl LocalRing {
         Ok(Self {
             ring,
             spare: Vec::with_capacity(depth as usize),
+            pending: Vec::new(),
             not_send: PhantomData,
         })
+    }
+
+    /// All of the ring's requests are of one submitter: whether they may begin is asked of it once for each
+    /// entry into the kernel, and not for each write.
+    pub fn guard(&mut self, guard: Arc<dyn Completed>) {
+        self.ring.guard(guard);
     }
 
     /// Registers memory that many requests will lie in, so that the kernel pins its pages once and
@@ -163,10 +180,10 @@ impl LocalRing {
         pending: impl FnOnce() -> bool,
     ) -> io::Result<usize> {
         let performed = self.take_inbox();
-        let wait = if performed > 0 {
-            Some(Duration::ZERO)
-        } else {
-            wait
+        let wait = match wait {
+            _ if performed > 0 => Some(Duration::ZERO),
+            wait if self.pending.is_empty() => wait,
+            wait => Some(wait.unwrap_or(ASK_AGAIN).min(ASK_AGAIN)),
         };
         // Answers given meanwhile may have submitted more.
         let submitted =
@@ -190,13 +207,19 @@ impl LocalRing {
             }
         });
         let mut performed = 0;
+        for errand in std::mem::take(&mut self.pending) {
+            match errand.run() {
+                None => performed += 1,
+                Some(errand) => self.pending.push(errand),
+            }
+        }
         for entry in self.spare.drain(..) {
             match entry {
                 Entry::Ring(submission) => self.ring.push(submission),
-                Entry::Errand(errand) => {
-                    errand.run();
-                    performed += 1;
-                }
+                Entry::Errand(errand) => match errand.run() {
+                    None => performed += 1,
+                    Some(errand) => self.pending.push(errand),
+                },
             }
         }
         performed

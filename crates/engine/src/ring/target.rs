@@ -13,7 +13,7 @@ use std::time::Duration;
 use block::{Fault, Memory, Request};
 
 use super::waker::Waker;
-use crate::drive::{Handle, Ticket};
+use crate::drive::{Backlog, Handle, Ticket};
 
 /// How long a dropped drive waits for rings to let go of it. The process's own ring threads always
 /// do; a lane that does not turn must not hang whoever drops the drive.
@@ -52,6 +52,8 @@ pub(crate) struct Target {
     /// Unique in this process, counted from 0.
     id: u32,
     handle: Arc<Handle>,
+    /// Where writes go that would wait in the kernel.
+    backlog: Option<Backlog>,
     uses: AtomicUsize,
     closed: AtomicBool,
     lock: Mutex<()>,
@@ -59,11 +61,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn new(handle: Arc<Handle>) -> Arc<Self> {
+    pub(crate) fn new(handle: Arc<Handle>, backlog: Option<Backlog>) -> Arc<Self> {
         static IDS: AtomicU32 = AtomicU32::new(0);
         Arc::new(Self {
             id: IDS.fetch_add(1, SeqCst),
             handle,
+            backlog,
             uses: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             lock: Mutex::new(()),
@@ -77,6 +80,10 @@ impl Target {
 
     pub(super) fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    pub(super) const fn backlog(&self) -> Option<&Backlog> {
+        self.backlog.as_ref()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -205,7 +212,7 @@ mod tests {
         let (to_end, end) = mpsc::channel();
         let closer = thread::spawn(move || {
             for round in 0..100_000 {
-                let target = Target::new(Arc::clone(&handle));
+                let target = Target::new(Arc::clone(&handle), None);
                 to_user.send((Use::new(&target), round % 50)).unwrap();
                 target.close();
             }

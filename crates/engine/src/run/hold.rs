@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use array::format::{BEAT_OFFSET, HOLDER_OFFSET, Holder, PAGE_BYTES, usurper};
-use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
+use block::{BlockDevice, Completed, Memory, Outcome, Permission, Request, RequestKind};
 use uuid::Uuid;
 
 use super::Seats;
@@ -44,6 +44,8 @@ pub(crate) struct Lease {
     lost: AtomicBool,
     /// Asks for a look at once.
     wanted: Mutex<Sender<Wish>>,
+    /// When `permission` may ask for the next one.
+    wanted_again_nanos: AtomicU64,
     changed: Condvar,
 }
 
@@ -86,6 +88,29 @@ impl Lease {
         }
     }
 
+    /// Whether something may begin now, without waiting: what drives ask before each entry into the
+    /// kernel. Asks for a look where the answer is not known, now and then.
+    pub(crate) fn permission(&self) -> Permission {
+        if self.is_lost() {
+            return Permission::Revoked;
+        }
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let now = now();
+        if nanos(now) < self.until_nanos.load(Ordering::Acquire) {
+            return Permission::Granted;
+        }
+        if nanos(now) >= self.wanted_again_nanos.load(Ordering::Relaxed) {
+            let again = nanos(now + AGAIN);
+            self.wanted_again_nanos.store(again, Ordering::Relaxed);
+            let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            // A thread that looks no more has lost or has been stopped.
+            if wanted.send(Wish::Look).is_err() {
+                return Permission::Revoked;
+            }
+        }
+        Permission::Pending
+    }
+
     /// Whether another has taken the pool over.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
@@ -123,15 +148,21 @@ pub(crate) struct Claim(Holder);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held;
 
-/// Claims a pool that is to be opened on these drives.
-pub(crate) fn claim(pool: Uuid, drives: &[Drive]) -> Result<Claim, Held> {
-    let own = Holder {
+/// A new opening of a pool, whose facts it gives this generation.
+fn opening(pool: Uuid, generation: u64) -> Holder {
+    Holder {
         pool,
         opening: Uuid::new_v4(),
         boot: boot(),
         beat: 1,
         period_ms: u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX),
-    };
+        number: Some(generation),
+    }
+}
+
+/// Claims a pool that is to be opened on these drives. `generation` is the one that this opening makes.
+pub(crate) fn claim(pool: Uuid, generation: u64, drives: &[Drive]) -> Result<Claim, Held> {
+    let own = opening(pool, generation);
     let mut beats = read_all(pool, drives, BEAT_OFFSET);
     let alive = beats
         .iter()
@@ -159,14 +190,8 @@ pub(crate) fn claim(pool: Uuid, drives: &[Drive]) -> Result<Claim, Held> {
 }
 
 /// A claim on a new pool, whose drives nobody else knows.
-pub(crate) fn claim_new(pool: Uuid) -> Claim {
-    Claim(Holder {
-        pool,
-        opening: Uuid::new_v4(),
-        boot: boot(),
-        beat: 1,
-        period_ms: u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX),
-    })
+pub(crate) fn claim_new(pool: Uuid, generation: u64) -> Claim {
+    Claim(opening(pool, generation))
 }
 
 /// The thread that looks.
@@ -188,6 +213,7 @@ impl Hold {
             until_nanos: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             wanted: Mutex::new(wishes.clone()),
+            wanted_again_nanos: AtomicU64::new(0),
             changed: Condvar::new(),
         });
         let looker = Looker {
@@ -289,8 +315,8 @@ impl Looker {
         if seen.iter().all(Option::is_none) {
             return Look::Unanswered;
         }
-        let claims = seen.into_iter().flatten().flatten();
-        usurper(&self.own, claims).map_or(Look::Ours, |by| Look::Usurped(by.opening))
+        let claims: Vec<Holder> = seen.into_iter().flatten().flatten().collect();
+        usurper(&self.own, &claims).map_or(Look::Ours, |by| Look::Usurped(by.opening))
     }
 }
 

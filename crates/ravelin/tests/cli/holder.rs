@@ -4,15 +4,14 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use array::format::{BEAT_OFFSET, HOLDER_OFFSET, Holder, newest_label};
+use array::format::{HOLDER_OFFSET, Holder, newest_label};
 use export::nbd::{Client, Operation};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::bench::{Bench, bytes};
+use crate::fencing::{PAST_THE_LEASE, changes, signal};
 
 const MIB: u64 = 1 << 20;
-/// How long a holder works on after a look, and some more.
-const PAST_THE_LEASE: Duration = Duration::from_millis(10_500);
 
 #[test]
 fn a_second_daemon_on_the_same_host_is_refused_by_the_locks() {
@@ -63,8 +62,7 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
         client.write(block * 4096, &[7; 4096], true).unwrap();
     }
 
-    let pid = Pid::from_raw(i32::try_from(bench.pid()).unwrap()).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
+    signal(&bench, Signal::STOP);
     // What had gone to the kernel ends.
     std::thread::sleep(Duration::from_millis(300));
     for block in 0..8 {
@@ -91,12 +89,13 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
             boot: label.drive,
             beat: 1,
             period_ms: 10_000,
+            number: Some(label.generation + 1),
         };
         file.write_all_at(&claim.encode(), HOLDER_OFFSET).unwrap();
     }
     std::thread::sleep(PAST_THE_LEASE);
-    let before: Vec<_> = drives.iter().map(|d| without_beat(&bench, d)).collect();
-    kill_process(pid, Signal::CONT).unwrap();
+    let before: Vec<_> = drives.iter().map(|d| bytes(&bench.path(d))).collect();
+    signal(&bench, Signal::CONT);
 
     let mut answers = Vec::new();
     while let Ok(Some(reply)) = client.wait() {
@@ -107,8 +106,18 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
         "something was acknowledged: {answers:?}"
     );
     std::thread::sleep(Duration::from_millis(500));
-    let after: Vec<_> = drives.iter().map(|d| without_beat(&bench, d)).collect();
-    assert!(before == after, "something was written");
+    // A checkpoint that the holder began before it stopped may have had a thread in the very moment
+    // between its last look and the kernel: what that handed over may land, and nothing that came later.
+    let mut late = 0;
+    for (drive, before) in drives.iter().zip(&before) {
+        let changes = changes(before, &bytes(&bench.path(drive)));
+        if !changes.is_empty() {
+            eprintln!("landed late on {drive}, by region and first byte: {changes:?}");
+        }
+        late += changes.values().map(Vec::len).sum::<usize>();
+        assert!(!holds_what_was_queued(before, &bench, drive), "{changes:?}");
+    }
+    assert!(late <= LATE_MAX, "{late} blocks landed late");
     assert!(
         bench.log().contains("another host has taken the pool over"),
         "{}",
@@ -120,10 +129,15 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
     assert_ne!(bench.run(&["drive", "offline", "tank", "1"]).code, 0);
 }
 
-/// The holder says that it is there before it looks whether it still is.
-fn without_beat(bench: &Bench, drive: &str) -> Vec<u8> {
-    let mut held = bytes(&bench.path(drive));
-    let at = usize::try_from(BEAT_OFFSET).unwrap();
-    held[at..at + 4096].fill(0);
-    held
+/// Blocks that one entry into the kernel can carry here: those of a checkpoint of all that was written,
+/// its pages, or an anchor.
+const LATE_MAX: usize = 32;
+
+/// Whether a drive has got a block of what was asked for after the holder had stopped.
+fn holds_what_was_queued(before: &[u8], bench: &Bench, drive: &str) -> bool {
+    let after = bytes(&bench.path(drive));
+    let blocks = before.chunks(4096).zip(after.chunks(4096));
+    blocks
+        .filter(|(before, after)| before != after)
+        .any(|(_, after)| after.iter().all(|&byte| byte == 9))
 }
