@@ -1,10 +1,13 @@
 //! What goes into a lane and what comes out of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use block::{Fault, Outcome, RequestKind, Seat};
 use layout::Cell;
+
+use crate::losses::LostRange;
 
 /// Names a request; chosen by the driver, unique among those in flight on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,6 +166,22 @@ pub enum Command {
     SeatIn(Seat),
     /// Every cell of the seat is at home and current.
     SeatCurrent(Seat),
+    /// The seat's drive is being replaced: all that is written to it is written to its successor too.
+    Twin {
+        /// Whose drive.
+        seat: Seat,
+        /// The seat behind the layout's that the successor has meanwhile.
+        with: Seat,
+    },
+    /// The successor is the seat's drive, and that is durable. The driver attaches it to the seat in the same moment.
+    Succeed {
+        /// The seat.
+        seat: Seat,
+        /// The one that the successor had before.
+        with: Seat,
+        /// The columns (group, column) of this lane that it has; `None`: all that were on the drive before it.
+        filled: Option<BTreeSet<(u64, u16)>>,
+    },
     /// The seat's drive is slow: it is asked only what nobody else can answer.
     Suspect(Seat),
     /// It is as quick as others again.
@@ -215,6 +234,8 @@ pub enum Command {
         /// Nothing was ever logged.
         fresh: bool,
     },
+    /// At opening: this data of the lane's groups is lost.
+    KnowLost(Vec<LostRange>),
     /// Put everything that is logged in place.
     Checkpoint,
     /// Read the whole group, compare it with its checksums, and mend what is wrong.
@@ -342,15 +363,25 @@ pub enum Event {
         blocks: u64,
         /// How many of them were wrong.
         bad: u64,
+        /// How many blocks were reconstructed and written again.
+        mended: u64,
+        /// How many blocks of data are lost.
+        lost: u64,
         /// How it ended.
         outcome: Outcome,
     },
-    /// A block is not what was written there.
+    /// Data that can neither be read nor reconstructed, and was not known to be so.
+    BlocksLost(LostRange),
+    /// Data that was lost has been written again, or was found to be right.
+    BlocksFound(LostRange),
+    /// Neighbouring blocks on a drive are not what was written there.
     BlockBad {
         /// Whose drive.
         seat: Seat,
         /// First byte on the drive.
         offset: u64,
+        /// How many blocks.
+        blocks: u64,
         /// Which group.
         group: u64,
         /// Which of its columns.
@@ -365,6 +396,26 @@ pub enum Event {
         /// How many blocks.
         blocks: u64,
     },
+    /// A copy of a page of checksums was not what the others are: it is written anew.
+    PageMended {
+        /// Whose drive.
+        seat: Seat,
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+        /// It failed its own check; else it was whole, and older than the others.
+        damaged: bool,
+    },
+    /// A drive that counts has only anchors that were overwritten long ago: it is older than its label.
+    DriveOld {
+        /// Whose.
+        seat: Seat,
+        /// The newest anchor that it has.
+        anchor: u64,
+        /// The newest of all drives.
+        newest: u64,
+    },
     /// A page of checksums was whole in none of its places: its blocks are reconstructed.
     PageLost {
         /// Which group.
@@ -376,6 +427,19 @@ pub enum Event {
     BlocksUnknown {
         /// Which group.
         group: u64,
+    },
+    /// Drives that cannot be spared refuse what the lane must write or flush. The lane tries again after
+    /// waits that grow to seconds; requests end with the drives' error. Told once, not for each try.
+    Stalled {
+        /// Which lane.
+        lane: u16,
+        /// What the drives say.
+        fault: Fault,
+    },
+    /// The lane's drives take everything again.
+    Resumed {
+        /// Which lane.
+        lane: u16,
     },
     /// A stripe could not be read or written: more is lost than the code survives.
     StripeLost {

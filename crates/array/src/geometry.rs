@@ -44,6 +44,8 @@ pub struct Store {
     pub ring_bytes: u64,
     /// First byte of the metadata pages.
     pub metadata_offset: u64,
+    /// Copies of each page, those of one number side by side; `None`: two, one column's behind the other's.
+    pub page_copies: Option<u16>,
 }
 
 /// Why code, layout and sizes do not go together.
@@ -199,12 +201,60 @@ impl Geometry {
         pages_per_cell(self.cell_bytes)
     }
 
-    /// First byte on the drive of what describes a cell: its own pages, then those of the column
-    /// before it.
+    /// Copies of each page, on as many drives.
     #[must_use]
-    pub const fn pages_offset(&self, store: &Store, cell: Cell, before: bool) -> u64 {
-        let pages = self.pages_per_cell();
-        store.metadata_offset + (cell.row * 2 + before as u64) * pages * PAGE_BYTES
+    pub fn page_copies(&self) -> u64 {
+        let copies = self.store.and_then(|store| store.page_copies);
+        copies.map_or(2, u64::from)
+    }
+
+    /// Whether blocks that are written while their column is nowhere keep their checksums.
+    #[must_use]
+    pub fn keeps_sums_of_absent(&self) -> bool {
+        self.store.is_some_and(|store| store.page_copies.is_some())
+    }
+
+    /// Bytes of all pages beside a cell.
+    #[must_use]
+    pub fn pages_beside_bytes(&self) -> u64 {
+        self.page_copies() * self.pages_per_cell() * PAGE_BYTES
+    }
+
+    /// First byte on the drive of the pages beside a cell.
+    #[must_use]
+    pub fn pages_offset(&self, store: &Store, cell: Cell) -> u64 {
+        store.metadata_offset + cell.row * self.pages_beside_bytes()
+    }
+
+    /// First byte on the drive of page `index` of the column `distance` columns before the one that the cell
+    /// holds.
+    #[must_use]
+    pub fn page_offset(&self, store: &Store, cell: Cell, index: u64, distance: u64) -> u64 {
+        let place = match store.page_copies {
+            None => distance * self.pages_per_cell() + index,
+            // The columns of a stripe in their order, so that what changes together is one write.
+            Some(copies) => (index + 1) * u64::from(copies) - 1 - distance,
+        };
+        self.pages_offset(store, cell) + place * PAGE_BYTES
+    }
+
+    /// The pages beside a cell that holds `column`, in their order on the drive: column and number of each.
+    #[must_use]
+    pub fn pages_beside(&self, column: u16) -> Vec<(u16, u32)> {
+        let (pages, copies) = (self.pages_per_cell(), self.page_copies());
+        let columns = u64::from(self.layout.columns());
+        let before = |distance: u64| {
+            let before = (u64::from(column) + columns * copies - distance) % columns;
+            u16::try_from(before).expect("below the number of columns")
+        };
+        let index = |index: u64| u32::try_from(index).expect("few pages");
+        let interleaved = self.store.is_some_and(|store| store.page_copies.is_some());
+        (0..pages * copies)
+            .map(|place| match interleaved {
+                false => (before(place / pages), index(place % pages)),
+                true => (before(copies - 1 - place % copies), index(place / copies)),
+            })
+            .collect()
     }
 
     /// Slots of a stripe that lie in a column of the group.
@@ -309,6 +359,14 @@ impl Geometry {
     #[must_use]
     pub const fn drive_offset(&self, cell: Cell, chunk: u64) -> u64 {
         self.data_offset + cell.row * self.cell_bytes + chunk * self.chunk_bytes
+    }
+
+    /// Number of the block at byte `low` of a data element, in the group's data; `None` for parity.
+    #[must_use]
+    pub fn data_block(&self, stripe: u64, slot: usize, low: u64) -> Option<u64> {
+        let index = self.code.data_slots().position(|other| other == slot)?;
+        let at = stripe * self.stripe_data_bytes() + index as u64 * self.chunk_bytes + low;
+        Some(at / BLOCK_BYTES)
     }
 
     /// The stripes that `request` touches, each with the segments of the request in it.

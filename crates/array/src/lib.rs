@@ -18,6 +18,7 @@ pub mod action;
 pub mod format;
 pub mod geometry;
 mod lane;
+mod losses;
 pub mod plan;
 pub mod planted;
 pub mod pool;
@@ -30,4 +31,5 @@ pub use action::{
     Reply, RequestId, ScratchId, Slice,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest, Store};
-pub use lane::{Array, DEADLINE};
+pub use lane::{Array, DEADLINE, StripeLocks};
+pub use losses::{Losses, LostRange};

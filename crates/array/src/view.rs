@@ -86,6 +86,12 @@ impl View {
         self.incomplete.is_empty() && self.entries.values().all(Column::readable)
     }
 
+    /// Whether the seat's drive is in, and all home cells of it that are not named one by one count.
+    #[must_use]
+    pub fn is_complete(&self, seat: Seat) -> bool {
+        !self.out.contains(&seat) && !self.incomplete.contains(&seat)
+    }
+
     /// Whether nothing may be sent to the seat.
     #[must_use]
     pub fn is_out(&self, seat: Seat) -> bool {
@@ -107,10 +113,35 @@ impl View {
         }
     }
 
+    /// The drive of a seat that the layout does not have is out.
+    pub fn successor_out(&mut self, seat: Seat) {
+        self.out.insert(seat);
+    }
+
+    /// A drive sits in a seat that the layout does not have, and answers.
+    pub fn successor_in(&mut self, seat: Seat) {
+        self.out.remove(&seat);
+    }
+
     /// A drive sits there again, with nothing on it.
     pub fn seat_in(&mut self, seat: Seat) {
         self.out.remove(&seat);
         self.incomplete.insert(seat);
+    }
+
+    /// Another drive sits in the seat, and has these of the columns that were on the one before it.
+    pub fn succeed(&mut self, geometry: &Geometry, seat: Seat, filled: &BTreeSet<(u64, u16)>) {
+        let here = |cell: &Cell| cell.seat == seat;
+        for &(group, column) in filled {
+            let now = self.column(geometry, group, column);
+            self.entries.insert((group, column), now);
+        }
+        self.incomplete.insert(seat);
+        for (key, entry) in &mut self.entries {
+            if entry.source.as_ref().is_some_and(here) && !filled.contains(key) {
+                entry.source = None;
+            }
+        }
     }
 
     /// All home cells of the seat are current: forget the entries that say so one by one.

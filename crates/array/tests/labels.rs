@@ -1,7 +1,11 @@
 //! Labels on the disk: what is written is read, and nothing else is taken for a label.
 
-use array::format::{LABEL_MAGIC, Label, LabelError, newest_label};
-use array::pool::{PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
+use std::collections::BTreeMap;
+
+use array::format::{LABEL_MAGIC, Label, LabelError, PAGE_COPIES, newest_label};
+use array::pool::{
+    LossFacts, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts,
+};
 use block::Seat;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -30,6 +34,8 @@ fn label(generation: u64) -> Label {
                 domain: None,
                 state: SeatState::Current,
                 holds: None,
+                replaces: None,
+                found_bytes: None,
             }],
             volumes: vec![VolumeFacts {
                 name: "v".to_owned(),
@@ -39,7 +45,10 @@ fn label(generation: u64) -> Label {
             }],
             layout_drives: 0,
             scrub: ScrubFacts::default(),
+            losses: LossFacts::default(),
+            bad_blocks: BTreeMap::new(),
             layout_table: None,
+            features: Vec::new(),
         },
     }
 }
@@ -72,6 +81,48 @@ fn a_later_format_and_the_early_one_are_refused_by_name() {
     assert!(early.to_string().ends_with("create the pool anew"));
 }
 
+#[test]
+fn a_feature_that_is_not_known_is_refused_by_name() {
+    let mut new = label(1);
+    let store = StoreFacts {
+        journal_offset: 2 << 20,
+        ring_bytes: 1 << 20,
+        metadata_offset: 18 << 20,
+        page_copies: Some(3),
+    };
+    new.facts.store = Some(store);
+    new.facts.features = vec![PAGE_COPIES.to_owned()];
+    assert_eq!(Label::parse(&new.encode()), Ok(new.clone()));
+    assert_eq!(new.encode()[12..20], 1_u64.to_le_bytes());
+
+    // A later version's label: a bit and a name more.
+    let mut later = new.clone();
+    later.facts.features.push("time-travel".to_owned());
+    let mut bytes = later.encode();
+    bytes[12] |= 0x40;
+    let crc = crc32c::crc32c(&bytes[..80]);
+    bytes[80..84].copy_from_slice(&crc.to_le_bytes());
+    let refused = Label::parse(&bytes).unwrap_err();
+    let names = "time-travel".to_owned();
+    assert_eq!(
+        refused,
+        LabelError::Features {
+            features: 0x40,
+            names
+        }
+    );
+    assert!(refused.to_string().contains("(time-travel, bits 0x40)"));
+
+    // Header and payload must name the same ones.
+    let mut without = new.clone();
+    without.facts.features.clear();
+    let parsed = Label::parse(&without.encode());
+    assert!(
+        matches!(parsed, Err(LabelError::Damaged { .. })),
+        "{parsed:?}"
+    );
+}
+
 /// What stands on drives out there: whoever changes these bytes needs another format.
 #[test]
 fn the_bytes_of_a_label_are_those_of_format_1() {
@@ -80,6 +131,7 @@ fn the_bytes_of_a_label_are_those_of_format_1() {
         journal_offset: 2 << 20,
         ring_bytes: 1 << 20,
         metadata_offset: 18 << 20,
+        page_copies: None,
     });
     let bytes = label.encode();
     let payload = u32::from_le_bytes(bytes[72..76].try_into().unwrap()) as usize;

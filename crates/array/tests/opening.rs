@@ -35,7 +35,48 @@ fn found(facts: &PoolFacts, seat: u16, generation: u64) -> FoundDrive {
         },
         label_slot: 0,
         size_bytes: DRIVE_BYTES,
+        fault: None,
     }
+}
+
+/// A file of six was cut, and the pool did not open at all (cut to a mebibyte), or opened as whole (cut to a
+/// tenth), and every access to what was gone failed.
+#[test]
+fn a_drive_that_cannot_be_what_its_label_says_is_out_with_the_reason() {
+    let before = facts(3);
+    let needed = before.data_offset + before.rows * before.cell_bytes;
+    for (bytes, is_out) in [
+        (1 << 20, true),
+        (DRIVE_BYTES / 10, true),
+        (needed - 1, true),
+        (needed, false),
+        (DRIVE_BYTES, false),
+    ] {
+        let mut drives = [0, 1, 2].map(|seat| found(&before, seat, 4));
+        drives[1].size_bytes = bytes;
+        let opening = open(&drives, false).unwrap();
+        let seat = &opening.facts().seats[1];
+        assert_eq!(!opening.seated().contains_key(&Seat(1)), is_out, "{bytes}");
+        let why = format!("its label says {DRIVE_BYTES} bytes, the drive has {bytes}");
+        assert_eq!(seat.short_of(), is_out.then_some(why));
+        drives[2].size_bytes = bytes;
+        if is_out {
+            let error = open(&drives, false).unwrap_err().to_string();
+            assert!(error.contains(": its label says"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_drive_whose_cell_table_cannot_be_read_is_out_and_the_others_open() {
+    let mut drives = [0, 1, 2].map(|seat| found(&facts(3), seat, 4));
+    drives[2].fault = Some(block::Fault::Medium);
+    let opening = open(&drives, false).unwrap();
+    let why = OutReason::Faulted;
+    assert_eq!(
+        opening.facts().seats[2].state,
+        SeatState::Out { since: 5, why }
+    );
 }
 
 /// In whatever order the drives are found, the pool opens with these facts and without drive 2.

@@ -314,8 +314,14 @@ impl Daemon {
             return Ok(());
         }
         let what = format!("pool `{name}` was not exported");
-        let status = self.take_down(name, force, &what)?;
-        self.forget(&status);
+        let taken_over = self.status(name).ok();
+        let taken_over = taken_over.filter(|status| status.pool.taken_over.is_some());
+        let taken_down = self.take_down(name, force, &what);
+        if let Some(status) = &taken_over {
+            // It is open here no longer, but was not closed: who has it must hear of that from us.
+            self.forget(&status.pool);
+        }
+        self.forget(&taken_down?);
         Ok(())
     }
 

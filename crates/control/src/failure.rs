@@ -201,6 +201,8 @@ impl Failure {
             ),
             PoolError::NoVolume { .. } => Self::split(StatusCode::NOT_FOUND, what, &text, "; "),
             PoolError::Occupied { .. }
+            | PoolError::BeingReplaced { .. }
+            | PoolError::NotCurrent { .. }
             | PoolError::StillBusy { .. }
             | PoolError::WouldLose { .. }
             | PoolError::DriveTooSmall { .. }
@@ -226,6 +228,11 @@ impl Failure {
                 what,
                 text,
                 "a new pool has them unless it is told otherwise",
+            ),
+            PoolError::TakenOver => Self::conflict(
+                what,
+                text,
+                "see which host has it, and export the pool here (`ravelin pool export`)",
             ),
             PoolError::Closing => Self::conflict(what, text, "import it again first"),
         }

@@ -3,11 +3,25 @@
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-use array::pool::{OutReason, Pool, Report, SeatState};
+use array::pool::{self, OutReason, Pool, Report, SeatState};
 use block::{Instant, Seat};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::run::Seats;
+
+/// How bad an event is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Nothing to do.
+    #[default]
+    Info,
+    /// Redundancy is less, or a drive is not what it should be.
+    Warning,
+    /// Data cannot be read, or the pool cannot be used.
+    Error,
+}
 
 /// A line of the pool's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +33,9 @@ pub struct LoggedEvent {
     /// What kind of thing, in a word: `drive_out`, `rebuild_begins`, `stripe_lost`, …
     #[serde(default)]
     pub event: String,
+    /// How bad it is.
+    #[serde(default)]
+    pub severity: Severity,
     /// Which seat it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<u16>,
@@ -27,10 +44,20 @@ pub struct LoggedEvent {
 }
 
 impl LoggedEvent {
-    pub(crate) fn new(number: u64, report: &Report) -> Self {
-        let seat = match report {
+    /// What is one flood: the event's name, and the seat that it is about.
+    pub(crate) fn key(report: &Report) -> (String, Option<u16>) {
+        (word(report), Self::seat_of(report))
+    }
+
+    fn seat_of(report: &Report) -> Option<u16> {
+        match report {
             Report::DriveOut { seat, .. }
+            | Report::DriveCut { seat, .. }
             | Report::DriveIn { seat, .. }
+            | Report::ReplacementBegins { seat, .. }
+            | Report::Replaced { seat, .. }
+            | Report::ReplacedEarly { seat, .. }
+            | Report::ReplacementEnds { seat, .. }
             | Report::SeatComplete { seat }
             | Report::CatchingUp { seat }
             | Report::FilledAnew { seat, .. }
@@ -40,13 +67,24 @@ impl LoggedEvent {
             | Report::DriveTrusted { seat }
             | Report::DriveHangs { seat }
             | Report::BlockBad { seat, .. }
+            | Report::PagesMended { seat, .. }
+            | Report::DriveOld { seat, .. }
             | Report::ReadFault { seat, .. } => Some(seat.0),
             _ => None,
-        };
+        }
+    }
+
+    pub(crate) fn new(number: u64, report: &Report) -> Self {
+        let (event, seat) = Self::key(report);
         Self {
             number,
             at: SystemTime::now(),
-            event: word(report),
+            event,
+            severity: match report.severity() {
+                pool::Severity::Info => Severity::Info,
+                pool::Severity::Warning => Severity::Warning,
+                pool::Severity::Error => Severity::Error,
+            },
             seat,
             text: report.to_string(),
         }
@@ -75,7 +113,9 @@ pub enum Health {
     Healthy,
     /// Everything can be read, with less redundancy than there should be.
     Degraded,
-    /// Something is lost.
+    /// Some data is lost: it can neither be read nor reconstructed. The rest can be read and written.
+    Damaged,
+    /// Without drives that are out, some data cannot be read; or another host has the pool.
     Unusable,
 }
 
@@ -98,6 +138,8 @@ pub struct PoolStatus {
     pub free_bytes: u64,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
+    /// Features of the pool's format, by name; none in pools from before there were any.
+    pub features: Vec<String>,
     /// Bytes of a cell.
     pub cell_bytes: u64,
     /// Seats in order, waiting spares last.
@@ -111,12 +153,47 @@ pub struct PoolStatus {
     /// Days from one scrub to the next; 0: only when told to.
     #[serde(default)]
     pub scrub_every_days: u32,
+    /// Data that is lost.
+    #[serde(default)]
+    pub lost: LostStatus,
     /// Whether writes are journalled and blocks have checksums.
     pub journal: bool,
+    /// Another opening has taken the pool over: nothing is served here any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_over: Option<TakenOver>,
     /// Groups whose parity is still to be computed anew after a stop that was not clean.
     pub resync_groups: u64,
     /// The log's last lines.
     pub events: Vec<LoggedEvent>,
+}
+
+/// Which opening has taken a pool over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenOver {
+    /// The other opening's identity.
+    pub opening: String,
+}
+
+/// Data that can neither be read nor reconstructed, until it is written again or a scrub finds it right.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostStatus {
+    /// Bytes of it, of `ranges` and beyond.
+    pub bytes: u64,
+    /// Where, by volume and offset. Bounded.
+    pub ranges: Vec<LostRange>,
+    /// Bytes that have no room in `ranges`.
+    pub unlisted_bytes: u64,
+}
+
+/// Part of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostRange {
+    /// The volume.
+    pub volume: String,
+    /// First byte of the volume.
+    pub offset_bytes: u64,
+    /// Number of bytes.
+    pub length_bytes: u64,
 }
 
 /// A seat and its drive.
@@ -134,8 +211,17 @@ pub struct SeatStatus {
     pub domain: Option<String>,
     /// `current`, `filling`, `out`, `waiting`.
     pub state: String,
+    /// The seat whose drive it replaces once it has everything; `state` is `filling` until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<u16>,
+    /// The seat of the drive that takes its place when it has everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<u16>,
     /// Why it is out.
     pub why: Option<OutReason>,
+    /// The same in a sentence, where there is more to say than a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// It is much slower than others, and read only where nobody else can answer.
     #[serde(default)]
     pub slow: bool,
@@ -144,7 +230,7 @@ pub struct SeatStatus {
     pub hangs: bool,
     /// Operations, bytes and errors since it was opened.
     pub traffic: DriveTraffic,
-    /// Blocks on it that were not what had been written there, since the pool was opened.
+    /// Blocks on it that were not what had been written there, since it took the seat.
     pub bad_blocks: u64,
     /// Bytes that the rebuild has moved on it.
     pub rebuild_read_bytes: u64,
@@ -217,6 +303,12 @@ pub struct ScrubStatus {
     pub read_bytes: u64,
     /// Blocks that were not what had been written there.
     pub bad_blocks: u64,
+    /// Blocks that were reconstructed and written again.
+    #[serde(default)]
+    pub repaired_blocks: u64,
+    /// Blocks of data that can neither be read nor reconstructed.
+    #[serde(default)]
+    pub lost_blocks: u64,
     /// Groups that could not be read as a whole.
     pub failed_groups: u64,
     /// Time since it began, or that it took.
@@ -232,6 +324,8 @@ fn scrub(pool: &Pool, now: Instant) -> Option<ScrubStatus> {
         groups_total: progress.groups_total,
         read_bytes: progress.blocks * block::BLOCK_BYTES,
         bad_blocks: progress.bad,
+        repaired_blocks: progress.mended,
+        lost_blocks: progress.lost,
         failed_groups: progress.failed,
         seconds: progress
             .ended
@@ -258,6 +352,7 @@ impl PoolStatus {
             capacity_bytes: pool.capacity_bytes(),
             free_bytes: pool.free_bytes(),
             chunk_bytes: facts.chunk_bytes,
+            features: facts.features.clone(),
             cell_bytes: facts.cell_bytes,
             seats: facts
                 .seats()
@@ -275,9 +370,24 @@ impl PoolStatus {
             rebuild: rebuild(pool, now),
             scrub: scrub(pool, now),
             scrub_every_days: facts.scrub.every_days,
+            lost: lost(pool),
             journal: facts.store.is_some(),
+            taken_over: None,
             resync_groups: pool.resync_left(),
             events: events.iter().cloned().collect(),
+        }
+    }
+}
+
+impl PoolStatus {
+    /// The same of a pool that another opening has taken over.
+    pub(crate) fn taken_over(self, by: Uuid) -> Self {
+        Self {
+            health: Health::Unusable,
+            taken_over: Some(TakenOver {
+                opening: by.to_string(),
+            }),
+            ..self
         }
     }
 }
@@ -285,6 +395,8 @@ impl PoolStatus {
 fn health(pool: &Pool) -> Health {
     if pool.lost_groups() > 0 {
         Health::Unusable
+    } else if pool.has_lost_data() {
+        Health::Damaged
     } else if pool.absent_columns() > 0
         || pool
             .facts()
@@ -298,11 +410,31 @@ fn health(pool: &Pool) -> Health {
     }
 }
 
+fn lost(pool: &Pool) -> LostStatus {
+    let ranges: Vec<LostRange> = pool
+        .lost_data()
+        .into_iter()
+        .map(|data| LostRange {
+            volume: data.volume,
+            offset_bytes: data.offset_bytes,
+            length_bytes: data.length_bytes,
+        })
+        .collect();
+    let unlisted_bytes = pool.unlisted_lost_bytes();
+    let listed: u64 = ranges.iter().map(|range| range.length_bytes).sum();
+    LostStatus {
+        bytes: listed + unlisted_bytes,
+        ranges,
+        unlisted_bytes,
+    }
+}
+
 fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
     let facts = &pool.facts().seats[seat.index()];
     let (state, why) = match facts.state {
         SeatState::Current => ("current", None),
         SeatState::Filling => ("filling", None),
+        SeatState::Waiting if facts.is_successor() => ("filling", None),
         SeatState::Waiting => ("waiting", None),
         SeatState::Out { why, .. } => ("out", Some(why)),
     };
@@ -331,16 +463,14 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         size_bytes: facts.size_bytes,
         domain: facts.domain.clone(),
         state: state.to_owned(),
+        replaces: facts.replaces.filter(|_| facts.is_successor()),
+        replaced_by: pool.successor(seat).map(|with| with.0),
         why,
+        reason: facts.short_of(),
         slow: pool.is_suspect(seat),
         hangs: pool.is_hanging(seat),
         traffic,
-        bad_blocks: pool
-            .scrub_progress()
-            .bad_by_seat
-            .get(&seat)
-            .copied()
-            .unwrap_or(0),
+        bad_blocks: pool.bad_blocks(seat),
         rebuild_read_bytes: moved.read_bytes,
         rebuild_write_bytes: moved.write_bytes,
     }
@@ -398,6 +528,7 @@ mod tests {
         let lost = Report::StripeLost {
             group: 0,
             stripe: 1,
+            times: 1,
         };
         assert_eq!(LoggedEvent::new(3, &lost).event, "stripe_lost");
     }

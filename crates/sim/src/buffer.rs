@@ -1,14 +1,28 @@
-//! Memory of the simulator: bytes, or one byte for each sector of one repeated byte.
+//! Memory of the simulator: bytes, one byte for each sector of one repeated byte, or nothing but a length.
 
 use std::sync::Arc;
 
 use crate::content::{BLOCK, Block, Full, PRODUCTS, SECTOR, SECTORS};
+
+/// What a world's memory and drives hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// Sectors of one repeated byte, mostly.
+    Sectors,
+    /// Nothing: a study of timing.
+    Lengths,
+}
 
 /// Bytes behind a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Buffer {
     Bytes(Vec<u8>),
     Sectors(Sectors),
+    /// So many bytes, of which nothing is known.
+    Length(usize),
 }
 
 /// Sectors, of which most are one repeated byte.
@@ -168,6 +182,7 @@ impl Buffer {
         match self {
             Self::Bytes(bytes) => Block::from_bytes(&bytes[offset..offset + BLOCK]),
             Self::Sectors(sectors) => sectors.block(to_sectors(offset)),
+            Self::Length(_) => Block::ZERO,
         }
     }
 
@@ -175,6 +190,7 @@ impl Buffer {
         match self {
             Self::Bytes(bytes) => block.copy_to(&mut bytes[offset..offset + BLOCK]),
             Self::Sectors(sectors) => sectors.set_block(to_sectors(offset), block),
+            Self::Length(_) => {}
         }
     }
 
@@ -183,6 +199,7 @@ impl Buffer {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Sectors(sectors) => sectors.values.len() * SECTOR,
+            Self::Length(bytes) => *bytes,
         }
     }
 
@@ -198,6 +215,7 @@ impl Buffer {
                 }
                 &sectors.values[first..first + sum.len()]
             }
+            Self::Length(_) => return true,
         };
         add(sum, source, coefficient);
         true
@@ -227,6 +245,7 @@ impl Buffer {
                 sectors.forget_odd(first, sum.len());
                 sectors.values[first..first + sum.len()].copy_from_slice(sum);
             }
+            Self::Length(_) => {}
         }
     }
 
@@ -239,6 +258,7 @@ impl Buffer {
                     sectors.set_sector(at, sector);
                 }
             }
+            Self::Length(_) => {}
         }
     }
 }

@@ -23,8 +23,11 @@ mod drive;
 pub mod enumerate;
 mod image;
 mod ledger;
+pub mod load;
+pub mod model;
 mod oracle;
 mod panics;
+pub mod plain;
 mod replay;
 pub mod schedule;
 mod scratch;
@@ -32,8 +35,10 @@ mod world;
 
 #[cfg(feature = "planted")]
 pub use array::planted::{Bug, plant};
-pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Survival, Trigger};
+pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Regions, Survival, Trigger};
 pub use oracle::Oracle;
 pub use panics::quiet_panics;
 pub use replay::{replay, replay_on_drives};
-pub use world::{CutSpec, InFlight, PowerLoss, World, WorldOptions};
+pub use world::{
+    CutSpec, InFlight, PowerLoss, StudyError, StudyOptions, StudyVolume, World, WorldOptions,
+};

@@ -1,18 +1,18 @@
 //! Buffers of one lane, and its computations on them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use array::{Action, BufferId, Compute, ComputeStep, Computed, RequestId, ScratchId, Slice};
 
-use crate::buffer::{Buffer, Sectors};
+use crate::buffer::{Buffer, Contents, Sectors};
 use crate::content::{BLOCK, Block, SECTOR};
 
-/// The memory behind a lane's buffer names. Few are in use at a time, so they are searched for one by one.
+/// The memory behind a lane's buffer names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
-    buffers: Vec<(BufferId, Buffer)>,
-    /// Memory for one byte per sector instead of for bytes.
-    symbolic: bool,
+    buffers: BTreeMap<BufferId, Buffer>,
+    contents: Contents,
     spare: Vec<Vec<u8>>,
     sum: Vec<u8>,
 }
@@ -22,59 +22,54 @@ fn at(value: u64) -> usize {
 }
 
 impl Scratch {
-    pub(crate) fn new(symbolic: bool) -> Self {
+    pub(crate) fn new(contents: Contents) -> Self {
         Self {
-            symbolic,
+            contents,
             ..Self::default()
         }
     }
 
     fn allocate(&mut self, id: ScratchId, bytes: u64) {
         // Not zeros: a plan that relies on the content of fresh memory is wrong.
-        let count = if self.symbolic {
-            at(bytes) / SECTOR
-        } else {
-            at(bytes)
+        let mut memory = |count| {
+            let mut memory = self.spare.pop().unwrap_or_default();
+            memory.clear();
+            memory.resize(count, 0xa5);
+            memory
         };
-        let mut memory = self.spare.pop().unwrap_or_default();
-        memory.clear();
-        memory.resize(count, 0xa5);
-        let buffer = if self.symbolic {
-            Buffer::Sectors(Sectors::new(memory))
-        } else {
-            Buffer::Bytes(memory)
+        let buffer = match self.contents {
+            Contents::Sectors => Buffer::Sectors(Sectors::new(memory(at(bytes) / SECTOR))),
+            Contents::Bytes => Buffer::Bytes(memory(at(bytes))),
+            Contents::Lengths => Buffer::Length(at(bytes)),
         };
-        debug_assert!(
-            self.find(BufferId::Scratch(id)).is_none(),
-            "{id:?} is allocated once"
-        );
-        self.buffers.push((BufferId::Scratch(id), buffer));
+        let before = self.buffers.insert(BufferId::Scratch(id), buffer);
+        debug_assert!(before.is_none(), "{id:?} is allocated once");
     }
 
     fn release(&mut self, id: ScratchId) {
-        let index = self.find(BufferId::Scratch(id));
-        let index = index.unwrap_or_else(|| panic!("{id:?} is released once"));
-        let (_, buffer) = self.buffers.swap_remove(index);
+        let buffer = self.buffers.remove(&BufferId::Scratch(id));
+        let buffer = buffer.unwrap_or_else(|| panic!("{id:?} is released once"));
         self.recycle(buffer);
     }
 
     /// Takes memory back for later buffers.
     pub(crate) fn recycle(&mut self, buffer: Buffer) {
+        let memory = match buffer {
+            Buffer::Bytes(bytes) => bytes,
+            Buffer::Sectors(sectors) => sectors.into_values(),
+            Buffer::Length(_) => return,
+        };
         if self.spare.len() < 64 {
-            self.spare.push(match buffer {
-                Buffer::Bytes(bytes) => bytes,
-                Buffer::Sectors(sectors) => sectors.into_values(),
-            });
+            self.spare.push(memory);
         }
     }
 
     pub(crate) fn lend(&mut self, id: RequestId, buffer: Buffer) {
-        self.buffers.push((BufferId::Request(id), buffer));
+        self.buffers.insert(BufferId::Request(id), buffer);
     }
 
     pub(crate) fn take_back(&mut self, id: RequestId) -> Option<Buffer> {
-        let index = self.find(BufferId::Request(id))?;
-        Some(self.buffers.swap_remove(index).1)
+        self.buffers.remove(&BufferId::Request(id))
     }
 
     /// Copies bytes of an answered read from where they are to where the client looks for them.
@@ -91,23 +86,17 @@ impl Scratch {
     /// Whether the memory of an operation is there. Scratch memory must be.
     pub(crate) fn has(&self, slice: Option<Slice>) -> bool {
         slice.is_none_or(|slice| match slice.buffer {
-            BufferId::Request(_) => self.find(slice.buffer).is_some(),
+            BufferId::Request(_) => self.buffers.contains_key(&slice.buffer),
             BufferId::Scratch(_) => true,
         })
     }
 
-    fn find(&self, id: BufferId) -> Option<usize> {
-        self.buffers.iter().position(|(name, _)| *name == id)
-    }
-
     pub(crate) fn buffer(&self, id: BufferId) -> &Buffer {
-        let index = self.find(id).expect("the buffer lives");
-        &self.buffers[index].1
+        self.buffers.get(&id).expect("the buffer lives")
     }
 
     pub(crate) fn buffer_mut(&mut self, id: BufferId) -> &mut Buffer {
-        let index = self.find(id).expect("the buffer lives");
-        &mut self.buffers[index].1
+        self.buffers.get_mut(&id).expect("the buffer lives")
     }
 
     /// The blocks of a slice, in order.
@@ -117,12 +106,20 @@ impl Scratch {
     }
 
     /// Whether all scratch memory has been given back.
-    pub(crate) const fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.buffers.is_empty()
     }
 
     /// Carries out a computation: puts, steps, sums, takes.
     pub(crate) fn compute(&mut self, work: &Compute) -> Computed {
+        if self.contents == Contents::Lengths {
+            // As many sums as blocks, all alike; whoever asks for bytes does not look at them.
+            let blocks = work.sums.iter().map(|slice| at(slice.length) / BLOCK).sum();
+            return Computed {
+                sums: vec![0; blocks],
+                bytes: vec![Vec::new(); work.takes.len()],
+            };
+        }
         // A header is put before every column of its batch: the same bytes, looked at once.
         let mut last: Option<(&Arc<[u8]>, Vec<Block>)> = None;
         for (slice, bytes) in &work.puts {
@@ -161,10 +158,17 @@ impl Scratch {
 
     /// `target (^)= Σ coefficient · source`, the slow way.
     fn run(&mut self, step: &ComputeStep) {
+        if self.contents == Contents::Lengths {
+            return;
+        }
         let mut sum = std::mem::take(&mut self.sum);
         sum.clear();
         let bytes = at(step.target.length);
-        sum.resize(if self.symbolic { bytes / SECTOR } else { bytes }, 0);
+        let unit = match self.contents {
+            Contents::Sectors => SECTOR,
+            Contents::Bytes | Contents::Lengths => 1,
+        };
+        sum.resize(bytes / unit, 0);
         let own = step.accumulate.then_some((step.target, 1));
         let mut terms = step.terms.iter().copied().chain(own);
         let symbols = terms.all(|(slice, coefficient)| {

@@ -28,7 +28,7 @@ struct Life {
     live: fn(World) -> Vec<Drive>,
 }
 
-const LIVES: [Life; 5] = [
+const LIVES: [Life; 6] = [
     Life {
         name: "raid5-cut",
         scheme: "raid5",
@@ -68,6 +68,15 @@ const LIVES: [Life; 5] = [
         spared: &[0, 2],
         journalled: true,
         live: away,
+    },
+    // The feature `page-copies`.
+    Life {
+        name: "copies-raid6-lost",
+        scheme: "raid6",
+        drives: 5,
+        spared: &[0, 1, 2, 3, 4],
+        journalled: true,
+        live: lost,
     },
 ];
 
@@ -146,6 +155,16 @@ fn rebuilt(mut world: World) -> Vec<Drive> {
     write(&mut world, 2, 4, 2);
     trim_and_flush(&mut world);
     world.kill()
+}
+
+/// A drive is lost, and the journal has checksums of what was to be written to it.
+fn lost(mut world: World) -> Vec<Drive> {
+    write(&mut world, 0, 7, 1);
+    world.settle();
+    world.fail_drive(Seat(1), false).unwrap();
+    write(&mut world, 2, 4, 2);
+    trim_and_flush(&mut world);
+    world.cut(CutSpec::None)
 }
 
 /// A drive has missed what was written last, and is catching up.

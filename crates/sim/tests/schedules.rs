@@ -24,7 +24,7 @@ fn every_seed_has_a_hundred_requests_a_cut_and_two_faults_within_the_budget() {
         let fault = |event: &Event| {
             matches!(
                 event,
-                Event::Fault { .. } | Event::Fail(_) | Event::Stale(_)
+                Event::Fault { .. } | Event::Fail(_) | Event::Stale(_) | Event::SetBack { .. }
             )
         };
         assert!(count(fault) >= 2);

@@ -108,6 +108,14 @@ pub enum Descriptor {
     /// The block has changed while there was nowhere to write it: what is there, or will be found
     /// there, does not count.
     Unknown(BlockName),
+    /// The same, and what it should hold is known: what is reconstructed is compared with that. Only in
+    /// pools with the feature `page-copies`.
+    Absent {
+        /// Where.
+        name: BlockName,
+        /// Plain CRC-32C of the block.
+        crc: u32,
+    },
     /// Stripes that read as zeros from now on.
     Zeroed {
         /// Which group.
@@ -203,6 +211,9 @@ impl BatchHeader {
                     first,
                     count,
                 } => (group, first, count, 0, 2),
+                Descriptor::Absent { name, crc } => {
+                    (name.group, name.block.into(), crc, name.column, 3)
+                }
             };
             bytes.extend(group.to_le_bytes());
             bytes.extend(u64::to_le_bytes(first));
@@ -272,6 +283,10 @@ impl BatchHeader {
                     first,
                     count: number,
                 },
+                3 => Descriptor::Absent {
+                    name: name()?,
+                    crc: number,
+                },
                 _ => return None,
             });
             at += DESCRIPTOR_BYTES;
@@ -334,6 +349,10 @@ mod tests {
             })
             .collect();
         list.push(Descriptor::Unknown(name(1)));
+        list.push(Descriptor::Absent {
+            name: name(2),
+            crc: 0x1234_5678,
+        });
         list.push(Descriptor::Zeroed {
             group: 9,
             first: 4,

@@ -15,6 +15,11 @@ use crate::pool::PoolFacts;
 pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
 /// The format that this code writes.
 pub const FORMAT: u32 = 1;
+/// Features that this code knows: name in the label's payload, bit in its header.
+pub const FEATURES: [(&str, u64); 1] = [(PAGE_COPIES, 1)];
+/// One copy more of each metadata page than the code survives losses, on as many drives, and the checksums of
+/// blocks that were written while their column was nowhere.
+pub const PAGE_COPIES: &str = "page-copies";
 /// Where the copies begin on a drive.
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
 /// Bytes of a copy, at most.
@@ -89,11 +94,13 @@ pub enum LabelError {
     },
     /// A feature that this program does not know.
     #[error(
-        "the pool uses features {features:#x} that this program does not know; use a newer Ravelin"
+        "the pool uses a feature that this program does not know ({names}, bits {features:#x}); use a newer Ravelin"
     )]
     Features {
         /// The unknown bits.
         features: u64,
+        /// What the label calls them.
+        names: String,
     },
 }
 
@@ -103,6 +110,7 @@ pub struct Payload {
     bytes: Vec<u8>,
     crc32c: u32,
     pool: Uuid,
+    features: u64,
 }
 
 impl Payload {
@@ -122,6 +130,7 @@ impl Payload {
             crc32c: block::crc32c(&bytes),
             bytes,
             pool: facts.uuid,
+            features: bits_of(&facts.features),
         }
     }
 
@@ -132,7 +141,7 @@ impl Payload {
         let mut header = Header {
             magic: LABEL_MAGIC,
             format: FORMAT.into(),
-            features_incompatible: 0.into(),
+            features_incompatible: self.features.into(),
             features_read_only: 0.into(),
             pool: self.pool.into_bytes(),
             drive: drive.into_bytes(),
@@ -201,8 +210,12 @@ impl<'a> Whole<'a> {
             return Err(LabelError::Format { format });
         }
         let features = header.features_incompatible.get() | header.features_read_only.get();
-        if features != 0 {
-            return Err(LabelError::Features { features });
+        let unknown = FEATURES.iter().fold(features, |all, (_, bit)| all & !bit);
+        if unknown != 0 {
+            return Err(LabelError::Features {
+                features: unknown,
+                names: unknown_names(bytes),
+            });
         }
         let payload_bytes = header.payload_bytes.get() as usize;
         let payload = HEADER_BYTES
@@ -266,6 +279,11 @@ impl LabelReader {
         if facts.uuid.into_bytes() != header.pool {
             return Err(damaged("header and payload name different pools"));
         }
+        let bits = header.features_incompatible.get() | header.features_read_only.get();
+        let copies = facts.store.is_some_and(|store| store.page_copies.is_some());
+        if bits != bits_of(&facts.features) || copies != facts.has(PAGE_COPIES) {
+            return Err(damaged("header and payload name different features"));
+        }
         Ok(Label {
             drive: Uuid::from_bytes(header.drive),
             seat: Seat(header.seat.get()),
@@ -281,6 +299,40 @@ impl LabelReader {
 /// As there.
 pub fn newest_label(slots: [&[u8]; 2]) -> Result<(usize, Label), LabelError> {
     LabelReader::default().newest(slots)
+}
+
+/// The bits of known features.
+fn bits_of(names: &[String]) -> u64 {
+    let known = FEATURES
+        .iter()
+        .filter(|(name, _)| names.iter().any(|is| is == name));
+    known.fold(0, |all, (_, bit)| all | bit)
+}
+
+/// What a label calls the features that this code does not know. The payload may be of any shape.
+fn unknown_names(bytes: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        #[serde(default)]
+        features: Vec<String>,
+    }
+    let header = Header::read_from_prefix(bytes).ok();
+    let payload_bytes = header.map_or(0, |(header, _)| header.payload_bytes.get() as usize);
+    let end = HEADER_BYTES.saturating_add(payload_bytes);
+    let payload = bytes.get(HEADER_BYTES..end).unwrap_or_default();
+    let named = serde_json::from_slice(payload).unwrap_or(Named {
+        features: Vec::new(),
+    });
+    let known = |name: &String| FEATURES.iter().any(|(other, _)| other == name);
+    let unknown: Vec<String> = named
+        .features
+        .into_iter()
+        .filter(|name| !known(name))
+        .collect();
+    match unknown.is_empty() {
+        true => "without a name".to_owned(),
+        false => unknown.join(", "),
+    }
 }
 
 fn header_crc(header: &Header) -> u32 {

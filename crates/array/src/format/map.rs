@@ -84,7 +84,19 @@ impl DriveMap {
     /// # Errors
     /// [`DriveMapError::TooSmall`] with the arithmetic.
     pub fn new(size_bytes: u64, cell_bytes: Option<u64>) -> Result<Self, DriveMapError> {
-        let map = Self::divide(size_bytes, cell_bytes);
+        Self::with_copies(size_bytes, cell_bytes, 2)
+    }
+
+    /// The same with so many copies of each metadata page.
+    ///
+    /// # Errors
+    /// As [`DriveMap::new`].
+    pub fn with_copies(
+        size_bytes: u64,
+        cell_bytes: Option<u64>,
+        page_copies: u16,
+    ) -> Result<Self, DriveMapError> {
+        let map = Self::divide(size_bytes, cell_bytes, page_copies);
         if map.rows >= ROWS_MIN {
             return Ok(map);
         }
@@ -93,7 +105,7 @@ impl DriveMap {
             .map(|mebibytes| mebibytes * MIB)
             // A terabyte: whatever does not fit there was never meant to.
             .take(1 << 20)
-            .find(|&size| Self::divide(size, cell_bytes).rows >= ROWS_MIN)
+            .find(|&size| Self::divide(size, cell_bytes, page_copies).rows >= ROWS_MIN)
             .unwrap_or(u64::MAX);
         Err(DriveMapError::TooSmall {
             size_bytes,
@@ -103,7 +115,7 @@ impl DriveMap {
         })
     }
 
-    fn divide(size_bytes: u64, cell_bytes: Option<u64>) -> Self {
+    fn divide(size_bytes: u64, cell_bytes: Option<u64>, page_copies: u16) -> Self {
         let size = size_bytes / MIB * MIB;
         let cell_bytes = cell_bytes.unwrap_or_else(|| Self::default_cell_bytes(size));
         // As if all of the drive were cells: a little more than needed.
@@ -116,8 +128,8 @@ impl DriveMap {
             .next_multiple_of(MIB);
         let journal_offset = LABELS_BYTES + cell_table_bytes;
         let metadata_offset = journal_offset + journal_bytes;
-        // Each cell comes with its pages, and those of the column before it.
-        let pages_bytes = 2 * pages_per_cell(cell_bytes) * PAGE_BYTES;
+        // Each cell comes with its pages, and those of as many columns before it as there are more copies.
+        let pages_bytes = u64::from(page_copies) * pages_per_cell(cell_bytes) * PAGE_BYTES;
         let left = size.saturating_sub(metadata_offset + TAIL_BYTES);
         let cells = left.saturating_sub(METADATA_STEP_BYTES) / (cell_bytes + pages_bytes);
         let metadata_bytes = (cells * pages_bytes).next_multiple_of(METADATA_STEP_BYTES);

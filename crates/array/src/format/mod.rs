@@ -6,7 +6,7 @@
 //!   512 KiB   512 KiB   label, copy 1
 //!   1 MiB     C         cell table: which foreign cells this drive holds
 //!   …         J         journal: a ring for each lane
-//!   …         M         metadata pages: checksums of blocks, two cells' worth for each cell
+//!   …         M         metadata pages: checksums of blocks, as many cells' worth for each cell as pages have copies
 //!   data      rows × cell
 //!   …         B         one free band for expansion (reserved)
 //!   end − 8 MiB         reserved
@@ -27,8 +27,8 @@ pub use cells::{CELL_PAGE_BYTES, CellEntry, CellPage, ENTRIES_PER_PAGE};
 pub use holder::{BEAT_OFFSET, HOLDER_OFFSET, Holder, usurper};
 pub use journal::{Anchor, BatchHeader, Descriptor, RING_HEAD_BYTES};
 pub use label::{
-    FORMAT, LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, LabelReader, Payload,
-    newest_label,
+    FEATURES, FORMAT, LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, LabelReader,
+    PAGE_COPIES, Payload, newest_label,
 };
 pub use map::{DriveMap, DriveMapError};
 pub use page::{

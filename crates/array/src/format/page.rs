@@ -108,6 +108,12 @@ impl Entry {
         generation: u32::MAX,
     };
 
+    /// Something was written; for models, whose blocks have no content.
+    pub(crate) const WRITTEN: Self = Self {
+        crc: 0,
+        generation: 1,
+    };
+
     const fn to_bytes(self) -> [u8; 8] {
         ((self.generation as u64) << 32 | self.crc as u64).to_le_bytes()
     }
@@ -145,6 +151,19 @@ impl Entry {
         let limit = sequence % GENERATIONS;
         let own = u64::from(self.generation - 1);
         (1..GENERATIONS / 2).contains(&((limit + GENERATIONS - own) % GENERATIONS))
+    }
+
+    /// How many batches before number `sequence` the block was written, by what 32 bits tell; unwritten
+    /// blocks are the oldest. Entries compare right if they are less than 2^32 batches apart.
+    #[must_use]
+    pub fn age(self, sequence: u64) -> u64 {
+        match self {
+            Self::UNWRITTEN | Self::UNKNOWN => u64::MAX,
+            written => {
+                let now = sequence % GENERATIONS;
+                (now + GENERATIONS - u64::from(written.generation - 1)) % GENERATIONS
+            }
+        }
     }
 
     /// Whether a block with this plain CRC-32C is the one that was written there.
@@ -250,6 +269,19 @@ impl MetaPage {
                 false => copies.iter().map(whole).collect(),
             };
             merged.differ |= found.windows(2).any(|pair| pair[0] != pair[1]);
+            let latest = found.iter().flatten().map(|&(clock, _)| clock).max();
+            for (copy, found) in found.iter().enumerate() {
+                let bits = if alike {
+                    (1 << copies.len()) - 1
+                } else {
+                    1 << copy
+                };
+                match found {
+                    None => merged.damaged |= bits,
+                    Some((clock, _)) if Some(*clock) < latest => merged.older |= bits,
+                    Some(_) => {}
+                }
+            }
             let found = found.into_iter().flatten();
             let counts = match planted::is(Bug::OlderPage) {
                 false => found.max(),
@@ -277,6 +309,10 @@ pub struct Merged {
     pub differ: bool,
     /// Sectors that were whole in no copy.
     pub lost: usize,
+    /// Copies, one bit each, with a sector that is not whole.
+    pub damaged: u32,
+    /// Copies with a sector that is older than that of another copy.
+    pub older: u32,
 }
 
 /// Pages of a cell.
@@ -373,6 +409,7 @@ mod tests {
         let (merged, found) = MetaPage::merge(pool, NAME, &[&torn, &new]);
         assert_eq!(merged, newer);
         assert!(found.differ);
+        assert_eq!((found.older, found.damaged), (0b01, 0));
     }
 
     #[test]
@@ -383,7 +420,7 @@ mod tests {
         assert_eq!(MetaPage::merge(pool, other, &[&bytes]).1.lost, 8);
         bytes[1000] ^= 1;
         let (merged, found) = MetaPage::merge(pool, NAME, &[&bytes]);
-        assert_eq!(found.lost, 1);
+        assert_eq!((found.lost, found.damaged), (1, 0b1));
         assert_eq!(merged.get(62), Entry::UNKNOWN);
         assert_eq!(merged.get(61), page().get(61));
         assert_eq!(MetaPage::merge(pool, NAME, &[&bytes[..100]]).1.lost, 8);

@@ -5,7 +5,7 @@
 //! page has the same entry (`docs/design/catch-up.md` says why that is enough). All else is filled as
 //! on a fresh drive.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Outcome, Seat};
@@ -23,15 +23,15 @@ pub(super) struct Held {
     pub(super) column: u16,
     /// Everything logged before this batch is on it.
     before: u64,
-    /// Its pages of the column, then those of the column before it in the group.
-    pages: Vec<MetaPage>,
+    /// Its pages of the column, and those of the columns before it in the group.
+    pages: BTreeMap<PageName, MetaPage>,
 }
 
 impl Held {
     /// Whether the target has the block that this entry of the column is of.
     pub(super) fn holds(&self, name: BlockName, entry: Entry) -> bool {
-        let page = &self.pages[name.page().index as usize];
-        entry.is_before(self.before) && page.get(name.entry()) == entry
+        let page = self.pages.get(&name.page());
+        entry.is_before(self.before) && page.is_some_and(|page| page.get(name.entry()) == entry)
     }
 }
 
@@ -79,7 +79,7 @@ impl Array {
     /// Begins to read the target's pages.
     pub(super) fn look_at_target(&mut self, job: u64, target: Cell) {
         let store = *self.geometry.store().expect("only pools with pages look");
-        let length = 2 * self.geometry.pages_per_cell() * PAGE_BYTES;
+        let length = self.geometry.pages_beside_bytes();
         let scratch = self.fresh_scratch();
         self.actions.push_back(Action::Allocate(scratch, length));
         let slice = Slice {
@@ -90,7 +90,7 @@ impl Array {
         let look = self.jobs.get_mut(&job).and_then(|job| job.look.as_mut());
         look.expect("the job looks").slice = Some(slice);
         let seat = target.seat;
-        let offset = self.geometry.pages_offset(&store, target, false);
+        let offset = self.geometry.pages_offset(&store, target);
         self.push_slice(
             Purpose::Look { job, seat },
             seat,
@@ -130,9 +130,9 @@ impl Array {
         let bytes = computed.bytes.first().map_or(&[][..], Vec::as_slice);
         let page = bytes.chunks(usize::try_from(PAGE_BYTES).expect("a page is small"));
         let pages = names.iter().zip(page);
-        let pages = pages.map(|(&name, bytes)| MetaPage::merge(pool, name, &[bytes]).0);
+        let pages = pages.map(|(&name, bytes)| (name, MetaPage::merge(pool, name, &[bytes]).0));
         let held = Held {
-            column: names[0].column,
+            column: self.column_filled(job).expect("a fill looks"),
             before: look.before,
             pages: pages.collect(),
         };
@@ -193,8 +193,8 @@ impl Array {
         };
         let held = Arc::clone(held);
         let (group, stripes) = (op.group, op.stripes.clone());
-        let names = self.pages_beside(job);
-        let per_column = names.len() / 2;
+        let per_column = usize::try_from(self.geometry.pages_per_cell()).expect("few pages");
+        let copies = usize::try_from(self.geometry.page_copies()).expect("few copies");
         let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
         let chunks = stripes.clone().flat_map(|stripe| {
             let slots = self.geometry.slots_of_column(group, stripe, held.column);
@@ -216,13 +216,20 @@ impl Array {
             let last = indexes.last().copied().unwrap_or(0);
             indexes.extend(last..per_column);
         }
-        let both = indexes
+        let beside = self.geometry.pages_beside(held.column);
+        let names: Vec<PageName> = beside
+            .into_iter()
+            .filter(|&(_, index)| indexes.contains(&(index as usize)))
+            .map(|(column, index)| PageName {
+                group,
+                column,
+                index,
+            })
+            .collect();
+        debug_assert_eq!(names.len(), indexes.len() * copies);
+        let missing: BTreeSet<PageName> = names
             .iter()
-            .flat_map(|&index| [index, per_column + index]);
-        let both: Vec<(usize, PageName)> = both.map(|index| (index, names[index])).collect();
-        let missing: BTreeSet<PageName> = both
-            .iter()
-            .map(|&(_, name)| name)
+            .copied()
             .filter(|&name| !self.pages.contains(name))
             .collect();
         if !missing.is_empty() {
@@ -230,8 +237,10 @@ impl Array {
             self.fetch_pages(id, missing);
             return false;
         }
-        for (index, name) in both {
-            let theirs = &held.pages[index];
+        for name in names {
+            let Some(theirs) = held.pages.get(&name) else {
+                continue;
+            };
             if self.pages.page(name).is_some_and(|page| page != theirs) {
                 // Were the target to keep its own, that one must not be taken for the later one.
                 self.pages.outdate(name, theirs);

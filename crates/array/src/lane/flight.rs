@@ -39,6 +39,10 @@ pub(super) struct Flight {
     pub(super) late: bool,
     /// What could be done about that has been done.
     pub(super) hedged: bool,
+    /// It is the first part of a write to two drives (`twin.rs`).
+    pub(super) pair: Option<u64>,
+    /// Its drive has left the seat since: how it ends says nothing of the one that has it now.
+    pub(super) left: bool,
 }
 
 /// Operations that nobody waits for, and the memory that they keep.
@@ -92,6 +96,8 @@ impl Array {
             tries: 0,
             late: false,
             hedged: false,
+            pair: None,
+            left: false,
         });
     }
 
@@ -114,9 +120,12 @@ impl Array {
         });
     }
 
-    fn push_flight(&mut self, flight: Flight) {
-        self.actions.push_back(Action::Io(flight.io));
-        self.ios.insert(flight.io.id, flight);
+    fn push_flight(&mut self, mut flight: Flight) {
+        let second = self.pair_up(&mut flight);
+        for flight in [Some(flight), second].into_iter().flatten() {
+            self.actions.push_back(Action::Io(flight.io));
+            self.ios.insert(flight.io.id, flight);
+        }
         self.watch_begins();
     }
 
@@ -143,11 +152,21 @@ impl Array {
             });
             return;
         }
-        self.io_ended(flight.purpose, outcome);
+        self.flight_ended(&flight, outcome);
     }
 
-    fn io_ended(&mut self, purpose: Purpose, outcome: Outcome) {
+    fn flight_ended(&mut self, flight: &Flight, outcome: Outcome) {
+        match (flight.pair, flight.purpose) {
+            (_, Purpose::Second { pair }) => self.second_ended(pair, outcome),
+            (Some(pair), _) => self.first_ended(pair, outcome),
+            (None, purpose) if flight.left => self.left_ended(purpose, outcome),
+            (None, purpose) => self.io_ended(purpose, outcome),
+        }
+    }
+
+    pub(super) fn io_ended(&mut self, purpose: Purpose, outcome: Outcome) {
         match purpose {
+            Purpose::Second { .. } => unreachable!("it ends with its pair"),
             Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
             Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
             Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
@@ -180,7 +199,7 @@ impl Array {
             };
             drop(there);
             if let Some(flight) = self.abandon(id) {
-                self.io_ended(flight.purpose, Err(Fault::Gone));
+                self.flight_ended(&flight, Err(Fault::Gone));
             }
         }
     }

@@ -122,12 +122,23 @@ impl Flushes {
         if out {
             self.dirty.remove(&seat);
         }
+        self.judged(seat, out)
+    }
+
+    /// The seat has another drive, which has all that was flushed: nothing waits for what the one before it failed.
+    pub(super) fn superseded(&mut self, seat: Seat) -> Vec<Finished> {
+        self.judged(seat, true)
+    }
+
+    fn judged(&mut self, seat: Seat, out: bool) -> Vec<Finished> {
         let numbers: Vec<u64> = self.pending.keys().copied().collect();
         let mut finished = Vec::new();
         for number in numbers {
             let pending = self.pending.get_mut(&number).expect("just listed");
             if let (Some(fault), false) = (pending.failed.remove(&seat), out) {
                 pending.fault = Some(fault);
+                // What the flush should have covered is covered by no other one yet.
+                self.dirty.insert(seat);
             }
             finished.extend(self.finish(number));
         }
@@ -181,5 +192,23 @@ mod tests {
             assert!(flushes.decided(Seat(1), true).is_empty());
             assert_eq!(flushes.decided(Seat(0), out), [(Waiter::Job(9), end, 1)]);
         }
+    }
+
+    /// A drive that failed a flush and stayed was forgotten: the next flush of the lane had nothing to do,
+    /// succeeded, and vouched for writes that no flush had covered.
+    #[test]
+    fn a_drive_that_failed_its_flush_and_stays_is_flushed_again() {
+        let mut flushes = Flushes::default();
+        flushes.wrote(Seat(0));
+        flushes.wrote(Seat(1));
+        let (number, _) = flushes.begin(Waiter::Request(1), 1, |_| true);
+        assert_eq!(flushes.completed(number, Seat(0), Ok(()), false), None);
+        assert_eq!(
+            flushes.completed(number, Seat(1), Err(Fault::Medium), false),
+            None
+        );
+        assert_eq!(flushes.decided(Seat(1), false).len(), 1);
+        let (_, seats) = flushes.begin(Waiter::Request(2), 1, |_| true);
+        assert_eq!(seats, [Seat(1)]);
     }
 }

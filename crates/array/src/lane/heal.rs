@@ -1,6 +1,6 @@
 //! Checksums at work: what was read is compared, what is written is summed, what is wrong is mended.
 
-use block::{BLOCK_BYTES, Outcome};
+use block::{BLOCK_BYTES, Outcome, Seat};
 
 use super::Array;
 use super::log::Unit;
@@ -69,14 +69,7 @@ impl Array {
             self.plan_again(id);
             return;
         }
-        for &(name, seat, offset) in &bad {
-            self.events.push_back(Event::BlockBad {
-                seat,
-                offset,
-                group,
-                column: name.column,
-            });
-        }
+        self.report_bad(&bad);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.verified += blocks;
         let some_bad = !bad.is_empty();
@@ -91,7 +84,7 @@ impl Array {
     }
 
     /// What is known of a block that lies on its drive.
-    fn entry_of(&self, name: BlockName) -> Option<Entry> {
+    pub(super) fn entry_of(&self, name: BlockName) -> Option<Entry> {
         match self.overlay.get(name) {
             Some(logged) if logged.bytes == Bytes::InPlace => Some(logged.entry),
             _ => self.pages.entry(name),
@@ -106,11 +99,42 @@ impl Array {
             Task::Heal(_) | Task::Fill { .. } | Task::Relog(_) => true,
             _ => false,
         };
-        if !wanted || self.geometry.store().is_none() {
+        let trusted = self.trusted && matches!(op.task, Task::Fill { .. });
+        if !wanted || trusted || self.geometry.store().is_none() {
             return Vec::new();
         }
-        let blocks = self.written_blocks(op);
-        blocks.into_iter().map(|(_, slice)| slice).collect()
+        let blocks = self.written_blocks(op).into_iter();
+        let absent = self.absent_blocks(op).into_iter();
+        let absent = absent.filter_map(|(_, slice)| slice);
+        blocks.map(|(_, slice)| slice).chain(absent).collect()
+    }
+
+    /// Blocks that an operation changes while their columns are nowhere, with the bytes that they should
+    /// have where these are known and can be logged; band by band.
+    fn absent_blocks(&self, op: &Op) -> Vec<(BlockName, Option<Slice>)> {
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let keeps = self.geometry.keeps_sums_of_absent();
+        let absent = &op.plan.as_ref().expect("it was planned").absent;
+        let mut blocks: Vec<(BlockName, Option<Slice>)> = absent
+            .iter()
+            .flat_map(|part| {
+                let first = part.offset / BLOCK_BYTES;
+                let group = op.group;
+                (0..part.length / BLOCK_BYTES).map(move |index| {
+                    let name = BlockName {
+                        group,
+                        column: part.column,
+                        block: u32::try_from(first + index)
+                            .expect("cells have fewer than 2^32 blocks"),
+                    };
+                    let bytes = part.slice.filter(|_| keeps);
+                    let bytes = bytes.map(|all| all.part(index * BLOCK_BYTES, BLOCK_BYTES));
+                    (name, bytes)
+                })
+            })
+            .collect();
+        blocks.sort_by_key(|&(name, _)| (u64::from(name.block) % per_chunk, name));
+        blocks
     }
 
     /// Each block that a plan writes, once, though it may go to two cells; neighbours in the
@@ -134,18 +158,7 @@ impl Array {
         let band = |name: &BlockName| u64::from(name.block) % per_chunk;
         let op = &self.ops[&id];
         let blocks = self.written_blocks(op);
-        let mut unknown: Vec<BlockName> = Vec::new();
-        for absent in &op.plan.as_ref().expect("it was planned").absent {
-            let first = absent.offset / BLOCK_BYTES;
-            unknown.extend(
-                (first..first + absent.length / BLOCK_BYTES).map(|block| BlockName {
-                    group: op.group,
-                    column: absent.column,
-                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                }),
-            );
-        }
-        unknown.sort_by_key(|name| (band(name), *name));
+        let absent = self.absent_blocks(op);
         let mut units: Vec<(u64, Unit)> = Vec::new();
         let unit_at = |units: &mut Vec<(u64, Unit)>, band| {
             let place = units.partition_point(|(other, _)| *other < band);
@@ -158,13 +171,18 @@ impl Array {
             }
             place
         };
-        for ((name, slice), &sum) in blocks.into_iter().zip(sums) {
+        let mut sums = sums.iter().copied();
+        for (name, slice) in blocks {
             let place = unit_at(&mut units, band(&name));
+            let sum = sums.next().expect("one for each block");
             units[place].1.blocks.push((name, slice, sum));
         }
-        for name in unknown {
+        for (name, slice) in absent {
             let place = unit_at(&mut units, band(&name));
-            units[place].1.unknown.push(name);
+            match slice.and_then(|_| sums.next()) {
+                Some(sum) => units[place].1.absent.push((name, sum)),
+                None => units[place].1.unknown.push(name),
+            }
         }
         self.log_units(id, units.into_iter().map(|(_, unit)| unit).collect());
     }
@@ -220,11 +238,10 @@ impl Array {
         let store = *self.geometry.store().expect("a store");
         let group = self.ops[&id].group;
         let columns = self.geometry.layout().columns();
-        let pages = self.geometry.pages_per_cell();
         self.pages.clock += 1;
         let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
         let scratch = self.fresh_scratch();
-        let cell_bytes = 2 * pages * PAGE_BYTES;
+        let cell_bytes = self.geometry.pages_beside_bytes();
         let mut plan = Plan::new(Kind::Zero);
         plan.scratch_bytes = u64::from(columns) * cell_bytes;
         let mut puts = Vec::new();
@@ -234,16 +251,14 @@ impl Array {
                 offset: u64::from(column) * cell_bytes,
                 length: cell_bytes,
             };
-            let before = (column + columns - 1) % columns;
-            let both = [column, before].into_iter().flat_map(|column| {
-                (0..pages).map(move |index| PageName {
+            let beside = self.geometry.pages_beside(column);
+            for (place, (column, index)) in (0..).zip(beside) {
+                let place = slice.part(place * PAGE_BYTES, PAGE_BYTES);
+                let name = PageName {
                     group,
                     column,
-                    index: u32::try_from(index).expect("few pages"),
-                })
-            });
-            for (index, name) in (0..).zip(both) {
-                let place = slice.part(index * PAGE_BYTES, PAGE_BYTES);
+                    index,
+                };
                 puts.push((place, blank.encode(store.pool, name).into()));
             }
             let cells = self.view.column(&self.geometry, group, column).cells();
@@ -251,7 +266,7 @@ impl Array {
                 seat: cell.seat,
                 column,
                 kind: crate::IoKind::Write,
-                offset: self.geometry.pages_offset(&store, cell, false),
+                offset: self.geometry.pages_offset(&store, cell),
                 length: cell_bytes,
                 slice: Some(slice),
             }));
@@ -268,9 +283,11 @@ impl Array {
     /// A fill has these checksums: those that were not known are now. False if a page that must hear of
     /// it has been dropped from memory meanwhile: then the fill is planned again.
     pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) -> bool {
+        if self.trusted {
+            return true;
+        }
         let pool = self.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
-        let group = op.group;
         let blocks = self.written_blocks(op);
         let forgotten = |&(name, _): &(BlockName, Slice)| {
             self.overlay.get(name).is_none() && self.pages.entry(name).is_none()
@@ -288,18 +305,9 @@ impl Array {
                 (Some(Bytes::Memory(_) | Bytes::InPlace), _) | (None, None) => {}
                 (Some(Bytes::Nowhere), _) => self.overlay.known(name, entry),
                 (None, Some(Entry::UNKNOWN)) => self.pages.set(name, entry),
-                (None, Some(entry)) if !entry.matches(pool, name, sum) => {
-                    // Reconstructed from blocks that are what was written, and yet not what was
-                    // written: reads will not take it either.
-                    let target = self.view.column(&self.geometry, group, name.column).target;
-                    if let Some(cell) = target {
-                        self.events.push_back(Event::BlockBad {
-                            seat: cell.seat,
-                            offset: self.geometry.block_offset(cell, name.block.into()),
-                            group,
-                            column: name.column,
-                        });
-                    }
+                (None, Some(now)) if !now.matches(pool, name, sum) => {
+                    // What lies in the target is compared before it gets here: the entry is stale.
+                    self.pages.set(name, entry);
                 }
                 (None, Some(_)) => {}
             }
@@ -313,14 +321,7 @@ impl Array {
             return;
         }
         if let Task::Heal(blocks) = &op.task {
-            self.healing.remove(&(op.group, op.stripes.start));
-            if outcome.is_ok() {
-                self.events.push_back(Event::Healed {
-                    group: op.group,
-                    stripe: op.stripes.start,
-                    blocks: blocks.len() as u64,
-                });
-            }
+            self.healed(op, blocks.len(), outcome);
             return;
         }
         if matches!(op.task, Task::Relog(_)) {
@@ -328,32 +329,45 @@ impl Array {
             return;
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
-            self.job_verified(job, op.verified, op.bad.len() as u64);
+            let bad = op.bad.len() + op.doubts.len();
+            self.job_verified(job, op.verified, bad as u64);
         }
-        let mut bad = op.bad.clone();
-        bad.extend(&op.unknown);
-        if bad.is_empty()
-            || outcome.is_err()
-            || self.recovery.is_some()
-            || planted::is(Bug::HealWithoutWrite)
-        {
+        if self.recovery.is_some() || planted::is(Bug::HealWithoutWrite) {
             return;
         }
-        let chunk_bytes = self.geometry.chunk_bytes();
-        let per_chunk = chunk_bytes / BLOCK_BYTES;
-        for stripe in op.stripes.clone() {
-            let mut blocks = Vec::new();
-            for slot in 0..self.geometry.code().elements() {
-                let (column, chunk) = self.geometry.place(op.group, stripe, slot);
-                let first = chunk * per_chunk;
-                let here = bad.range((column, first)..(column, first + per_chunk));
-                blocks.extend(here.map(|&(_, block)| (slot, (block - first) * BLOCK_BYTES)));
-            }
-            if blocks.is_empty() || !self.healing.insert((op.group, stripe)) {
+        if outcome.is_ok() {
+            self.note_right(op);
+        }
+        self.begin_heals(op, outcome);
+    }
+
+    /// Blocks on drives are not what was written there: neighbours are reported together. What is known to
+    /// be lost, and what only that keeps from being mended, was reported before.
+    fn report_bad(&mut self, bad: &[(BlockName, Seat, u64)]) {
+        let mut runs: Vec<(BlockName, Seat, u64, u64)> = Vec::new();
+        for &(name, seat, offset) in bad {
+            if self.is_known_lost(name) {
                 continue;
             }
-            let heal = Task::Heal(blocks);
-            self.start(Op::new(Owner::Lane, op.group, stripe..stripe + 1, heal));
+            match runs.last_mut() {
+                Some((first, same, from, blocks))
+                    if (first.column, *same) == (name.column, seat)
+                        && *from + *blocks * BLOCK_BYTES == offset =>
+                {
+                    *blocks += 1;
+                }
+                _ => runs.push((name, seat, offset, 1)),
+            }
         }
+        let events = runs
+            .into_iter()
+            .map(|(name, seat, offset, blocks)| Event::BlockBad {
+                seat,
+                offset,
+                blocks,
+                group: name.group,
+                column: name.column,
+            });
+        self.events.extend(events);
     }
 }

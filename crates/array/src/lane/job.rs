@@ -43,6 +43,10 @@ pub(super) struct Job {
     waiting: bool,
     /// Blocks compared with their checksums, and how many of them were wrong.
     verified: (u64, u64),
+    /// Heals of what a scrub has found that are under way.
+    heals: u64,
+    /// Blocks that these have mended, and blocks of data that they have found to be lost.
+    healed: (u64, u64),
     /// It makes way for clients until then.
     resume: Option<Instant>,
     /// What a fill's target has is yet to be looked at.
@@ -79,6 +83,8 @@ impl Job {
             fault: None,
             waiting: false,
             verified: (0, 0),
+            heals: 0,
+            healed: (0, 0),
             resume: None,
             look: None,
             held: None,
@@ -175,6 +181,7 @@ impl Array {
         let (group, begins) = (job.group, matches!(job.kind, Kind::Zero));
         if begins && job.fault.is_none() {
             self.pages.drop_group(group);
+            self.forget_lost(group);
             self.step_job(id);
         } else {
             self.end_job(id, Ok(()));
@@ -223,7 +230,7 @@ impl Array {
             self.start(op);
         }
         let job = &self.jobs[&id];
-        if job.in_flight > 0 {
+        if job.in_flight > 0 || job.heals > 0 {
             return;
         }
         let fault = job.fault;
@@ -277,29 +284,49 @@ impl Array {
         }
     }
 
+    /// The column that a job fills, if it fills one.
+    pub(super) fn column_filled(&self, id: u64) -> Option<u16> {
+        match self.jobs[&id].kind {
+            Kind::Fill { column, .. } => Some(column),
+            Kind::Zero | Kind::Resync | Kind::Scrub => None,
+        }
+    }
+
     /// The pages beside the target of a fill, in their order on the drive.
     pub(super) fn pages_beside(&self, id: u64) -> Vec<PageName> {
-        let job = &self.jobs[&id];
-        let Kind::Fill { column, .. } = job.kind else {
-            return Vec::new();
-        };
-        let columns = self.geometry.layout().columns();
-        let before = (column + columns - 1) % columns;
-        let pages = u32::try_from(self.geometry.pages_per_cell()).expect("few pages");
-        let page = |column| {
-            (0..pages).map(move |index| PageName {
-                group: job.group,
-                column,
-                index,
-            })
-        };
-        page(column).chain(page(before)).collect()
+        let group = self.jobs[&id].group;
+        let beside = self.column_filled(id);
+        let beside = beside.map(|column| self.geometry.pages_beside(column));
+        let names = beside.into_iter().flatten();
+        let names = names.map(|(column, index)| PageName {
+            group,
+            column,
+            index,
+        });
+        names.collect()
     }
 
     pub(super) fn job_verified(&mut self, id: u64, blocks: u64, bad: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.verified.0 += blocks;
             job.verified.1 += bad;
+        }
+    }
+
+    /// A scrub waits for one more heal.
+    pub(super) fn job_heals(&mut self, id: u64) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.heals += 1;
+        }
+    }
+
+    /// A heal for which a scrub waits has ended.
+    pub(super) fn job_healed(&mut self, id: u64, mended: u64, lost: u64) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.heals -= 1;
+            job.healed.0 += mended;
+            job.healed.1 += lost;
+            self.step_job(id);
         }
     }
 
@@ -356,6 +383,8 @@ impl Array {
                     group,
                     blocks: job.verified.0,
                     bad: job.verified.1,
+                    mended: job.healed.0,
+                    lost: job.healed.1,
                     outcome,
                 });
             }

@@ -127,7 +127,7 @@ impl Array {
     }
 
     /// The stripe that a block is part of.
-    fn stripe_of(&self, name: BlockName) -> u64 {
+    pub(super) fn stripe_of(&self, name: BlockName) -> u64 {
         let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
         let chunk = u64::from(name.block) / per_chunk;
         let code = self.geometry.code();

@@ -19,18 +19,18 @@ fn covered(stripes: Range<u64>) -> Range<u64> {
     }
 }
 
-/// The locks of one lane.
+/// The locks of one lane, or of a model of an array.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Locks {
+pub struct StripeLocks {
     /// Front holds, the others wait.
     queues: BTreeMap<(u64, u64), VecDeque<Holder>>,
     /// How many queues a waiting holder is not yet at the front of.
     behind: BTreeMap<Holder, u64>,
 }
 
-impl Locks {
+impl StripeLocks {
     /// Queues `holder` on the stripes; true if it has them all now.
-    pub(super) fn acquire(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> bool {
+    pub fn acquire(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> bool {
         let mut behind = 0;
         let stripes = covered(stripes);
         for stripe in stripes {
@@ -46,17 +46,12 @@ impl Locks {
     }
 
     /// Whether nobody has the stripe.
-    pub(super) fn is_free(&self, group: u64, stripe: u64) -> bool {
+    pub fn is_free(&self, group: u64, stripe: u64) -> bool {
         !self.queues.contains_key(&(group, stripe))
     }
 
     /// Gives the stripes back; returns who has all of theirs now, in a fixed order.
-    pub(super) fn release(
-        &mut self,
-        holder: Holder,
-        group: u64,
-        stripes: Range<u64>,
-    ) -> Vec<Holder> {
+    pub fn release(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> Vec<Holder> {
         let mut ready = Vec::new();
         for stripe in covered(stripes) {
             let key = (group, stripe);
@@ -81,7 +76,7 @@ impl Locks {
     }
 
     /// Whether nobody holds anything.
-    pub(super) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.queues.is_empty()
     }
 }
@@ -92,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_run_waits_for_every_stripe_and_nobody_overtakes_it() {
-        let mut locks = Locks::default();
+        let mut locks = StripeLocks::default();
         assert!(locks.acquire(1, 0, 0..1));
         assert!(locks.acquire(2, 0, 2..3));
         assert!(!locks.acquire(3, 0, 0..4), "stripes 0 and 2 are held");

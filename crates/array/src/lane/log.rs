@@ -17,6 +17,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
+use super::backoff::Work;
 use super::op::Task;
 use super::overlay::{Bytes, Logged};
 use super::recover::HEADER_BLOCKS_MAX;
@@ -56,13 +57,16 @@ pub(super) struct Unit {
     pub(super) blocks: Vec<(BlockName, Slice, u32)>,
     /// What has changed and is written nowhere.
     pub(super) unknown: Vec<BlockName>,
+    /// The same where the block's checksum is known: plain CRC-32C.
+    pub(super) absent: Vec<(BlockName, u32)>,
     /// Stripes that become zero.
     pub(super) zeroed: Option<(u64, Range<u64>)>,
 }
 
 impl Unit {
     fn descriptors(&self) -> usize {
-        self.blocks.len() + self.unknown.len() + usize::from(self.zeroed.is_some())
+        let nowhere = self.unknown.len() + self.absent.len();
+        self.blocks.len() + nowhere + usize::from(self.zeroed.is_some())
     }
 }
 
@@ -109,6 +113,11 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.batches.is_empty()
+    }
+
+    /// True if something waits to be logged.
+    pub(super) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     pub(super) fn wants_checkpoint(&self) -> bool {
@@ -268,12 +277,15 @@ impl Array {
     pub(super) fn pump_log(&mut self) {
         let memory = self.batch_memory();
         let due = self.log.due.is_some_and(|due| due <= self.now) && self.timed_out;
-        if self.log.waiting.is_empty() || due {
+        self.refuse_overdue();
+        let refused = self.batches_wait();
+        if self.log.waiting.is_empty() || due || refused {
             self.log.due = None;
         }
         while !self.log.waiting.is_empty()
             && self.log.batches.len() < IN_FLIGHT_MAX
             && !self.log.blocked
+            && !refused
         {
             let enough = self.log.waiting_descriptors >= GATHERED;
             let ready = enough || due && self.log.batches.is_empty();
@@ -285,8 +297,14 @@ impl Array {
             }
             self.log.crowded = self.overlay.bytes() >= memory || !self.start_batch();
             if self.log.crowded {
-                if !self.checkpoint_is_running() && self.log.stuck.is_some() {
-                    self.refuse_waiting();
+                let fails = self.checkpoints_fail().is_some();
+                if let Some(fault) = self.log.stuck
+                    && !fails
+                    && !self.checkpoint_is_running()
+                {
+                    // The ring is full and nothing can be done about it.
+                    self.try_failed(Work::Batch, fault);
+                    self.refuse_with(fault);
                 } else {
                     self.refuse_relogs();
                     self.want_checkpoint();
@@ -302,9 +320,23 @@ impl Array {
         }
     }
 
-    /// The ring is full and nothing can be done about it.
-    fn refuse_waiting(&mut self) {
-        let fault = self.log.stuck.expect("the caller has looked");
+    /// What has waited long enough for drives that refuse does not wait for the next try, too.
+    fn refuse_overdue(&mut self) {
+        let Some((fault, since)) = self.refusal() else {
+            return;
+        };
+        let waiting = std::mem::take(&mut self.log.waiting);
+        let overdue = |unit: &Unit| self.ops[&unit.op].begun <= since;
+        let (overdue, others): (Vec<Unit>, _) = waiting.into_iter().partition(overdue);
+        self.log.waiting = others.into();
+        for unit in overdue {
+            self.log.waiting_descriptors -= unit.descriptors();
+            self.unit_ended(unit.op, Err(fault));
+        }
+    }
+
+    /// A try has failed: what waited for it ends with it.
+    pub(super) fn refuse_with(&mut self, fault: Fault) {
         self.log.waiting_descriptors = 0;
         for unit in std::mem::take(&mut self.log.waiting) {
             self.unit_ended(unit.op, Err(fault));
@@ -561,6 +593,9 @@ impl Array {
             if header.seats.iter().filter(there).count() < usize::from(header.data_columns) {
                 fault = Some(kept);
             }
+            self.try_failed(Work::Batch, kept);
+        } else {
+            self.try_succeeded(Work::Batch);
         }
         self.apply_batch(header, batch.scratch);
         self.log.completed = sequence;
@@ -569,6 +604,9 @@ impl Array {
             self.unit_ended(unit.op, fault.map_or(Ok(()), Err));
         }
         self.overlay.unpin(sequence);
+        if let Some(fault) = fault {
+            self.refuse_with(fault);
+        }
     }
 
     /// What a batch says is the truth from now on; its blocks' bytes are in `scratch`.
@@ -599,6 +637,14 @@ impl Array {
                     let logged = Logged {
                         bytes: Bytes::Nowhere,
                         entry: Entry::UNKNOWN,
+                        sequence: header.sequence,
+                    };
+                    self.overlay.insert(name, logged);
+                }
+                Descriptor::Absent { name, crc } => {
+                    let logged = Logged {
+                        bytes: Bytes::Nowhere,
+                        entry: Entry::new(pool, name, crc, header.sequence),
                         sequence: header.sequence,
                     };
                     self.overlay.insert(name, logged);
@@ -685,6 +731,8 @@ fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
                 .map(|&(name, _, crc)| Descriptor::Content { name, crc }),
         );
         descriptors.extend(unit.unknown.iter().map(|&name| Descriptor::Unknown(name)));
+        let absent = unit.absent.iter();
+        descriptors.extend(absent.map(|&(name, crc)| Descriptor::Absent { name, crc }));
     }
     descriptors
 }

@@ -1,5 +1,7 @@
 //! One lane: requests in, drive operations out.
 
+mod arbitrate;
+mod backoff;
 mod catchup;
 mod checkpoint;
 mod flight;
@@ -10,6 +12,7 @@ mod job;
 mod keep;
 mod locks;
 mod log;
+mod loss;
 mod numbered;
 mod op;
 mod overlay;
@@ -18,6 +21,8 @@ mod recover;
 mod request;
 mod ring;
 mod step;
+mod trusted;
+mod twin;
 mod watch;
 mod writes;
 
@@ -26,12 +31,13 @@ use std::sync::Arc;
 
 use block::{Fault, Instant, Outcome, Seat};
 
+use self::backoff::Retries;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
 use self::job::Job;
 use self::keep::Keeping;
-use self::locks::Locks;
+pub use self::locks::StripeLocks;
 use self::log::Log;
 use self::numbered::Numbered;
 use self::op::{Op, Phase};
@@ -39,6 +45,7 @@ use self::overlay::Overlay;
 use self::pages::Pages;
 use self::recover::Recovery;
 use self::request::Pending;
+use self::twin::Twins;
 pub use self::watch::DEADLINE;
 use self::watch::Watch;
 use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
@@ -46,7 +53,7 @@ use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
 use crate::planted::{self, Bug};
 use crate::view::View;
-use crate::{Geometry, GroupRequest, RequestId, ScratchId};
+use crate::{Geometry, GroupRequest, Losses, RequestId, ScratchId};
 
 /// What a drive operation in flight is for.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +82,8 @@ enum Purpose {
     Look { job: u64, seat: Seat },
     /// Part of what recovery reads.
     Recovery { seat: Seat, index: usize },
+    /// The part of a write that goes to a drive's successor.
+    Second { pair: u64 },
 }
 
 /// What a computation in flight is for.
@@ -121,7 +130,7 @@ pub struct Array {
     lane: u16,
     view: View,
     plans: BandPlans,
-    locks: Locks,
+    locks: StripeLocks,
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
     /// When a client asked for something last.
@@ -135,6 +144,9 @@ pub struct Array {
     runnable: VecDeque<u64>,
     ios: Numbered<IoId, Flight>,
     stragglers: Stragglers,
+    twins: Twins,
+    /// Faults are of a drive that has left its seat, and not reported.
+    hushed: bool,
     watch: Watch,
     /// Second reads under way.
     hedges: usize,
@@ -143,12 +155,17 @@ pub struct Array {
     pages: Pages,
     log: Log,
     checkpoints: Checkpoints,
+    retries: Retries,
+    /// Drives about which the pool has been asked for a verdict, and what they had said.
+    awaited: BTreeMap<Seat, Fault>,
     keeping: Keeping,
     recovery: Option<Recovery>,
     /// Drives that are out and have not yet answered all, and how often they have gone out since.
     leaving: BTreeMap<Seat, u32>,
     /// Stripes that are being mended.
     healing: BTreeSet<(u64, u64)>,
+    /// Data that is known to be lost.
+    losses: Losses,
     /// Counts changes after which an operation planned before may still touch a cell that one
     /// planned later does not know of.
     epoch: u64,
@@ -163,6 +180,8 @@ pub struct Array {
     /// What is being told is that time has passed: nothing else has happened before now that was not
     /// told yet.
     timed_out: bool,
+    /// Nothing has content: see [`Array::trust_content`].
+    trusted: bool,
 }
 
 /// Why a command cannot be obeyed.
@@ -196,7 +215,7 @@ impl Array {
             lane,
             view: View::default(),
             plans: BandPlans::default(),
-            locks: Locks::default(),
+            locks: StripeLocks::default(),
             flushes: Flushes::default(),
             requests: BTreeMap::new(),
             asked_at: None,
@@ -206,6 +225,8 @@ impl Array {
             runnable: VecDeque::new(),
             ios: Numbered::default(),
             stragglers: Stragglers::default(),
+            twins: Twins::default(),
+            hushed: false,
             watch: Watch::new(seats),
             hedges: 0,
             computes: Numbered::default(),
@@ -213,10 +234,13 @@ impl Array {
             pages: Pages::new(used_blocks),
             log: Log::default(),
             checkpoints: Checkpoints::default(),
+            retries: Retries::default(),
+            awaited: BTreeMap::new(),
             keeping: Keeping::default(),
             recovery: None,
             leaving: BTreeMap::new(),
             healing: BTreeSet::new(),
+            losses: Losses::default(),
             epoch: 0,
             in_epoch: BTreeMap::new(),
             after_epoch: VecDeque::new(),
@@ -225,7 +249,15 @@ impl Array {
             next_id: 0,
             now: Instant::ZERO,
             timed_out: false,
+            trusted: false,
         }
+    }
+
+    /// From now on content is right by definition, for a driver whose drives store nothing: every block counts as written
+    /// and as what was written there. Pages, journal and parity cost their operations and computations as ever; nothing
+    /// that comes back is looked at. Before the first call of any handler.
+    pub const fn trust_content(&mut self) {
+        self.trusted = true;
     }
 
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
@@ -277,7 +309,11 @@ impl Array {
         match command {
             Command::SeatOut(seat) => {
                 self.watch.forget(seat);
-                self.view.seat_out(seat);
+                match self.twins.succeeds(seat) {
+                    true => self.view.successor_out(seat),
+                    false => self.view.seat_out(seat),
+                }
+                self.twin_out(seat);
                 self.jobs_lost_seat(seat);
                 self.abandon_seat(seat);
                 self.leaves(seat);
@@ -298,6 +334,8 @@ impl Array {
             Command::Trust(seat) => {
                 self.watch.suspects.remove(&seat);
             }
+            Command::Twin { seat, with } => self.begin_twin(seat, with),
+            Command::Succeed { seat, with, filled } => self.succeed(seat, with, filled.as_ref()),
             Command::SeatCurrent(seat) => {
                 self.view.seat_current(&self.geometry, seat);
                 self.want_anchor();
@@ -310,7 +348,10 @@ impl Array {
                 holds,
             } => {
                 self.check_here(group)?;
-                self.view.begin_fill(&self.geometry, group, column, target);
+                // What is written to a drive goes to its successor anyway.
+                if !self.twins.succeeds(target.seat) {
+                    self.view.begin_fill(&self.geometry, group, column, target);
+                }
                 let mut job = Job::fill(group, column, target, avoid, holds);
                 if self.view.is_out(target.seat) && !planted::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
@@ -341,8 +382,13 @@ impl Array {
                 self.begin_job(Job::resync(group));
             }
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
+            Command::KnowLost(ranges) => self.know_lost(&ranges),
             Command::Checkpoint => {
                 if self.geometry.store().is_some() {
+                    if self.twins.any() {
+                        // A successor may be all that is left after the next stop, and must say where the log begins.
+                        self.want_anchor();
+                    }
                     self.await_checkpoint(Wanting::Pool, []);
                 } else {
                     self.events
@@ -368,6 +414,7 @@ impl Array {
         self.timed_out = true;
         self.idle_checkpoint();
         self.look();
+        self.retry();
         self.resume_jobs();
         self.advance();
         self.timed_out = false;
@@ -392,6 +439,7 @@ impl Array {
             self.idle_checkpoint_at(),
             self.watch.look_at(),
             self.resume_at(),
+            self.retry_at(),
         ];
         times.into_iter().flatten().min()
     }
@@ -410,6 +458,7 @@ impl Array {
             && self.requests.is_empty()
             && self.jobs.is_empty()
             && self.ios.is_empty()
+            && self.twins.is_idle()
             && self.locks.is_idle()
             && self.log.is_idle()
             && self.checkpoints.is_idle()
@@ -547,15 +596,23 @@ impl Array {
                 self.log.flushed = self.log.flushed.max(covers);
             }
             match waiter {
-                Waiter::Request(id) => self.reply(RequestId(id), outcome),
+                Waiter::Request(id) => self.flushed_for(RequestId(id), outcome),
                 Waiter::Job(id) => self.end_job(id, outcome),
-                Waiter::Checkpoint => self.checkpoint_flushed(),
+                Waiter::Checkpoint => self.checkpoint_flushed(outcome),
                 Waiter::Recovery => self.recovery_flushed(),
             }
         }
     }
 
+    /// Tells the pool of a fault. A lane asks once for each verdict: it decides about all operations that
+    /// have failed by the time it comes.
     fn report_fault(&mut self, seat: Seat, kind: IoKind, offset: u64, fault: Fault, waiting: bool) {
+        if self.hushed {
+            return;
+        }
+        if waiting && self.awaited.insert(seat, fault) == Some(fault) {
+            return;
+        }
         self.events.push_back(Event::DriveFault {
             seat,
             kind,
@@ -567,8 +624,21 @@ impl Array {
 
     /// The pool has decided about a drive; whatever waited for that goes on.
     fn decide(&mut self, seat: Seat, out: bool) {
+        self.awaited.remove(&seat);
         let finished = self.flushes.decided(seat, out);
         self.flush_finished(finished);
+        self.verdict(seat, out);
+    }
+
+    /// The seat has another drive now: what the one before it failed is on this one, or is absent.
+    fn superseded(&mut self, seat: Seat) {
+        self.awaited.remove(&seat);
+        let finished = self.flushes.superseded(seat);
+        self.flush_finished(finished);
+        self.verdict(seat, true);
+    }
+
+    fn verdict(&mut self, seat: Seat, out: bool) {
         self.batches_judged(seat, out);
         self.checkpoint_judged(seat, out);
         self.recovery_judged(seat, out);

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use block::{BLOCK_BYTES, Fault, Seat};
+use block::{BLOCK_BYTES, Fault, Instant, Seat};
 use layout::Cell;
 
 use super::catchup::Held;
 use super::flight::Refuge;
+use super::loss::Assessed;
 use crate::action::{ComputeStep, Slice};
-use crate::format::BlockName;
+use crate::format::{BlockName, Entry};
 use crate::geometry::Segment;
-use crate::plan::{Piece, Plan, Source};
+use crate::plan::{Piece, Plan, Row, Source, Trial};
 use crate::planted::{self, Bug};
 use crate::{BufferId, RequestId, ScratchId};
 
@@ -86,6 +87,8 @@ pub(super) struct Op {
     pub(super) stripes: Range<u64>,
     pub(super) task: Task,
     pub(super) phase: Phase,
+    /// When it got in line.
+    pub(super) begun: Instant,
     pub(super) locked: bool,
     pub(super) plan: Option<Plan>,
     pub(super) scratch: Option<ScratchId>,
@@ -107,6 +110,24 @@ pub(super) struct Op {
     pub(super) orphan: bool,
     /// Blocks of which nothing was known, though their column is there.
     pub(super) unknown: BTreeSet<(u16, u64)>,
+    /// Rows whose blocks contradict each other, and how many columns are doubted next.
+    pub(super) doubts: BTreeMap<Row, usize>,
+    /// Rows of which it has been decided what is stale in them, if anything is.
+    pub(super) judged: BTreeSet<Row>,
+    /// What is being tried to find that out; empty but for then.
+    pub(super) trials: Vec<Trial>,
+    /// Blocks (column, block of its cell) whose entries are stale, and with them what lies there.
+    pub(super) overruled: BTreeSet<(u16, u64)>,
+    /// These, and all blocks of rows of which nobody can tell what is stale in them.
+    pub(super) distrusted: BTreeSet<(u16, u64)>,
+    /// What its plan reconstructs has been compared with its entries.
+    pub(super) checked: bool,
+    /// Of a heal: what of its rows is lost, by its plan.
+    pub(super) assessed: Assessed,
+    /// Of a heal: what was known of its blocks when they were found bad.
+    pub(super) heal_entries: BTreeMap<(usize, u64), Entry>,
+    /// The scrub that waits for this heal.
+    pub(super) healed_for: Option<u64>,
     /// Some of what was planned cannot be had.
     pub(super) replan: bool,
     /// Blocks that were compared with their checksums.
@@ -139,6 +160,7 @@ impl Op {
             stripes,
             task,
             phase: Phase::Locking,
+            begun: Instant::ZERO,
             locked: false,
             plan: None,
             scratch: None,
@@ -151,6 +173,15 @@ impl Op {
             borrowed: false,
             orphan: false,
             unknown: BTreeSet::new(),
+            doubts: BTreeMap::new(),
+            judged: BTreeSet::new(),
+            trials: Vec::new(),
+            overruled: BTreeSet::new(),
+            distrusted: BTreeSet::new(),
+            checked: false,
+            assessed: Assessed::new(),
+            heal_entries: BTreeMap::new(),
+            healed_for: None,
             replan: false,
             verified: 0,
             pinned: Vec::new(),

@@ -31,6 +31,8 @@ struct Cached {
 struct Loading {
     scratch: ScratchId,
     copies: Vec<(Slice, Outcome)>,
+    /// Whose drive has each of them.
+    seats: Vec<Seat>,
     in_flight: u64,
     /// Copies that have come.
     good: u64,
@@ -39,6 +41,18 @@ struct Loading {
     /// All copies are waited for.
     patient: bool,
     epoch: u64,
+}
+
+/// Where a copy of a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PagePlace {
+    pub(super) seat: Seat,
+    /// First byte on the drive.
+    pub(super) offset: u64,
+    /// The column whose cell it lies beside.
+    pub(super) column: u16,
+    /// Whether it is read: the cell is not just being filled.
+    pub(super) counts: bool,
 }
 
 /// The pages of a lane.
@@ -246,6 +260,8 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) bad: &'a BTreeSet<(u16, u64)>,
     /// Blocks that it should do without.
     pub(super) avoid: &'a BTreeSet<(u16, u64)>,
+    /// Blocks whose entries are stale, or of rows of which nobody can tell what is stale in them.
+    pub(super) distrusted: &'a BTreeSet<(u16, u64)>,
     /// Columns that it should do without.
     pub(super) shunned: &'a [u16],
     /// Pages that must be here before the plan can be trusted.
@@ -263,6 +279,7 @@ impl Blocks for LaneBlocks<'_> {
         let lacking = self.overlay.lacks_blocks() || self.pages.lack_entries();
         let nothing_against =
             self.bad.is_empty() && self.avoid.is_empty() && self.shunned.is_empty();
+        let nothing_against = nothing_against && self.distrusted.is_empty();
         nothing_against && !(self.store && lacking)
     }
 
@@ -278,6 +295,9 @@ impl Blocks for LaneBlocks<'_> {
         };
         if !self.store {
             return sound();
+        }
+        if self.distrusted.contains(&(column, block)) {
+            return BlockState::Unreadable;
         }
         let name = BlockName {
             group: self.group,
@@ -311,6 +331,11 @@ impl Blocks for LaneBlocks<'_> {
         }
     }
 
+    fn is_uniform(&self) -> bool {
+        let by_block = [self.bad, self.avoid, self.distrusted];
+        !self.store && self.held.is_none() && by_block.iter().all(|blocks| blocks.is_empty())
+    }
+
     fn leaves_out_lost(&self) -> bool {
         self.leaves_out_lost
     }
@@ -330,24 +355,28 @@ impl Blocks for LaneBlocks<'_> {
 }
 
 impl Array {
-    /// Where a page lies: beside its column's cells, and beside those of the next column.
-    /// `sources`: only where it can be read.
-    pub(super) fn page_places(&self, name: PageName, sources: bool) -> Vec<(Seat, u64)> {
+    /// Where a page lies: beside its column's cells, and beside those of the columns that follow, one copy for
+    /// each. `sources`: only where it can be read.
+    pub(super) fn page_places(&self, name: PageName, sources: bool) -> Vec<PagePlace> {
         let Some(store) = self.geometry.store() else {
             return Vec::new();
         };
-        let columns = self.geometry.layout().columns();
-        let next = (name.column + 1) % columns;
+        let columns = u64::from(self.geometry.layout().columns());
         let mut places = Vec::new();
-        for (column, before) in [(name.column, false), (next, true)] {
+        for distance in 0..self.geometry.page_copies() {
+            let column = (u64::from(name.column) + distance) % columns;
+            let column = u16::try_from(column).expect("below the number of columns");
             let state = self.view.column(&self.geometry, name.group, column);
-            let cells: Vec<layout::Cell> = match sources {
-                true => state.source.into_iter().collect(),
-                false => state.cells().collect(),
-            };
-            for cell in cells {
-                let offset = self.geometry.pages_offset(store, cell, before);
-                places.push((cell.seat, offset + u64::from(name.index) * PAGE_BYTES));
+            let target = state.target.filter(|_| !sources);
+            let cells = state.source.map(|cell| (cell, true)).into_iter();
+            for (cell, counts) in cells.chain(target.map(|cell| (cell, false))) {
+                let index = u64::from(name.index);
+                places.push(PagePlace {
+                    seat: cell.seat,
+                    offset: self.geometry.page_offset(store, cell, index, distance),
+                    column,
+                    counts,
+                });
             }
         }
         places
@@ -389,10 +418,10 @@ impl Array {
         if self.pages.contains(name) || self.pages.is_loading(name) {
             return;
         }
-        let places: Vec<(Seat, u64)> = self
+        let places: Vec<PagePlace> = self
             .page_places(name, true)
             .into_iter()
-            .filter(|&(seat, _)| !self.view.is_out(seat))
+            .filter(|place| !self.view.is_out(place.seat))
             .collect();
         if places.is_empty() {
             self.page_here(name, MetaPage::filled(Entry::UNKNOWN, 0), false);
@@ -409,6 +438,7 @@ impl Array {
         let loading = Loading {
             scratch,
             copies: (0..places.len()).map(|i| (slice(i), Ok(()))).collect(),
+            seats: places.iter().map(|place| place.seat).collect(),
             in_flight: places.len() as u64,
             good: 0,
             hasty: false,
@@ -416,13 +446,14 @@ impl Array {
             epoch: self.epoch,
         };
         self.pages.loading.insert(name, loading);
-        for (index, (seat, offset)) in places.into_iter().enumerate() {
+        for (index, place) in places.into_iter().enumerate() {
+            let seat = place.seat;
             let purpose = Purpose::PageRead { name, index, seat };
             self.push_io(purpose, |id| Io {
                 id,
                 seat,
                 kind: IoKind::Read,
-                offset,
+                offset: place.offset,
                 length: PAGE_BYTES,
                 slice: Some(slice(index)),
             });
@@ -489,6 +520,11 @@ impl Array {
     pub(super) fn page_loaded(&mut self, name: PageName, computed: &Computed) {
         let loading = self.pages.loading.remove(&name).expect("it was read");
         self.release(loading.scratch);
+        if self.trusted {
+            // Read, and right by definition: everything was written.
+            self.page_here(name, MetaPage::filled(Entry::WRITTEN, 0), false);
+            return;
+        }
         let store = self.geometry.store().expect("pages need a store");
         let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
         let (page, merged) = MetaPage::merge(store.pool, name, &copies);
@@ -497,6 +533,19 @@ impl Array {
             // else may have been given the place.
             self.load_copies(name, loading.hasty);
             return;
+        }
+        let here = loading.copies.iter().zip(&loading.seats);
+        let here = here.filter(|((_, outcome), _)| outcome.is_ok());
+        for (index, (_, &seat)) in here.enumerate() {
+            let damaged = merged.damaged & 1 << index != 0;
+            if damaged || merged.older & 1 << index != 0 {
+                self.events.push_back(Event::PageMended {
+                    seat,
+                    group: name.group,
+                    column: name.column,
+                    damaged,
+                });
+            }
         }
         if merged.lost > 0 {
             self.events.push_back(Event::PageLost {

@@ -79,6 +79,8 @@ pub(super) struct Recovery {
     /// What was read where: buffer and seats in order, those that failed left out.
     scratch: Option<ScratchId>,
     reads: BTreeMap<usize, Slice>,
+    /// Whose drives the indexes of what is read everywhere are.
+    seats: Vec<Seat>,
     writes: Writes,
     /// Columns are being written again.
     restoring: bool,
@@ -108,6 +110,7 @@ impl Array {
             in_flight: 0,
             scratch: None,
             reads: BTreeMap::new(),
+            seats: Vec::new(),
             writes: Writes::default(),
             restoring: false,
             expected: 1,
@@ -140,6 +143,7 @@ impl Array {
         recovery.scratch = Some(scratch);
         recovery.reads.clear();
         recovery.in_flight = seats.len() as u64;
+        recovery.seats.clone_from(&seats);
         for (index, seat) in seats.into_iter().enumerate() {
             let slice = Slice {
                 buffer: BufferId::Scratch(scratch),
@@ -210,22 +214,42 @@ impl Array {
 
     fn anchors_read(&mut self, copies: &[Vec<u8>]) {
         let pool = self.geometry.store().expect("a journal").pool;
-        let newest = copies
-            .iter()
-            .flat_map(|bytes| bytes.chunks(PAGE_BYTES))
-            .filter_map(|block| Anchor::parse(pool, self.lane, block))
-            .max_by_key(|anchor| anchor.number);
-        let Some(anchor) = newest else {
+        let newest_of = |bytes: &Vec<u8>| {
+            let anchors = bytes.chunks(PAGE_BYTES);
+            let anchors = anchors.filter_map(|block| Anchor::parse(pool, self.lane, block));
+            anchors.max_by_key(|anchor| anchor.number)
+        };
+        let of_drives: Vec<Option<Anchor>> = copies.iter().map(newest_of).collect();
+        let newest = of_drives.iter().flatten().copied();
+        let Some(anchor) = newest.max_by_key(|anchor| anchor.number) else {
             // Not one of the drives knows where the journal begins.
             self.recovered(0, Err(Fault::Lost));
             return;
         };
+        self.compare_anchors(anchor.number, &of_drives);
         let recovery = self.recovery();
         recovery.anchor = anchor;
         recovery.expected = anchor.first;
         self.log.ring.begin_at(anchor.position);
         self.log.anchor = anchor.number;
         self.read_headers(anchor.position, Seek::Next);
+    }
+
+    /// Every anchor is flushed on all drives before the next one is written: a drive that lags by more than one,
+    /// and whose home cells count, was set back or has lost writes.
+    fn compare_anchors(&mut self, newest: u64, of_drives: &[Option<Anchor>]) {
+        let recovery = self.recovery.as_ref().expect("a recovery runs");
+        let read = recovery.reads.keys().map(|&index| recovery.seats[index]);
+        let old = read.zip(of_drives).filter_map(|(seat, anchor)| {
+            let anchor = anchor.map(|anchor| anchor.number)?;
+            let old = anchor + 1 < newest && self.view.is_complete(seat);
+            old.then_some(Event::DriveOld {
+                seat,
+                anchor,
+                newest,
+            })
+        });
+        self.events.extend(old);
     }
 
     fn read_headers(&mut self, at: u64, seek: Seek) {

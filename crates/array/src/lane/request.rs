@@ -3,7 +3,6 @@
 use block::{Fault, Outcome, RequestKind};
 
 use super::Array;
-use super::flush::Waiter;
 use super::op::{Op, Owner, Prepared, Task};
 use crate::action::{Action, BufferId, Reply, Slice};
 use crate::plan::Piece;
@@ -46,7 +45,7 @@ impl Array {
         let previous = self.requests.insert(id, pending);
         assert!(previous.is_none(), "request {id:?} is already in flight");
         if what.kind == RequestKind::Flush {
-            if !self.begin_flush(Waiter::Request(id.0)) {
+            if !self.flush_for(id) {
                 self.reply(id, Ok(()));
             }
             return;
@@ -167,7 +166,7 @@ impl Array {
         let flush = flush && !planted::is(Bug::FuaWithoutFlush);
         match fault {
             Some(fault) => self.reply(id, Err(fault)),
-            None if flush && self.begin_flush(Waiter::Request(id.0)) => {}
+            None if flush && self.flush_for(id) => {}
             None => self.reply(id, Ok(())),
         }
     }

@@ -30,8 +30,9 @@ const READ_RETRIES: u8 = 2;
 
 impl Array {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
-    pub(super) fn start(&mut self, op: Op) {
+    pub(super) fn start(&mut self, mut op: Op) {
         let id = self.fresh();
+        op.begun = self.now;
         let free = match &op.task {
             Task::Read(pieces) => {
                 let stripe = op.stripes.start;
@@ -75,6 +76,9 @@ impl Array {
         self.enter_epoch(id);
         self.release_scratch(id);
         self.evacuate(id);
+        self.drop_written_anew(id);
+        // What was tried was read into memory that is released.
+        self.ops.get_mut(&id).expect("just seen").trials.clear();
         let store = self.geometry.store().is_some();
         let op = &self.ops[&id];
         if store && matches!(op.task, Task::Zero) {
@@ -89,6 +93,10 @@ impl Array {
             self.relog(id, &names);
             return;
         }
+        if !op.doubts.is_empty() {
+            self.arbitrate(id);
+            return;
+        }
         if let Some(plan) = self.plan_of_sound(op) {
             self.read(id, plan);
             return;
@@ -96,13 +104,22 @@ impl Array {
         if !self.compare_pages(id) {
             return;
         }
+        let plain = self.is_plain_fill(&self.ops[&id]);
+        if plain {
+            let missing = self.missing_pages(&self.ops[&id]);
+            if !missing.is_empty() {
+                self.ops.get_mut(&id).expect("just seen").phase = Phase::Fetching;
+                self.fetch_pages(id, missing);
+                return;
+            }
+        }
         let scratch = self.fresh_scratch();
         let shunned = self.shunned(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
         let columns = self.view.columns(&self.geometry, op.group);
         let blocks = LaneBlocks {
-            store,
+            store: store && !plain,
             overlay: &self.overlay,
             pages: &self.pages,
             group: op.group,
@@ -113,6 +130,7 @@ impl Array {
                 .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
             bad: &op.bad,
             avoid: &op.avoid,
+            distrusted: &op.distrusted,
             shunned: &shunned,
             missing: RefCell::default(),
             unknown: RefCell::default(),
@@ -127,6 +145,7 @@ impl Array {
         };
         let name = Scratch(scratch);
         let plans = &mut self.plans;
+        let mut assessed = Vec::new();
         let planned = match &op.task {
             Task::Read(pieces) => plan::plan_read(plans, &stripe, pieces, name),
             Task::Write(prepared) if !prepared.staged => {
@@ -151,8 +170,20 @@ impl Array {
             ),
             Task::Zero => plan::plan_zero(plans, stripe, op.stripes.clone()),
             Task::Resync => plan::plan_resync(plans, stripe, op.stripes.clone(), name),
-            Task::Scrub => Ok(plan::plan_scrub(stripe, op.stripes.clone(), name)),
-            Task::Heal(blocks) => plan::plan_heal(plans, &stripe, blocks, name),
+            Task::Scrub => Ok(plan::plan_scrub(plans, stripe, op.stripes.clone(), name)),
+            Task::Heal(blocks) => {
+                assessed = plan::assess_lost(plans, &stripe, blocks);
+                for row in &mut assessed {
+                    // What only contradicts its row can still be read by itself.
+                    row.lost.retain(|&slot| {
+                        let (column, chunk) = self.geometry.place(op.group, op.stripes.start, slot);
+                        let block = (chunk * self.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
+                        blocks.contains(&(slot, row.low))
+                            || !op.distrusted.contains(&(column, block))
+                    });
+                }
+                Ok(plan::plan_heal(plans, &stripe, blocks, name))
+            }
             Task::Relog(_) => unreachable!("it needs no plan"),
         };
         let missing = blocks.missing.into_inner();
@@ -163,14 +194,30 @@ impl Array {
             self.fetch_pages(id, missing);
             return;
         }
+        // Something is only read around while there is a way; and what a drive could not read is asked for once
+        // more before it is taken for lost.
+        let lossy = planned.as_ref().map_or(true, |plan| !plan.lost.is_empty());
+        let around = !shunned.is_empty() || !op.avoid.is_empty();
+        let again = op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES;
+        // A drive that is gone takes nothing with it that could not come back with it: until the pool has
+        // decided about it, nothing of the stripe counts as lost, and no parity is given up for a write.
+        let gone = op.read_fault == Some(Fault::Gone);
+        let planned = if lossy && (around || again || gone) {
+            Err(Lost)
+        } else {
+            planned
+        };
+        // Where the column is, its blocks should be known: they are mended when this has ended.
+        let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
+        op.unknown = unknown.into_iter().filter(here).collect();
+        let stripe = op.stripes.start;
+        let assessed = assessed.into_iter();
+        op.assessed = assessed.map(|row| (stripe, row)).collect();
         if planned.is_ok() {
             for &sequence in &pinned {
                 self.overlay.pin(sequence);
             }
             op.pinned = pinned.into_iter().collect();
-            // Where the column is, its blocks should be known: they are mended when this has ended.
-            let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
-            op.unknown = unknown.into_iter().filter(here).collect();
         }
         match planned {
             Ok(plan) => {
@@ -192,8 +239,7 @@ impl Array {
                 }
                 self.read(id, plan);
             }
-            // Something is only read around while there is a way.
-            Err(Lost) if !shunned.is_empty() || !op.avoid.is_empty() => {
+            Err(Lost) if around => {
                 op.patient = true;
                 op.avoid.clear();
                 match op.owner {
@@ -201,8 +247,7 @@ impl Array {
                     _ => self.runnable.push_back(id),
                 }
             }
-            // Once more from the drives that could not: the client would be told of a loss.
-            Err(Lost) if op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES => {
+            Err(Lost) if again => {
                 op.retries += 1;
                 op.bad.clear();
                 self.runnable.push_back(id);
@@ -218,7 +263,7 @@ impl Array {
         let Task::Read(pieces) = &op.task else {
             return None;
         };
-        if !op.bad.is_empty() || !op.avoid.is_empty() {
+        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.distrusted.is_empty() {
             return None;
         }
         let store = self.geometry.store().is_some();
@@ -285,9 +330,10 @@ impl Array {
         self.end(id, Err(fault));
     }
 
-    fn read(&mut self, id: u64, plan: Plan) {
+    pub(super) fn read(&mut self, id: u64, plan: Plan) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
+        op.checked = false;
         op.phase = Phase::Reading;
         op.in_flight = plan.reads.len() as u64;
         for &transfer in &plan.reads {
@@ -304,7 +350,7 @@ impl Array {
     fn verify(&mut self, id: u64) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
-        if self.geometry.store().is_none() || plan.reads.is_empty() {
+        if self.geometry.store().is_none() || self.trusted || plan.reads.is_empty() {
             self.compute(id);
             return;
         }
@@ -334,8 +380,14 @@ impl Array {
     }
 
     fn read_ended(&mut self, id: u64, transfer: Transfer, outcome: Outcome, out: bool) {
-        if let (Err(fault), false) = (outcome, out) {
+        if let (Err(fault), false) = (outcome, out)
+            && self.is_news(id, transfer)
+        {
             self.report_fault(transfer.seat, IoKind::Read, transfer.offset, fault, false);
+        }
+        if outcome == Err(Fault::Medium) && !out && transfer.length > BLOCK_BYTES {
+            self.read_halves(id, transfer);
+            return;
         }
         let block = self.geometry.block_of(transfer.offset);
         let op = self.ops.get_mut(&id).expect("its reads are in flight");
@@ -360,6 +412,55 @@ impl Array {
         }
     }
 
+    /// Whether a failed read tells something new of its drive. The halves of one that failed do not; and a drive
+    /// must not go out because clients ask again and again for what is known to be lost.
+    fn is_news(&self, id: u64, transfer: Transfer) -> bool {
+        let op = &self.ops[&id];
+        let knows = |transfer: &Transfer| {
+            let mut blocks = self.geometry.blocks_of(transfer);
+            blocks.any(|block| {
+                self.is_known_lost(BlockName {
+                    group: op.group,
+                    column: transfer.column,
+                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+                })
+            })
+        };
+        let whole = |read: &&Transfer| {
+            let end = transfer.offset + transfer.length;
+            read.seat == transfer.seat
+                && read.offset <= transfer.offset
+                && end <= read.offset + read.length
+        };
+        let reads = op.plan.iter().flat_map(|plan| &plan.reads);
+        match reads.clone().find(whole) {
+            Some(read) if *read != transfer => {
+                transfer.length == BLOCK_BYTES && knows(read) && !knows(&transfer)
+            }
+            _ => !knows(&transfer),
+        }
+    }
+
+    /// A drive cannot read some of a range: which blocks? The others are as good as ever, and where more drives
+    /// than the code survives have a bad block each, they are what makes up for one another.
+    fn read_halves(&mut self, id: u64, transfer: Transfer) {
+        let slice = transfer.slice.expect("reads have bytes");
+        let middle = (transfer.length / BLOCK_BYTES / 2).max(1) * BLOCK_BYTES;
+        self.ops
+            .get_mut(&id)
+            .expect("its reads are in flight")
+            .in_flight += 1;
+        for (from, to) in [(0, middle), (middle, transfer.length)] {
+            let half = Transfer {
+                offset: transfer.offset + from,
+                length: to - from,
+                slice: Some(slice.part(from, to - from)),
+                ..transfer
+            };
+            self.push_transfer(id, half);
+        }
+    }
+
     /// Something of what was planned cannot be had: plan around it, under the lock.
     pub(super) fn plan_again(&mut self, id: u64) {
         if self.ops[&id].locked {
@@ -372,14 +473,21 @@ impl Array {
     pub(super) fn compute(&mut self, id: u64) {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
-        if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() {
+        let open = !op.trials.is_empty() || self.must_check(op);
+        if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open
+        {
             // What nearly all reads come to: the bytes are where they should be.
             self.end(id, Ok(()));
             return;
         }
-        let sums = self.sums_of_writes(id);
+        let (sums, count) = match open {
+            true => self.sums_to_check(id),
+            false => (self.sums_of_writes(id), plan.steps.len()),
+        };
         let op = self.ops.get_mut(&id).expect("the operation exists");
-        let steps = std::mem::take(&mut op.plan.as_mut().expect("it was planned").steps);
+        let plan = op.plan.as_mut().expect("it was planned");
+        let later = plan.steps.split_off(count);
+        let steps = std::mem::replace(&mut plan.steps, later);
         let puts = std::mem::take(&mut op.puts);
         if steps.is_empty() && sums.is_empty() && puts.is_empty() {
             self.computed(id, &Computed::default());
@@ -397,6 +505,20 @@ impl Array {
 
     pub(super) fn computed(&mut self, id: u64, computed: &Computed) {
         let store = self.geometry.store().is_some();
+        if !self.ops[&id].trials.is_empty() {
+            self.arbitrated(id, &computed.sums);
+            return;
+        }
+        if self.must_check(&self.ops[&id]) {
+            if self.recovered_is_right(id, &computed.sums) && !self.writes_what_it_recovers(id) {
+                // With what is reconstructed the operation goes on.
+                self.compute(id);
+                return;
+            }
+            if !self.ops.get(&id).is_some_and(|op| op.checked) {
+                return;
+            }
+        }
         let op = self.ops.get_mut(&id).expect("the operation exists");
         match &mut op.task {
             Task::Write(prepared) if !prepared.staged => {

@@ -50,8 +50,14 @@ pub struct BandPlan {
     pub reads: Vec<usize>,
     /// Computations in order.
     pub steps: Vec<BandStep>,
+    /// How many of them reconstruct old elements, and which ones.
+    pub recovery_steps: usize,
+    /// Slots of which the old bytes are reconstructed.
+    pub recovered: Vec<usize>,
     /// Slots to write, and what.
     pub writes: Vec<(usize, Operand)>,
+    /// Parities that become unknown.
+    pub unknown: Vec<usize>,
 }
 
 /// Condition of a stripe and set of changing elements: what a band's plan depends on.
@@ -62,10 +68,24 @@ struct Key {
     changed: ElementSet,
 }
 
+/// Which of the two ways to new parity is taken where both are possible. The pool takes the cheaper one; models of other
+/// arrays state theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preference {
+    /// The one that reads fewer elements.
+    #[default]
+    Cheaper,
+    /// Read-modify-write.
+    ReadModify,
+    /// Reconstruct-write.
+    Reconstruct,
+}
+
 /// Plans already made, and recoveries. Elimination over a wide stripe costs microseconds to
 /// milliseconds; the same handful of conditions comes back for every request.
 #[derive(Clone, Debug, Default)]
 pub struct BandPlans {
+    preference: Preference,
     writes: BTreeMap<Key, Result<Arc<BandPlan>, Lost>>,
     recoveries: BTreeMap<(ElementSet, ElementSet), Result<Arc<Recovery>, Lost>>,
 }
@@ -75,6 +95,15 @@ pub struct BandPlans {
 const PLANS_MAX: usize = 1024;
 
 impl BandPlans {
+    /// No plans yet; those of parts of stripes will be made as preferred.
+    #[must_use]
+    pub fn preferring(preference: Preference) -> Self {
+        Self {
+            preference,
+            ..Self::default()
+        }
+    }
+
     /// How to change the `changed` data elements of a stripe.
     ///
     /// # Errors
@@ -95,7 +124,8 @@ impl BandPlans {
         if let Some(plan) = self.writes.get(&key) {
             return plan.clone();
         }
-        let plan = plan_band(code, readable, writable, changed).map(Arc::new);
+        let plan =
+            plan_band(self.preference, code, readable, writable, changed, false).map(Arc::new);
         if self.writes.len() >= PLANS_MAX {
             self.writes.clear();
         }
@@ -126,6 +156,70 @@ impl BandPlans {
         }
         self.recoveries.insert(key, recovery.clone());
         recovery
+    }
+}
+
+impl BandPlans {
+    /// How to change the `changed` data elements of a stripe of which blocks are lost for good: what is lost stays
+    /// so, and what can be had before can be had after. Parity is kept up to date where that can be done; else it
+    /// becomes unknown, and the new elements are without redundancy until the lost ones are written, too.
+    /// (An array controller does the same and calls it a punctured stripe.)
+    ///
+    /// # Errors
+    /// [`Lost`] when something would be lost that is not.
+    pub(super) fn write_around(
+        &mut self,
+        code: &Code,
+        readable: &ElementSet,
+        writable: &ElementSet,
+        changed: &ElementSet,
+    ) -> Result<BandPlan, Lost> {
+        let plan = plan_band(self.preference, code, readable, writable, changed, true);
+        if let Ok(plan) = plan {
+            return Ok(plan);
+        }
+        let parities = changed.iter().flat_map(|slot| code.parities_of(slot));
+        let parities = collect(code, parities.copied());
+        if !changed.is_subset(writable) {
+            return Err(Lost);
+        }
+        let after = readable.difference(&parities).union(changed);
+        for slot in code.data_slots() {
+            let alone: ElementSet = std::iter::once(slot).collect();
+            if self.recover(code, readable, &alone).is_ok() {
+                self.recover(code, &after, &alone)?;
+            }
+        }
+        Ok(BandPlan {
+            kind: Kind::PlainWrite,
+            reads: Vec::new(),
+            steps: Vec::new(),
+            writes: changed
+                .iter()
+                .map(|slot| (slot, Operand::New(slot)))
+                .collect(),
+            unknown: parities.iter().collect(),
+            recovered: Vec::new(),
+            recovery_steps: 0,
+        })
+    }
+
+    /// Of the `wanted` elements those that can be reconstructed, and those that cannot.
+    pub(super) fn split_lost(
+        &mut self,
+        code: &Code,
+        readable: &ElementSet,
+        wanted: &ElementSet,
+    ) -> (ElementSet, ElementSet) {
+        if self.recover(code, readable, wanted).is_ok() {
+            return (wanted.clone(), ElementSet::default());
+        }
+        let mut is_lost = |slot: usize| {
+            let alone: ElementSet = std::iter::once(slot).collect();
+            self.recover(code, readable, &alone).is_err()
+        };
+        let (lost, told): (Vec<usize>, Vec<usize>) = wanted.iter().partition(|&slot| is_lost(slot));
+        (told.into_iter().collect(), lost.into_iter().collect())
     }
 }
 
@@ -170,10 +264,12 @@ fn collect(code: &Code, slots: impl Iterator<Item = usize>) -> ElementSet {
 }
 
 fn plan_band(
+    preference: Preference,
     code: &Code,
     readable: &ElementSet,
     writable: &ElementSet,
     changed: &ElementSet,
+    around_lost: bool,
 ) -> Result<BandPlan, Lost> {
     let data = collect(code, code.data().iter().map(|&element| code.index(element)));
     let parities = collect(
@@ -183,7 +279,15 @@ fn plan_band(
             .flat_map(|slot| code.parities_of(slot).iter().copied())
             .filter(|&slot| writable.contains(slot)),
     );
-    check_durable(code, &data, readable, writable, changed, &parities)?;
+    let kept = if around_lost {
+        let alone = |slot: usize| std::iter::once(slot).collect::<ElementSet>();
+        let told =
+            |&slot: &usize| changed.contains(slot) || code.recover(readable, &alone(slot)).is_ok();
+        collect(code, data.iter().filter(told))
+    } else {
+        data.clone()
+    };
+    check_durable(code, &kept, readable, writable, changed, &parities)?;
     let writes_of_data = changed
         .iter()
         .filter(|&slot| writable.contains(slot))
@@ -193,7 +297,10 @@ fn plan_band(
             kind: Kind::PlainWrite,
             reads: Vec::new(),
             steps: Vec::new(),
+            recovery_steps: 0,
+            recovered: Vec::new(),
             writes: writes_of_data.collect(),
+            unknown: Vec::new(),
         });
     }
 
@@ -221,7 +328,13 @@ fn plan_band(
         (None, None) => return Err(Lost),
         (Some(_), None) => true,
         (None, Some(_)) => false,
-        (Some(modify), Some(reconstruct)) => modify.reads.len() < reconstruct.reads.len(),
+        // With all data new there is nothing to read, whatever is preferred.
+        (Some(_), Some(reconstruct)) if reconstruct.reads.is_empty() => false,
+        (Some(modify), Some(reconstruct)) => match preference {
+            Preference::Cheaper => modify.reads.len() < reconstruct.reads.len(),
+            Preference::ReadModify => true,
+            Preference::Reconstruct => false,
+        },
     };
     let (kind, chosen) = if take_modify {
         (Kind::ReadModifyWrite, modify)
@@ -246,6 +359,9 @@ fn plan_band(
         ));
         temporaries += recovery.schedule.slots() - code.elements();
     }
+    let recovery_steps = steps.len();
+    let unreadable = |slot: &usize| !readable.contains(*slot);
+    let recovered = chosen.needed.iter().filter(unreadable).collect();
     let mut writes: Vec<_> = writes_of_data.collect();
     if take_modify {
         for parity in parities.iter() {
@@ -291,7 +407,10 @@ fn plan_band(
         kind,
         reads: chosen.reads.iter().collect(),
         steps,
+        recovery_steps,
+        recovered,
         writes,
+        unknown: Vec::new(),
     })
 }
 

@@ -30,6 +30,10 @@ struct Run<'a> {
     chunks: BTreeSet<Chunk>,
     steps: Vec<(u64, u64, u64, Vec<BandStep>)>,
     temporaries: usize,
+    /// What is reconstructed into the chunks' memory.
+    recovered: Vec<Part>,
+    /// What is computed anew beside what was read.
+    compared: Vec<Part>,
 }
 
 impl<'a> Run<'a> {
@@ -41,6 +45,8 @@ impl<'a> Run<'a> {
             chunks: BTreeSet::new(),
             steps: Vec::new(),
             temporaries: 0,
+            recovered: Vec::new(),
+            compared: Vec::new(),
         }
     }
 
@@ -81,6 +87,28 @@ impl<'a> Run<'a> {
         self.steps.push((stripe.stripe, low, high, steps));
     }
 
+    /// Computes parities from the data, which is read, beside what is read of them.
+    fn compare(
+        &mut self,
+        stripe: &Stripe<'_>,
+        encode: &erasure::Recovery,
+        parities: &ElementSet,
+        (low, high): (u64, u64),
+    ) {
+        let code = stripe.geometry.code();
+        let data = |slot| match code.is_data(slot) {
+            true => Operand::Old(slot),
+            false => Operand::New(slot),
+        };
+        let steps = translate(code, &encode.schedule, 0, data);
+        self.temporaries = self
+            .temporaries
+            .max(encode.schedule.slots() - code.elements());
+        self.steps.push((stripe.stripe, low, high, steps));
+        let parts = parities.iter().map(|slot| (stripe.stripe, slot, low, high));
+        self.compared.extend(parts);
+    }
+
     /// Lays out memory and turns everything into transfers and steps; `writes` says which bytes of
     /// which chunks go where.
     fn plan(self, kind: Kind, writes: &[(Chunk, u64, u64, Cell)], scratch: Scratch) -> Plan {
@@ -92,7 +120,19 @@ impl<'a> Run<'a> {
             .zip(0..)
             .map(|(&chunk, index)| (chunk, index * chunk_bytes))
             .collect();
-        let chunks_bytes = regions.len() as u64 * chunk_bytes;
+        let mut chunks_bytes = regions.len() as u64 * chunk_bytes;
+        let mut anew: BTreeMap<Chunk, u64> = BTreeMap::new();
+        for &(stripe, slot, ..) in &self.compared {
+            let stripe = Stripe {
+                stripe,
+                ..self.first
+            };
+            anew.entry(Self::chunk(&stripe, slot)).or_insert_with(|| {
+                chunks_bytes += chunk_bytes;
+                chunks_bytes - chunk_bytes
+            });
+        }
+        let chunks_bytes = chunks_bytes;
         let slice = |chunk: Chunk, low, high| scratch.slice(regions[&chunk] + low, high - low);
         let at = |stripe| Stripe {
             stripe,
@@ -118,8 +158,9 @@ impl<'a> Run<'a> {
         for (stripe, low, high, band) in &self.steps {
             let stripe = at(*stripe);
             let operand = |operand: Operand| match operand {
-                Operand::Old(slot) | Operand::New(slot) => {
-                    slice(Self::chunk(&stripe, slot), *low, *high)
+                Operand::Old(slot) => slice(Self::chunk(&stripe, slot), *low, *high),
+                Operand::New(slot) => {
+                    scratch.slice(anew[&Self::chunk(&stripe, slot)] + low, high - low)
                 }
                 Operand::Temporary(index) => {
                     scratch.slice(chunks_bytes + index as u64 * chunk_bytes + low, high - low)
@@ -137,6 +178,17 @@ impl<'a> Run<'a> {
                 }
             }));
         }
+        for &(stripe, slot, low, high) in &self.recovered {
+            let stripe = at(stripe);
+            let memory = slice(Self::chunk(&stripe, slot), low, high);
+            plan.recovers(&stripe, slot, low, memory);
+        }
+        for &(stripe, slot, low, high) in &self.compared {
+            let stripe = at(stripe);
+            let memory = scratch.slice(anew[&Self::chunk(&stripe, slot)] + low, high - low);
+            plan.recovers(&stripe, slot, low, memory);
+        }
+        plan.first_steps = plan.steps.len();
         plan.merge_transfers();
         plan
     }
@@ -147,9 +199,13 @@ impl<'a> Run<'a> {
 /// read only if it cannot be done without. Blocks that nothing was written to, and those that the
 /// target holds, are left out.
 ///
+/// Blocks that can neither be read nor reconstructed because others are bad or unknown are left out and
+/// named in the plan's `lost`: one bad block does not keep the rest of the cell from having its redundancy.
+/// Their entries stay, so that what lies at the target does not pass for them, and they can be mended should
+/// another drive that has them come back. Where the target holds part of the column, they are named in `absent`.
+///
 /// # Errors
-/// [`Lost`] when an element of the column can neither be read nor reconstructed; where the target
-/// holds part of the column, such an element is named in the plan's `absent` instead.
+/// [`Lost`] when too many columns are missing: then a drive that comes back may tell more than the target could.
 pub fn plan_fill(
     plans: &mut BandPlans,
     first: Stripe<'_>,
@@ -162,7 +218,7 @@ pub fn plan_fill(
     let chunk_bytes = first.geometry.chunk_bytes();
     let mut run = Run::new(first, stripes);
     let mut writes = Vec::new();
-    let mut lost = Vec::new();
+    let (mut absent, mut lost) = (Vec::new(), Vec::new());
     for stripe in run.stripes() {
         let slots: Vec<usize> = (0..code.elements())
             .filter(|&slot| Run::chunk(&stripe, slot).0 == column)
@@ -175,11 +231,11 @@ pub fn plan_fill(
                 .filter(|&slot| !stripe.is_held(slot, at));
             written.collect()
         };
-        for (low, high, written) in runs(0, chunk_bytes, written_at) {
+        for (low, high, written) in stripe.runs(0, chunk_bytes, written_at) {
             if written.is_empty() {
                 continue;
             }
-            for (low, high, readable) in runs(low, high, |at| stripe.readable_at(at)) {
+            for (low, high, readable) in stripe.runs(low, high, |at| stripe.readable_at(at)) {
                 let to_target = |slot| (Run::chunk(&stripe, slot), low, high, target);
                 if written.iter().all(|slot| readable.contains(slot)) {
                     for slot in written.iter() {
@@ -194,52 +250,90 @@ pub fn plan_fill(
                         spared.remove(slot);
                     }
                 }
+                let (written, left_out) = plans.split_lost(code, &readable, &written);
+                let nowhere = left_out.iter().map(|slot| {
+                    let (column, chunk) = Run::chunk(&stripe, slot);
+                    let offset = chunk * chunk_bytes + low;
+                    let length = high - low;
+                    Absent {
+                        column,
+                        offset,
+                        length,
+                        slice: None,
+                    }
+                });
+                if first.blocks.leaves_out_lost() {
+                    absent.extend(nowhere);
+                } else if plans
+                    .recover(code, &stripe.by_column(low), &left_out)
+                    .is_ok()
+                {
+                    lost.extend(nowhere);
+                } else {
+                    return Err(Lost);
+                }
                 let recovery = match plans.recover(code, &spared, &written) {
                     Ok(recovery) => recovery,
-                    Err(Lost) => match plans.recover(code, &readable, &written) {
-                        Ok(recovery) => recovery,
-                        Err(Lost) if first.blocks.leaves_out_lost() => {
-                            lost.extend(written.iter().map(|slot| {
-                                let (column, chunk) = Run::chunk(&stripe, slot);
-                                let offset = chunk * chunk_bytes + low;
-                                let length = high - low;
-                                Absent {
-                                    column,
-                                    offset,
-                                    length,
-                                }
-                            }));
-                            continue;
-                        }
-                        Err(Lost) => return Err(Lost),
-                    },
+                    Err(Lost) => plans.recover(code, &readable, &written)?,
                 };
                 writes.extend(written.iter().map(to_target));
                 run.compute(&stripe, &recovery, (low, high));
+                let absent = written.iter().filter(|&slot| !readable.contains(slot));
+                run.recovered
+                    .extend(absent.map(|slot| (stripe.stripe, slot, low, high)));
             }
         }
     }
     let chunks = writes.iter().map(|&(chunk, ..)| chunk);
     run.chunks.extend(chunks);
     let mut plan = run.plan(Kind::Fill, &writes, scratch);
-    plan.absent = lost;
+    plan.absent = absent;
+    plan.lost = lost;
     Ok(plan)
 }
 
 /// Plans to read everything that was written to the stripes, so that it is compared with its
-/// checksums.
-#[must_use]
-pub fn plan_scrub(first: Stripe<'_>, stripes: Range<u64>, scratch: Scratch) -> Plan {
+/// checksums, and to compute parity anew from it where all data can be read, so that parity is
+/// compared with data.
+pub fn plan_scrub(
+    plans: &mut BandPlans,
+    first: Stripe<'_>,
+    stripes: Range<u64>,
+    scratch: Scratch,
+) -> Plan {
     let code = first.geometry.code();
     let chunk_bytes = first.geometry.chunk_bytes();
+    let data: ElementSet = code.data_slots().collect();
+    let parities: ElementSet = code.parity_slots().collect();
+    let encode = plans
+        .recover(code, &data, &parities)
+        .expect("parity follows from all data");
     let mut run = Run::new(first, stripes);
     for stripe in run.stripes() {
-        for slot in 0..code.elements() {
-            let on_drive = |at| stripe.state(slot, at) == BlockState::OnDrive;
-            for (low, high, on_drive) in runs(0, chunk_bytes, on_drive) {
-                if on_drive {
-                    run.read(&stripe, slot, low, high);
+        // Where nothing was written there is nothing to compare.
+        let comparable = |at| {
+            let states = (0..code.elements()).map(|slot| (slot, stripe.state(slot, at)));
+            let mut written = false;
+            let mut readable = !parities.is_empty();
+            for (slot, state) in states {
+                written |= state != BlockState::Zero;
+                readable &= state != BlockState::Unreadable || !data.contains(slot);
+            }
+            readable && written
+        };
+        for (low, high, comparable) in runs(0, chunk_bytes, comparable) {
+            for slot in 0..code.elements() {
+                // Data that only the journal has, or nobody has written, is part of the sum too.
+                let summed = comparable && data.contains(slot);
+                let read = |at| summed || stripe.state(slot, at) == BlockState::OnDrive;
+                for (low, high, read) in runs(low, high, read) {
+                    if read {
+                        run.read(&stripe, slot, low, high);
+                    }
                 }
+            }
+            if comparable {
+                run.compare(&stripe, &encode, &parities, (low, high));
             }
         }
     }

@@ -20,9 +20,11 @@
 //! Without a journal they are issued together, and the request is acknowledged when all of them
 //! have completed.
 
+mod arbitrate;
 mod band;
 mod bind;
 mod fill;
+mod lost;
 mod read;
 mod write;
 
@@ -31,9 +33,12 @@ use std::fmt;
 use block::{BLOCK_BYTES, Seat};
 use erasure::ElementSet;
 
-pub use band::{BandPlan, BandPlans, BandStep, Operand};
+pub use arbitrate::{Row, Trial, plan_arbitrate, trials_of_row};
+pub use band::{BandPlan, BandPlans, BandStep, Operand, Preference};
 pub use fill::{plan_fill, plan_resync, plan_scrub, plan_zero};
+pub(crate) use lost::lost_data;
 pub use read::{Piece, plan_read};
+pub(crate) use write::{AssessedRow, assess_lost};
 pub use write::{Source, plan_heal, plan_write};
 
 use crate::action::{ComputeStep, Io, IoId, IoKind, Slice};
@@ -69,6 +74,8 @@ pub enum Kind {
     Heal,
     /// Blocks that are logged and have no place are logged again.
     Relog,
+    /// Rows of a stripe that contradict themselves are read whole, to find the stale column.
+    Arbitrate,
 }
 
 /// One transfer between a drive and a buffer.
@@ -113,13 +120,34 @@ pub struct Plan {
     pub reads: Vec<Transfer>,
     /// Then these, in order.
     pub steps: Vec<ComputeStep>,
+    /// What the first `first_steps` steps reconstruct. Each block is compared with its checksum
+    /// before a later step uses it, and before it is returned, logged or written.
+    pub recovered: Vec<Recovered>,
+    /// How many of the steps come before that comparison.
+    pub first_steps: usize,
     /// Then these, together.
     pub writes: Vec<Transfer>,
     /// What changes in columns that are nowhere; of a fill, what nobody has.
     pub absent: Vec<Absent>,
+    /// Blocks that a fill or a heal leaves as they are: they can neither be read nor reconstructed. Of a write,
+    /// parity that becomes unknown because other blocks of the stripe are lost.
+    pub lost: Vec<Absent>,
 }
 
-/// Part of a column that changes while there is no cell to write it to.
+/// Part of a column that a plan reconstructs, or computes anew to compare it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Which column of the group.
+    pub column: u16,
+    /// First byte in the column's cell.
+    pub offset: u64,
+    /// The row of its first block; the others follow.
+    pub row: Row,
+    /// Where its bytes are, whole blocks.
+    pub slice: Slice,
+}
+
+/// Part of a column for which there is no cell, or no content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absent {
     /// Which column of the group.
@@ -128,6 +156,8 @@ pub struct Absent {
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
+    /// What it should hold, if that is at hand.
+    pub slice: Option<Slice>,
 }
 
 /// Where a block of a column can be found now.
@@ -158,6 +188,11 @@ pub trait Blocks: fmt::Debug {
         false
     }
 
+    /// Whether all blocks of a chunk are always in one state, so that one of them need be asked about.
+    fn is_uniform(&self) -> bool {
+        false
+    }
+
     /// Whether nothing is known of any block that would make it `Unreadable`, so that the state of
     /// those that are not touched need not be asked for one by one.
     fn all_sound(&self) -> bool {
@@ -172,6 +207,10 @@ pub struct AllOnDrive;
 impl Blocks for AllOnDrive {
     fn state(&self, _stripe: u64, _column: u16, _block: u64) -> BlockState {
         BlockState::OnDrive
+    }
+
+    fn is_uniform(&self) -> bool {
+        true
     }
 }
 
@@ -218,8 +257,25 @@ impl Stripe<'_> {
         self.blocks.is_held(column, block)
     }
 
+    /// Cuts `low..high` of a chunk into the longest runs of blocks of which `at` says the same.
+    fn runs<T: PartialEq>(&self, low: u64, high: u64, at: impl Fn(u64) -> T) -> Vec<(u64, u64, T)> {
+        if self.blocks.is_uniform() && low < high {
+            return vec![(low, high, at(low))];
+        }
+        runs(low, high, at)
+    }
+
     fn is_readable(&self, slot: usize, at: u64) -> bool {
         self.state(slot, at) != BlockState::Unreadable
+    }
+
+    /// Elements that could be read at byte `at` if every block on a drive were what it should be.
+    fn by_column(&self, at: u64) -> ElementSet {
+        let logged = |slot| {
+            let state = self.state(slot, at);
+            matches!(state, BlockState::InMemory(_) | BlockState::Zero)
+        };
+        self.slots_where(|slot| self.place(slot).1.readable() || logged(slot))
     }
 
     /// Elements that can be read at byte `at`.
@@ -249,7 +305,7 @@ impl Stripe<'_> {
     /// Adds to the plan what brings bytes `low..high` of an element into `slice`.
     fn fetch(&self, plan: &mut Plan, slot: usize, (low, high): (u64, u64), slice: Slice) {
         let (column, place, chunk) = self.place(slot);
-        let kinds = runs(low, high, |at| match self.state(slot, at) {
+        let kinds = self.runs(low, high, |at| match self.state(slot, at) {
             // Not joined with its neighbour: each block has memory of its own.
             BlockState::InMemory(memory) => (BlockState::InMemory(memory), at),
             state => (state, 0),
@@ -320,9 +376,26 @@ impl Plan {
             scratch_bytes: 0,
             reads: Vec::new(),
             steps: Vec::new(),
+            recovered: Vec::new(),
+            first_steps: 0,
             writes: Vec::new(),
             absent: Vec::new(),
+            lost: Vec::new(),
         }
+    }
+
+    /// Notes that bytes `low..` of an element are reconstructed into `slice`.
+    fn recovers(&mut self, stripe: &Stripe<'_>, slot: usize, low: u64, slice: Slice) {
+        let (column, _, chunk) = stripe.place(slot);
+        self.recovered.push(Recovered {
+            column,
+            offset: chunk * stripe.geometry.chunk_bytes() + low,
+            row: Row {
+                stripe: stripe.stripe,
+                low,
+            },
+            slice,
+        });
     }
 
     /// Joins transfers that are adjacent on the drive and in memory.

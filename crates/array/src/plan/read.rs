@@ -5,7 +5,7 @@ use erasure::ElementSet;
 
 use super::band::{BandPlans, Operand, translate};
 use super::bind::{Binder, bands};
-use super::{Kind, Lost, Plan, Scratch, Stripe, runs};
+use super::{Kind, Lost, Plan, Scratch, Stripe};
 use crate::action::{ComputeStep, Slice};
 
 /// Bytes of one element that are wanted, and where.
@@ -92,7 +92,7 @@ pub fn plan_read(
             }
         }
         let whole = |at| wanted.iter().all(|slot| stripe.is_readable(slot, at));
-        for (low, high, whole) in runs(low, high, whole) {
+        for (low, high, whole) in stripe.runs(low, high, whole) {
             if whole {
                 for slot in wanted.iter() {
                     binder.push_read(&mut plan, stripe, slot, low, high);
@@ -100,16 +100,21 @@ pub fn plan_read(
                 continue;
             }
             plan.kind = Kind::DegradedRead;
-            for (low, high, readable) in runs(low, high, |at| stripe.readable_at(at)) {
+            for (low, high, readable) in stripe.runs(low, high, |at| stripe.readable_at(at)) {
                 let recovery = plans.recover(code, &readable, &wanted)?;
                 for &slot in &recovery.reads {
                     binder.push_read(&mut plan, stripe, slot, low, high);
                 }
                 let steps = translate(code, &recovery.schedule, 0, Operand::Old);
                 binder.push_steps(&mut plan, &steps, low, high);
+                for slot in wanted.iter().filter(|&slot| !readable.contains(slot)) {
+                    let slice = binder.slice(Operand::Old(slot), low, high);
+                    plan.recovers(stripe, slot, low, slice);
+                }
             }
         }
     }
+    plan.first_steps = plan.steps.len();
     for piece in pieces {
         copy_edges(&mut plan, &mut binder, piece);
     }

@@ -1,11 +1,14 @@
 //! Writing: bands, each by the cheaper of read-modify-write and reconstruct-write.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
 
 use super::band::{BandPlans, Operand, translate};
 use super::bind::{Binder, bands};
-use super::{Absent, Kind, Lost, Plan, Scratch, Stripe, runs};
+use super::{Absent, BlockState, Kind, Lost, Plan, Scratch, Stripe};
 use crate::action::Slice;
 
 /// New bytes for whole blocks of one element.
@@ -51,6 +54,8 @@ pub fn plan_write(
         binder.fix(Operand::New(source.slot), low, source.slice);
     }
     let mut plan = Plan::new(Kind::FullStripe);
+    // New parity is computed when all that is reconstructed has been compared.
+    let mut later = Plan::new(Kind::FullStripe);
     // The plan is called after the dearest of its bands.
     let cost = |kind| match kind {
         Kind::PlainWrite => 0,
@@ -69,73 +74,154 @@ pub fn plan_write(
                 changed.insert(source.slot);
             }
         }
-        for (low, high, readable) in runs(low, high, |at| stripe.readable_at(at)) {
-            let band = plans.write(code, &readable, &writable, &changed)?;
+        for (low, high, readable) in stripe.runs(low, high, |at| stripe.readable_at(at)) {
+            let band = match plans.write(code, &readable, &writable, &changed) {
+                Ok(band) => band,
+                // Where columns are missing beyond the code, the journal must not have to keep more.
+                Err(Lost) => {
+                    let data: ElementSet = code.data_slots().collect();
+                    plans.recover(code, &stripe.by_column(low), &data)?;
+                    Arc::new(plans.write_around(code, &readable, &writable, &changed)?)
+                }
+            };
             if cost(band.kind) > cost(kind) {
                 kind = band.kind;
             }
             for &slot in &band.reads {
                 binder.push_read(&mut plan, stripe, slot, low, high);
             }
-            binder.push_steps(&mut plan, &band.steps, low, high);
+            let (recovery, encode) = band.steps.split_at(band.recovery_steps);
+            binder.push_steps(&mut plan, recovery, low, high);
+            for &slot in &band.recovered {
+                let slice = binder.slice(Operand::Old(slot), low, high);
+                plan.recovers(stripe, slot, low, slice);
+            }
+            binder.push_steps(&mut later, encode, low, high);
             for &(slot, operand) in &band.writes {
                 binder.push_write(&mut plan, stripe, slot, operand, (low, high));
             }
             let parities = changed.iter().flat_map(|slot| code.parities_of(slot));
             let touched: ElementSet = changed.iter().chain(parities.copied()).collect();
-            for slot in touched.iter().filter(|&slot| !writable.contains(slot)) {
+            for slot in touched.iter() {
+                let unknown = band.unknown.contains(&slot);
+                if writable.contains(slot) && !unknown {
+                    continue;
+                }
                 let (column, _, chunk) = stripe.place(slot);
-                plan.absent.push(Absent {
+                let new = changed.contains(slot) && !unknown;
+                let absent = Absent {
                     column,
                     offset: chunk * stripe.geometry.chunk_bytes() + low,
                     length: high - low,
-                });
+                    slice: new.then(|| binder.slice(Operand::New(slot), low, high)),
+                };
+                plan.absent.push(absent);
+                plan.lost.extend(unknown.then_some(absent));
             }
         }
     }
     plan.kind = kind;
+    plan.first_steps = plan.steps.len();
+    plan.steps.append(&mut later.steps);
     plan.scratch_bytes = binder.scratch_bytes();
     plan.merge_transfers();
     Ok(plan)
 }
 
 /// Plans to reconstruct blocks (element and first byte in it) of one stripe, and to write them again.
-/// They count as unreadable.
-///
-/// # Errors
-/// [`Lost`] when one of them cannot be reconstructed.
+/// They count as unreadable, but for those that have been written anew meanwhile: these are left alone. Blocks
+/// that cannot be reconstructed are named in the plan's `lost`; the others are mended all the same.
 pub fn plan_heal(
     plans: &mut BandPlans,
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],
     scratch: Scratch,
-) -> Result<Plan, Lost> {
+) -> Plan {
     let code = stripe.geometry.code();
     let chunk = (0, stripe.geometry.chunk_bytes());
     let mut binder = Binder::new(scratch, chunk);
     let mut plan = Plan::new(Kind::Heal);
-    let mut rows: Vec<u64> = blocks.iter().map(|&(_, low)| low).collect();
-    rows.sort_unstable();
-    rows.dedup();
-    for low in rows {
+    for (low, wanted, readable) in rows_to_heal(stripe, blocks) {
         let high = low + BLOCK_BYTES;
-        let here = blocks.iter().filter(|&&(_, at)| at == low);
-        let wanted: ElementSet = here.map(|&(slot, _)| slot).collect();
-        let mut readable = stripe.readable_at(low);
-        for slot in wanted.iter() {
-            readable.remove(slot);
+        let (wanted, lost) = plans.split_lost(code, &readable, &wanted);
+        for slot in lost.iter() {
+            let (column, _, chunk) = stripe.place(slot);
+            plan.lost.push(Absent {
+                column,
+                offset: chunk * stripe.geometry.chunk_bytes() + low,
+                length: BLOCK_BYTES,
+                slice: None,
+            });
         }
-        let recovery = plans.recover(code, &readable, &wanted)?;
+        let Ok(recovery) = plans.recover(code, &readable, &wanted) else {
+            unreachable!("what can be reconstructed one by one can be together");
+        };
         for &slot in &recovery.reads {
             binder.push_read(&mut plan, stripe, slot, low, high);
         }
         let steps = translate(code, &recovery.schedule, 0, Operand::Old);
         binder.push_steps(&mut plan, &steps, low, high);
         for slot in wanted.iter() {
+            let slice = binder.slice(Operand::Old(slot), low, high);
+            plan.recovers(stripe, slot, low, slice);
             binder.push_write(&mut plan, stripe, slot, Operand::Old(slot), (low, high));
         }
     }
+    plan.first_steps = plan.steps.len();
     plan.scratch_bytes = binder.scratch_bytes();
     plan.merge_transfers();
-    Ok(plan)
+    plan
+}
+
+/// By byte of the elements: what is to be reconstructed there, and from what it can be.
+fn rows_to_heal(
+    stripe: &Stripe<'_>,
+    blocks: &[(usize, u64)],
+) -> Vec<(u64, ElementSet, ElementSet)> {
+    let mut rows: BTreeMap<u64, ElementSet> = BTreeMap::new();
+    for &(slot, low) in blocks {
+        let state = stripe.state(slot, low);
+        if !matches!(state, BlockState::InMemory(_) | BlockState::Zero) {
+            rows.entry(low).or_default().insert(slot);
+        }
+    }
+    let row = |(low, wanted): (u64, ElementSet)| {
+        let mut readable = stripe.readable_at(low);
+        for slot in wanted.iter() {
+            readable.remove(slot);
+        }
+        (low, wanted, readable)
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// What a heal does to the data at one byte of the elements of a stripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AssessedRow {
+    /// Byte of the elements.
+    pub(crate) low: u64,
+    /// Data elements that are lost there, whether the heal was to mend them or not.
+    pub(crate) lost: Vec<usize>,
+    /// Elements that it mends.
+    pub(crate) mended: Vec<usize>,
+}
+
+/// What of a stripe's data is lost and what is mended if these blocks are healed (as [`plan_heal`] takes them).
+pub(crate) fn assess_lost(
+    plans: &mut BandPlans,
+    stripe: &Stripe<'_>,
+    blocks: &[(usize, u64)],
+) -> Vec<AssessedRow> {
+    let code = stripe.geometry.code();
+    let rows = rows_to_heal(stripe, blocks).into_iter();
+    rows.map(|(low, wanted, readable)| AssessedRow {
+        low,
+        lost: super::lost_data(plans, stripe, low, &readable),
+        mended: plans
+            .split_lost(code, &readable, &wanted)
+            .0
+            .iter()
+            .collect(),
+    })
+    .collect()
 }

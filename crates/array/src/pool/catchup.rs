@@ -251,7 +251,9 @@ impl Pool {
 
     /// Cells have been filled: what could not be reconstructed before perhaps can be now.
     pub(super) fn mend_wounded(&mut self) {
-        for group in std::mem::take(&mut self.wounded) {
+        let mut groups = std::mem::take(&mut self.wounded);
+        groups.extend(self.losses.iter().map(|range| range.group));
+        for group in groups {
             self.scrub_for(group);
         }
     }

@@ -12,10 +12,13 @@ use super::chores::Chores;
 use super::fill::Fills;
 use super::labels::Labels;
 use super::scrub::Scrub;
+use super::stall::Stalls;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
-use super::{Drive, Effect, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, Ticket};
-use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES};
+use super::{
+    Drive, Effect, LossFacts, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, Ticket,
+};
+use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES, PAGE_COPIES};
 use crate::plan::BandPlans;
 use crate::{Geometry, GeometryError, Store};
 
@@ -168,6 +171,7 @@ impl StoreFacts {
             journal_offset: self.journal_offset,
             ring_bytes: self.ring_bytes,
             metadata_offset: self.metadata_offset,
+            page_copies: self.page_copies,
         }
     }
 }
@@ -183,12 +187,14 @@ pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError
 
 /// How the journal's region is divided, where that is not left to the size of the drives: tests
 /// want short rings, that are soon full, and several lanes on small drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Division {
-    /// Lanes of the pool.
-    pub lanes: u16,
+    /// Lanes of the pool, if the drives' size does not say it.
+    pub lanes: Option<u16>,
     /// Bytes of each lane's ring on a drive, if it is not to be as long as fits.
     pub ring_bytes: Option<u64>,
+    /// The pool has no features: it is as the first pools of format 1 were.
+    pub first_format: bool,
 }
 
 /// As [`create`], with a journal divided as said.
@@ -208,24 +214,56 @@ pub fn create_divided(
             name: blueprint.name.clone(),
         });
     }
+    if !blueprint.journal || division.is_some_and(|division| division.first_format) {
+        return create_with(blueprint, division, None, ticket);
+    }
+    let expected = expected_page_copies(&blueprint.scheme);
+    let pool = create_with(blueprint, division, Some(expected), ticket)?;
+    match page_copies(&pool.geometry) {
+        copies if copies == expected => Ok(pool),
+        // What the scheme's words say and what its code survives may differ.
+        copies => create_with(blueprint, division, Some(copies), ticket),
+    }
+}
+
+/// Copies of each metadata page: one more than the code survives losses, and at least two, for a page of a pool
+/// without redundancy should not be lost with one block.
+fn page_copies(geometry: &Geometry) -> u16 {
+    (geometry.code().tolerance() + 1).max(2)
+}
+
+/// The same by the scheme's words alone: where regions are must be known before there is a layout.
+fn expected_page_copies(scheme: &Scheme) -> u16 {
+    let losses = match scheme.copies {
+        Some(copies) => copies.saturating_sub(1),
+        None => scheme.parity,
+    };
+    (losses + 1).max(2)
+}
+
+fn create_with(
+    blueprint: &Blueprint,
+    division: Option<Division>,
+    page_copies: Option<u16>,
+    ticket: Ticket,
+) -> Result<Pool, CreateError> {
     let drives = u16::try_from(blueprint.drives.len()).unwrap_or(u16::MAX);
     let all = || blueprint.drives.iter().chain(&blueprint.spares);
     let smallest = all()
         .min_by_key(|drive| drive.size_bytes)
         .ok_or(CreateError::NoDrives)?;
-    let map = DriveMap::new(smallest.size_bytes, blueprint.cell_bytes).map_err(|error| {
-        CreateError::Drive {
-            path: smallest.path.clone(),
-            error,
-        }
+    let copies = page_copies.unwrap_or(2);
+    let map = DriveMap::with_copies(smallest.size_bytes, blueprint.cell_bytes, copies);
+    let map = map.map_err(|error| CreateError::Drive {
+        path: smallest.path.clone(),
+        error,
     })?;
     let chunk_bytes = blueprint
         .chunk_bytes
         .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes));
-    let lanes = division.map_or_else(
-        || DriveMap::default_lanes(smallest.size_bytes),
-        |division| division.lanes,
-    );
+    let lanes = division
+        .and_then(|division| division.lanes)
+        .unwrap_or_else(|| DriveMap::default_lanes(smallest.size_bytes));
     let ring_bytes = division
         .and_then(|division| division.ring_bytes)
         .unwrap_or_else(|| map.ring_bytes(lanes));
@@ -237,6 +275,7 @@ pub fn create_divided(
         journal_offset: map.journal_offset,
         ring_bytes,
         metadata_offset: map.metadata_offset,
+        page_copies,
     });
     let sizes = Sizes {
         chunk_bytes,
@@ -260,6 +299,8 @@ pub fn create_divided(
         domain: drive.domain.clone(),
         state,
         holds: None,
+        replaces: None,
+        found_bytes: None,
     };
     let facts = PoolFacts {
         uuid: blueprint.uuid,
@@ -287,7 +328,13 @@ pub fn create_divided(
             .collect(),
         volumes: Vec::new(),
         scrub: ScrubFacts::default(),
+        losses: LossFacts::default(),
+        bad_blocks: BTreeMap::new(),
         layout_table: table.map(|table| to_hex(&table)),
+        features: page_copies
+            .map(|_| PAGE_COPIES.to_owned())
+            .into_iter()
+            .collect(),
     };
     let mut pool = Pool::assemble(geometry, facts, 0);
     pool.commit(vec![Effect::Recover {
@@ -309,7 +356,10 @@ impl Pool {
             .keys()
             .map(|&seat| (seat, CellTable::default()))
             .collect();
+        let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
+        let losses = facts.losses.losses(&facts.volumes, group_blocks);
         Self {
+            losses,
             geometry: Arc::new(geometry),
             facts,
             generation,
@@ -323,6 +373,9 @@ impl Pool {
             returns: BTreeMap::new(),
             blanking: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            replacements: BTreeMap::new(),
+            promotions: BTreeMap::new(),
+            asked: super::replace::Asked::default(),
             moved: Vec::new(),
             wounded: BTreeSet::new(),
             chores: Chores::default(),
@@ -334,6 +387,7 @@ impl Pool {
             scrub: Scrub::default(),
             plans: BandPlans::default(),
             suspicions: Suspicions::default(),
+            stalls: Stalls::default(),
             ios: BTreeMap::new(),
             forgotten: BTreeMap::new(),
             next_io: 0,

@@ -117,6 +117,27 @@ pub enum PoolError {
     /// Nothing to compare with.
     #[error("the pool was made with `-o journal=off`: it has no checksums to compare with")]
     NoChecksums,
+    /// The drive has a successor already.
+    #[error(
+        "the drive of seat {seat} is being replaced already, by that of seat {with}: wait until that is done, or fail that one"
+    )]
+    BeingReplaced {
+        /// Which seat.
+        seat: Seat,
+        /// Where its successor is meanwhile.
+        with: Seat,
+    },
+    /// There is no complete drive to copy from.
+    #[error("the drive of seat {seat} is not complete: nothing can be copied from it alone")]
+    NotCurrent {
+        /// Which seat.
+        seat: Seat,
+    },
+    /// Another opening of the pool is at work.
+    #[error(
+        "another host has taken the pool over: nothing is written or acknowledged here any more, and what was not flushed before is lost"
+    )]
+    TakenOver,
     /// The pool is being closed.
     #[error("the pool is being exported")]
     Closing,

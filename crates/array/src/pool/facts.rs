@@ -1,5 +1,7 @@
 //! What every drive of a pool knows: the payload of its label.
 
+use std::collections::BTreeMap;
+
 use block::Seat;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -40,9 +42,37 @@ pub struct PoolFacts {
     /// How often the pool is scrubbed, and how far that is.
     #[serde(default, skip_serializing_if = "ScrubFacts::is_unplanned")]
     pub scrub: ScrubFacts,
+    /// Data that is lost.
+    #[serde(default, skip_serializing_if = "LossFacts::is_none")]
+    pub losses: LossFacts,
+    /// By drive: blocks that were not what had been written there, since it took its seat. Written down with other
+    /// changes, so that a stop that is not clean may forget the latest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bad_blocks: BTreeMap<Uuid, u64>,
     /// A searched or generated table of the layout, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout_table: Option<String>,
+    /// Names of the features beyond those of the first pools of format 1, one for each bit in the label's
+    /// header: a program that does not know one can say which.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+}
+
+/// Data that can neither be read nor reconstructed, until it is written again or found right.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossFacts {
+    /// Group, first block in the group's data, number of blocks. Bounded.
+    #[serde(default)]
+    pub ranges: Vec<(u64, u64, u64)>,
+    /// Blocks that have no room in `ranges`.
+    #[serde(default)]
+    pub unlisted_blocks: u64,
+}
+
+impl LossFacts {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What is remembered of scrubs from one life of the pool to the next.
@@ -66,6 +96,12 @@ pub struct ScrubFacts {
     /// Groups that it could not read.
     #[serde(default)]
     pub failed: u64,
+    /// Blocks that it has mended.
+    #[serde(default)]
+    pub mended: u64,
+    /// Blocks of data that it has found to be lost.
+    #[serde(default)]
+    pub lost: u64,
 }
 
 impl ScrubFacts {
@@ -83,6 +119,9 @@ pub struct StoreFacts {
     pub ring_bytes: u64,
     /// Byte of the metadata pages.
     pub metadata_offset: u64,
+    /// Copies of each page, in pools with the feature `page-copies`; the others have two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_copies: Option<u16>,
 }
 
 /// Who sits in a seat.
@@ -103,6 +142,13 @@ pub struct SeatFacts {
     /// before this batch is in its place in the drive's home cells, durably.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<Vec<u64>>,
+    /// Of a waiting drive: the seat whose working drive it is to succeed. Of one that is out: the seat that it
+    /// had until it was replaced; nothing is remembered of it at the next opening.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<u16>,
+    /// Of a drive that is out because it was found smaller than the pool's regions: its size then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_bytes: Option<u64>,
 }
 
 /// Whether a seat's cells count.
@@ -144,6 +190,28 @@ pub enum OutReason {
     Slow,
 }
 
+impl SeatFacts {
+    /// Whether the drive is to succeed a working one.
+    #[must_use]
+    pub fn is_successor(&self) -> bool {
+        self.state == SeatState::Waiting && self.replaces.is_some()
+    }
+
+    /// Whether the drive waits for a seat, whichever becomes free.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.state == SeatState::Waiting && self.replaces.is_none()
+    }
+
+    /// Why a drive that was found too small is out, in words.
+    #[must_use]
+    pub fn short_of(&self) -> Option<String> {
+        let (label, drive) = (self.size_bytes, self.found_bytes?);
+        let out = matches!(self.state, SeatState::Out { .. });
+        out.then(|| format!("its label says {label} bytes, the drive has {drive}"))
+    }
+}
+
 impl SeatState {
     /// Whether the drive is written to.
     #[must_use]
@@ -166,6 +234,12 @@ pub struct VolumeFacts {
 }
 
 impl PoolFacts {
+    /// Whether the pool uses a feature.
+    #[must_use]
+    pub fn has(&self, feature: &str) -> bool {
+        self.features.iter().any(|name| name == feature)
+    }
+
     /// The seats and their facts.
     pub fn seats(&self) -> impl Iterator<Item = (Seat, &SeatFacts)> {
         self.seats

@@ -35,6 +35,8 @@ enum Class {
     Rebuild { lost: Reverse<usize> },
     /// The column is on spare space and its home is there again.
     CopyBack,
+    /// The column's drive is being replaced.
+    Replace,
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +114,7 @@ impl Pool {
         let was_idle = self.fills.is_idle();
         self.fills.waiting.clear();
         self.fills.hopeless.clear();
+        self.replacements_again();
         if self.fills.stopped {
             // Nobody would ever begin them, and the pool would never be quiet again.
             return;
@@ -129,6 +132,8 @@ impl Pool {
                     Class::Rebuild { lost }
                 } else if self.is_away(group, column) {
                     Class::CopyBack
+                } else if self.successor_cell(group, column).is_some() {
+                    Class::Replace
                 } else {
                     continue;
                 };
@@ -162,7 +167,7 @@ impl Pool {
     }
 
     /// Whether a column is elsewhere although its home could take it.
-    fn is_away(&self, group: u64, column: u16) -> bool {
+    pub(super) fn is_away(&self, group: u64, column: u16) -> bool {
         let home = self.geometry.layout().cell(group, column);
         self.facts.seats[home.seat.index()].state.takes_part()
             && self.source(group, column).is_some_and(|cell| cell != home)
@@ -173,6 +178,10 @@ impl Pool {
     fn target(&self, group: u64, column: u16) -> Option<Cell> {
         let layout = self.geometry.layout();
         let home = layout.cell(group, column);
+        let successor = self.successor_cell(group, column);
+        if successor.is_some() && !self.is_away(group, column) {
+            return successor;
+        }
         if self.facts.seats[home.seat.index()].state.takes_part() {
             let joined = !self.fills.joining.contains_key(&home.seat);
             return (joined || planted::is(Bug::FillBeforeJoined)).then_some(home);
@@ -270,6 +279,7 @@ impl Pool {
         let Some(target) = self.target(group, column) else {
             return;
         };
+        self.moves_on((group, column), target);
         let (sources, avoid) = self.fill_sources(group, column);
         let holds = self.held_before(group, column, target);
         // Of what a drive has already it is not known before how much is left to move.
@@ -334,6 +344,12 @@ impl Pool {
             return;
         }
         self.fills.progress.copied_bytes += copied_bytes;
+        if self.replacements.contains_key(&target.seat) {
+            self.successor_has((group, column), target);
+            self.fills.progress.cells_done += 1;
+            self.fills_ended();
+            return;
+        }
         if self.held_before(group, column, target).is_some() {
             self.fills
                 .progress
@@ -431,9 +447,10 @@ impl Pool {
     fn wait_again(&mut self, key: (u64, u16)) -> bool {
         let (group, column) = key;
         let absent = self.source(group, column).is_none();
+        let away = self.is_away(group, column);
         if self.fills.stopped
             || self.fills.hopeless.contains(&key)
-            || !(absent || self.is_away(group, column))
+            || !(absent || away || self.successor_cell(group, column).is_some())
             || self.target(group, column).is_none()
             || !self.facts.allocated_groups().any(|other| other == group)
         {
@@ -446,8 +463,10 @@ impl Pool {
             Class::Rebuild {
                 lost: Reverse(lost),
             }
-        } else {
+        } else if away {
             Class::CopyBack
+        } else {
+            Class::Replace
         };
         self.fills.waiting.entry(class).or_default().insert(key)
     }
@@ -517,6 +536,18 @@ impl Pool {
         }
         self.fills.paused = paused;
         self.advance();
+    }
+
+    /// Whether no cell waits to be filled or is being filled.
+    pub(super) fn none_is_filled(&self) -> bool {
+        self.fills.waiting.is_empty() && self.fills.in_flight.is_empty()
+    }
+
+    /// What was being filled on a drive comes to nothing, whatever a lane says of it yet.
+    pub(super) fn fills_in_vain(&mut self, seat: Seat) {
+        for fill in self.fills.in_flight.values_mut() {
+            fill.in_vain |= fill.target.seat == seat;
+        }
     }
 
     /// Whether nothing new is filled, for the pool is being closed or has been.

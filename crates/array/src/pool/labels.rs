@@ -34,6 +34,22 @@ impl Labels {
         self.outstanding.remove(&seat);
         self.failed.remove(&seat);
     }
+
+    /// A drive is in another seat from now on, whatever of its label is under way.
+    pub(super) fn rename(&mut self, from: Seat, to: Seat) {
+        for seats in [&mut self.outstanding, &mut self.failed] {
+            if seats.remove(&from) {
+                seats.insert(to);
+            }
+        }
+    }
+
+    /// What was to happen does not.
+    pub(super) fn drop_effects(&mut self, is_meant: impl Fn(&Effect) -> bool) {
+        for (_, effects) in &mut self.effects {
+            effects.retain(|effect| !is_meant(effect));
+        }
+    }
 }
 
 impl Pool {
@@ -82,8 +98,10 @@ impl Pool {
         let drive = self.drives.get_mut(&seat).expect("it takes part");
         let offset = LABEL_OFFSETS[drive.label_slot];
         drive.label_slot = 1 - drive.label_slot;
-        let identity = self.facts.seats[seat.index()].drive;
-        let bytes = payload.label(identity, seat, self.labels.writing);
+        // A successor is told of the seat that it takes.
+        let sits = self.promoted_to(seat).unwrap_or(seat);
+        let identity = self.facts.seats[sits.index()].drive;
+        let bytes = payload.label(identity, sits, self.labels.writing);
         self.actions.push_back(PoolAction::WriteDurably {
             id,
             seat,
@@ -125,6 +143,10 @@ impl Pool {
             // that generation.
         } else {
             let durable = self.labels.writing;
+            // A successor without this label does not take its seat.
+            for &seat in &failed {
+                self.forget_promotion(seat);
+            }
             let waiting = std::mem::take(&mut self.labels.effects);
             let (now, later): (Vec<_>, Vec<_>) = waiting
                 .into_iter()

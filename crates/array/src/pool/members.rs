@@ -24,7 +24,8 @@ impl Pool {
         fault: Fault,
         waiting: bool,
     ) {
-        let out = matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
+        let facts = self.facts.seats.get(seat.index());
+        let out = facts.is_none_or(|facts| matches!(facts.state, SeatState::Out { .. }));
         if out || self.joins(seat) {
             // Already decided; the lane hears of it when the labels are written. The drive that sits there
             // by now has done nothing.
@@ -35,9 +36,14 @@ impl Pool {
                 seat,
                 offset,
                 fault,
+                times: 1,
             });
             let failed = self.suspicions.read_failed(self.now, seat);
             if fault != Fault::Gone && failed < READ_FAULTS_MAX {
+                return;
+            }
+            // What it still reads is not thrown away where another drive can take its place.
+            if fault != Fault::Gone && self.hand_over(seat) {
                 return;
             }
         }
@@ -45,12 +51,14 @@ impl Pool {
         if fault == Fault::Gone || self.group_that_needs(seat).is_none() {
             self.take_out(seat, OutReason::Faulted, Vec::new());
         } else if waiting {
-            self.report(Report::DriveKept {
-                seat,
-                kind,
-                offset,
-                fault,
-            });
+            if self.refuses_newly(seat, fault) {
+                self.report(Report::DriveKept {
+                    seat,
+                    kind,
+                    offset,
+                    fault,
+                });
+            }
             self.tell_lanes(&Command::SeatKept(seat));
         }
     }
@@ -75,30 +83,42 @@ impl Pool {
     /// From the next generation on the seat's drive is out. The lanes hear of it, and `effects`
     /// happen, when that is durable.
     pub(super) fn take_out(&mut self, seat: Seat, why: OutReason, mut effects: Vec<Effect>) {
-        if !self.drives.contains_key(&seat) {
+        let seat = self.promoted_to(seat).unwrap_or(seat);
+        if !self.drives.contains_key(&seat) && !self.promotions.contains_key(&seat) {
             return;
         }
+        if let Some(effects) = self.successor_steps_in(seat, why, &mut effects) {
+            self.commit(effects);
+            return;
+        }
+        let succeeds = self.replacement_ends(seat);
         self.drives.remove(&seat);
         let since = self.next_generation();
         let was = self.facts.seats[seat.index()].state;
+        let known = was != SeatState::Waiting || succeeds.is_some();
         self.facts.seats[seat.index()].state = SeatState::Out { since, why };
         self.drop_table(seat);
         self.fills_lost_seat(seat);
         self.forget_ios(seat);
         self.suspicions.forget(seat);
         let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
-        if was != SeatState::Waiting {
+        let vacates = succeeds.is_some();
+        first.extend(succeeds.map(Effect::Report));
+        if known {
             *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
         }
-        if was != SeatState::Waiting && planted::is(Bug::SeatOutEarly) {
+        if known && planted::is(Bug::SeatOutEarly) {
             self.tell_lanes(&Command::SeatOut(seat));
-        } else if was != SeatState::Waiting {
+        } else if known {
             first.insert(0, Effect::Lanes(Command::SeatOut(seat)));
         }
         first.append(&mut effects);
         // Not before the lanes know that the seat is out: they must not take what they find on
         // another drive for what was there.
         first.push(Effect::SeatSpare(seat));
+        if vacates {
+            first.push(Effect::Vacate(seat));
+        }
         first.push(Effect::Requeue);
         self.commit(first);
     }
@@ -122,7 +142,7 @@ impl Pool {
         let waiting = self
             .facts
             .seats()
-            .find(|(_, facts)| facts.state == SeatState::Waiting)
+            .find(|(_, facts)| facts.is_free())
             .map(|(seat, _)| seat);
         if let Some(waiting) = waiting {
             self.facts.seats.swap(seat.index(), waiting.index());
@@ -150,7 +170,7 @@ impl Pool {
         self.commit(effects);
     }
 
-    fn check_seat(&self, seat: Seat) -> Result<(), PoolError> {
+    pub(super) fn check_seat(&self, seat: Seat) -> Result<(), PoolError> {
         if seat.index() < self.facts.seats.len() {
             return Ok(());
         }
@@ -247,6 +267,8 @@ impl Pool {
                 SeatState::Filling
             },
             holds: holds.filter(|_| !waits),
+            replaces: None,
+            found_bytes: None,
         };
         self.returns.remove(&seat);
         let done = vec![Effect::Done(ticket, Ok(()))];
@@ -287,6 +309,8 @@ impl Pool {
             domain: None,
             state: SeatState::Waiting,
             holds: None,
+            replaces: None,
+            found_bytes: None,
         });
         self.drives.insert(seat, Drive::default());
         self.commit(vec![Effect::Done(ticket, Ok(()))]);

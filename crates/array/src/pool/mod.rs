@@ -23,12 +23,15 @@ mod error;
 mod facts;
 mod fill;
 mod labels;
+mod loss;
 mod members;
 mod open;
 mod progress;
 mod recovery;
+mod replace;
 mod report;
 mod scrub;
+mod stall;
 mod suspicion;
 mod volumes;
 
@@ -44,20 +47,25 @@ use self::chores::Chores;
 use self::fill::Fills;
 use self::labels::Labels;
 use self::recovery::Recovering;
-use self::scrub::Scrub;
+use self::replace::{Asked, Promotion, Replacement};
+use self::scrub::{Found, Scrub};
+use self::stall::Stalls;
 use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
-use crate::Geometry;
 use crate::action::{Command, Event, IoId};
 use crate::plan::BandPlans;
+use crate::{Geometry, Losses};
 
 pub use catchup::{Evidence, Misfit};
 pub use create::{Blueprint, CreateError, Division, NewDrive, create, create_divided};
 pub use error::PoolError;
-pub use facts::{OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts};
+pub use facts::{
+    LossFacts, OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts,
+};
+pub use loss::LostData;
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
-pub use report::Report;
+pub use report::{LostRun, Report, Severity};
 pub use scrub::ScrubProgress;
 
 /// Names an administrator's command until it is done.
@@ -83,6 +91,11 @@ pub enum PoolAction {
     Lane(u16, Command),
     /// The drives of two seats change places, before anything that follows.
     Swap(Seat, Seat),
+    /// The drive of the second seat takes the first one, whose own drive is let go, in the moment in which the lanes
+    /// are given these commands, one for each in order.
+    Succeed(Seat, Seat, Vec<Command>),
+    /// Nothing is in this seat any more: its drive is let go.
+    Vacate(Seat),
     /// The volumes have changed: routers take a new snapshot.
     VolumesChanged,
     /// An administrator's command has ended.
@@ -119,6 +132,10 @@ enum Effect {
     Cleared,
     /// A waiting spare drive takes the seat, if there is one and it must.
     SeatSpare(Seat),
+    /// A successor has its seat.
+    Succeed(Seat),
+    /// Nothing is in this seat behind the layout's any more.
+    Vacate(Seat),
     /// Membership has changed: look at all groups anew.
     Requeue,
     VolumesChanged,
@@ -185,9 +202,17 @@ pub struct Pool {
     blanking: BTreeMap<Seat, Blanking>,
     /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
     leaving: BTreeMap<Seat, u32>,
+    /// Working drives that are being replaced, by the seat that the successor has meanwhile.
+    replacements: BTreeMap<Seat, Replacement>,
+    /// Successors that have taken their seat by the facts, of which the lanes have not heard: by that seat.
+    promotions: BTreeMap<Seat, Promotion>,
+    /// Checkpoints that lanes were asked for because of them.
+    asked: Asked,
     /// Drives that have changed seats since they went out: the seat now, and the one that the lanes and
     /// what they were asked know them by.
     moved: Vec<(Seat, Seat)>,
+    /// Data that is lost.
+    losses: Losses,
     /// Groups with blocks that were nowhere when a drive came back.
     wounded: BTreeSet<u64>,
     chores: Chores,
@@ -202,6 +227,7 @@ pub struct Pool {
     scrub: Scrub,
     plans: BandPlans,
     suspicions: Suspicions,
+    stalls: Stalls,
     ios: BTreeMap<IoId, PoolIo>,
     /// Writes to drives that have gone out since: nobody waits for them.
     forgotten: BTreeMap<IoId, Seat>,
@@ -242,6 +268,8 @@ impl Pool {
             } => self.drive_fault(seat, kind, offset, fault, waiting),
             // What lanes that have not heard of a seat's drive say is about the one before it.
             Event::Late { seat } | Event::Hangs { seat, .. } if self.joins(seat) => {}
+            // A successor that is slow is in nobody's way but its own.
+            Event::Late { seat } if self.replacements.contains_key(&seat) => {}
             Event::Late { seat } => self.drive_late(seat),
             Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
             Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
@@ -267,30 +295,50 @@ impl Pool {
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),
             Event::StripeLost { group, stripe, .. } => {
-                self.report(Report::StripeLost { group, stripe });
+                self.report(Report::StripeLost {
+                    group,
+                    stripe,
+                    times: 1,
+                });
             }
             Event::Recovered {
                 lane,
                 batches,
                 outcome,
             } => self.lane_recovered(lane, batches, outcome),
-            Event::Checkpointed { lane } => {
-                if let Some(lanes) = &mut self.checkpointing {
-                    lanes.remove(&lane);
-                }
-            }
+            Event::Checkpointed { lane } => self.lane_checkpointed(lane),
             Event::Scrubbed {
                 group,
                 blocks,
                 bad,
+                mended,
+                lost,
                 outcome,
-            } => self.scrubbed(group, blocks, bad, outcome),
+            } => {
+                let found = Found {
+                    blocks,
+                    bad,
+                    mended,
+                    lost,
+                };
+                self.scrubbed(group, found, outcome);
+            }
+            Event::BlocksLost(range) => self.blocks_lost(range),
+            Event::BlocksFound(range) => self.blocks_found(range),
             Event::BlockBad {
                 seat,
                 offset,
-                group,
-                column,
-            } => self.block_bad(seat, offset, group, column),
+                blocks,
+                ..
+            } => {
+                self.count_bad(seat, blocks);
+                self.report(Report::BlockBad {
+                    seat,
+                    blocks,
+                    offset,
+                    end: offset + blocks * block::BLOCK_BYTES,
+                });
+            }
             Event::Healed {
                 group,
                 stripe,
@@ -298,10 +346,19 @@ impl Pool {
             } => self.report(Report::Healed {
                 group,
                 stripe,
+                stripes: 1,
                 blocks,
             }),
             Event::PageLost { group, column } => self.page_lost(group, column),
+            Event::PageMended { seat, damaged, .. } => self.page_mended(seat, damaged),
+            Event::DriveOld {
+                seat,
+                anchor,
+                newest,
+            } => self.drive_old(seat, anchor, newest),
             Event::BlocksUnknown { group } => self.blocks_unknown(group),
+            Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
+            Event::Resumed { lane } => self.lane_resumed(lane),
         }
         self.advance();
     }
@@ -345,6 +402,7 @@ impl Pool {
             && self.new_volumes.is_empty()
             && self.recovering.is_none()
             && self.scrub.is_idle()
+            && !self.is_replacing()
             && self.actions.is_empty()
     }
 
@@ -379,6 +437,7 @@ impl Pool {
         self.pump_fills();
         self.pump_chores();
         self.pump_scrub();
+        self.pump_replacements();
         self.complete_seats();
         self.finish_closing();
     }
@@ -442,7 +501,7 @@ impl Pool {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Lanes(command) => {
-                if let Command::SeatIn(seat) = command {
+                if let Command::SeatIn(seat) | Command::Twin { with: seat, .. } = command {
                     self.seat_joined(seat);
                 }
                 self.tell_lanes(&command);
@@ -467,6 +526,8 @@ impl Pool {
             ),
             Effect::Cleared => {}
             Effect::SeatSpare(seat) => self.seat_spare(seat),
+            Effect::Succeed(seat) => self.promoted(seat),
+            Effect::Vacate(seat) => self.vacate(seat),
             Effect::Requeue => self.requeue_fills(),
             Effect::Recover { fresh, then } => self.recover_lanes(fresh, then),
             Effect::Resync => self.begin_resync(),

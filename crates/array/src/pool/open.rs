@@ -4,6 +4,8 @@
 //! - A drive may lag by one generation (the stop fell between two label writes); one that lags
 //!   more has missed something and is out as stale. One that lags is brought level before the next
 //!   generation is begun, for a stop then must not leave it two behind.
+//! - A drive that is too small for the pool's regions, or that cannot be read, is out: the others open
+//!   without it.
 //! - More than half of the drives that the newest label counts on must be there, and all data must
 //!   be readable; else the pool opens only when told to (`--degraded`).
 //! - Two drives of which each says that the other is out, and each has gone on without the other,
@@ -14,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use block::Seat;
+use block::{Fault, Seat};
 use layout::{Cell, Scheme};
 use uuid::Uuid;
 
@@ -36,6 +38,8 @@ pub struct FoundDrive {
     pub label_slot: usize,
     /// Its size.
     pub size_bytes: u64,
+    /// Reading its cell table failed: the pool opens without it.
+    pub fault: Option<Fault>,
 }
 
 /// Why a pool is not opened.
@@ -107,6 +111,8 @@ pub struct Opening {
     seated: BTreeMap<Seat, usize>,
     /// Those of them that have not got the newest generation.
     lagging: Vec<Seat>,
+    /// Seats whose drive is out and was being replaced.
+    heirs: Vec<Seat>,
     /// What the newest generation says.
     newest: PoolFacts,
     unclean: bool,
@@ -139,12 +145,20 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         .count();
     let mut seated = BTreeMap::new();
     let mut missing = Vec::new();
+    let mut gone = 0;
     for index in 0..facts.seats.len() {
         let seat = Seat(u16::try_from(index).expect("seats are 16 bits"));
         let at = find_drive(found, facts.seats[index].drive, seat)?;
+        let needed_bytes = facts.data_offset + facts.rows * facts.cell_bytes;
         let entry = &mut facts.seats[index];
+        entry.found_bytes = None;
         let lost = match at {
             None => Some(OutReason::Missing),
+            Some(at) if found[at].fault.is_some() => Some(OutReason::Faulted),
+            Some(at) if found[at].size_bytes < needed_bytes => {
+                entry.found_bytes = Some(found[at].size_bytes);
+                Some(OutReason::Missing)
+            }
             Some(at) if found[at].label.generation + lag_max() < generation => {
                 Some(OutReason::Stale)
             }
@@ -159,14 +173,19 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         if let Some(why) = lost
             && !matches!(entry.state, SeatState::Out { .. })
         {
-            if entry.state.takes_part() {
-                missing.push(format!("seat {seat} ({})", entry.path));
-            }
+            let counted = entry.state.takes_part();
             entry.state = SeatState::Out { since: next, why };
+            gone += usize::from(counted);
+            if counted {
+                let cut = entry.short_of();
+                let cut = cut.map_or_else(String::new, |cut| format!(": {cut}"));
+                missing.push(format!("seat {seat} ({}{cut})", entry.path));
+            }
         }
     }
+    let heirs = without_heirs(&mut facts, next);
     let missing = missing.join(", ");
-    let there = expected - facts_missing(&facts, next);
+    let there = expected - gone;
     if there * 2 <= expected && !degraded {
         return Err(OpenError::TooFewDrives {
             found: there,
@@ -180,6 +199,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
     Ok(Opening {
         pool,
         lagging: seated.iter().filter_map(lags).collect(),
+        heirs,
         newest: newest.label.facts.clone(),
         seated,
         unclean,
@@ -193,12 +213,32 @@ fn lag_max() -> u64 {
     1 + u64::from(planted::is(Bug::LagByTwo))
 }
 
-fn facts_missing(facts: &PoolFacts, since_now: u64) -> usize {
-    facts
-        .seats
-        .iter()
-        .filter(|seat| matches!(seat.state, SeatState::Out { since, .. } if since == since_now))
-        .count()
+/// Ends replacements of which a drive is out. The seats whose drive is, and has a successor that is there.
+fn without_heirs(facts: &mut PoolFacts, since_now: u64) -> Vec<Seat> {
+    let mut heirs = Vec::new();
+    for index in (0..facts.seats.len()).rev() {
+        let Some(seat) = facts.seats[index].replaces else {
+            continue;
+        };
+        let last = index + 1 == facts.seats.len();
+        let replaced = facts.seats.get(usize::from(seat));
+        let current = replaced.is_some_and(|seat| seat.state == SeatState::Current);
+        match facts.seats[index].state {
+            SeatState::Waiting if current => {}
+            SeatState::Waiting => {
+                facts.seats[index].replaces = None;
+                heirs.push(Seat(seat));
+            }
+            // It has been replaced, or the drive that it was to replace has its place: nothing is missing.
+            SeatState::Out { since, .. } if last && (current || since != since_now) => {
+                facts.seats.pop();
+            }
+            SeatState::Out { .. } | SeatState::Current | SeatState::Filling => {
+                facts.seats[index].replaces = None;
+            }
+        }
+    }
+    heirs
 }
 
 /// The found drive with this identity; of two, the newer one.
@@ -366,6 +406,7 @@ impl Opening {
         let Self {
             mut pool,
             lagging,
+            heirs,
             newest,
             unclean,
             degraded,
@@ -388,15 +429,15 @@ impl Opening {
             }
         }
         let mut effects = pool.opening_effects();
+        effects.extend(pool.reopen_replacements());
         pool.facts.clean = false;
         for cell in stale {
             pool.write_entry(cell, None, Vec::new());
         }
-        let mut then = vec![
-            Effect::VolumesChanged,
-            Effect::Done(ticket, Ok(())),
-            Effect::Requeue,
-        ];
+        let mut then = vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))];
+        // A drive that was to succeed one that is gone takes the seat, and is rebuilt.
+        then.extend(heirs.into_iter().map(Effect::SeatSpare));
+        then.push(Effect::Requeue);
         // What a journal holds makes parity right; without one it is computed anew.
         if unclean && pool.facts.store.is_none() {
             then.push(Effect::Resync);
@@ -414,8 +455,14 @@ impl Pool {
         let mut stale = Vec::new();
         for (seat, pages) in tables {
             let table = CellTable::new(pages);
+            let successor = self.facts.seats[seat.index()].is_successor();
             for (row, entry) in table.entries() {
                 let cell = Cell { seat, row };
+                if successor {
+                    // What it had got before the stop does not count.
+                    stale.push(cell);
+                    continue;
+                }
                 let key = (entry.group, entry.column);
                 let known = entry.group < self.geometry.groups()
                     && entry.column < self.geometry.layout().columns();
@@ -444,6 +491,16 @@ impl Pool {
         stale
     }
 
+    /// What there is to say of a drive that is smaller than its label says.
+    fn cut_drive(&self, seat: Seat) -> Option<Report> {
+        let facts = &self.facts.seats[seat.index()];
+        Some(Report::DriveCut {
+            seat,
+            label_bytes: facts.size_bytes,
+            drive_bytes: facts.found_bytes?,
+        })
+    }
+
     /// What the lanes must know at opening.
     fn opening_effects(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -455,6 +512,7 @@ impl Pool {
                     effects.push(Effect::Lanes(Command::SeatOut(seat)));
                     if since == self.generation + 1 {
                         effects.push(Effect::Report(Report::DriveOut { seat, why, since }));
+                        effects.extend(self.cut_drive(seat).map(Effect::Report));
                     }
                 }
             }

@@ -45,6 +45,7 @@ impl Pool {
         };
         self.recovered = lost.is_none();
         if self.recovered {
+            self.tell_lost();
             self.resume_scrub();
         }
         for effect in then {

@@ -1,9 +1,11 @@
 //! What the pool says to whoever watches it.
 
+use std::fmt;
+
 use block::Seat;
 use uuid::Uuid;
 
-use super::{Misfit, OutReason};
+use super::{LostData, Misfit, OutReason};
 use crate::action::IoKind;
 
 /// A line for the log, the console and `pool events`.
@@ -18,6 +20,62 @@ pub enum Report {
         why: OutReason,
         /// Since which generation.
         since: u64,
+    },
+    /// A drive cannot be what its label says.
+    #[error(
+        "seat {seat}: its label says {label_bytes} bytes, the drive has {drive_bytes}: the pool opens without it"
+    )]
+    DriveCut {
+        /// Whose.
+        seat: Seat,
+        /// Size that the pool's labels give the drive.
+        label_bytes: u64,
+        /// Size that it was found with.
+        drive_bytes: u64,
+    },
+    /// A working drive is being replaced.
+    #[error(
+        "seat {seat}: the drive is being replaced by drive {drive} (seat {with} until then); it stays in use until that is complete"
+    )]
+    ReplacementBegins {
+        /// Whose.
+        seat: Seat,
+        /// Where its successor is meanwhile.
+        with: Seat,
+        /// The successor's identity.
+        drive: Uuid,
+    },
+    /// A drive has taken the place of one that it was to replace.
+    #[error("seat {seat}: drive {drive} has replaced the one before it, with all that was on it")]
+    Replaced {
+        /// Whose.
+        seat: Seat,
+        /// The new drive's identity.
+        drive: Uuid,
+    },
+    /// A drive that was being replaced is out before its successor had everything.
+    #[error(
+        "seat {seat}: the drive that was being replaced is out ({why:?}); drive {drive} takes the seat with {cells} cells that it has, the others are rebuilt"
+    )]
+    ReplacedEarly {
+        /// Whose.
+        seat: Seat,
+        /// The new drive's identity.
+        drive: Uuid,
+        /// Cells that the new drive has.
+        cells: u64,
+        /// Why the old one is out.
+        why: OutReason,
+    },
+    /// The successor of a drive is out.
+    #[error(
+        "seat {seat}: its successor in seat {with} is out; the drive keeps its place, and nothing is lost"
+    )]
+    ReplacementEnds {
+        /// Whose.
+        seat: Seat,
+        /// Where its successor was.
+        with: Seat,
     },
     /// A drive came in and is being filled.
     #[error("seat {seat}: drive {drive} takes part from now on")]
@@ -87,17 +145,20 @@ pub enum Report {
         /// What it said.
         fault: block::Fault,
     },
-    /// A read failed and was reconstructed from others.
+    /// Reads failed and were reconstructed from others.
     #[error(
-        "seat {seat}: read at byte {offset} failed ({fault}); reconstructed from other drives where possible"
+        "seat {seat}: {} failed, the first at byte {offset} ({fault}); reconstructed from other drives where possible",
+        Count(*times, "read")
     )]
     ReadFault {
         /// Whose.
         seat: Seat,
-        /// Where.
+        /// Where, of the first.
         offset: u64,
         /// What it said.
         fault: block::Fault,
+        /// How many.
+        times: u64,
     },
     /// A drive is slow.
     #[error(
@@ -151,13 +212,18 @@ pub enum Report {
         /// Why.
         fault: block::Fault,
     },
-    /// A stripe could not be served.
-    #[error("group {group} stripe {stripe}: more is lost than the code survives")]
+    /// Requests could not be served.
+    #[error(
+        "group {group} stripe {stripe}: more is lost than the code survives; {} failed",
+        Count(*times, "request")
+    )]
     StripeLost {
-        /// Which group.
+        /// Which group, of the first.
         group: u64,
-        /// Which stripe.
+        /// Which stripe, of the first.
         stripe: u64,
+        /// How many.
+        times: u64,
     },
     /// The pool was not closed cleanly; parity is computed anew.
     #[error("the pool was not closed cleanly: computing parity of {groups} groups anew")]
@@ -176,39 +242,74 @@ pub enum Report {
         /// How many.
         batches: u64,
     },
-    /// A block was not what had been written there.
+    /// Blocks are not what had been written there.
     #[error(
-        "seat {seat}: the block at byte {offset} (group {group}, column {column}) is not what was written there"
+        "seat {seat}: {} at bytes {offset} to {} {} not what was written there",
+        Count(*blocks, "block"), end - 1, if *blocks == 1 { "is" } else { "are" }
     )]
     BlockBad {
         /// Whose drive.
         seat: Seat,
-        /// First byte on the drive.
+        /// How many blocks.
+        blocks: u64,
+        /// First byte of the first on the drive.
         offset: u64,
-        /// Which group.
-        group: u64,
-        /// Which of its columns.
-        column: u16,
+        /// Byte behind the last.
+        end: u64,
     },
     /// Blocks were reconstructed and written again.
-    #[error("group {group} stripe {stripe}: {blocks} blocks reconstructed and written again")]
+    #[error(
+        "{} of {} reconstructed and written again, from group {group} stripe {stripe} on",
+        Count(*blocks, "block"), Count(*stripes, "stripe")
+    )]
     Healed {
-        /// Which group.
+        /// Which group, of the first.
         group: u64,
-        /// Which stripe.
+        /// Which stripe, of the first.
         stripe: u64,
-        /// How many.
+        /// How many stripes.
+        stripes: u64,
+        /// How many blocks.
         blocks: u64,
     },
     /// Checksums were lost.
     #[error(
-        "group {group} column {column}: a page of checksums was damaged in all its places; its blocks are reconstructed when they are read"
+        "{} of checksums damaged in all places, the first of group {group} column {column}; the blocks are reconstructed when they are read",
+        Count(*pages, "page")
     )]
     PageLost {
-        /// Which group.
+        /// Which group, of the first.
         group: u64,
         /// Which of its columns.
         column: u16,
+        /// How many.
+        pages: u64,
+    },
+    /// Copies of checksum pages on a drive were not what the other copies are. Reported at the first one, the
+    /// second, the fourth and so on.
+    #[error(
+        "seat {seat}: {damaged} copies of checksum pages were damaged and {older} older than the others; written again"
+    )]
+    PagesMended {
+        /// Whose drive.
+        seat: Seat,
+        /// Copies that failed their own check since the pool was opened.
+        damaged: u64,
+        /// Copies that were whole, and older than another copy: after a stop that was not clean that is
+        /// expected, else the drive has lost writes or was set back.
+        older: u64,
+    },
+    /// A drive's label is current and its journal is not.
+    #[error(
+        "seat {seat}: the drive's journal is older than its label (anchor {anchor}, the others have {newest}): it was set back or has lost writes; scrub the pool and watch the drive"
+    )]
+    DriveOld {
+        /// Whose drive.
+        seat: Seat,
+        /// The newest anchor that it has.
+        anchor: u64,
+        /// The newest of all drives.
+        newest: u64,
     },
     /// A scrub begins.
     #[error("scrub of {groups} groups begins")]
@@ -223,13 +324,36 @@ pub enum Report {
         group: u64,
     },
     /// A scrub has ended.
-    #[error("scrub ends: {blocks} blocks read, {bad} of them bad")]
+    #[error(
+        "scrub ends: {blocks} blocks read, {bad} bad, {mended} repaired; {lost} blocks of data are lost"
+    )]
     ScrubEnds {
         /// Blocks read.
         blocks: u64,
         /// How many were wrong.
         bad: u64,
+        /// How many were reconstructed and written again.
+        mended: u64,
+        /// How many blocks of data can neither be read nor reconstructed.
+        lost: u64,
     },
+    /// Data can neither be read nor reconstructed.
+    #[error("{0} lost: no drive has that data, and it cannot be reconstructed")]
+    DataLost(LostRun),
+    /// Data that was lost is there.
+    #[error("{0} there again: that data was written anew, or found right")]
+    DataRestored(LostRun),
+    /// Drives that cannot be spared refuse writes or flushes.
+    #[error(
+        "drives that cannot be spared refuse writes or flushes ({fault}): requests end in errors, and are tried again every few seconds"
+    )]
+    WritesStall {
+        /// What the drives say.
+        fault: block::Fault,
+    },
+    /// Drives that refused writes or flushes take them again.
+    #[error("the drives take writes and flushes again")]
+    WritesResume,
     /// Another opening of the pool is at work.
     #[error(
         "another host has taken the pool over (opening {by}): nothing more is written or acknowledged here"
@@ -246,4 +370,183 @@ pub enum Report {
         /// Which group.
         group: u64,
     },
+}
+
+/// Ranges of a volume, as one report names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRun {
+    /// The volume's name.
+    pub volume: String,
+    /// First byte of the first range.
+    pub offset_bytes: u64,
+    /// Byte behind the last one.
+    pub end_bytes: u64,
+    /// Bytes of all ranges.
+    pub bytes: u64,
+    /// How many ranges.
+    pub ranges: u64,
+}
+
+impl LostRun {
+    /// One range.
+    #[must_use]
+    pub fn new(data: LostData) -> Self {
+        Self {
+            offset_bytes: data.offset_bytes,
+            end_bytes: data.offset_bytes + data.length_bytes,
+            bytes: data.length_bytes,
+            ranges: 1,
+            volume: data.volume,
+        }
+    }
+
+    fn absorb(&mut self, next: &Self) -> bool {
+        let same = self.volume == next.volume;
+        if same {
+            let adjacent =
+                self.end_bytes == next.offset_bytes || next.end_bytes == self.offset_bytes;
+            self.ranges += next.ranges - u64::from(adjacent);
+            self.bytes += next.bytes;
+            self.offset_bytes = self.offset_bytes.min(next.offset_bytes);
+            self.end_bytes = self.end_bytes.max(next.end_bytes);
+        }
+        same
+    }
+}
+
+impl fmt::Display for LostRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.offset_bytes, self.end_bytes - 1);
+        write!(f, "volume {}: {} bytes ", self.volume, self.bytes)?;
+        match self.ranges {
+            1 => write!(f, "(bytes {first} to {last}) are"),
+            ranges => write!(f, "in {ranges} ranges between bytes {first} and {last} are"),
+        }
+    }
+}
+
+/// How bad a report is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Nothing to do.
+    #[default]
+    Info,
+    /// Redundancy is less, or a drive is not what it should be.
+    Warning,
+    /// Data cannot be read, or the pool cannot be used.
+    Error,
+}
+
+impl Report {
+    /// How bad it is.
+    #[must_use]
+    pub const fn severity(&self) -> Severity {
+        match self {
+            Self::DataLost(_)
+            | Self::StripeLost { .. }
+            | Self::CellLost { .. }
+            | Self::LeftOut { .. }
+            | Self::DriveKept { .. }
+            | Self::ResyncFailed { .. }
+            | Self::TakenOver { .. } => Severity::Error,
+            Self::ScrubEnds { lost, .. } if *lost > 0 => Severity::Error,
+            Self::DriveOut { .. }
+            | Self::FilledAnew { .. }
+            | Self::ReadFault { .. }
+            | Self::DriveSuspect { .. }
+            | Self::DriveHangs { .. }
+            | Self::LateTogether { .. }
+            | Self::BlockBad { .. }
+            | Self::PageLost { .. }
+            | Self::ResyncBegins { .. } => Severity::Warning,
+            _ => Severity::Info,
+        }
+    }
+
+    /// Whether reports of this kind may come by the thousand and can be told together.
+    #[must_use]
+    pub const fn comes_in_floods(&self) -> bool {
+        matches!(
+            self,
+            Self::BlockBad { .. }
+                | Self::Healed { .. }
+                | Self::ReadFault { .. }
+                | Self::StripeLost { .. }
+                | Self::PageLost { .. }
+                | Self::DataLost(_)
+                | Self::DataRestored(_)
+        )
+    }
+
+    /// Makes this report tell what `next` tells, too, if both are about the same thing.
+    pub fn absorb(&mut self, next: &Self) -> bool {
+        match (self, next) {
+            (
+                Self::BlockBad {
+                    seat,
+                    blocks,
+                    offset,
+                    end,
+                },
+                Self::BlockBad {
+                    seat: other,
+                    blocks: more,
+                    offset: from,
+                    end: to,
+                },
+            ) if seat == other => {
+                *blocks += more;
+                *offset = (*offset).min(*from);
+                *end = (*end).max(*to);
+                true
+            }
+            (
+                Self::Healed {
+                    stripes, blocks, ..
+                },
+                Self::Healed {
+                    stripes: more,
+                    blocks: more_blocks,
+                    ..
+                },
+            ) => {
+                *stripes += more;
+                *blocks += more_blocks;
+                true
+            }
+            (
+                Self::ReadFault { seat, times, .. },
+                Self::ReadFault {
+                    seat: other,
+                    times: more,
+                    ..
+                },
+            ) if seat == other => {
+                *times += more;
+                true
+            }
+            (Self::StripeLost { times, .. }, Self::StripeLost { times: more, .. }) => {
+                *times += more;
+                true
+            }
+            (Self::PageLost { pages, .. }, Self::PageLost { pages: more, .. }) => {
+                *pages += more;
+                true
+            }
+            (Self::DataLost(run), Self::DataLost(next))
+            | (Self::DataRestored(run), Self::DataRestored(next)) => run.absorb(next),
+            _ => false,
+        }
+    }
+}
+
+/// `1 block`, `2 blocks`.
+struct Count(u64, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(count, what) = self;
+        let plural = if *count == 1 { "" } else { "s" };
+        write!(f, "{count} {what}{plural}")
+    }
 }

@@ -35,14 +35,25 @@ pub struct ScrubProgress {
     pub blocks: u64,
     /// Blocks that were not what had been written.
     pub bad: u64,
+    /// Of these, blocks that were reconstructed and written again.
+    pub mended: u64,
+    /// Blocks of data that can neither be read nor reconstructed.
+    pub lost: u64,
     /// Groups that could not be read.
     pub failed: u64,
-    /// Bad blocks by seat since the pool was opened, found by scrubs or by anybody.
-    pub bad_by_seat: BTreeMap<Seat, u64>,
     /// When it began.
     pub began: Instant,
     /// When it ended.
     pub ended: Option<Instant>,
+}
+
+/// What the scrub of a group has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) blocks: u64,
+    pub(super) bad: u64,
+    pub(super) mended: u64,
+    pub(super) lost: u64,
 }
 
 /// The scrub under way, or the last one.
@@ -53,6 +64,12 @@ pub(super) struct Scrub {
     lost_pages: BTreeSet<u64>,
     /// Groups in which something was found to be unknown.
     found_unknown: BTreeSet<u64>,
+    /// Copies of pages that were damaged, and that were older than others, by drive.
+    pages_mended: BTreeMap<Seat, (u64, u64)>,
+    /// Drives that are older than their labels.
+    old_drives: BTreeSet<Seat>,
+    /// Groups in flight that are no part of the scrub that somebody waits for.
+    beside: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
     tickets: Vec<Ticket>,
     /// The pool is being closed, and this group would have been next.
@@ -162,6 +179,7 @@ impl Pool {
         let facts = &mut self.facts.scrub;
         facts.next_group = Some(0);
         (facts.blocks, facts.bad, facts.failed) = (0, 0, 0);
+        (facts.mended, facts.lost) = (0, 0);
         self.commit(Vec::new());
     }
 
@@ -175,7 +193,6 @@ impl Pool {
             groups_done: groups_total - self.scrub.waiting.len() as u64,
             groups_total,
             began: self.now,
-            bad_by_seat: std::mem::take(&mut self.scrub.progress.bad_by_seat),
             ..ScrubProgress::default()
         };
     }
@@ -191,6 +208,8 @@ impl Pool {
         progress.blocks = facts.blocks;
         progress.bad = facts.bad;
         progress.failed = facts.failed;
+        progress.mended = facts.mended;
+        progress.lost = facts.lost;
         self.report(Report::ScrubGoesOn { group });
         self.scrub_ended();
     }
@@ -212,6 +231,8 @@ impl Pool {
         facts.blocks = progress.blocks;
         facts.bad = progress.bad;
         facts.failed = progress.failed;
+        facts.mended = progress.mended;
+        facts.lost = progress.lost;
     }
 
     /// Holds the scrub, or lets it go on.
@@ -239,6 +260,7 @@ impl Pool {
             && let Some(group) = self.scrub.lost_pages.pop_first()
         {
             if self.scrub.in_flight.insert(group) {
+                self.scrub.beside.insert(group);
                 self.tell_lane(group, Command::Scrub { group });
             }
         }
@@ -246,20 +268,28 @@ impl Pool {
             && self.scrub.in_flight.len() < SCRUBBING_MAX
             && let Some(group) = self.scrub.waiting.pop_first()
         {
+            // One that is scrubbed already for another reason counts for this scrub, too.
+            self.scrub.beside.remove(&group);
             if self.scrub.in_flight.insert(group) {
                 self.tell_lane(group, Command::Scrub { group });
             }
         }
     }
 
-    pub(super) fn scrubbed(&mut self, group: u64, blocks: u64, bad: u64, outcome: Outcome) {
+    pub(super) fn scrubbed(&mut self, group: u64, found: Found, outcome: Outcome) {
         if !self.scrub.in_flight.remove(&group) {
+            return;
+        }
+        if self.scrub.beside.remove(&group) {
+            self.scrub_ended();
             return;
         }
         let progress = &mut self.scrub.progress;
         progress.groups_done += 1;
-        progress.blocks += blocks;
-        progress.bad += bad;
+        progress.blocks += found.blocks;
+        progress.bad += found.bad;
+        progress.mended += found.mended;
+        progress.lost += found.lost;
         progress.failed += u64::from(outcome.is_err());
         if self.scrub.running && self.now.since(self.scrub.noted) >= NOTE_EVERY {
             self.scrub.noted = self.now;
@@ -278,14 +308,20 @@ impl Pool {
             return;
         }
         self.scrub.running = false;
+        self.count_unlisted(self.scrub.progress.lost);
         let facts = &mut self.facts.scrub;
         facts.next_group = None;
         facts.counted_from = self.scrub.unix_seconds.or(facts.counted_from);
         self.commit(Vec::new());
         let progress = &mut self.scrub.progress;
         progress.ended = Some(self.now);
-        let (blocks, bad) = (progress.blocks, progress.bad);
-        self.report(Report::ScrubEnds { blocks, bad });
+        let ended = Report::ScrubEnds {
+            blocks: progress.blocks,
+            bad: progress.bad,
+            mended: progress.mended,
+            lost: progress.lost,
+        };
+        self.report(ended);
         for ticket in std::mem::take(&mut self.scrub.tickets) {
             self.done(ticket, Ok(()));
         }
@@ -293,7 +329,11 @@ impl Pool {
 
     /// Checksums were lost: what they said is found out again, and written again.
     pub(super) fn page_lost(&mut self, group: u64, column: u16) {
-        self.report(Report::PageLost { group, column });
+        self.report(Report::PageLost {
+            group,
+            column,
+            pages: 1,
+        });
         self.scrub_for(group);
     }
 
@@ -316,14 +356,29 @@ impl Pool {
         }
     }
 
-    /// A block was not what had been written there.
-    pub(super) fn block_bad(&mut self, seat: Seat, offset: u64, group: u64, column: u16) {
-        *self.scrub.progress.bad_by_seat.entry(seat).or_default() += 1;
-        self.report(Report::BlockBad {
-            seat,
-            offset,
-            group,
-            column,
-        });
+    /// A copy of a page was damaged or older than others; it is written again.
+    pub(super) fn page_mended(&mut self, seat: Seat, damaged: bool) {
+        let (bad, old) = self.scrub.pages_mended.entry(seat).or_default();
+        *bad += u64::from(damaged);
+        *old += u64::from(!damaged);
+        let (damaged, older) = (*bad, *old);
+        if (damaged + older).is_power_of_two() {
+            self.report(Report::PagesMended {
+                seat,
+                damaged,
+                older,
+            });
+        }
+    }
+
+    /// A drive's journal is older than its label: said once, whichever lane finds it first.
+    pub(super) fn drive_old(&mut self, seat: Seat, anchor: u64, newest: u64) {
+        if self.scrub.old_drives.insert(seat) {
+            self.report(Report::DriveOld {
+                seat,
+                anchor,
+                newest,
+            });
+        }
     }
 }

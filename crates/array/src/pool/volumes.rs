@@ -189,6 +189,7 @@ impl Pool {
             *count > 0
         });
         self.facts.volumes[index] = volume;
+        self.forget_lost();
         self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
@@ -207,6 +208,7 @@ impl Pool {
         self.now = now;
         let index = self.volume_index(name)?;
         self.facts.volumes.remove(index);
+        self.forget_lost();
         self.requeue_fills();
         self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
         self.advance();

@@ -245,6 +245,14 @@ impl At<'_> {
 
     fn replace(&self, old: &SeatStatus, new: Drive) -> Result<ChangedDrive, Failure> {
         let name = new.uri.to_string();
+        if old.state == "current" {
+            // What it holds is not thrown away: it stays in use until the new drive has everything.
+            self.handle
+                .replace_drive(Seat(old.seat), new)
+                .map_err(|error| self.failed(&error))?;
+            let seat = self.seat(&name)?;
+            return self.changed(&seat);
+        }
         let mut took_out = false;
         if old.state != "out" {
             self.handle

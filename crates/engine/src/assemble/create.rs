@@ -113,7 +113,7 @@ pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, Ass
         wipe(drive, tables.clone())?;
     }
     let seats = drives.iter().cloned().map(Some).collect();
-    let claim = hold::claim_new(pool.facts().uuid);
+    let claim = hold::claim_new(pool.facts().uuid, pool.generation());
     let handle = PoolHandle::start(pool, seats, OPENED, claim, options)?;
     let status = handle.status().map_err(StartError::Pool)?;
     let failed: Vec<String> = status

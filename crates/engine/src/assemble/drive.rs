@@ -7,6 +7,9 @@ use block::Fault;
 use super::{AssembleError, io_error};
 use crate::drive::{self, Drive, DriveUri, Open, sync};
 
+/// Bytes of a block.
+const BLOCK: usize = 4096;
+
 /// Labels, and whatever file systems keep at their begin and end.
 const WIPE_BYTES: u64 = 1 << 20;
 
@@ -88,8 +91,14 @@ pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
 pub(super) fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, AssembleError> {
     let mut slots = Vec::new();
     for offset in LABEL_OFFSETS {
-        let bytes = sync::read(&*drive.device, offset, LABEL_SLOT_BYTES)
-            .map_err(|fault| io_error(drive, "reading", fault))?;
+        // Of a file that was cut the first copy may be whole.
+        let left = usize::try_from(drive.size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = left.min(LABEL_SLOT_BYTES) / BLOCK * BLOCK;
+        let bytes = match length {
+            0 => Vec::new(),
+            _ => sync::read(&*drive.device, offset, length)
+                .map_err(|fault| io_error(drive, "reading", fault))?,
+        };
         slots.push(bytes);
     }
     Ok(newest_label([&slots[0], &slots[1]]).ok())

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use array::format::{CellPage, ENTRIES_PER_PAGE, Label};
-use array::pool::FoundDrive;
+use array::pool::{FoundDrive, Opening};
+use block::{Fault, Seat};
 
 use super::drive::read_label;
-use super::{AssembleError, FoundPool, OPENED, io_error};
-use crate::drive::{self, Drive, DriveSpec, DriveUri, FileOptions, Open, sync};
+use super::{AssembleError, FoundPool, OPENED};
+use crate::drive::{self, Drive, DriveSpec, DriveUri, FileOptions, Open, OpenDriveError, sync};
 use crate::run::{PoolHandle, RunOptions, hold};
 
 /// Opens a pool that was found and starts it.
@@ -31,31 +32,36 @@ pub fn import(
             Some(uri) => uri.clone(),
             None => plain(path),
         };
-        let drive = drive::open(&uri, how)?;
-        let Some((label_slot, label)) = read_label(&drive)? else {
-            continue;
+        let drive = match drive::open(&uri, how) {
+            Ok(drive) => drive,
+            Err(error) if is_gone(&error) => {
+                tracing::warn!(drive = %uri, "a drive is left out: {error}");
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (label_slot, label) = match read_label(&drive) {
+            Ok(Some(found)) => found,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::warn!("a drive is left out: {error}");
+                continue;
+            }
         };
         labels.push(FoundDrive {
             path: drive.uri.to_string(),
             label,
             label_slot,
             size_bytes: drive.size_bytes,
+            fault: None,
         });
         drives.push(drive);
     }
-    let opening = array::pool::open(&labels, degraded)?;
+    let (opening, tables) = open_what_can_be_read(&mut labels, &drives, degraded)?;
     let facts = opening.facts();
-    let mut tables = BTreeMap::new();
     let mut slots = BTreeMap::new();
     let mut seats: Vec<Option<Drive>> = vec![None; facts.seats.len()];
     for (&seat, &at) in opening.seated() {
-        let table = read_table(
-            &drives[at],
-            &labels[at].label,
-            facts.cell_table_offset,
-            facts.rows,
-        )?;
-        tables.insert(seat, table);
         slots.insert(seat, labels[at].label_slot);
         seats[seat.index()] = Some(drives[at].clone());
     }
@@ -70,10 +76,57 @@ pub fn import(
     }
     let pool = opening.finish(tables, &slots, OPENED)?;
     let in_use: Vec<Drive> = seats.iter().flatten().cloned().collect();
-    let claim = hold::claim(pool.facts().uuid, &in_use).map_err(|_| AssembleError::Held {
+    let held = |_| AssembleError::Held {
         name: found.name.clone(),
-    })?;
+    };
+    let claim = hold::claim(pool.facts().uuid, pool.generation(), &in_use).map_err(held)?;
     Ok(PoolHandle::start(pool, seats, OPENED, claim, options)?)
+}
+
+/// Decides which drives take part, and reads their cell tables. A drive whose table cannot be read is out, and it
+/// is decided anew without it.
+fn open_what_can_be_read(
+    labels: &mut [FoundDrive],
+    drives: &[Drive],
+    degraded: bool,
+) -> Result<(Opening, BTreeMap<Seat, Vec<CellPage>>), AssembleError> {
+    loop {
+        let opening = array::pool::open(labels, degraded)?;
+        let facts = opening.facts();
+        let mut tables = BTreeMap::new();
+        let mut failed = None;
+        for (&seat, &at) in opening.seated() {
+            let label = &labels[at].label;
+            match read_table(&drives[at], label, facts.cell_table_offset, facts.rows) {
+                Ok(table) => {
+                    tables.insert(seat, table);
+                }
+                Err(fault) => failed = Some((at, fault)),
+            }
+        }
+        let Some((at, fault)) = failed else {
+            return Ok((opening, tables));
+        };
+        let drive = &drives[at].uri;
+        tracing::warn!(%drive, "a drive is left out: its cell table cannot be read: {fault}");
+        labels[at].fault = Some(fault);
+    }
+}
+
+/// Whether a drive cannot be opened because of what it is, not because someone else has it.
+const fn is_gone(error: &OpenDriveError) -> bool {
+    match error {
+        OpenDriveError::NotFound { .. }
+        | OpenDriveError::NotADrive { .. }
+        | OpenDriveError::NoBytes { .. }
+        | OpenDriveError::Io { .. } => true,
+        OpenDriveError::InUse { .. }
+        | OpenDriveError::Busy { .. }
+        | OpenDriveError::Denied { .. }
+        | OpenDriveError::NotZram { .. }
+        | OpenDriveError::NoUring { .. }
+        | OpenDriveError::Start { .. } => false,
+    }
 }
 
 /// A path as it is.
@@ -92,11 +145,10 @@ fn read_table(
     label: &Label,
     offset: u64,
     rows: u64,
-) -> Result<Vec<CellPage>, AssembleError> {
+) -> Result<Vec<CellPage>, Fault> {
     let pages = rows.div_ceil(ENTRIES_PER_PAGE);
     let length = usize::try_from(pages * 2 * array::format::CELL_PAGE_BYTES).unwrap_or(usize::MAX);
-    let bytes = sync::read(&*drive.device, offset, length)
-        .map_err(|fault| io_error(drive, "reading", fault))?;
+    let bytes = sync::read(&*drive.device, offset, length)?;
     Ok(bytes
         .chunks_exact(2 * 4096)
         .zip((0..rows).step_by(usize::try_from(ENTRIES_PER_PAGE).unwrap_or(1)))

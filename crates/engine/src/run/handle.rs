@@ -239,6 +239,14 @@ impl PoolHandle {
         self.admin(Admin::AddSpare { drive })
     }
 
+    /// Replaces a working drive, which stays in use until the new one is complete.
+    ///
+    /// # Errors
+    /// As [`Pool::replace_drive`].
+    pub fn replace_drive(&self, seat: Seat, drive: Drive) -> Result<(), PoolError> {
+        self.admin(Admin::ReplaceDrive { seat, drive })
+    }
+
     /// Holds the rebuild, or lets it go on.
     ///
     /// # Errors

@@ -12,7 +12,8 @@ use array::{
     Action, Array, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId, Slice,
 };
 use block::{
-    Completed, Fault, Instant, Memory, Outcome, Region, Request, RequestKind, Seat, Submission,
+    Completed, Fault, Instant, Memory, Outcome, Permission, Region, Request, RequestKind, Seat,
+    Submission,
 };
 use erasure::kernel;
 
@@ -88,6 +89,8 @@ pub(crate) enum LaneMessage {
         command: Command,
     },
     Seats(Arc<Seats>),
+    /// The same, and what the thread's lanes are told of it: nothing is handed out in between.
+    SeatsAnd(Arc<Seats>, Vec<(u16, Command)>),
     /// Memory that many requests will lie in.
     Lend(Region),
     /// Several at once, in order.
@@ -146,11 +149,14 @@ fn completion(token: u64, outcome: Outcome) -> LaneMessage {
 }
 
 /// Passes drives' completions to the thread of the lanes that asked.
-struct Sink(Arc<Queue>);
+struct Sink {
+    queue: Arc<Queue>,
+    lease: Arc<Lease>,
+}
 
 impl Sink {
     fn send(&self, message: LaneMessage) {
-        if self.0.send(message).is_err() {
+        if self.queue.send(message).is_err() {
             tracing::debug!("a drive's answer to a stopped lane");
         }
     }
@@ -159,6 +165,10 @@ impl Sink {
 impl Completed for Sink {
     fn completed(&self, token: u64, outcome: Outcome) {
         self.send(completion(token, outcome));
+    }
+
+    fn permission(&self) -> Permission {
+        self.lease.permission()
     }
 
     fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
@@ -255,7 +265,10 @@ pub(crate) fn start(
         let thread = LaneThread {
             lanes,
             threads,
-            sink: Arc::new(Sink(Arc::clone(&queue))),
+            sink: Arc::new(Sink {
+                queue: Arc::clone(&queue),
+                lease: Arc::clone(lease),
+            }),
             now: clock.now(),
             seats: Arc::clone(seats),
             pool: pool.clone(),
@@ -286,7 +299,8 @@ impl LaneThread {
         let mut ring = LocalRing::install(RING_DEPTH)
             .inspect_err(|error| tracing::debug!("a lane thread without a ring: {error}"))
             .ok();
-        if let Some(ring) = &ring {
+        if let Some(ring) = &mut ring {
+            ring.guard(Arc::clone(&self.sink));
             queue.wake_by(ring.waker());
         }
         let mut messages = Vec::new();
@@ -362,7 +376,7 @@ impl LaneThread {
                 if taken % SUBMIT_EVERY == 0
                     && let Some(ring) = &mut ring
                 {
-                    self.hand_down();
+                    self.submit_all();
                     if let Err(error) = ring.submit() {
                         // What is left in the ring's queue goes with its next turn.
                         tracing::debug!("io_uring_enter failed: {error}");
@@ -388,6 +402,13 @@ impl LaneThread {
                 // What was asked for before goes to the drives of before.
                 self.hand_out();
                 self.seats = seats;
+            }
+            LaneMessage::SeatsAnd(seats, commands) => {
+                self.hand_out();
+                self.seats = seats;
+                for (lane, command) in commands {
+                    self.feed(lane, Input::Command(command));
+                }
             }
             LaneMessage::Batch(messages) => {
                 for message in messages {
@@ -432,23 +453,17 @@ impl LaneThread {
     }
 
     /// Submits and answers everything that this turn has led to: once per drive and client, for a
-    /// wake costs more than a small request.
+    /// wake costs more than a small request. Drives ask for themselves whether they may begin.
     fn hand_out(&mut self) {
-        let asked = self.outgoing.iter().any(|batch| !batch.is_empty());
-        let something = asked || !self.answers.is_empty();
-        if something && self.may_go_on() {
+        if self.answers.is_empty() {
+            self.submit_all();
+        } else if self.may_go_on() {
             self.submit_all();
             self.answer_all();
         }
     }
 
     /// Submits what drives are to do so far.
-    fn hand_down(&mut self) {
-        if self.outgoing.iter().any(|batch| !batch.is_empty()) && self.may_go_on() {
-            self.submit_all();
-        }
-    }
-
     fn submit_all(&mut self) {
         for (seat, batch) in (0..).map(Seat).zip(&mut self.outgoing) {
             if batch.is_empty() {

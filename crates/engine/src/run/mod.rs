@@ -1,6 +1,7 @@
 //! The driver in real time.
 
 mod compute;
+mod events;
 mod handle;
 mod hash;
 pub(crate) mod hold;

@@ -1,25 +1,23 @@
 //! The thread that runs a pool's machine.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use array::pool::{Evidence, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::pool::{Evidence, OutReason, Pool, PoolAction, PoolError, Report, Severity, Ticket};
 use array::router::VolumeMap;
-use array::{Event, IoId};
-use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, Seat};
+use array::{Command, Event, IoId};
+use block::{Completed, Fault, Memory, Outcome, Permission, Request, RequestKind, Seat};
 use uuid::Uuid;
 
+use super::events::{EventLog, Gather};
 use super::hold::{InUse, Lease, in_use};
 use super::lane::{LaneMessage, LaneSender};
 use super::volume::Volume;
 use super::{Clock, Seats};
 use crate::drive::Drive;
 use crate::status::{LoggedEvent, PoolStatus};
-
-/// Reports kept for `pool events`.
-const EVENTS_MAX: usize = 1000;
 
 /// The pool's volumes by name, shared with everyone who opens them.
 pub(crate) type Volumes = RwLock<BTreeMap<String, Arc<Volume>>>;
@@ -57,6 +55,11 @@ pub(crate) enum Admin {
         evidence: Option<Box<Evidence>>,
     },
     AddSpare {
+        drive: Drive,
+    },
+    /// In place of a working one, which stays in use until the new one is complete.
+    ReplaceDrive {
+        seat: Seat,
         drive: Drive,
     },
     PauseRebuild {
@@ -100,6 +103,7 @@ pub(crate) enum PoolMessage {
 struct Sink {
     pool: Sender<PoolMessage>,
     flush: bool,
+    lease: Arc<Lease>,
 }
 
 impl Completed for Sink {
@@ -112,6 +116,10 @@ impl Completed for Sink {
         };
         // A pool that has stopped waits for nothing.
         self.pool.send(message).ok();
+    }
+
+    fn permission(&self) -> Permission {
+        self.lease.permission()
     }
 }
 
@@ -127,12 +135,14 @@ pub(crate) struct PoolThread {
     writes: BTreeMap<IoId, Option<Drive>>,
     answers: BTreeMap<Ticket, Answer>,
     next_ticket: u64,
-    events: VecDeque<LoggedEvent>,
-    next_event: u64,
+    gather: Gather,
+    events: EventLog,
     listeners: Vec<Listener>,
     waiting: Vec<Sender<()>>,
     lease: Arc<Lease>,
     in_use: InUse,
+    /// The opening that has taken the pool over.
+    usurper: Option<Uuid>,
 }
 
 impl PoolThread {
@@ -150,6 +160,7 @@ impl PoolThread {
             Arc::new(Sink {
                 pool: sender.clone(),
                 flush,
+                lease: Arc::clone(&lease),
             })
         };
         Self {
@@ -163,17 +174,25 @@ impl PoolThread {
             writes: BTreeMap::new(),
             next_ticket: opened.0.0 + 1,
             answers: BTreeMap::from([opened]),
-            events: VecDeque::new(),
-            next_event: 0,
+            gather: Gather::default(),
+            events: EventLog::default(),
             listeners: Vec::new(),
             waiting: Vec::new(),
             lease,
             in_use,
+            usurper: None,
         }
     }
 
     pub(crate) fn run(mut self, receiver: &Receiver<PoolMessage>) {
         self.poll();
+        self.serve(receiver);
+        for report in self.gather.all() {
+            self.add_event(&report);
+        }
+    }
+
+    fn serve(&mut self, receiver: &Receiver<PoolMessage>) {
         loop {
             let Some(message) = self.next(receiver) else {
                 return;
@@ -181,6 +200,9 @@ impl PoolThread {
             if let Ok(since) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
                 let now = self.clock.now();
                 self.pool.handle_wall_clock(now, since.as_secs());
+            }
+            for report in self.gather.due(self.clock.now()) {
+                self.add_event(&report);
             }
             let Some(message) = message else {
                 self.pool.handle_timeout(self.clock.now());
@@ -201,7 +223,7 @@ impl PoolThread {
                 PoolMessage::WaitQuiet(to) => self.waiting.push(to),
                 PoolMessage::TakenOver(by) => self.taken_over(by),
                 PoolMessage::Listen(listener) => {
-                    self.events.iter().for_each(&listener);
+                    self.events.events().iter().for_each(&listener);
                     self.listeners.push(listener);
                 }
                 PoolMessage::Stop => return,
@@ -217,6 +239,7 @@ impl PoolThread {
 
     /// Nothing goes out any more; whoever asks for something is told so.
     fn taken_over(&mut self, by: Uuid) {
+        self.usurper = Some(by);
         self.log(&Report::TakenOver { by });
         let volumes = self.volumes.read().expect("no holder of the lock panics");
         for volume in volumes.values() {
@@ -225,12 +248,17 @@ impl PoolThread {
         for lane in &*self.lanes {
             lane.send(LaneMessage::Stop);
         }
-        self.answers.clear();
+        for answer in std::mem::take(&mut self.answers).into_values() {
+            answer.send(Err(PoolError::TakenOver)).unwrap_or_default();
+        }
+        // Nothing that they wait for comes.
+        self.waiting.clear();
     }
 
     /// The next message; `Some(None)` when the pool's time has come first, `None` at the end.
     fn next(&self, receiver: &Receiver<PoolMessage>) -> Option<Option<PoolMessage>> {
-        let Some(at) = self.pool.poll_timeout() else {
+        let times = [self.pool.poll_timeout(), self.gather.poll_timeout()];
+        let Some(at) = times.into_iter().flatten().min() else {
             return receiver.recv().ok().map(Some);
         };
         match receiver.recv_timeout(at.since(self.clock.now())) {
@@ -245,7 +273,12 @@ impl PoolThread {
     }
 
     fn status(&self) -> PoolStatus {
-        PoolStatus::new(&self.pool, &self.seats, self.clock.now(), &self.events)
+        let events = self.events.events();
+        let status = PoolStatus::new(&self.pool, &self.seats, self.clock.now(), events);
+        match self.usurper {
+            Some(by) => status.taken_over(by),
+            None => status,
+        }
     }
 
     /// The bytes are written; now flush them.
@@ -273,7 +306,7 @@ impl PoolThread {
         self.next_ticket += 1;
         let now = self.clock.now();
         if self.lease.is_lost() {
-            answer.send(Err(PoolError::Closing)).unwrap_or_default();
+            answer.send(Err(PoolError::TakenOver)).unwrap_or_default();
             return;
         }
         let started = match command {
@@ -304,6 +337,18 @@ impl PoolThread {
                 self.seats.set(Seat(seat), Some(drive));
                 self.tell_seats();
                 self.pool.add_spare(now, facts, ticket)
+            }
+            Admin::ReplaceDrive { seat, drive } => {
+                let with = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
+                let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
+                self.seats.set(Seat(with), Some(drive));
+                self.tell_seats();
+                let begun = self.pool.replace_drive(now, seat, facts, ticket);
+                if begun.is_err() {
+                    self.seats.set(Seat(with), None);
+                    self.tell_seats();
+                }
+                begun
             }
             Admin::PauseRebuild { paused } => {
                 self.pool.pause_fills(now, paused);
@@ -362,6 +407,22 @@ impl PoolThread {
         started
     }
 
+    /// A successor takes the seat of the drive that it replaces, which is closed when it has ended what it was asked.
+    fn succeed(&mut self, seat: Seat, with: Seat, commands: Vec<Command>) {
+        self.seats.swap(seat, with);
+        self.seats.set(with, None);
+        let seats = Arc::new(self.seats.clone());
+        let mut by_thread: BTreeMap<u16, (LaneSender, Vec<(u16, Command)>)> = BTreeMap::new();
+        for (lane, command) in self.lanes.iter().zip(commands) {
+            let told = by_thread.entry(lane.thread());
+            let told = told.or_insert_with(|| (lane.clone(), Vec::new()));
+            told.1.push((lane.lane(), command));
+        }
+        for (sender, commands) in by_thread.into_values() {
+            sender.send(LaneMessage::SeatsAnd(Arc::clone(&seats), commands));
+        }
+    }
+
     fn tell_seats(&self) {
         let seats = Arc::new(self.seats.clone());
         for lane in &*self.lanes {
@@ -384,6 +445,11 @@ impl PoolThread {
                 }
                 PoolAction::Swap(a, b) => {
                     self.seats.swap(a, b);
+                    self.tell_seats();
+                }
+                PoolAction::Succeed(seat, with, commands) => self.succeed(seat, with, commands),
+                PoolAction::Vacate(seat) => {
+                    self.seats.set(seat, None);
                     self.tell_seats();
                 }
                 PoolAction::VolumesChanged => self.change_volumes(),
@@ -424,7 +490,7 @@ impl PoolThread {
         let facts = self.pool.facts();
         let takes_part = |seat: Seat| {
             let facts = facts.seats.get(seat.index());
-            facts.is_some_and(|facts| facts.state.takes_part())
+            facts.is_some_and(|facts| facts.state.takes_part() || facts.is_successor())
         };
         let drives = in_use(&self.seats, takes_part);
         *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = drives;
@@ -455,15 +521,21 @@ impl PoolThread {
     }
 
     fn log(&mut self, report: &Report) {
-        tracing::info!(pool = %self.pool.facts().name, "{report}");
-        self.next_event += 1;
-        let event = LoggedEvent::new(self.next_event, report);
+        for report in self.gather.push(self.clock.now(), report.clone()) {
+            self.add_event(&report);
+        }
+    }
+
+    fn add_event(&mut self, report: &Report) {
+        let pool = &self.pool.facts().name;
+        match report.severity() {
+            Severity::Info => tracing::info!(%pool, "{report}"),
+            Severity::Warning => tracing::warn!(%pool, "{report}"),
+            Severity::Error => tracing::error!(%pool, "{report}"),
+        }
+        let event = self.events.add(report);
         for listener in &self.listeners {
             listener(&event);
-        }
-        self.events.push_back(event);
-        if self.events.len() > EVENTS_MAX {
-            self.events.pop_front();
         }
     }
 }

@@ -173,6 +173,34 @@ impl Region {
     }
 }
 
+/// Some of a drive's regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regions(u8);
+
+impl Regions {
+    /// All of them: the whole drive.
+    pub const ALL: Self = Self(0b1_1111);
+
+    /// These.
+    #[must_use]
+    pub fn of(regions: &[Region]) -> Self {
+        let bits = regions.iter().map(|&region| 1 << region as u8);
+        Self(bits.fold(0, |all, bit| all | bit))
+    }
+
+    /// Whether a region is one of them.
+    #[must_use]
+    pub const fn contains(self, region: Region) -> bool {
+        self.0 & 1 << region as u8 != 0
+    }
+
+    /// They, in the order in which they lie on a drive.
+    pub fn iter(self) -> impl Iterator<Item = Region> {
+        let regions = Region::ALL.into_iter();
+        regions.filter(move |&region| self.contains(region))
+    }
+}
+
 /// Which operations a trigger counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {

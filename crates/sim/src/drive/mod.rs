@@ -19,7 +19,7 @@ use self::cache::Cache;
 pub use self::cache::Survival;
 pub(crate) use self::fault::Effect;
 use self::fault::Faults;
-pub use self::fault::{Counted, DriveFault, Pieces, Region, Trigger};
+pub use self::fault::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::content::{BLOCK, Block};
 use crate::image::Image;
 
@@ -464,6 +464,27 @@ impl Drive {
         self.busy_until = Instant::ZERO;
         self.stalled_until = Instant::ZERO;
         self.faults.hanging = false;
+    }
+
+    /// Some regions are again as they were on `then`, the same drive at an earlier moment; nothing tells.
+    ///
+    /// # Panics
+    /// When the drive does not know its regions.
+    pub fn set_back(&mut self, then: &Self, regions: Regions) {
+        self.cut(|_, _| Survival::Kept);
+        let map = self.map.expect("drives of pools know their regions");
+        let end = self.size_bytes / BLOCK_BYTES;
+        for region in regions.iter() {
+            let range = region.range(&map);
+            for at in range.start / BLOCK_BYTES..(range.end / BLOCK_BYTES).min(end) {
+                let block = then.current.get(at);
+                if self.current.get(at) != block {
+                    self.durable.set(at, block.clone());
+                    self.current.set(at, block.clone());
+                }
+            }
+        }
+        self.note_fault();
     }
 
     /// A block as it is on the medium or in the cache, whatever is broken.

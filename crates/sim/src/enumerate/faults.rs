@@ -4,8 +4,9 @@ use block::Seat;
 
 use super::{Share, Tally, Workload};
 use crate::content::mix;
-use crate::drive::{Counted, Drive, DriveFault, Pieces, Region, Trigger};
-use crate::schedule::{Event, Runner, Schedule};
+use crate::drive::{Counted, Drive, DriveFault, Pieces, Region, Regions, Trigger};
+use crate::schedule::{Event, Runner, SETTINGS, Schedule};
+use crate::world::CutSpec;
 
 /// Faults that a drive says.
 pub(super) const SAID: [DriveFault; 7] = [
@@ -115,14 +116,70 @@ pub fn silent(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
                 tally.add(hit);
             }
         }
-        // Beside a drive that is out nobody may tell that this one is old: `Event::is_alone`.
-        if schedule(workload, [Event::Stale(seat)]).is_within_budget() {
-            tally.points += 1;
-            tally.states += 1;
-            run(runner, workload, Event::Stale(seat), &mut tally);
+        tally.add(set_back(runner, workload, seat, share));
+    }
+    tally
+}
+
+/// The drive, or regions of it, as they were before the workload's requests, when the pool is opened again after
+/// a clean stop or after a power cut, and then with every other drive lost that the code survives beside it.
+fn set_back(runner: &mut Runner, workload: &Workload, seat: Seat, share: Share) -> Tally {
+    let mut tally = Tally::default();
+    let mut regions: Vec<Regions> = Region::ALL
+        .iter()
+        .map(|&region| Regions::of(&[region]))
+        .collect();
+    regions.push(Regions::of(&[Region::Metadata, Region::Data]));
+    regions.push(Regions::ALL);
+    let others = workload.seats.iter().filter(|&&other| other != seat);
+    let lost = [None].into_iter().chain(others.map(|&other| Some(other)));
+    for (number, lost) in lost.enumerate() {
+        for (kind, &regions) in regions.iter().enumerate() {
+            for stop in [Event::Reopen, Event::Cut(CutSpec::All)] {
+                let schedule = set_back_schedule(workload, (seat, regions), stop, lost);
+                if !schedule.is_within_budget() {
+                    continue;
+                }
+                tally.points += u64::from(kind == 0);
+                tally.states += 1;
+                let case = u64::from(seat.0) << 32 | (number as u64) << 16 | (kind as u64) << 8;
+                if !share.has(mix(case | u64::from(stop == Event::Reopen))) {
+                    continue;
+                }
+                tally.merged += 1;
+                if let Some(violation) = runner.run(&schedule).violation {
+                    let line = format!(
+                        "{}: {regions:?} of {seat} set back, {stop}, {lost:?} lost: {violation}",
+                        workload.name
+                    );
+                    tally.violations.push(line);
+                }
+            }
         }
     }
     tally
+}
+
+fn set_back_schedule(
+    workload: &Workload,
+    (seat, regions): (Seat, Regions),
+    stop: Event,
+    lost: Option<Seat>,
+) -> Schedule {
+    let event = match regions {
+        Regions::ALL => Event::Stale(seat),
+        regions => Event::SetBack { seat, regions },
+    };
+    let mut schedule = schedule(workload, [event]);
+    schedule.events.pop();
+    schedule.events.extend([Event::Drain, stop]);
+    schedule.events.extend(lost.map(Event::Fail));
+    // Everything is read before the lost drive is replaced.
+    let length = SETTINGS[workload.frame.setting].volume_bytes;
+    schedule
+        .events
+        .extend([Event::Read { offset: 0, length }, Event::Drain]);
+    schedule
 }
 
 /// All silent faults at one operation of a region; `None` if there is no such operation.

@@ -38,7 +38,7 @@ pub struct Workload {
 }
 
 /// So many things happen in a rebuild before the client goes on: its drive has joined, and cells are being filled.
-const REBUILD_BEGUN: u32 = 50;
+const REBUILD_BEGUN: u32 = 70;
 
 const fn write(offset: u64, length: u64, fua: bool) -> Event {
     Event::Write {

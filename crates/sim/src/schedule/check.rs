@@ -12,7 +12,7 @@ use crate::buffer::add;
 use crate::content::{Block, SECTORS};
 use crate::world::World;
 
-/// On the drives themselves: every block is what both copies of its checksum say, and every parity
+/// On the drives themselves: every block is what all copies of its checksum say, and every parity
 /// is what the code's equations say of the data. A block that was never written counts as zeros,
 /// whatever lies there.
 pub(super) fn drives_agree(world: &World) -> Result<(), Violation> {
@@ -34,6 +34,28 @@ fn block_at(world: &World, cell: Cell, offset: u64) -> Result<&Block, String> {
     Ok(drive.block(offset / BLOCK_BYTES))
 }
 
+/// Whether anything was ever written to the block at a byte of a column's cell, by its entry; in a pool where
+/// everything is at home and settled.
+pub(super) fn is_written(world: &World, group: u64, column: u16, byte: u64) -> bool {
+    let pool = world.pool();
+    let geometry = pool.geometry();
+    let cell = geometry.layout().cell(group, column);
+    let (Some(store), Ok(block)) = (geometry.store(), u32::try_from(byte / BLOCK_BYTES)) else {
+        return true;
+    };
+    let name = BlockName {
+        group,
+        column,
+        block,
+    };
+    let at = geometry.page_offset(store, cell, name.page().index.into(), 0);
+    let Ok(copy) = block_at(world, cell, at).map(Block::to_bytes) else {
+        return true;
+    };
+    let (page, _) = MetaPage::merge(pool.facts().uuid, name.page(), &[&copy]);
+    page.get(name.entry()).generation != 0
+}
+
 /// The blocks of a column's cell, checked against its checksums.
 fn column_of(
     world: &World,
@@ -44,7 +66,6 @@ fn column_of(
 ) -> Result<Vec<Block>, String> {
     let columns = geometry.layout().columns();
     let cell = geometry.layout().cell(group, column);
-    let next = geometry.layout().cell(group, (column + 1) % columns);
     let blocks = geometry.cell_bytes() / BLOCK_BYTES;
     // A code whose rows do not divide the cell leaves its end unused, and nothing is known of that.
     let rows = u64::from(geometry.code().rows());
@@ -67,14 +88,18 @@ fn column_of(
                 .as_ref()
                 .is_none_or(|(index, _)| *index != page_name.index)
             {
-                let at = u64::from(page_name.index) * BLOCK_BYTES;
-                let own = geometry.pages_offset(store, cell, false) + at;
-                let other = geometry.pages_offset(store, next, true) + at;
-                let copies = [
-                    block_at(world, cell, own)?.to_bytes(),
-                    block_at(world, next, other)?.to_bytes(),
-                ];
-                let (merged, how) = MetaPage::merge(pool, page_name, &[&copies[0], &copies[1]]);
+                let copies: Vec<Vec<u8>> = (0..geometry.page_copies())
+                    .map(|distance| {
+                        let holder = (u64::from(column) + distance) % u64::from(columns);
+                        let holder = u16::try_from(holder).expect("below the number of columns");
+                        let cell = geometry.layout().cell(group, holder);
+                        let index = u64::from(page_name.index);
+                        let at = geometry.page_offset(store, cell, index, distance);
+                        block_at(world, cell, at).map(|block| block.to_bytes().to_vec())
+                    })
+                    .collect::<Result<_, _>>()?;
+                let copies: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
+                let (merged, how) = MetaPage::merge(pool, page_name, &copies);
                 if how.differ || how.lost > 0 {
                     return Err(format!("the copies of {page_name:?} do not agree: {how:?}"));
                 }

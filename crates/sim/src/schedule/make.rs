@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use self::joining::MISHAPS;
 use self::requests::{MIXES, Mix};
 use super::{Event, SEEDED, SETTINGS, Schedule, Scope};
-use crate::drive::{Counted, DriveFault, Pieces, Region, Trigger};
+use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
 
 /// Requests of a schedule at least.
@@ -28,8 +28,6 @@ struct Maker {
     hurt: Vec<Seat>,
     /// Of those, whose drives have only gone away, and may come back as they were.
     away: Vec<Seat>,
-    /// Whether the one that is hurt must be the only one.
-    alone: bool,
     /// Before which request a fresh drive is put into a seat.
     inserts: Vec<(usize, Seat)>,
     /// How often something may still happen to a drive that has just come into its seat.
@@ -57,7 +55,6 @@ impl Schedule {
             tolerance: of.tolerance,
             hurt: Vec::new(),
             away: Vec::new(),
-            alone: false,
             inserts: Vec::new(),
             mishaps: MISHAPS,
             events: Vec::new(),
@@ -77,27 +74,25 @@ impl Schedule {
     pub(crate) fn is_silent(&self) -> bool {
         self.events.iter().any(|event| match event {
             Event::Fault { fault, .. } => fault.is_silent(),
-            Event::Stale(_) => true,
+            Event::Stale(_) | Event::SetBack { .. } => true,
             _ => false,
         })
     }
 
     /// Whether never more drives are hurt than the geometry survives. A drive is good again when it
-    /// has been replaced and everything under way has ended. One that may have lost checksums without a
-    /// word must be the only one ([`Event::is_alone`]).
+    /// has been replaced and everything under way has ended. A drive that lies is hurt like one that is lost.
     #[must_use]
     pub fn is_within_budget(&self) -> bool {
         let tolerance = SETTINGS[self.setting].tolerance;
         let mut hurt: Vec<Seat> = Vec::new();
         let mut replaced = Vec::new();
         let mut joining = Vec::new();
-        let mut alone: Option<Seat> = None;
         self.events.iter().all(|event| {
-            if event.is_alone() {
-                alone = event.victim();
-            }
             match *event {
-                Event::Fault { seat, .. } | Event::Fail(seat) | Event::Stale(seat)
+                Event::Fault { seat, .. }
+                | Event::Fail(seat)
+                | Event::Stale(seat)
+                | Event::SetBack { seat, .. }
                     if !hurt.contains(&seat) =>
                 {
                     hurt.push(seat);
@@ -110,12 +105,11 @@ impl Schedule {
                 Event::Settle => {
                     replaced.append(&mut joining);
                     hurt.retain(|seat| !replaced.contains(seat));
-                    alone = alone.filter(|seat| !replaced.contains(seat));
                     replaced.clear();
                 }
                 _ => {}
             }
-            hurt.len() <= if alone.is_some() { 1 } else { tolerance }
+            hurt.len() <= tolerance
         })
     }
 }
@@ -228,7 +222,7 @@ impl Maker {
 
     /// How many drives may be hurt at once.
     const fn hurt_max(&self) -> usize {
-        if self.alone { 1 } else { self.tolerance }
+        self.tolerance
     }
 
     /// A seat that may be hurt, and whether it has not been so far: one that is hurt already when no
@@ -251,7 +245,6 @@ impl Maker {
                 }
                 self.away.clear();
                 self.events.push(Event::Settle);
-                self.alone = false;
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
                 return (self.hurt[index], false);
@@ -281,13 +274,17 @@ impl Maker {
             return;
         }
         let kinds = match self.scope {
-            Scope::Silent => -1..15,
+            Scope::Silent => -2..15,
             Scope::Said | Scope::Orderly => 0..9,
         };
         let fault = match self.rng.random_range(kinds) {
-            -1 if self.hurt.len() > 1 => DriveFault::Dropped,
+            -2 => {
+                self.away.retain(|&other| other != seat);
+                let regions = self.regions();
+                self.events.push(Event::SetBack { seat, regions });
+                return;
+            }
             -1 => {
-                self.alone = true;
                 self.away.retain(|&other| other != seat);
                 self.events.push(Event::Stale(seat));
                 return;
@@ -356,17 +353,6 @@ impl Maker {
             trigger,
             fault,
         };
-        if event.is_alone() && self.hurt.len() > 1 {
-            // Not beside another: this one is said aloud.
-            let fault = DriveFault::Eio { for_good: false };
-            self.events.push(Event::Fault {
-                seat,
-                trigger,
-                fault,
-            });
-            return;
-        }
-        self.alone |= event.is_alone();
         self.events.push(event);
         let late = matches!(
             fault,
@@ -376,6 +362,18 @@ impl Maker {
         );
         if fresh && late {
             self.loses_patience(seat);
+        }
+    }
+
+    /// What of a drive is set back: mostly what its blocks and checksums are made of, by themselves or together.
+    fn regions(&mut self) -> Regions {
+        match self.rng.random_range(0..8) {
+            0 | 1 => Regions::of(&[Region::Metadata]),
+            2 => Regions::of(&[Region::Data]),
+            3 | 4 => Regions::of(&[Region::Metadata, Region::Data]),
+            5 => Regions::of(&[Region::Journal]),
+            6 => Regions::of(&[Region::Label]),
+            _ => Regions::of(&[Region::CellTable]),
         }
     }
 

@@ -11,7 +11,7 @@ mod text;
 
 use block::Seat;
 
-use crate::drive::{DriveFault, Region, Trigger};
+use crate::drive::{DriveFault, Regions, Trigger};
 use crate::world::CutSpec;
 
 pub(crate) use run::{Checked, Moment, Run, options};
@@ -176,31 +176,16 @@ pub enum Event {
     },
     /// When the pool is opened next, the drive is as it is now.
     Stale(Seat),
+    /// When the pool is opened next, some regions of the drive are as they are now.
+    SetBack {
+        /// Whose.
+        seat: Seat,
+        /// Which of its regions.
+        regions: Regions,
+    },
 }
 
 impl Event {
-    /// The seat whose drive it hurts.
-    pub(crate) const fn victim(self) -> Option<Seat> {
-        match self {
-            Self::Fault { seat, .. } | Self::Fail(seat) | Self::Stale(seat) => Some(seat),
-            _ => None,
-        }
-    }
-
-    /// Whether a drive may lose checksums by it without a word. A page of them lies on its drive and on one
-    /// neighbour: of two drives of which one is lost and the other has an old page, neither tells. So such a
-    /// drive must be the only one that is hurt, whatever the code survives (`docs/durability.md`, Limits).
-    pub(crate) fn is_alone(self) -> bool {
-        match self {
-            Self::Stale(_) => true,
-            Self::Fault { trigger, fault, .. } => {
-                let elsewhere = matches!(trigger.region, Some(Region::Data | Region::Journal));
-                fault.is_silent() && (!elsewhere || matches!(fault, DriveFault::Stray { .. }))
-            }
-            _ => false,
-        }
-    }
-
     /// Whether a client asks it.
     #[must_use]
     pub const fn is_request(self) -> bool {

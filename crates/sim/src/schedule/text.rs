@@ -13,7 +13,7 @@ use std::str::FromStr;
 use block::Seat;
 
 use super::{Event, SETTINGS, Schedule, Setting};
-use crate::drive::{Counted, DriveFault, Pieces, Region, Trigger};
+use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
 
 /// A line that is no event.
@@ -151,6 +151,14 @@ impl fmt::Display for Event {
                 lost: Some(lost),
             } => write!(f, "return {} lost:{lost}", seat.0),
             Self::Stale(seat) => write!(f, "stale {}", seat.0),
+            Self::SetBack { seat, regions } => {
+                write!(f, "setback {} ", seat.0)?;
+                for (index, region) in regions.iter().enumerate() {
+                    let name = name_of(&REGIONS, Some(region)).expect("all have a name");
+                    write!(f, "{}{name}", if index > 0 { "+" } else { "" })?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -242,6 +250,14 @@ fn parse_event(line: &str) -> Option<Event> {
             lost: Some(number(lost.strip_prefix("lost:")?)?),
         },
         ["stale", at] => Event::Stale(seat(at)?),
+        ["setback", at, regions] => {
+            let region = |name| value_of(&REGIONS, name).flatten();
+            let regions: Option<Vec<Region>> = regions.split('+').map(region).collect();
+            Event::SetBack {
+                seat: seat(at)?,
+                regions: Regions::of(&regions?),
+            }
+        }
         _ => return None,
     };
     Some(event)

@@ -5,7 +5,7 @@ use array::router::Part;
 use block::{Fault, Outcome, Request, RequestKind};
 
 use super::World;
-use crate::buffer::{Buffer, Sectors};
+use crate::buffer::{Buffer, Contents, Sectors};
 use crate::content::SECTOR;
 
 /// A request in flight or answered.
@@ -52,6 +52,7 @@ fn cut(buffer: &Buffer, at: u64, length: u64) -> Buffer {
             let range = at / SECTOR..(at + length) / SECTOR;
             Buffer::Sectors(Sectors::new(sectors.values()[range].to_vec()))
         }
+        Buffer::Length(_) => Buffer::Length(length),
     }
 }
 
@@ -74,6 +75,17 @@ impl World {
         self.submit_buffer(volume, request, Buffer::Sectors(Sectors::new(values)))
     }
 
+    /// Starts a request without content.
+    pub(crate) fn submit_length(&mut self, volume: &str, request: Request) -> u64 {
+        let length = usize::try_from(request.length).expect("fits into memory");
+        self.submit_buffer(volume, request, Buffer::Length(length))
+    }
+
+    /// Of a study: a request that was answered and not asked for.
+    pub(crate) fn take_answered(&mut self) -> Option<u64> {
+        self.answered_ids.pop_front()
+    }
+
     fn submit_buffer(&mut self, volume: &str, request: Request, buffer: Buffer) -> u64 {
         let id = self.next_request;
         self.next_request += 1;
@@ -88,7 +100,7 @@ impl World {
             outcome: Ok(()),
             pieces: vec![None; parts.len()],
         };
-        self.requests.push((id, state));
+        self.requests.insert(id, state);
         let mut whole = Some(buffer);
         let only = parts.len() == 1;
         for (index, mut part) in parts.into_iter().enumerate() {
@@ -129,10 +141,10 @@ impl World {
     /// Memory that nobody has filled yet.
     fn blank(&self, length: u64) -> Buffer {
         let length = usize::try_from(length).expect("fits into memory");
-        if self.symbolic {
-            Buffer::Sectors(Sectors::new(vec![0xee; length / SECTOR]))
-        } else {
-            Buffer::Bytes(vec![0xee; length])
+        match self.contents {
+            Contents::Sectors => Buffer::Sectors(Sectors::new(vec![0xee; length / SECTOR])),
+            Contents::Bytes => Buffer::Bytes(vec![0xee; length]),
+            Contents::Lengths => Buffer::Length(length),
         }
     }
 
@@ -143,12 +155,10 @@ impl World {
 
     /// Whether a request has ended, and how; for a read, with what came back, part by part.
     pub(crate) fn ended_pieces(&mut self, id: u64) -> Option<Result<Vec<Buffer>, Fault>> {
-        let mut requests = self.requests.iter();
-        let index = requests.position(|(other, _)| *other == id)?;
-        if self.requests[index].1.open > 0 {
+        if self.requests.get(&id)?.open > 0 {
             return None;
         }
-        let (_, request) = self.requests.swap_remove(index);
+        let request = self.requests.remove(&id)?;
         let read = request.kind == RequestKind::Read;
         let pieces = request.pieces.into_iter().flatten();
         Some(
@@ -166,8 +176,8 @@ impl World {
             for piece in pieces {
                 match piece {
                     Buffer::Bytes(bytes) => all.extend(bytes),
-                    Buffer::Sectors(_) => {
-                        unreachable!("a world with symbolic contents has its own clients")
+                    Buffer::Sectors(_) | Buffer::Length(_) => {
+                        unreachable!("a world without bytes has its own clients")
                     }
                 }
             }

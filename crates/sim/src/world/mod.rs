@@ -6,10 +6,12 @@ mod open;
 mod power;
 mod queue;
 mod scrub;
+mod study;
+mod timing;
 #[cfg(test)]
 mod torn_labels;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ use uuid::Uuid;
 
 use self::client::ClientRequest;
 use self::queue::{Happening, Queue};
+use self::timing::Timing;
+use crate::buffer::Contents;
 use crate::content::mix;
 use crate::drive::{Admitted, Drive, Pace};
 use crate::replay::perform;
@@ -31,6 +35,7 @@ use crate::scratch::Scratch;
 
 pub(crate) use self::open::wipe;
 pub use self::power::{CutSpec, InFlight, PowerLoss};
+pub use self::study::{StudyError, StudyOptions, StudyVolume};
 
 /// How long a hand-over between pool and lanes takes. The same for all, so that they arrive in order.
 const HAND_OVER: Duration = Duration::from_nanos(200);
@@ -85,7 +90,9 @@ pub struct World {
     pool: Pool,
     lanes: Vec<Array>,
     scratch: Vec<Scratch>,
-    symbolic: bool,
+    contents: Contents,
+    /// Where drives answer by models.
+    timing: Option<Timing>,
     /// All drives there are, also those that have left their seat.
     drives: Vec<Drive>,
     /// Which of them sits where, as the pool sees it.
@@ -105,8 +112,10 @@ pub struct World {
     rng: ChaCha8Rng,
     volumes: BTreeMap<String, VolumeMap>,
     next_request: u64,
-    /// In flight, or not asked for yet; few, so they are searched for one by one.
-    requests: Vec<(u64, ClientRequest)>,
+    /// In flight, or not asked for yet.
+    requests: BTreeMap<u64, ClientRequest>,
+    /// Of a study: requests that were answered, in order.
+    answered_ids: VecDeque<u64>,
     answered: u64,
     tickets: BTreeMap<Ticket, Option<Result<(), PoolError>>>,
     next_ticket: u64,
@@ -128,13 +137,42 @@ impl World {
         rng: ChaCha8Rng,
         symbolic: bool,
     ) -> Self {
+        let contents = match symbolic {
+            false => Contents::Bytes,
+            true => Contents::Sectors,
+        };
+        Self::assemble(pool, drives, seats, rng, (contents, None))
+    }
+
+    /// A world of drives that answer by models and store nothing.
+    fn around_models(
+        pool: Pool,
+        drives: Vec<Drive>,
+        seats: Vec<Option<usize>>,
+        rng: ChaCha8Rng,
+        timing: Timing,
+    ) -> Self {
+        Self::assemble(pool, drives, seats, rng, (Contents::Lengths, Some(timing)))
+    }
+
+    fn assemble(
+        pool: Pool,
+        drives: Vec<Drive>,
+        seats: Vec<Option<usize>>,
+        rng: ChaCha8Rng,
+        (contents, timing): (Contents, Option<Timing>),
+    ) -> Self {
         let geometry = Arc::clone(pool.geometry());
-        let lanes: Vec<Array> = (0..geometry.lanes())
+        let mut lanes: Vec<Array> = (0..geometry.lanes())
             .map(|lane| Array::new(Arc::clone(&geometry), lane))
             .collect();
+        if contents == Contents::Lengths {
+            lanes.iter_mut().for_each(Array::trust_content);
+        }
         let mut world = Self {
-            scratch: lanes.iter().map(|_| Scratch::new(symbolic)).collect(),
-            symbolic,
+            scratch: lanes.iter().map(|_| Scratch::new(contents)).collect(),
+            contents,
+            timing,
             armed: vec![None; lanes.len()],
             pool_armed: None,
             pool_timers: 0,
@@ -149,7 +187,8 @@ impl World {
             rng,
             volumes: BTreeMap::new(),
             next_request: 0,
-            requests: Vec::new(),
+            requests: BTreeMap::new(),
+            answered_ids: VecDeque::new(),
             answered: 0,
             tickets: BTreeMap::from([(Ticket(0), None)]),
             next_ticket: 1,
@@ -211,6 +250,15 @@ impl World {
     /// Which of [`World::drives`] sits in a seat, if one does.
     pub(crate) fn drive_index(&self, seat: Seat) -> Option<usize> {
         self.seats.get(seat.index()).copied().flatten()
+    }
+
+    /// Which of [`World::drives`] sits in a seat.
+    ///
+    /// # Panics
+    /// When none does.
+    #[must_use]
+    pub fn drive_index_of(&self, seat: Seat) -> usize {
+        self.drive_index(seat).expect("a drive sits there")
     }
 
     /// The drive that sits in a seat, if one does.
@@ -363,6 +411,32 @@ impl World {
         agreed
     }
 
+    /// Begins to replace a working drive by a fresh one, without waiting for anything; whether the pool agreed, and
+    /// where the new drive is until it has everything.
+    ///
+    /// # Errors
+    /// As [`Pool::replace_drive`].
+    pub fn replace_working(&mut self, seat: Seat, drive: Drive) -> Result<Seat, PoolError> {
+        let uuid = random_uuid(&mut self.rng);
+        let ticket = self.ticket();
+        let facts = (uuid, "sim:successor".to_owned(), drive.size_bytes());
+        let with = Seat(u16::try_from(self.pool.facts().seats.len()).expect("few seats"));
+        let begun = self.pool.replace_drive(self.now, seat, facts, ticket);
+        if begun.is_ok() {
+            let index = self.drives.len();
+            self.drives.push(drive);
+            seat_at(&mut self.seats, with, Some(index));
+            for lane in 0..self.pool.geometry().lanes() {
+                self.queue
+                    .push(self.now + HAND_OVER, Happening::Seated(lane, with, index));
+            }
+        } else {
+            self.tickets.insert(ticket, Some(begun.clone()));
+        }
+        self.poll_pool();
+        begun.map(|()| with)
+    }
+
     /// Pulls a drive: from now on it answers nothing.
     pub fn pull(&mut self, seat: Seat) {
         self.drive(seat).pull();
@@ -398,7 +472,9 @@ impl World {
     /// waits any more.
     pub(crate) fn is_quiet_but_for_held(&self) -> bool {
         // A suspect that is to be trusted again at some time is nothing that happens.
-        self.queue.len() == self.pool_timers && self.pool.is_idle() && self.lanes_idle()
+        let flying = self.timing.as_ref().map_or(0, Timing::flying);
+        let quiet = self.queue.len() == self.pool_timers && flying == 0;
+        quiet && self.pool.is_idle() && self.lanes_idle()
     }
 
     fn lanes_idle(&self) -> bool {
@@ -449,6 +525,11 @@ impl World {
         drive: Option<usize>,
         (kind, offset, length): (IoKind, u64, u64),
     ) -> (Option<Admitted>, Instant) {
+        if self.timing.is_some() {
+            // Its model says when.
+            let admitted = drive.map(|drive| self.drives[drive].admit(kind, offset));
+            return (admitted, self.now + HAND_OVER);
+        }
         let jitter = self.jitter();
         let Some(drive) = drive else {
             return (None, self.now + jitter);
@@ -461,12 +542,47 @@ impl World {
         (Some(admitted), drive.answer_at(self.now, at))
     }
 
-    fn push_io(&mut self, at: Instant, admitted: Option<Admitted>, happening: Happening) {
+    /// An operation is handed to a drive, and this happens at its end.
+    fn push_io(
+        &mut self,
+        (drive, what): (Option<usize>, (IoKind, u64, u64)),
+        (admitted, at): (Option<Admitted>, Instant),
+        happening: Happening,
+    ) {
         if admitted.is_some_and(|admitted| admitted.hangs) {
             self.held.push(happening);
+        } else if let (Some(timing), Some(drive)) = (&mut self.timing, drive) {
+            timing.submit(self.now, drive, what, happening);
         } else {
             self.push(at, happening);
         }
+    }
+
+    /// When something happens next.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        let queued = self.queue.next_at();
+        let Some(timing) = &self.timing else {
+            return queued;
+        };
+        if timing.has_ended() {
+            return Some(self.now);
+        }
+        match (timing.next_due(), queued) {
+            (Some(due), Some(queued)) => Some(due.min(queued)),
+            (due, queued) => due.or(queued),
+        }
+    }
+
+    /// Time passes, and nothing happens before `now`.
+    pub(crate) fn come_to(&mut self, now: Instant) {
+        debug_assert!(self.next_at().is_none_or(|at| at >= now));
+        self.now = self.now.max(now);
+    }
+
+    /// What the model of a seat's drive has done, if it has one.
+    pub(crate) fn model_work(&self, seat: Seat) -> Option<crate::model::Work> {
+        let drive = self.drive_index(seat)?;
+        self.timing.as_ref()?.work(drive)
     }
 
     fn note(&mut self, what: u64) {
@@ -475,10 +591,34 @@ impl World {
 
     /// Lets the next thing happen; false if there is none.
     pub fn step(&mut self) -> bool {
+        if let Some(timing) = &mut self.timing {
+            let queued = self.queue.next_at();
+            let due = timing.next_due();
+            if !timing.has_ended()
+                && let Some(due) = due.filter(|&due| queued.is_none_or(|queued| due <= queued))
+            {
+                self.now = self.now.max(due);
+                timing.advance(self.now);
+            }
+            if let Some(happening) = timing.pop() {
+                self.happen(happening);
+                return true;
+            }
+            // A drive that was due had nothing done yet: it has moved on.
+            if due.is_some_and(|due| queued.is_none_or(|queued| due <= queued)) {
+                return true;
+            }
+        }
         let Some((at, happening)) = self.queue.pop() else {
             return false;
         };
         self.now = at;
+        self.happen(happening);
+        true
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        let at = self.now;
         match happening {
             Happening::LaneIo {
                 lane,
@@ -529,6 +669,14 @@ impl World {
                 let outcome = self.drives[drive].flush_to(admitted.mark, admitted.effect);
                 self.pool_ended(id, outcome);
             }
+            // What has no content need not be zeroed.
+            Happening::ToLane(_, array::Command::Zero { group })
+                if self.contents == Contents::Lengths =>
+            {
+                let outcome = Ok(());
+                let zeroed = array::Event::Zeroed { group, outcome };
+                self.push(at + HAND_OVER, Happening::ToPool(zeroed));
+            }
             Happening::ToLane(lane, command) => {
                 self.lanes[usize::from(lane)]
                     .handle_command(at, command)
@@ -539,7 +687,16 @@ impl World {
                 self.lane_seats[usize::from(lane)].swap(a.index(), b.index());
             }
             Happening::Seated(lane, seat, drive) => {
-                self.lane_seats[usize::from(lane)][seat.index()] = Some(drive);
+                seat_at(&mut self.lane_seats[usize::from(lane)], seat, Some(drive));
+            }
+            Happening::Succeed(lane, seat, with, command) => {
+                let index = usize::from(lane);
+                let seats = &mut self.lane_seats[index];
+                seats[seat.index()] = seats[with.index()].take();
+                self.lanes[index]
+                    .handle_command(at, command)
+                    .expect("every lane is told");
+                self.poll_lane(lane);
             }
             Happening::ToPool(event) => {
                 self.pool.handle_event(at, &event);
@@ -570,7 +727,6 @@ impl World {
                 }
             }
         }
-        true
     }
 
     /// The bytes of a `WriteDurably` are in the drive's cache; now it flushes.
@@ -602,13 +758,14 @@ impl World {
             self.pool_ended(id, Ok(()));
             return;
         }
-        let (admitted, at) = self.admit(Some(drive), (IoKind::Flush, 0, 0));
+        let what = (IoKind::Flush, 0, 0);
+        let (admitted, at) = self.admit(Some(drive), what);
         let flush = Happening::PoolFlush {
             id,
             drive,
             admitted: admitted.expect("there is a drive"),
         };
-        self.push_io(at, admitted, flush);
+        self.push_io((Some(drive), what), (admitted, at), flush);
     }
 
     fn pool_ended(&mut self, id: array::IoId, outcome: Outcome) {
@@ -628,17 +785,21 @@ impl World {
             match action {
                 Action::Io(io) => {
                     let drive = self.lane_seats[index][io.seat.index()];
-                    let (admitted, at) = self.admit(drive, (io.kind, io.offset, io.length));
+                    let what = (io.kind, io.offset, io.length);
+                    let (admitted, at) = self.admit(drive, what);
                     let happening = Happening::LaneIo {
                         lane,
                         drive,
                         io,
                         admitted,
                     };
-                    self.push_io(at, admitted, happening);
+                    self.push_io((drive, what), (admitted, at), happening);
                 }
                 Action::Compute(compute) => {
-                    let at = self.now + COMPUTATION;
+                    let mut at = self.now + COMPUTATION;
+                    if let Some(timing) = &mut self.timing {
+                        at = timing.compute(lane, at, &compute);
+                    }
                     self.push(at, Happening::LaneCompute(lane, compute));
                 }
                 Action::Reply(reply) => self.replied(lane, &reply),
@@ -663,11 +824,12 @@ impl World {
         let buffer = scratch.take_back(reply.request);
         self.note(reply.request.0 << 8 | code_of(reply.outcome));
         let (id, part) = client::client_of(reply.request);
-        let mut requests = self.requests.iter_mut();
-        let found = requests.find(|(other, _)| *other == id);
-        let (_, request) = found.expect("in flight");
+        let request = self.requests.get_mut(&id).expect("in flight");
         if request.part_ended(part, reply.outcome, buffer) {
             self.answered += 1;
+            if self.contents == Contents::Lengths {
+                self.answered_ids.push_back(id);
+            }
         }
     }
 
@@ -681,8 +843,8 @@ impl World {
                     bytes,
                 } => {
                     let drive = self.seats[seat.index()];
-                    let length = bytes.len() as u64;
-                    let (admitted, at) = self.admit(drive, (IoKind::Write, offset, length));
+                    let what = (IoKind::Write, offset, bytes.len() as u64);
+                    let (admitted, at) = self.admit(drive, what);
                     let happening = Happening::PoolWrite {
                         id,
                         drive,
@@ -690,7 +852,7 @@ impl World {
                         bytes,
                         admitted,
                     };
-                    self.push_io(at, admitted, happening);
+                    self.push_io((drive, what), (admitted, at), happening);
                 }
                 // In order per lane: the same delay for all, ties by sequence.
                 PoolAction::Lane(lane, command) => {
@@ -702,6 +864,14 @@ impl World {
                         self.push(self.now + HAND_OVER, Happening::Swap(lane, a, b));
                     }
                 }
+                PoolAction::Succeed(seat, with, commands) => {
+                    self.seats[seat.index()] = self.seats[with.index()].take();
+                    for (lane, command) in (0..).zip(commands) {
+                        let happening = Happening::Succeed(lane, seat, with, command);
+                        self.push(self.now + HAND_OVER, happening);
+                    }
+                }
+                PoolAction::Vacate(seat) => seat_at(&mut self.seats, seat, None),
                 PoolAction::VolumesChanged => {
                     let geometry = self.pool.geometry();
                     self.volumes = self
@@ -727,6 +897,14 @@ impl World {
             }
         }
     }
+}
+
+/// Puts a drive into a seat, or none, and makes the table longer if it must be.
+fn seat_at(seats: &mut Vec<Option<usize>>, seat: Seat, drive: Option<usize>) {
+    if seats.len() <= seat.index() {
+        seats.resize(seat.index() + 1, None);
+    }
+    seats[seat.index()] = drive;
 }
 
 /// An outcome as a number, for the trace.

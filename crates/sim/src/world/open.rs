@@ -31,7 +31,7 @@ impl World {
     }
 
     fn create_with(options: &WorldOptions, symbolic: bool) -> Self {
-        let map = DriveMap::new(options.drive_bytes, Some(options.cell_bytes)).expect("a map");
+        let map = drive_map(options);
         let drives = (0..options.drives + options.spares)
             .map(|_| Drive::new(options.drive_bytes, options.pace).with_map(map))
             .collect();
@@ -122,6 +122,7 @@ impl World {
                     label,
                     label_slot,
                     size_bytes: drive.size_bytes(),
+                    fault: None,
                 });
                 places.push(index);
             }
@@ -185,6 +186,23 @@ impl World {
         let drives = std::mem::take(drives);
         Ok(Self::around(pool, drives, in_seats, rng, symbolic))
     }
+}
+
+/// Where the regions of the drives of such a pool will be.
+fn drive_map(options: &WorldOptions) -> DriveMap {
+    let map = |copies| {
+        DriveMap::with_copies(options.drive_bytes, Some(options.cell_bytes), copies).expect("a map")
+    };
+    let first = map(2);
+    if options
+        .division
+        .is_some_and(|division| division.first_format)
+    {
+        return first;
+    }
+    let scheme = options.scheme.parse().expect("a scheme");
+    let shape = layout::Geometry::new(&scheme, Some(options.drives), first.rows);
+    map((shape.expect("a layout").code.parity + 1).max(2))
 }
 
 /// Zeroes what an earlier pool has left before the rows of a drive: what comes before a pool is created.

@@ -36,6 +36,8 @@ pub(super) enum Happening {
     ToLane(u16, Command),
     /// For a lane, two drives change places.
     Swap(u16, Seat, Seat),
+    /// The drive of the second seat takes the first, and the lane is told so.
+    Succeed(u16, Seat, Seat, Command),
     /// For a lane, a drive comes to sit in a seat.
     Seated(u16, Seat, usize),
     ToPool(array::Event),
@@ -70,6 +72,11 @@ impl Queue {
         let happening = self.slots[slot].take().expect("it was put there");
         self.free.push(slot);
         Some((at, happening))
+    }
+
+    /// When the first of them is.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.order.peek().map(|&Reverse((at, ..))| at)
     }
 
     pub(super) fn len(&self) -> usize {

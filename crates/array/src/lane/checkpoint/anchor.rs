@@ -30,7 +30,7 @@ impl Array {
         let (first, anyhow) = (running.first, running.anchor);
         if !anyhow && (self.log.ring.is_empty() || self.log.ring.is_oldest(first)) {
             // The tail has not moved.
-            self.close_checkpoint();
+            self.end_checkpoint(None);
             return;
         }
         self.push_anchor(first);
@@ -100,7 +100,7 @@ impl Array {
             self.release(scratch);
         }
         if !self.begin_flush(Waiter::Checkpoint) {
-            self.close_checkpoint();
+            self.end_checkpoint(None);
         }
     }
 }

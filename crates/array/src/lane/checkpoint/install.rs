@@ -171,6 +171,7 @@ impl Array {
         let running = self.running();
         running.stuck.extend(kept);
         running.room = room;
+        running.progress = blocks.is_empty() || running.stuck.len() < blocks.len();
         let stuck = running.stuck.clone();
         let pinned = std::mem::take(&mut running.pinned);
         for (stripe, sequence) in zeroed {

@@ -1,8 +1,9 @@
 //! Putting what is logged in place, so that the ring's tail can move.
 //!
 //! ```text
-//!   Flushing ─► Loading ─► Installing ─► Paging ─► Settling ─► Anchoring ─► Closing ─► (end)
-//!   (records)   (pages)    (blocks)      (pages)   (flush)     (anchor)     (flush)
+//!   Flushing ─► Loading ─► Installing ─► Paging ─► Ordering ─► Paging ─► Settling ─► Anchoring ─► Closing ─► (end)
+//!   (records)   (pages)    (blocks)      (first    (flush)     (second   (flush)     (anchor)     (flush)
+//!                                        turn)                 turn)
 //! ```
 //!
 //! Requests go on meanwhile. What they log is not part of this checkpoint.
@@ -17,6 +18,7 @@ use std::time::Duration;
 use block::{Fault, Instant, Outcome, Seat};
 
 use super::Array;
+use super::backoff::Work;
 use super::flush::Waiter;
 use super::overlay::Logged;
 use super::writes::Writes;
@@ -39,6 +41,7 @@ enum Phase {
     Loading,
     Installing,
     Paging,
+    Ordering,
     Settling,
     Anchoring,
     Closing,
@@ -70,6 +73,8 @@ struct Running {
     stuck: BTreeSet<BlockName>,
     /// Whether it is there to make room.
     room: bool,
+    /// Whether it has put something in place, or found nothing to put there.
+    progress: bool,
     /// The oldest batch that still counts when it has ended.
     first: u64,
     pages: BTreeSet<PageName>,
@@ -117,7 +122,11 @@ impl Array {
     pub(super) fn idle_checkpoint_at(&self) -> Option<Instant> {
         let idle = self.checkpoints.is_idle() && self.recovery.is_none();
         let behind = self.checkpoints.covered < self.log.completed;
-        (idle && behind).then(|| self.checkpoints.logged_at + IDLE)
+        let at = self.checkpoints.logged_at + IDLE;
+        (idle && behind).then(|| {
+            self.checkpoints_wait_until()
+                .map_or(at, |until| until.max(at))
+        })
     }
 
     pub(super) fn idle_checkpoint(&mut self) {
@@ -163,6 +172,11 @@ impl Array {
         if self.checkpoints.running.is_some() || !self.checkpoints.wanted {
             return;
         }
+        if self.checkpoints.wanting.is_empty() && self.checkpoints_wait() {
+            // With nothing that waits the next try is made when there is something.
+            self.checkpoints.wanted = self.log.waits() || !self.checkpoints.fills.is_empty();
+            return;
+        }
         self.checkpoints.wanted = false;
         let running = Running {
             phase: Phase::Flushing,
@@ -176,6 +190,7 @@ impl Array {
             writes: Writes::default(),
             stuck: BTreeSet::new(),
             room: false,
+            progress: false,
             first: 0,
             pages: std::mem::take(&mut self.checkpoints.forced),
             scratch: None,
@@ -184,7 +199,7 @@ impl Array {
         };
         self.checkpoints.running = Some(running);
         if planted::is(Bug::InstallEarly) || !self.begin_flush(Waiter::Checkpoint) {
-            self.checkpoint_flushed();
+            self.checkpoint_flushed(Ok(()));
         }
     }
 
@@ -195,13 +210,33 @@ impl Array {
             .expect("a checkpoint runs")
     }
 
-    /// A flush of the checkpoint's has ended. A drive that failed it and stays has been reported;
-    /// there is nothing that could be done without it.
-    pub(super) fn checkpoint_flushed(&mut self) {
+    /// A flush of the checkpoint's has ended. If a drive that stays has failed it the checkpoint ends here:
+    /// nothing is put in place before its record is durable, and the tail does not move past what may
+    /// be in caches only.
+    pub(super) fn checkpoint_flushed(&mut self, outcome: Result<(), Fault>) {
+        if let Err(fault) = outcome {
+            self.log.stuck = Some(fault);
+            let running = self.running();
+            running.first = 0;
+            if running.phase == Phase::Ordering {
+                // The copies of the second turn are old, and stay so until the first are durable: the next
+                // checkpoint writes all of them.
+                let (scratch, epoch) = (running.scratch.take(), running.epoch.take());
+                let pages = std::mem::take(&mut running.pages);
+                self.checkpoints.forced.extend(pages);
+                scratch
+                    .into_iter()
+                    .for_each(|scratch| self.release(scratch));
+                epoch.into_iter().for_each(|epoch| self.leave(epoch));
+            }
+            self.end_checkpoint(Some(fault));
+            return;
+        }
         match self.running().phase {
             Phase::Flushing => self.collect(),
+            Phase::Ordering => self.second_turn(),
             Phase::Settling => self.write_anchor(),
-            Phase::Closing => self.close_checkpoint(),
+            Phase::Closing => self.end_checkpoint(None),
             other => unreachable!("no flush in {other:?}"),
         }
     }
@@ -280,8 +315,8 @@ impl Array {
         }
     }
 
-    /// The anchor is durable: the space before it can be used again.
-    fn close_checkpoint(&mut self) {
+    /// The anchor is durable, so that the space before it can be used again; or a flush has failed.
+    fn end_checkpoint(&mut self, unflushed: Option<Fault>) {
         let running = self.checkpoints.running.take().expect("a checkpoint runs");
         let held_back = running.first <= running.covers;
         self.checkpoints.covered = running.covers;
@@ -290,6 +325,16 @@ impl Array {
             self.log.blocked = false;
         }
         self.kept_in_the_way(running.room && held_back);
+        let refused = unflushed.or(self.log.stuck.filter(|_| !running.progress));
+        match refused {
+            Some(fault) => {
+                self.try_failed(Work::Checkpoint, fault);
+                if self.log.blocked || self.log.crowded {
+                    self.refuse_with(fault);
+                }
+            }
+            None => self.try_succeeded(Work::Checkpoint),
+        }
         for wanting in running.wanting {
             if let Wanting::Job(job) = wanting
                 && held_back
@@ -308,6 +353,11 @@ impl Array {
                 Wanting::Job(job) => self.job_checkpointed(job),
             }
         }
+    }
+
+    /// True if a checkpoint is to begin when its wait is over.
+    pub(super) const fn checkpoint_waits(&self) -> bool {
+        self.checkpoints.wanted && self.checkpoints.running.is_none()
     }
 
     /// What a job that waits for a checkpoint is told if the lane's drives fail it.

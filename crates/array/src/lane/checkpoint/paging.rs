@@ -1,4 +1,12 @@
 //! A checkpoint's pages: the entries of what it has put in place.
+//!
+//! Pages are written in place, so that a copy that is being written may be torn. The copies of a page are
+//! therefore written in two turns with a flush between: those beside even columns, then those beside odd
+//! ones. A page whose copies would all be in one turn (the others are out, or the last column meets the
+//! first) gives one of them to the other turn. At each moment a copy is whole: an old one, which the journal
+//! completes, or a new one.
+
+use std::collections::BTreeSet;
 
 use block::{Outcome, Seat};
 
@@ -6,6 +14,7 @@ use super::{Phase, page_slice};
 use crate::action::{Action, Compute, IoKind};
 use crate::format::{PAGE_BYTES, PageName};
 use crate::lane::flush::Waiter;
+use crate::lane::pages::PagePlace;
 use crate::lane::{Array, Computing, Purpose};
 use crate::plan::{Transfer, merge};
 use crate::planted::{self, Bug};
@@ -16,7 +25,7 @@ impl Array {
         let running = self.running();
         running.phase = Phase::Paging;
         running.begun = running.pages.is_empty();
-        let names: Vec<PageName> = running.pages.iter().copied().collect();
+        let names = in_order(&running.pages);
         let bytes = names.len() as u64 * PAGE_BYTES;
         if names.is_empty() {
             self.pages_ended();
@@ -45,20 +54,28 @@ impl Array {
             .as_ref()
             .expect("a checkpoint runs");
         let scratch = running.scratch.expect("pages were laid out");
-        let mut transfers = Vec::new();
-        for (index, &name) in running.pages.iter().enumerate() {
-            for (seat, offset) in self.page_places(name, false) {
-                transfers.push(Transfer {
-                    seat,
-                    column: name.column,
+        let mut turns = [Vec::new(), Vec::new()];
+        for (index, name) in in_order(&running.pages).into_iter().enumerate() {
+            let places = self.page_places(name, false);
+            for (place, turn) in places.iter().zip(turns_of(&places)) {
+                turns[turn].push(Transfer {
+                    seat: place.seat,
+                    column: place.column,
                     kind: IoKind::Write,
-                    offset,
+                    offset: place.offset,
                     length: PAGE_BYTES,
                     slice: Some(page_slice(scratch, index)),
                 });
             }
         }
-        merge(&mut transfers);
+        let [mut first, mut second] = turns;
+        merge(&mut first);
+        merge(&mut second);
+        self.running().queue = second.into();
+        self.push_pages(first);
+    }
+
+    fn push_pages(&mut self, transfers: Vec<Transfer>) {
         for transfer in transfers {
             if self.view.is_out(transfer.seat) {
                 continue;
@@ -74,6 +91,14 @@ impl Array {
         self.pages_ended();
     }
 
+    /// The copies of the first turn are durable.
+    pub(super) fn second_turn(&mut self) {
+        let running = self.running();
+        running.phase = Phase::Paging;
+        let second = std::mem::take(&mut running.queue);
+        self.push_pages(second.into());
+    }
+
     pub(in crate::lane) fn page_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
         if planted::is(Bug::AnchorBeforePages) && outcome.is_ok() {
             self.running().writes.ended(seat, outcome, false);
@@ -87,7 +112,17 @@ impl Array {
     pub(super) fn pages_ended(&mut self) {
         let relogs = self.keeping.relogs();
         let running = self.running();
-        if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() || relogs {
+        if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() {
+            return;
+        }
+        if !running.queue.is_empty() {
+            running.phase = Phase::Ordering;
+            if !self.begin_flush(Waiter::Checkpoint) {
+                self.second_turn();
+            }
+            return;
+        }
+        if relogs {
             return;
         }
         running.phase = Phase::Settling;
@@ -108,6 +143,71 @@ impl Array {
     pub(in crate::lane) fn checkpoint_relogged(&mut self) {
         if self.checkpoints.running.is_some() {
             self.pages_ended();
+        }
+    }
+}
+
+/// Pages in the order in which they lie beside a cell: those of one number together.
+fn in_order(pages: &BTreeSet<PageName>) -> Vec<PageName> {
+    let mut names: Vec<PageName> = pages.iter().copied().collect();
+    names.sort_by_key(|name| (name.group, name.index, name.column));
+    names
+}
+
+/// In which turn each copy of a page is written.
+fn turns_of(places: &[PagePlace]) -> Vec<usize> {
+    let mut turns: Vec<usize> = places
+        .iter()
+        .map(|place| usize::from(place.column % 2))
+        .collect();
+    let counting: Vec<usize> = (0..places.len())
+        .filter(|&index| places[index].counts)
+        .collect();
+    if let [first, .., last] = counting[..]
+        && counting.iter().all(|&index| turns[index] == turns[first])
+    {
+        turns[last] = 1 - turns[last];
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use block::Seat;
+
+    use super::*;
+
+    fn place(column: u16, counts: bool) -> PagePlace {
+        PagePlace {
+            seat: Seat(column),
+            offset: 0,
+            column,
+            counts,
+        }
+    }
+
+    #[test]
+    fn the_copies_of_a_page_that_count_are_never_written_all_in_one_turn() {
+        for columns in 2..9_u16 {
+            for copies in 2..=columns.min(4) {
+                for column in 0..columns {
+                    let holders = (0..copies).map(|distance| (column + distance) % columns);
+                    // Each set of them may be all that counts.
+                    for set in 0..1_u32 << copies {
+                        let places: Vec<PagePlace> = holders
+                            .clone()
+                            .enumerate()
+                            .map(|(index, holder)| place(holder, set & 1 << index != 0))
+                            .collect();
+                        let turns = turns_of(&places);
+                        let counting = places.iter().zip(&turns).filter(|(place, _)| place.counts);
+                        let (first, second): (Vec<_>, Vec<_>) =
+                            counting.partition(|&(_, &turn)| turn == 0);
+                        let both = !first.is_empty() && !second.is_empty();
+                        assert!(both || set.count_ones() < 2, "{columns} {column} {set:b}");
+                    }
+                }
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use block::Seat;
 
 use super::{BOUND, Checked, Run, Violation};
 use crate::content::mix;
-use crate::drive::{Drive, Survival};
+use crate::drive::{Drive, Regions, Survival};
 use crate::world::{CutSpec, World};
 
 impl Run {
@@ -34,10 +34,14 @@ impl Run {
 
     /// Opens the pool on these drives.
     pub(crate) fn open(&mut self, mut drives: Vec<Drive>) -> Checked {
-        for (index, mut drive) in std::mem::take(&mut self.stale) {
-            drive.cut(|_, _| Survival::Kept);
-            drive.note_fault();
-            drives[index] = drive;
+        for (index, regions, mut then) in std::mem::take(&mut self.stale) {
+            if regions == Regions::ALL {
+                then.cut(|_, _| Survival::Kept);
+                then.note_fault();
+                drives[index] = then;
+            } else {
+                drives[index].set_back(&then, regions);
+            }
         }
         match self.try_open(drives)? {
             Ok(()) => Ok(()),
@@ -126,7 +130,7 @@ impl Run {
         self.settle()?;
         // It does not come back as it was, either.
         let index = self.world().drive_index(seat);
-        self.stale.retain(|&(stale, _)| Some(stale) != index);
+        self.stale.retain(|&(stale, ..)| Some(stale) != index);
         let world = self.world();
         let state = world.pool().facts().seats[seat.index()].state;
         let good = world.drive_in(seat).is_some_and(|drive| {

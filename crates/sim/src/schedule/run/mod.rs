@@ -1,5 +1,6 @@
 //! Running a schedule against the oracle.
 
+mod beyond;
 mod drives;
 mod end;
 
@@ -13,7 +14,7 @@ use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check};
 use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
-use crate::drive::{Drive, DriveFault, Pace, Trigger};
+use crate::drive::{Drive, DriveFault, Pace, Regions, Trigger};
 use crate::ledger::{Ledger, Tick};
 use crate::panics::caught;
 use crate::world::{World, WorldOptions};
@@ -187,8 +188,9 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
         chunk_bytes: CHUNK_BYTES,
         cell_bytes: of.cell_bytes,
         division: Some(Division {
-            lanes: of.lanes,
+            lanes: Some(of.lanes),
             ring_bytes: (of.ring_blocks > 0).then_some(of.ring_blocks * BLOCK_BYTES),
+            first_format: false,
         }),
         pace: Pace::Null,
         seed: setting as u64,
@@ -236,7 +238,7 @@ pub(crate) struct Run {
     /// Whether a drive has been told to be full.
     may_fill: bool,
     /// Drives as they were, that come back so when the pool is opened next.
-    stale: Vec<(usize, Drive)>,
+    stale: Vec<(usize, Regions, Drive)>,
     /// Whether an administrator opens the pool although half of its drives are missing.
     pub(crate) degraded: bool,
     /// What there was after each write and flush, where that is wanted.
@@ -328,6 +330,8 @@ impl Run {
         // That the drives agree says the same; a part of the runs shows it from the client's side.
         if mix(self.seed).is_multiple_of(LOSSES_ONE_IN) {
             self.lose_and_read_back()?;
+        } else if self.silent && mix(self.seed) % LOSSES_ONE_IN == 1 {
+            self.rot_beyond()?;
         }
         Ok(())
     }
@@ -377,12 +381,21 @@ impl Run {
             Event::Replace(seat) => self.replace(seat),
             Event::Return { seat, lost } => self.bring_back(seat, lost),
             Event::Stale(seat) => {
-                let index = self.world().drive_index(seat);
-                let then = index.map(|index| (index, self.world().drives()[index].clone()));
-                self.stale.extend(then);
+                self.remember(seat, Regions::ALL);
+                Ok(())
+            }
+            Event::SetBack { seat, regions } => {
+                self.remember(seat, regions);
                 Ok(())
             }
         }
+    }
+
+    /// Keeps a drive as it is now: it, or some regions of it, is so again when the pool is opened next.
+    fn remember(&mut self, seat: Seat, regions: Regions) {
+        let index = self.world().drive_index(seat);
+        let then = index.map(|index| (index, regions, self.world().drives()[index].clone()));
+        self.stale.extend(then);
     }
 
     fn say(&mut self, what: impl FnOnce() -> String) {

@@ -1,0 +1,297 @@
+//! What of a lane's data is lost, and when it is not any more.
+//!
+//! An operation that has met bad or unknown blocks starts a heal of their stripe. The heal's plan shows
+//! what cannot be reconstructed; under the stripe's lock that is exactly what is lost ([`assess_lost`]). A
+//! block leaves the list when a write over it has ended, a read of it has succeeded, or a scrub has
+//! found it right.
+//!
+//! The list is also why a bad block counts once: what is known to be lost, and the blocks of its stripe at
+//! the same byte, which nobody could mend, are not blamed on a drive again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{BLOCK_BYTES, Fault, Outcome};
+
+use super::Array;
+use super::op::{Op, Owner, Task};
+use super::overlay::Bytes;
+use crate::action::Event;
+use crate::format::{BlockName, Entry};
+use crate::losses::{Losses, LostRange};
+use crate::plan::{AssessedRow, Row};
+
+/// Ranges that a lane remembers: 1.5 MiB at most. Beyond that losses are reported again each time they are met.
+const LANE_RANGES_MAX: usize = 16_384;
+
+/// By stripe and byte of its elements: the data elements that are lost there, and those that the heal writes
+/// again. Of others it knows nothing: not all that is taken for readable has been read.
+pub(super) type Assessed = Vec<(u64, AssessedRow)>;
+
+impl Array {
+    /// What was known to be lost when the pool was opened.
+    pub(super) fn know_lost(&mut self, ranges: &[LostRange]) {
+        for range in ranges {
+            self.losses
+                .insert(range.group, range.first..range.first + range.blocks);
+        }
+    }
+
+    /// A heal has found out what of its rows is lost; the number of lost blocks.
+    pub(super) fn note_assessed(&mut self, group: u64, assessed: &Assessed) -> u64 {
+        let (mut lost, mut found) = (Losses::default(), Losses::default());
+        for (stripe, row) in assessed {
+            for (slots, losses) in [(&row.lost, &mut lost), (&row.mended, &mut found)] {
+                for &slot in slots {
+                    if let Some(block) = self.geometry.data_block(*stripe, slot, row.low) {
+                        losses.insert(group, block..block + 1);
+                    }
+                }
+            }
+        }
+        for range in found.iter() {
+            self.note_found(group, range.first..range.first + range.blocks);
+        }
+        for range in lost.iter() {
+            let blocks = range.first..range.first + range.blocks;
+            let known = self.losses.within(group, blocks.clone());
+            let known: u64 = known.map(|part| part.end - part.start).sum();
+            if known == range.blocks {
+                continue;
+            }
+            if self.losses.len() < LANE_RANGES_MAX {
+                self.losses.insert(group, blocks);
+            }
+            self.events.push_back(Event::BlocksLost(range));
+        }
+        lost.blocks()
+    }
+
+    /// Blocks of a group's data are right: what of them was lost is not any more.
+    pub(super) fn note_found(&mut self, group: u64, blocks: std::ops::Range<u64>) {
+        if !self.losses.touch(group, blocks.clone()) {
+            return;
+        }
+        let parts: Vec<_> = self.losses.within(group, blocks.clone()).collect();
+        self.losses.remove(group, blocks);
+        let found = parts.into_iter().map(|part| LostRange {
+            group,
+            first: part.start,
+            blocks: part.end - part.start,
+        });
+        self.events.extend(found.map(Event::BlocksFound));
+    }
+
+    /// The group begins a new life.
+    pub(super) fn forget_lost(&mut self, group: u64) {
+        self.losses.remove(group, 0..u64::MAX);
+    }
+
+    /// An operation has ended well: what it has written or seen is not lost.
+    pub(super) fn note_right(&mut self, op: &Op) {
+        if self.losses.is_empty() {
+            return;
+        }
+        let group = op.group;
+        let per_stripe = self.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        let all = op.stripes.start * per_stripe..op.stripes.end * per_stripe;
+        if !self.losses.touch(group, all.clone()) {
+            return;
+        }
+        let stripe = op.stripes.start;
+        match &op.task {
+            Task::Write(prepared) => {
+                let sources = prepared.sources.iter();
+                let parts: Vec<_> = sources
+                    .map(|source| (source.slot, source.low, source.slice.length))
+                    .collect();
+                self.parts_found(group, stripe, &parts);
+            }
+            Task::Read(pieces) => {
+                let pieces = pieces.iter();
+                let parts: Vec<_> = pieces
+                    .map(|piece| (piece.slot, piece.low, piece.slice.length))
+                    .collect();
+                self.parts_found(group, stripe, &parts);
+            }
+            Task::Zero => self.note_found(group, all),
+            Task::Scrub => self.scrub_found(op),
+            Task::Fill { .. } | Task::Resync | Task::Heal(_) | Task::Relog(_) => {}
+        }
+    }
+
+    fn parts_found(&mut self, group: u64, stripe: u64, parts: &[(usize, u64, u64)]) {
+        for &(slot, low, length) in parts {
+            if let Some(first) = self.geometry.data_block(stripe, slot, low) {
+                let blocks = (low + length).div_ceil(BLOCK_BYTES) - low / BLOCK_BYTES;
+                self.note_found(group, first..first + blocks);
+            }
+        }
+    }
+
+    /// A scrub has read what is on drives: what of it was neither bad nor unknown is right.
+    fn scrub_found(&mut self, op: &Op) {
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        for stripe in op.stripes.clone() {
+            let slots: Vec<usize> = self.geometry.code().data_slots().collect();
+            for slot in slots {
+                let Some(first) = self.geometry.data_block(stripe, slot, 0) else {
+                    continue;
+                };
+                let here = self.losses.within(op.group, first..first + per_chunk);
+                let here: Vec<u64> = here.flatten().collect();
+                let (column, chunk) = self.geometry.place(op.group, stripe, slot);
+                let readable = self
+                    .view
+                    .column(&self.geometry, op.group, column)
+                    .readable();
+                for block in here {
+                    let at = (column, chunk * per_chunk + (block - first));
+                    if readable && !op.bad.contains(&at) && !op.unknown.contains(&at) {
+                        self.note_found(op.group, block..block + 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether data of the stripe at the block's byte of its elements is known to be lost.
+    pub(super) fn is_known_lost(&self, name: BlockName) -> bool {
+        if self.losses.is_empty() || !self.losses.touch(name.group, 0..u64::MAX) {
+            return false;
+        }
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let stripe = self.stripe_of(name);
+        let low = u64::from(name.block) % per_chunk * BLOCK_BYTES;
+        self.geometry.code().data_slots().any(|slot| {
+            let block = self.geometry.data_block(stripe, slot, low);
+            block.is_some_and(|block| self.losses.touch(name.group, block..block + 1))
+        })
+    }
+
+    /// Starts heals for what an operation has found bad or unknown, stripe by stripe.
+    pub(super) fn begin_heals(&mut self, op: &Op, outcome: Outcome) {
+        // What a client was refused is looked into, too: is it lost?
+        let asked = matches!(op.task, Task::Read(_) | Task::Write(_));
+        let refused = matches!(outcome, Err(Fault::Lost | Fault::Medium));
+        let gone = op.read_fault == Some(Fault::Gone);
+        if outcome.is_err() && (gone || !(asked && refused)) {
+            return;
+        }
+        let mut bad = op.bad.clone();
+        bad.extend(&op.unknown);
+        let stale = match outcome {
+            Ok(()) => self.rows_to_mend(op),
+            Err(_) => BTreeSet::new(),
+        };
+        if bad.is_empty() && stale.is_empty() {
+            return;
+        }
+        let job = match (op.owner, &op.task) {
+            (Owner::Job(job), Task::Scrub) => Some(job),
+            _ => None,
+        };
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        for stripe in op.stripes.clone() {
+            let mut blocks = Vec::new();
+            let mut entries = BTreeMap::new();
+            for slot in 0..self.geometry.code().elements() {
+                let (column, chunk) = self.geometry.place(op.group, stripe, slot);
+                let first = chunk * per_chunk;
+                for &(_, block) in bad.range((column, first)..(column, first + per_chunk)) {
+                    let name = BlockName {
+                        group: op.group,
+                        column,
+                        block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+                    };
+                    let entry = self.present_entry(name);
+                    let known = entry.is_some_and(|entry| entry != Entry::UNKNOWN);
+                    let logged = self.overlay.get(name).map(|logged| logged.bytes);
+                    // The operation itself may have written it anew.
+                    if matches!(logged, Some(Bytes::Memory(_)))
+                        || known && !op.bad.contains(&(column, block))
+                    {
+                        continue;
+                    }
+                    let at = (slot, (block - first) * BLOCK_BYTES);
+                    blocks.push(at);
+                    entries.extend(entry.map(|entry| (at, entry)));
+                }
+            }
+            let doubts: BTreeMap<Row, usize> = stale
+                .iter()
+                .filter(|row| row.stripe == stripe)
+                .map(|&row| (row, 0))
+                .collect();
+            if (blocks.is_empty() && doubts.is_empty()) || !self.healing.insert((op.group, stripe))
+            {
+                continue;
+            }
+            let mut heal = Op::new(
+                Owner::Lane,
+                op.group,
+                stripe..stripe + 1,
+                Task::Heal(blocks),
+            );
+            // Under its own lock the heal finds out anew what is stale.
+            heal.doubts = doubts;
+            heal.heal_entries = entries;
+            heal.healed_for = job;
+            if let Some(job) = job {
+                self.job_heals(job);
+            }
+            self.start(heal);
+        }
+    }
+
+    /// What is known of a block now.
+    fn present_entry(&self, name: BlockName) -> Option<Entry> {
+        let logged = self.overlay.get(name).map(|logged| logged.entry);
+        logged.or_else(|| self.pages.entry(name))
+    }
+
+    /// Blocks that have been written anew since they were found bad are not healed: a heal waits for its lock,
+    /// and may be planned more than once.
+    pub(super) fn drop_written_anew(&mut self, id: u64) {
+        let op = &self.ops[&id];
+        let Task::Heal(blocks) = &op.task else {
+            return;
+        };
+        let (group, stripe) = (op.group, op.stripes.start);
+        let same = |&&(slot, low): &&(usize, u64)| {
+            let (column, chunk) = self.geometry.place(group, stripe, slot);
+            let block = (chunk * self.geometry.chunk_bytes() + low) / BLOCK_BYTES;
+            let now = self.present_entry(BlockName {
+                group,
+                column,
+                block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+            });
+            let then = op.heal_entries.get(&(slot, low)).copied();
+            now.is_none() || then.is_none() || now == then
+        };
+        let left: Vec<(usize, u64)> = blocks.iter().filter(same).copied().collect();
+        let op = self.ops.get_mut(&id).expect("just seen");
+        op.task = Task::Heal(left);
+    }
+
+    /// A heal has ended.
+    pub(super) fn healed(&mut self, op: &Op, blocks: usize, outcome: Outcome) {
+        self.healing.remove(&(op.group, op.stripes.start));
+        let (mut mended, mut lost) = (0, 0);
+        if outcome.is_ok() {
+            let plan = op.plan.as_ref();
+            let left = plan.map_or(0, |plan| plan.lost.len());
+            mended = (blocks - left.min(blocks)) as u64;
+            lost = self.note_assessed(op.group, &op.assessed);
+            if mended > 0 {
+                self.events.push_back(Event::Healed {
+                    group: op.group,
+                    stripe: op.stripes.start,
+                    blocks: mended,
+                });
+            }
+        }
+        if let Some(job) = op.healed_for {
+            self.job_healed(job, mended, lost);
+        }
+    }
+}

@@ -1,0 +1,599 @@
+//! Replacing a drive that works: it stays the seat's drive until its successor has everything.
+//!
+//! ```text
+//!   Copying ── every column of the drive is on the successor ──► Checkpointing ──► Recording ──► Promotion ──► (done)
+//!      │                                                                                            │
+//!      ├── the successor is out: the drive keeps its place ◄────────── its label is not written ────┘
+//!      └── the drive is out: the successor takes the seat with what it has, the rest is rebuilt
+//! ```
+//!
+//! The successor waits in a seat behind the layout's. Lanes write to both drives (`lane/twin.rs`) and copy cell by
+//! cell, row for row, so that at the end no column has moved: the seat has another drive.
+//!
+//! - Checkpointing: what was logged before the lanes wrote to both is in place, so that no batch of the journal
+//!   needs the old drive.
+//! - Recording: columns on the drive's spare cells are entries of its cell table; the successor's table has them too.
+//! - Promotion: one generation of the facts says that the successor has the seat. Until it is durable the lanes use
+//!   the old drive as before, so that either may turn out to be the member after a stop; after it they are told.
+//!
+//! A stop before that begins the copy anew: of the successor nothing but its label counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Instant, Seat};
+use layout::Cell;
+use uuid::Uuid;
+
+use super::{
+    Drive, Effect, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report, SeatFacts, SeatState,
+    Ticket,
+};
+use crate::action::Command;
+use crate::format::CellEntry;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Copying,
+    /// The answer to the checkpoint of this number is to come from these lanes.
+    Checkpointing(u64, BTreeSet<u16>),
+    Recording,
+}
+
+/// A working drive that is being replaced.
+#[derive(Clone, Debug)]
+pub(super) struct Replacement {
+    seat: Seat,
+    /// Columns that the successor has, where, and the generation of the entry that says so.
+    filled: BTreeMap<(u64, u16), (Cell, u32)>,
+    phase: Phase,
+    /// Nothing is left to copy that could be, and something is missing.
+    stuck: bool,
+    /// Why the drive is out when it has been replaced: `Failed` if an administrator named it.
+    why: OutReason,
+}
+
+/// A successor that has its seat by the facts.
+#[derive(Clone, Debug)]
+pub(super) struct Promotion {
+    with: Seat,
+    /// The drive before it, if it is in use until the lanes are told.
+    old: Option<(SeatFacts, Drive)>,
+    filled: BTreeMap<(u64, u16), (Cell, u32)>,
+    /// The drive before it was to go anyway: nothing is remembered of it.
+    forgets_old: bool,
+    report: Report,
+}
+
+/// Who asked the lanes for checkpoints: they answer in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    next: u64,
+    lanes: BTreeMap<u16, std::collections::VecDeque<u64>>,
+}
+
+impl Pool {
+    /// Replaces a working drive by another one: that is copied to, and the old one stays in use until it is complete.
+    /// Done when it has begun. The driver has attached the new drive to the seat behind the last one.
+    ///
+    /// # Errors
+    /// When the seat does not exist, its drive is not complete or has a successor already, or the new drive is too
+    /// small.
+    pub fn replace_drive(
+        &mut self,
+        now: Instant,
+        seat: Seat,
+        facts: (Uuid, String, u64),
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        self.check_seat(seat)?;
+        let (drive, path, size_bytes) = facts;
+        let state = self.facts.seats[seat.index()].state;
+        if state != SeatState::Current || self.promotions.contains_key(&seat) {
+            return Err(PoolError::NotCurrent { seat });
+        }
+        if let Some(with) = self.successor(seat) {
+            return Err(PoolError::BeingReplaced { seat, with });
+        }
+        let needed_bytes = self.needed_bytes();
+        if size_bytes < needed_bytes {
+            return Err(PoolError::DriveTooSmall {
+                size_bytes,
+                needed_bytes,
+            });
+        }
+        let with = Seat(u16::try_from(self.facts.seats.len()).expect("seats are 16 bits"));
+        self.facts.seats.push(SeatFacts {
+            drive,
+            path,
+            size_bytes,
+            domain: None,
+            state: SeatState::Waiting,
+            holds: None,
+            replaces: Some(seat.0),
+            found_bytes: None,
+        });
+        self.drives.insert(with, Drive::default());
+        let done = vec![Effect::Done(ticket, Ok(()))];
+        self.begin_replacement(seat, with, OutReason::Failed, done);
+        self.advance();
+        Ok(())
+    }
+
+    /// A waiting drive begins to take the place of one that works, if there is one; whether the drive is being
+    /// replaced.
+    pub(super) fn hand_over(&mut self, seat: Seat) -> bool {
+        if self.successor(seat).is_some() {
+            return true;
+        }
+        let current = self.facts.seats[seat.index()].state == SeatState::Current;
+        let free = self.facts.seats().find(|(_, facts)| facts.is_free());
+        let free = free.map(|(with, _)| with);
+        let Some(with) = free.filter(|_| current) else {
+            return false;
+        };
+        self.facts.seats[with.index()].replaces = Some(seat.0);
+        self.begin_replacement(seat, with, OutReason::Faulted, Vec::new());
+        true
+    }
+
+    fn begin_replacement(
+        &mut self,
+        seat: Seat,
+        with: Seat,
+        why: OutReason,
+        mut effects: Vec<Effect>,
+    ) {
+        self.resume_replacement(seat, with, why);
+        self.tables.insert(with, super::CellTable::default());
+        let drive = self.facts.seats[with.index()].drive;
+        effects.insert(0, Effect::Lanes(Command::Twin { seat, with }));
+        effects.push(Effect::Report(Report::ReplacementBegins {
+            seat,
+            with,
+            drive,
+        }));
+        effects.push(Effect::Requeue);
+        self.commit(effects);
+    }
+
+    /// The facts say that a drive is being replaced; the lanes are told next.
+    fn resume_replacement(&mut self, seat: Seat, with: Seat, why: OutReason) {
+        let replacement = Replacement {
+            seat,
+            filled: BTreeMap::new(),
+            phase: Phase::Copying,
+            stuck: false,
+            why,
+        };
+        self.replacements.insert(with, replacement);
+        self.seat_joins(with);
+    }
+
+    /// At opening: drives that were being replaced still are, and are copied anew.
+    pub(super) fn reopen_replacements(&mut self) -> Vec<Effect> {
+        let successors = self.facts.seats().filter(|(_, facts)| facts.is_successor());
+        let all: Vec<(Seat, Seat)> = successors
+            .filter_map(|(with, facts)| Some((Seat(facts.replaces?), with)))
+            .collect();
+        let mut effects = Vec::new();
+        for (seat, with) in all {
+            self.resume_replacement(seat, with, OutReason::Failed);
+            effects.push(Effect::Lanes(Command::Twin { seat, with }));
+        }
+        effects
+    }
+
+    /// Where the successor of a seat's drive is, if it has one.
+    #[must_use]
+    pub fn successor(&self, seat: Seat) -> Option<Seat> {
+        let mut all = self.replacements.iter();
+        all.find(|(_, replacement)| replacement.seat == seat)
+            .map(|(&with, _)| with)
+    }
+
+    /// Whether a drive is being replaced, and more can be done about it.
+    pub(super) fn is_replacing(&self) -> bool {
+        let stopped = self.fills_are_stopped() || !self.recovered;
+        !stopped && self.replacements.values().any(|of| !of.stuck)
+    }
+
+    /// The cell to which a column is to be copied because its drive is being replaced.
+    pub(super) fn successor_cell(&self, group: u64, column: u16) -> Option<Cell> {
+        if self.replacements.is_empty() {
+            return None;
+        }
+        let at = self.source(group, column)?;
+        let seat = self.successor(at.seat)?;
+        let has = self.replacements[&seat]
+            .filled
+            .contains_key(&(group, column));
+        (!has && !self.joins(seat)).then_some(Cell { seat, row: at.row })
+    }
+
+    /// The successor of a drive has a column.
+    pub(super) fn successor_has(&mut self, key: (u64, u16), target: Cell) {
+        let generation = self.next_cell_generation;
+        self.next_cell_generation += 1;
+        if let Some(replacement) = self.replacements.get_mut(&target.seat) {
+            replacement.filled.insert(key, (target, generation));
+            replacement.stuck = false;
+        }
+    }
+
+    /// A column is to be filled elsewhere than on a successor that has it.
+    pub(super) fn moves_on(&mut self, key: (u64, u16), target: Cell) {
+        for (&with, replacement) in &mut self.replacements {
+            if target.seat != with
+                && let Some((cell, _)) = replacement.filled.remove(&key)
+            {
+                self.taken.remove(&cell);
+            }
+        }
+    }
+
+    /// Membership or volumes have changed: what could not be copied perhaps can be.
+    pub(super) fn replacements_again(&mut self) {
+        for replacement in self.replacements.values_mut() {
+            replacement.stuck = false;
+        }
+    }
+
+    /// Whether the successor has every column that is on the drive.
+    fn has_all(&self, with: Seat) -> bool {
+        let Replacement { seat, filled, .. } = &self.replacements[&with];
+        self.facts.allocated_groups().all(|group| {
+            (0..self.geometry.layout().columns()).all(|column| {
+                let source = self.source(group, column);
+                source.is_none_or(|cell| cell.seat != *seat)
+                    || filled.contains_key(&(group, column))
+            })
+        })
+    }
+
+    /// Moves every replacement that can move.
+    pub(super) fn pump_replacements(&mut self) {
+        if self.replacements.is_empty() || self.fills_are_stopped() || !self.recovered {
+            return;
+        }
+        let all: Vec<Seat> = self.replacements.keys().copied().collect();
+        for with in all {
+            let replacement = &self.replacements[&with];
+            let recorded = self
+                .tables
+                .get(&with)
+                .is_none_or(|table| !table.is_writing());
+            let ready = match replacement.phase {
+                Phase::Copying => self.none_is_filled() && !replacement.stuck && !self.joins(with),
+                Phase::Recording => recorded,
+                Phase::Checkpointing(..) => false,
+            };
+            if !ready {
+                continue;
+            }
+            let complete = self.has_all(with);
+            let replacement = self.replacements.get_mut(&with).expect("just listed");
+            if !complete {
+                replacement.stuck = replacement.phase == Phase::Copying;
+                replacement.phase = Phase::Copying;
+            } else if replacement.phase == Phase::Recording {
+                self.promote(with);
+            } else {
+                let lanes = 0..self.geometry.lanes();
+                self.asked.next += 1;
+                let number = self.asked.next;
+                replacement.phase = Phase::Checkpointing(number, lanes.clone().collect());
+                for lane in lanes {
+                    self.asked.lanes.entry(lane).or_default().push_back(number);
+                }
+                self.tell_lanes(&Command::Checkpoint);
+            }
+        }
+    }
+
+    /// A lane has put everything in place that was logged when it was asked.
+    pub(super) fn lane_checkpointed(&mut self, lane: u16) {
+        let asked = self.asked.lanes.get_mut(&lane);
+        let Some(asked) = asked.and_then(std::collections::VecDeque::pop_front) else {
+            if let Some(lanes) = &mut self.checkpointing {
+                lanes.remove(&lane);
+            }
+            return;
+        };
+        let mut ended = None;
+        for (&with, replacement) in &mut self.replacements {
+            if let Phase::Checkpointing(number, lanes) = &mut replacement.phase
+                && *number == asked
+            {
+                lanes.remove(&lane);
+                ended = lanes.is_empty().then_some(with);
+            }
+        }
+        if let Some(with) = ended {
+            self.record_spares(with);
+        }
+    }
+
+    /// Columns on the drive's spare cells are where its cell table says; the successor's must say so too.
+    fn record_spares(&mut self, with: Seat) {
+        let replacement = self.replacements.get_mut(&with).expect("it is complete");
+        replacement.phase = Phase::Recording;
+        let seat = replacement.seat;
+        let layout = self.geometry.layout();
+        let spares: Vec<_> = replacement
+            .filled
+            .iter()
+            .filter(|((group, column), (cell, _))| {
+                let row = cell.row;
+                layout.cell(*group, *column) != Cell { seat, row }
+            })
+            .map(|(&key, &at)| (key, at))
+            .collect();
+        for ((group, column), (cell, generation)) in spares {
+            let entry = CellEntry {
+                group,
+                column,
+                generation,
+            };
+            self.write_entry(cell, Some(entry), vec![Effect::Cleared]);
+        }
+    }
+
+    /// The successor has the seat by the facts, which say in `state` how much it has.
+    fn take_seat(
+        &mut self,
+        (seat, with): (Seat, Seat),
+        state: SeatState,
+        why: OutReason,
+        forgets_old: bool,
+    ) -> SeatFacts {
+        let since = self.next_generation();
+        let old = self.facts.seats[seat.index()].clone();
+        let new = self.facts.seats[with.index()].clone();
+        self.facts.seats[seat.index()] = SeatFacts {
+            domain: new.domain.or_else(|| old.domain.clone()),
+            state,
+            holds: None,
+            replaces: None,
+            ..new
+        };
+        self.facts.seats[with.index()] = SeatFacts {
+            state: SeatState::Out { since, why },
+            holds: None,
+            replaces: forgets_old.then_some(seat.0),
+            ..old.clone()
+        };
+        self.seat_joins(seat);
+        old
+    }
+
+    /// The successor has everything: it has the seat from the next generation on.
+    fn promote(&mut self, with: Seat) {
+        let Some(Replacement {
+            seat, filled, why, ..
+        }) = self.replacements.remove(&with)
+        else {
+            return;
+        };
+        let forgets_old = why == OutReason::Failed;
+        let old = self.take_seat((seat, with), SeatState::Current, why, forgets_old);
+        let drive = self.facts.seats[seat.index()].drive;
+        let slot = self.drives.remove(&seat).unwrap_or_default();
+        let promotion = Promotion {
+            with,
+            old: Some((old, slot)),
+            filled,
+            forgets_old,
+            report: Report::Replaced { seat, drive },
+        };
+        self.promotions.insert(seat, promotion);
+        self.commit(vec![Effect::Succeed(seat), Effect::Requeue]);
+    }
+
+    /// The seat that a successor has by the facts, but not yet for the lanes.
+    pub(super) fn promoted_to(&self, with: Seat) -> Option<Seat> {
+        let mut all = self.promotions.iter();
+        all.find(|(_, promotion)| promotion.with == with)
+            .map(|(&seat, _)| seat)
+    }
+
+    /// The successor could not write the label that gives it the seat.
+    pub(super) fn forget_promotion(&mut self, with: Seat) {
+        if let Some(seat) = self.promoted_to(with) {
+            let is_it = |effect: &Effect| matches!(effect, Effect::Succeed(of) if *of == seat);
+            self.labels.drop_effects(is_it);
+        }
+    }
+
+    /// A drive is about to be put out. If it is being replaced its successor takes the seat with what it has; and a
+    /// successor that has the seat by the facts alone gives it back. What is to happen then, if it is one of these.
+    pub(super) fn successor_steps_in(
+        &mut self,
+        seat: Seat,
+        why: OutReason,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Vec<Effect>> {
+        if let Some(promotion) = self.promotions.remove(&seat) {
+            self.forget_succession(seat);
+            return Some(self.give_back(seat, promotion, why, std::mem::take(effects)));
+        }
+        let with = self.successor(seat)?;
+        let replacement = self.replacements.remove(&with)?;
+        self.fills_in_vain(with);
+        let since = self.next_generation();
+        let forgets_old = replacement.why == OutReason::Failed;
+        self.take_seat((seat, with), SeatState::Filling, why, forgets_old);
+        self.drives.remove(&seat);
+        self.drop_table(seat);
+        self.fills_lost_seat(seat);
+        self.forget_ios(seat);
+        self.suspicions.forget(seat);
+        for (&key, &(Cell { row, .. }, generation)) in &replacement.filled {
+            self.places.insert(key, (Cell { seat, row }, generation));
+        }
+        let drive = self.facts.seats[seat.index()].drive;
+        let report = Report::ReplacedEarly {
+            seat,
+            drive,
+            cells: replacement.filled.len() as u64,
+            why,
+        };
+        let promotion = Promotion {
+            with,
+            old: None,
+            filled: replacement.filled,
+            forgets_old,
+            report,
+        };
+        self.promotions.insert(seat, promotion);
+        let out = Report::DriveOut { seat, why, since };
+        let mut first = vec![Effect::Report(out), Effect::Succeed(seat)];
+        first.append(effects);
+        first.push(Effect::Requeue);
+        Some(first)
+    }
+
+    fn forget_succession(&mut self, seat: Seat) {
+        let is_it = |effect: &Effect| matches!(effect, Effect::Succeed(of) if *of == seat);
+        self.labels.drop_effects(is_it);
+        self.seat_joined(seat);
+    }
+
+    /// A successor fails that has its seat by the facts alone: the drive before it keeps the seat, if it works.
+    fn give_back(
+        &mut self,
+        seat: Seat,
+        promotion: Promotion,
+        why: OutReason,
+        mut effects: Vec<Effect>,
+    ) -> Vec<Effect> {
+        let since = self.next_generation();
+        let state = SeatState::Out { since, why };
+        let with = promotion.with;
+        self.drives.remove(&with);
+        self.drop_table(with);
+        self.fills_lost_seat(with);
+        self.forget_ios(with);
+        self.suspicions.forget(with);
+        *self.leaving.entry(with).or_default() += u32::from(self.geometry.lanes());
+        let mut first = vec![Effect::Lanes(Command::SeatOut(with))];
+        if let Some((old, drive)) = promotion.old {
+            let new = std::mem::replace(&mut self.facts.seats[seat.index()], old);
+            let replaces = Some(seat.0);
+            self.facts.seats[with.index()] = SeatFacts {
+                state,
+                replaces,
+                ..new
+            };
+            self.drives.insert(seat, drive);
+            first.push(Effect::Report(Report::ReplacementEnds { seat, with }));
+            first.push(Effect::Vacate(with));
+        } else {
+            self.facts.seats[seat.index()].state = state;
+            self.fills_lost_seat(seat);
+            *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
+            first.insert(0, Effect::Lanes(Command::SeatOut(seat)));
+            first.push(Effect::Report(Report::DriveOut { seat, why, since }));
+            effects.push(Effect::SeatSpare(seat));
+        }
+        first.append(&mut effects);
+        first.push(Effect::Requeue);
+        first
+    }
+
+    /// A drive goes out. If it was to succeed another one, that keeps its place: what there is to say of that.
+    pub(super) fn replacement_ends(&mut self, with: Seat) -> Option<Report> {
+        let seat = self.replacements.remove(&with)?.seat;
+        Some(Report::ReplacementEnds { seat, with })
+    }
+
+    /// The facts that give a successor its seat are durable: the lanes are told, and the old drive is let go.
+    pub(super) fn promoted(&mut self, seat: Seat) {
+        let Some(promotion) = self.promotions.remove(&seat) else {
+            return;
+        };
+        let Promotion {
+            with,
+            old,
+            filled,
+            forgets_old,
+            ..
+        } = promotion;
+        self.seat_joined(seat);
+        let complete = old.is_some();
+        if complete {
+            self.drop_table(seat);
+            self.forget_ios(seat);
+            self.suspicions.forget(seat);
+        }
+        self.suspicions.forget(with);
+        if let Some(table) = self.tables.remove(&with) {
+            self.tables.insert(seat, table);
+        }
+        if let Some(drive) = self.drives.remove(&with) {
+            self.drives.insert(seat, drive);
+        }
+        self.labels.rename(with, seat);
+        for io in self.ios.values_mut() {
+            match &mut io.what {
+                PoolWrite::Label { seat: at }
+                | PoolWrite::CellPage { seat: at, .. }
+                | PoolWrite::Blank { seat: at }
+                    if *at == with =>
+                {
+                    *at = seat;
+                }
+                _ => {}
+            }
+        }
+        self.taken.retain(|cell, _| cell.seat != with);
+        for (&key, &(Cell { row, .. }, generation)) in &filled {
+            let cell = Cell { seat, row };
+            if !complete || self.places.contains_key(&key) {
+                self.places.insert(key, (cell, generation));
+                self.taken.insert(cell, key);
+            }
+        }
+        let lanes = 0..self.geometry.lanes();
+        let commands = lanes.map(|lane| {
+            let here = filled.keys().copied();
+            let here = here.filter(|&(group, _)| self.geometry.lane_of(group) == lane);
+            Command::Succeed {
+                seat,
+                with,
+                filled: (!complete).then(|| here.collect()),
+            }
+        });
+        let commands = commands.collect();
+        self.actions
+            .push_back(PoolAction::Succeed(seat, with, commands));
+        self.report(promotion.report);
+        if !complete {
+            for ((group, column), (Cell { row, .. }, generation)) in filled {
+                let entry = CellEntry {
+                    group,
+                    column,
+                    generation,
+                };
+                self.write_entry(Cell { seat, row }, Some(entry), vec![Effect::Cleared]);
+            }
+        }
+        if forgets_old {
+            self.vacate(with);
+        }
+    }
+
+    /// The last seat behind the layout's is empty: its drive was replaced, or was to replace one and is out.
+    pub(super) fn vacate(&mut self, with: Seat) {
+        let last = self.facts.seats.len().checked_sub(1) == Some(with.index());
+        let facts = &self.facts.seats[with.index()..];
+        let out = facts
+            .first()
+            .is_some_and(|facts| matches!(facts.state, SeatState::Out { .. }));
+        if last && out && with.0 >= self.geometry.layout().drives() {
+            self.facts.seats.pop();
+            self.actions.push_back(PoolAction::Vacate(with));
+            self.commit(Vec::new());
+        }
+    }
+}

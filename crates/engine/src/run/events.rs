@@ -1,0 +1,223 @@
+//! The pool's log: what is told one by one, what is told together, and what is kept.
+//!
+//! A drive that rots makes thousands of reports in a second. The first of a kind is told at once; what follows
+//! is gathered and told as one, after a second and then after twice as long each time, up to a minute, until
+//! there has been none of the kind for that long. Anything else that is told has what was gathered before it.
+//!
+//! ```text
+//!   reports   x x x x x x x x x x        y        x
+//!   told      x       xxxx       xxxxx   y        x        (x: comes in floods; y: does not)
+//! ```
+//!
+//! The list is bounded. Where it is full, the oldest of the kind that it has most of goes: a flood of one kind
+//! pushes out itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use array::pool::Report;
+use block::Instant;
+
+use crate::status::LoggedEvent;
+
+/// Events kept for `pool events`.
+const EVENTS_MAX: usize = 1000;
+/// How long the second report of a kind waits, and the longest that one does.
+const GATHER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// Reports of one kind about one thing.
+#[derive(Debug)]
+struct Flood {
+    /// What has come since it was told last.
+    gathered: Option<Report>,
+    /// When that is told, or the flood is over.
+    due: Instant,
+    wait: Duration,
+}
+
+/// Gathers reports of the kinds that come in floods.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    /// By the name of the event and the seat that it is about.
+    floods: BTreeMap<(String, Option<u16>), Flood>,
+}
+
+impl Gather {
+    /// What is to be told now that there is this report.
+    pub(super) fn push(&mut self, now: Instant, report: Report) -> Vec<Report> {
+        if !report.comes_in_floods() {
+            let mut told = self.take(|_| true);
+            told.push(report);
+            return told;
+        }
+        let key = LoggedEvent::key(&report);
+        let Some(flood) = self.floods.get_mut(&key) else {
+            let (wait, _) = GATHER;
+            let flood = Flood {
+                gathered: None,
+                due: now + wait,
+                wait,
+            };
+            self.floods.insert(key, flood);
+            return vec![report];
+        };
+        match &mut flood.gathered {
+            None => flood.gathered = Some(report),
+            Some(gathered) => {
+                if !gathered.absorb(&report) {
+                    return flood.gathered.replace(report).into_iter().collect();
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// What has been gathered long enough.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Report> {
+        self.floods
+            .retain(|_, flood| flood.gathered.is_some() || flood.due > now);
+        let told = self.take(|flood| flood.due <= now);
+        for flood in self.floods.values_mut().filter(|flood| flood.due <= now) {
+            flood.wait = GATHER.1.min(flood.wait * 2);
+            flood.due = now + flood.wait;
+        }
+        told
+    }
+
+    /// Everything that has been gathered.
+    pub(super) fn all(&mut self) -> Vec<Report> {
+        self.take(|_| true)
+    }
+
+    fn take(&mut self, which: impl Fn(&Flood) -> bool) -> Vec<Report> {
+        let floods = self.floods.values_mut().filter(|flood| which(flood));
+        floods.filter_map(|flood| flood.gathered.take()).collect()
+    }
+
+    /// When [`due`](Self::due) has something to do.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.floods.values().map(|flood| flood.due).min()
+    }
+}
+
+/// The last events of a pool.
+#[derive(Debug, Default)]
+pub(super) struct EventLog {
+    events: VecDeque<LoggedEvent>,
+    last: u64,
+}
+
+impl EventLog {
+    /// Adds a report; the event that it becomes.
+    pub(super) fn add(&mut self, report: &Report) -> LoggedEvent {
+        self.last += 1;
+        let event = LoggedEvent::new(self.last, report);
+        if self.events.len() >= EVENTS_MAX {
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for event in &self.events {
+                *counts.entry(&event.event).or_default() += 1;
+            }
+            let most = counts.into_iter().max_by_key(|&(_, count)| count);
+            let most = most.map(|(kind, _)| kind.to_owned());
+            let oldest = self
+                .events
+                .iter()
+                .position(|event| Some(&event.event) == most.as_ref());
+            self.events.remove(oldest.unwrap_or(0));
+        }
+        self.events.push_back(event.clone());
+        event
+    }
+
+    /// The events that are kept, oldest first.
+    pub(super) const fn events(&self) -> &VecDeque<LoggedEvent> {
+        &self.events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use array::pool::OutReason;
+    use block::Seat;
+
+    use super::*;
+
+    fn bad(seat: u16, block: u64) -> Report {
+        Report::BlockBad {
+            seat: Seat(seat),
+            blocks: 1,
+            offset: block * 4096,
+            end: (block + 1) * 4096,
+        }
+    }
+
+    fn out(seat: u16) -> Report {
+        Report::DriveOut {
+            seat: Seat(seat),
+            why: OutReason::Failed,
+            since: 1,
+        }
+    }
+
+    /// 9,364 bad blocks were 9,364 events: they pushed the failure of another drive out of the list, and hooks
+    /// missed it.
+    #[test]
+    fn a_flood_is_a_few_events_and_loses_no_block() {
+        let (mut gather, mut told) = (Gather::default(), Vec::new());
+        let mut now = Instant::ZERO;
+        for block in 0..9364 {
+            now += Duration::from_millis(10);
+            told.extend(gather.due(now));
+            told.extend(gather.push(now, bad(1, block)));
+        }
+        told.extend(gather.push(now, out(3)));
+        assert!(told.len() < 12, "{} events", told.len());
+        let blocks = told.iter().map(|report| match report {
+            Report::BlockBad { blocks, .. } => *blocks,
+            _ => 0,
+        });
+        assert_eq!(blocks.sum::<u64>(), 9364);
+        assert_eq!(told[0], bad(1, 0), "the first is told at once");
+        assert_eq!(told.last(), Some(&out(3)), "after what came before it");
+        assert_eq!(gather.all(), []);
+    }
+
+    #[test]
+    fn drives_are_told_apart_and_a_flood_ends() {
+        let mut gather = Gather::default();
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        assert_eq!(gather.push(at(0), bad(1, 0)), [bad(1, 0)]);
+        assert_eq!(gather.push(at(0), bad(2, 0)), [bad(2, 0)]);
+        assert_eq!(gather.push(at(0), bad(1, 1)), []);
+        assert_eq!(gather.poll_timeout(), Some(at(1)));
+        assert_eq!(gather.due(at(1)), [bad(1, 1)]);
+        assert_eq!(
+            gather.push(at(2), bad(2, 9)),
+            [bad(2, 9)],
+            "that one was over"
+        );
+        assert_eq!(gather.push(at(2), bad(1, 7)), [], "this one was not");
+        assert_eq!(gather.due(at(3)), [bad(1, 7),]);
+        assert_eq!(gather.due(at(100)), []);
+        assert_eq!(gather.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_flood_pushes_out_itself() {
+        let mut log = EventLog::default();
+        log.add(&out(3));
+        for block in 0..5000 {
+            log.add(&bad(1, block));
+        }
+        log.add(&out(4));
+        assert_eq!(log.events().len(), EVENTS_MAX);
+        let outs = log
+            .events()
+            .iter()
+            .filter(|event| event.event == "drive_out");
+        assert_eq!(
+            outs.map(|event| event.number).collect::<Vec<_>>(),
+            [1, 5002]
+        );
+    }
+}

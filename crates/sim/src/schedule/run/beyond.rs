@@ -1,0 +1,160 @@
+//! Damage beyond what the code survives, at the end of a run (I7).
+//!
+//! Random blocks of the drives' data rot. What the pool names as lost after a scrub, and after a restart, is
+//! exactly what a client cannot have: each block is read by itself, and is either right or an error, and the
+//! errors are the blocks that were named. What can be had is also worked out without the pool, from which
+//! blocks rotted and the code's equations alone.
+
+use std::collections::BTreeSet;
+
+use block::{BLOCK_BYTES, Request, RequestKind, Seat};
+use erasure::ElementSet;
+
+use super::{Checked, Run, Violation};
+use crate::buffer::Buffer;
+use crate::content::{SECTOR, mix};
+use crate::schedule::{VOLUME, check};
+
+/// Blocks that rot, at most.
+const ROTTEN_MAX: u64 = 24;
+
+impl Run {
+    /// Blocks rot, more of them than the code survives here and there; then everything is as above.
+    pub(super) fn rot_beyond(&mut self) -> Checked {
+        self.say(|| "blocks rot beyond the code".to_owned());
+        // Faults have stopped: no drive comes back as it was.
+        self.stale.clear();
+        let rotten = self.rot();
+        let lost = self.told_by_equations(&rotten);
+        self.world().begin_scrub();
+        self.settle()?;
+        self.names_exactly(&lost, "after a scrub")?;
+        self.reopen()?;
+        self.settle()?;
+        self.names_exactly(&lost, "after a restart")?;
+        let blocks = self.ledger.sectors() as u64 * SECTOR as u64 / BLOCK_BYTES;
+        for block in 0..blocks {
+            let begun = self.ledger.read_begins();
+            let request = Request {
+                kind: RequestKind::Read,
+                offset: block * BLOCK_BYTES,
+                length: BLOCK_BYTES,
+                fua: false,
+            };
+            let id = self.world().submit_sectors(VOLUME, request, Vec::new());
+            self.settle()?;
+            let violation = |what: &str| Violation::new("I7", format!("block {block} {what}"));
+            match self.world().ended_pieces(id) {
+                None => return Err(violation("is not answered")),
+                Some(Err(_)) if lost.contains(&block) => {}
+                Some(Err(fault)) => return Err(violation(&format!("can be had: {fault}"))),
+                Some(Ok(_)) if lost.contains(&block) => {
+                    return Err(violation("is lost, and was returned"));
+                }
+                Some(Ok(pieces)) => {
+                    let mut low = super::sector(block * BLOCK_BYTES);
+                    for piece in pieces {
+                        let Buffer::Sectors(sectors) = piece else {
+                            unreachable!("schedules have symbolic contents");
+                        };
+                        let values = sectors.values();
+                        self.ledger
+                            .read_ends(begun, low, values)
+                            .map_err(|illegal| Violation::new("I1", illegal.to_string()))?;
+                        low += values.len();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks (seat and byte) that have rotted.
+    fn rot(&mut self) -> BTreeSet<(Seat, u64)> {
+        let seed = self.seed;
+        let world = self.world();
+        let geometry = world.pool().geometry();
+        let drives = u64::from(geometry.layout().drives());
+        let data_offset = world.pool().facts().data_offset;
+        // The rows that the volume is in.
+        let groups = world.pool().facts().allocated_groups().max().unwrap_or(0);
+        let last = (0..geometry.layout().columns())
+            .map(|column| geometry.layout().cell(groups, column).row)
+            .max()
+            .unwrap_or(0);
+        let blocks = (last + 1) * geometry.cell_bytes() / BLOCK_BYTES;
+        let count = 1 + mix(seed ^ 0x10) % ROTTEN_MAX;
+        let mut rotten = BTreeSet::new();
+        for number in 0..count {
+            let drawn = mix(seed ^ mix(0x20 + number));
+            let seat = Seat(u16::try_from(drawn % drives).expect("few drives"));
+            let offset = data_offset + (drawn >> 16) % blocks * BLOCK_BYTES;
+            if rotten.insert((seat, offset))
+                && let Some(drive) = world.drive_in(seat)
+            {
+                drive.flip(offset, 9);
+            }
+        }
+        rotten
+    }
+
+    /// Blocks of the volume that cannot be had without these, by the code alone. A block that was never written
+    /// reads as zeros whatever lies there, and so do stripes that hold nothing.
+    fn told_by_equations(&mut self, rotten: &BTreeSet<(Seat, u64)>) -> BTreeSet<u64> {
+        let world = self.world();
+        let geometry = std::sync::Arc::clone(world.pool().geometry());
+        let code = geometry.code();
+        let mut lost = BTreeSet::new();
+        let groups: Vec<u64> = world.pool().facts().allocated_groups().collect();
+        let per_group = geometry.group_data_bytes() / BLOCK_BYTES;
+        for (index, &group) in (0..).zip(&groups) {
+            for stripe in 0..geometry.stripes_per_group() {
+                for low in (0..geometry.chunk_bytes()).step_by(4096) {
+                    let mut known = ElementSet::new(code.elements());
+                    for slot in 0..code.elements() {
+                        let (column, chunk) = geometry.place(group, stripe, slot);
+                        let cell = geometry.layout().cell(group, column);
+                        let at = geometry.drive_offset(cell, chunk) + low;
+                        let written = check::is_written(
+                            world,
+                            group,
+                            column,
+                            chunk * geometry.chunk_bytes() + low,
+                        );
+                        if !written || !rotten.contains(&(cell.seat, at)) {
+                            known.insert(slot);
+                        }
+                    }
+                    for slot in code.data_slots() {
+                        let wanted: ElementSet = std::iter::once(slot).collect();
+                        if code.recover(&known, &wanted).is_err() {
+                            let block = geometry.data_block(stripe, slot, low);
+                            lost.extend(block.map(|block| index * per_group + block));
+                        }
+                    }
+                }
+            }
+        }
+        lost
+    }
+
+    fn names_exactly(&mut self, lost: &BTreeSet<u64>, when: &str) -> Checked {
+        let named: BTreeSet<u64> = self
+            .world()
+            .pool()
+            .lost_data()
+            .iter()
+            .flat_map(|data| {
+                let first = data.offset_bytes / BLOCK_BYTES;
+                first..first + data.length_bytes / BLOCK_BYTES
+            })
+            .collect();
+        match named == *lost {
+            true => Ok(()),
+            false => Err(Violation::new(
+                "I7",
+                format!("{when} the pool names {named:?} as lost, and lost is {lost:?}"),
+            )),
+        }
+    }
+}
