@@ -2,8 +2,9 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+LAB_OUT ?= lab-results
 
-.PHONY: demo test check verify e2e bench fuzz clean
+.PHONY: demo test check verify e2e bench lab fuzz clean
 
 # The main job on this machine: no root, no kernel module, no spare drives.
 demo:
@@ -30,6 +31,10 @@ e2e:
 
 bench:
 	$(CARGO) bench --workspace
+
+# The papers' figures at their sizes: results and a page per paper in $(LAB_OUT).
+lab:
+	$(CARGO) run --quiet -p ravelin -- lab run all --full --out $(LAB_OUT)
 
 # Needs a nightly toolchain and cargo-fuzz: make fuzz TARGET=nbd_request
 fuzz:

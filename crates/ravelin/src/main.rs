@@ -49,9 +49,16 @@ enum Verb {
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(verbs::layout::LayoutCommand),
-    /// Try to break the logic with faults, in virtual time: swarms of schedules, every cut, replays.
+    /// Check alignment, claims and arrays of this machine; read-only.
+    Doctor(verbs::doctor::DoctorArguments),
+    /// Find out how a volume is striped, by the times of its reads.
+    Shear(verbs::shear::ShearArguments),
+    /// Run the logic in virtual time: loads on modelled drives; swarms of faults, every cut, replays.
     #[command(subcommand)]
     Sim(verbs::sim::SimCommand),
+    /// Reproduce the papers' tables and figures: ours beside theirs, and why they differ.
+    #[command(subcommand)]
+    Lab(verbs::lab::LabCommand),
     /// See it work: thirteen drives, a file system, a drive pulled, the rebuild.
     Demo(demo::DemoCommand),
     /// Print what completes these commands in a shell.
@@ -77,7 +84,10 @@ fn main() -> ExitCode {
         Verb::Bench(arguments) => end(&context, arguments.run(&context)),
         Verb::Code(command) => end(&context, command.run(json)),
         Verb::Layout(command) => end(&context, command.run(json)),
+        Verb::Doctor(arguments) => end(&context, arguments.run(&context)),
+        Verb::Shear(arguments) => end(&context, arguments.run(&context)),
         Verb::Sim(command) => end(&context, command.run(&context)),
+        Verb::Lab(command) => end(&context, command.run(&context)),
         Verb::Demo(command) => end(&context, command.run(json)),
         Verb::Completions(arguments) => end(&context, arguments.run(Arguments::command())),
         Verb::Man(arguments) => end(&context, arguments.run(Arguments::command())),

@@ -4,12 +4,18 @@
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod bench;
+#[path = "cli/fencing.rs"]
+mod fencing;
 #[path = "cli/holder.rs"]
 mod holder;
 #[path = "cli/hooks.rs"]
 mod hooks;
+#[path = "cli/members.rs"]
+mod members;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
+#[path = "cli/refusal.rs"]
+mod refusal;
 #[path = "cli/restore.rs"]
 mod restore;
 

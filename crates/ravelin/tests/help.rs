@@ -25,14 +25,19 @@ fn help_texts_are_as_reviewed() {
         &["pool", "status"],
         &["pool", "import"],
         &["pool", "wait"],
+        &["doctor"],
         &["drive"],
         &["drive", "replace"],
         &["volume"],
         &["volume", "attach"],
+        &["shear"],
         &["sim"],
+        &["sim", "run"],
         &["sim", "swarm"],
         &["sim", "faults"],
         &["sim", "replay"],
+        &["lab"],
+        &["lab", "run"],
     ] {
         let text = said(&[verb, &["--help"]].concat());
         let name = std::iter::once("ravelin").chain(verb.iter().copied());

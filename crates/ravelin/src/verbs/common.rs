@@ -175,6 +175,26 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// What was tried did not succeed.
+    pub(crate) fn failed(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::Refused {
+            problem: Box::new(Problem {
+                what: what.into(),
+                why: why.into(),
+                hint: hint.into(),
+                kind: Kind::Failed,
+                span: None,
+            }),
+            usage: false,
+        }
+    }
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {

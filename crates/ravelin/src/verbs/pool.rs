@@ -4,6 +4,7 @@ mod create;
 mod events;
 mod import;
 mod iostat;
+mod lost;
 mod scrub;
 mod status;
 mod wait;
@@ -34,7 +35,7 @@ pub(crate) enum PoolCommand {
     Status {
         /// One pool only.
         name: Option<String>,
-        /// Exit with 0 if healthy, 1 degraded, 2 unusable, 4 cannot tell.
+        /// Exit with 0 if healthy, 1 degraded, 2 data lost or unusable, 4 cannot tell.
         #[arg(long)]
         check: bool,
     },
@@ -71,7 +72,7 @@ pub(crate) enum PoolCommand {
         /// Let it go on.
         #[arg(long)]
         resume: bool,
-        /// Return when it has ended.
+        /// Return when it has ended: with 0, or with 1 if data is lost.
         #[arg(long, conflicts_with_all = ["pause", "resume"])]
         wait: bool,
         /// Plan one every week, every month, every so many days, or none: begins nothing now.
@@ -117,7 +118,7 @@ impl PoolCommand {
                     pause,
                     every_days: every,
                 };
-                scrub::run(context, &client, &name, request, wait)?;
+                return scrub::run(context, &client, &name, request, wait);
             }
             Self::Events(arguments) => arguments.run(context, &client)?,
             Self::Iostat(arguments) => arguments.run(context, &client)?,

@@ -92,13 +92,21 @@ impl Bench {
         }
     }
 
+    /// Starts a daemon that a signal does not end.
+    pub(crate) fn start_without_signal(&mut self, signal: &str) {
+        let mut program = Command::new("env");
+        program.arg(format!("--ignore-signal={signal}"));
+        program.arg(env!("CARGO_BIN_EXE_ravelin"));
+        self.spawn_by(program, &[], &[]);
+        self.wait_until_it_answers();
+    }
+
     /// Starts the daemon in an environment, and does not wait.
     pub(crate) fn launch(&mut self, environment: &[(&str, &str)]) {
         self.spawn(&[], environment);
     }
 
     fn spawn(&mut self, options: &[&str], environment: &[(&str, &str)]) {
-        let log = std::fs::File::create(self.path("daemon.log")).unwrap();
         let mut program = Command::new(env!("CARGO_BIN_EXE_ravelin"));
         if self.own_mounts {
             // It becomes the daemon, with the same process number.
@@ -106,6 +114,12 @@ impl Bench {
             program.args(["--mount", "--propagation", "slave"]);
             program.arg(env!("CARGO_BIN_EXE_ravelin"));
         }
+        self.spawn_by(program, options, environment);
+    }
+
+    /// Starts the daemon through a program that becomes it.
+    fn spawn_by(&mut self, program: Command, options: &[&str], environment: &[(&str, &str)]) {
+        let log = std::fs::File::create(self.path("daemon.log")).unwrap();
         let daemon = self
             .prepared(program, &[&["daemon"], options].concat())
             .envs(environment.iter().copied())

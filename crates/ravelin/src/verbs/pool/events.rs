@@ -66,6 +66,7 @@ pub(super) fn fields(event: &LoggedEvent) -> Value {
         "number": event.number,
         "at_milliseconds": u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
         "event": event.event,
+        "severity": event.severity,
         "seat": event.seat,
         "text": event.text,
     })

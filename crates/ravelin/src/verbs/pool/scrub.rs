@@ -10,7 +10,7 @@ use engine::status::ScrubStatus;
 use serde_json::json;
 
 use super::ask;
-use crate::verbs::common::{Context, Failure, size, time};
+use crate::verbs::common::{Context, Ended, Failure, size, time};
 
 /// How often a scrub is asked how far it is.
 const LOOK: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ pub(super) fn run(
     name: &str,
     request: ScrubPool,
     wait: bool,
-) -> Result<(), Failure> {
+) -> Result<Ended, Failure> {
     let Done {} = client.send("POST", &path(&["pools", name, "scrub"]), &request)?;
     let mut status = ask(client, name)?;
     while wait
@@ -50,9 +50,15 @@ pub(super) fn run(
     let every_days = status.pool.scrub_every_days;
     let scrub = status.pool.scrub;
     let planned = request.every_days.is_some();
+    let lost = status.pool.lost;
+    // A scrub that could not mend what it found has not succeeded.
+    let failed = scrub
+        .as_ref()
+        .is_some_and(|scrub| scrub.lost_blocks > 0 || scrub.failed_groups > 0);
+    let code = u8::from(wait && (failed || lost.bytes > 0));
     context.print(
         "pool scrub",
-        &json!({ "name": name, "scrub": scrub, "every_days": every_days }),
+        &json!({ "name": name, "scrub": scrub, "every_days": every_days, "lost": lost }),
         |out| match &scrub {
             _ if planned && every_days == 0 => {
                 writeln!(out, "pool `{name}`: scrubbed only when told to")
@@ -61,16 +67,26 @@ pub(super) fn run(
             Some(scrub) => writeln!(out, "pool `{name}`: {}", line(scrub)),
             None => writeln!(out, "pool `{name}`: nothing to scrub"),
         },
-    )
+    )?;
+    Ok(Ended(code))
 }
 
 /// A scrub in a line.
 pub(super) fn line(scrub: &ScrubStatus) -> String {
-    let found = match (scrub.bad_blocks, scrub.failed_groups) {
+    let mut found = match (scrub.bad_blocks, scrub.repaired_blocks) {
         (0, 0) => "nothing wrong".to_owned(),
-        (bad, 0) => format!("{bad} bad blocks, reconstructed"),
-        (bad, failed) => format!("{bad} bad blocks; {failed} groups could not be read"),
+        (bad, repaired) if repaired >= bad => format!("{bad} bad blocks, all repaired"),
+        (bad, 0) => format!("{bad} bad blocks, none repaired"),
+        (bad, repaired) => format!("{bad} bad blocks, {repaired} repaired"),
     };
+    if scrub.lost_blocks > 0 {
+        let lost = size(scrub.lost_blocks * 4096);
+        found =
+            format!("{found}; {lost} of data CANNOT BE REPAIRED (`ravelin pool status` names it)");
+    }
+    if scrub.failed_groups > 0 {
+        found = format!("{found}; {} groups could not be read", scrub.failed_groups);
+    }
     let read = size(scrub.read_bytes);
     let seconds = time(scrub.seconds);
     if scrub.running {

@@ -43,7 +43,7 @@ const fn code(health: Health) -> u8 {
     match health {
         Health::Healthy => 0,
         Health::Degraded => 1,
-        Health::Unusable => 2,
+        Health::Damaged | Health::Unusable => 2,
     }
 }
 
@@ -52,6 +52,7 @@ pub(super) const fn word(health: Health) -> &'static str {
     match health {
         Health::Healthy => "HEALTHY",
         Health::Degraded => "DEGRADED",
+        Health::Damaged => "DAMAGED",
         Health::Unusable => "UNUSABLE",
     }
 }
@@ -109,7 +110,9 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         (false, health) => word(health).to_owned(),
         (true, Health::Healthy) => format!("\x1b[32m{}\x1b[0m", word(pool.health)),
         (true, Health::Degraded) => format!("\x1b[33m{}\x1b[0m", word(pool.health)),
-        (true, Health::Unusable) => format!("\x1b[31m{}\x1b[0m", word(pool.health)),
+        (true, Health::Damaged | Health::Unusable) => {
+            format!("\x1b[31m{}\x1b[0m", word(pool.health))
+        }
     };
     writeln!(out, "   pool: {}", pool.name)?;
     writeln!(out, "  state: {state}")?;
@@ -132,6 +135,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if let Some(scrub) = &pool.scrub {
         super::scrub::write(out, scrub)?;
     }
+    super::lost::write(out, status)?;
     if !pool.journal {
         writeln!(
             out,
@@ -159,6 +163,14 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
 /// What is wrong, and what to do.
 fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     let name = &pool.name;
+    if let Some(by) = &pool.taken_over {
+        let opening = &by.opening;
+        let wrong = format!(
+            "another host has taken the pool over (opening {opening}): nothing is written or acknowledged here any more"
+        );
+        let action = format!("see which host has it, and `ravelin pool export {name}` here");
+        return Some((wrong, action));
+    }
     let rebuilding = pool.rebuild.as_ref().filter(|rebuild| rebuild.running);
     let out: Vec<&SeatStatus> = pool
         .seats
@@ -167,7 +179,7 @@ fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         .collect();
     let which = out
         .iter()
-        .map(|seat| format!("seat {} ({})", seat.seat, why(seat.why)))
+        .map(|seat| format!("seat {} ({})", seat.seat, reason(seat)))
         .collect::<Vec<_>>()
         .join(", ");
     if pool.health == Health::Unusable {
@@ -179,6 +191,9 @@ fn advice(pool: &PoolStatus) -> Option<(String, String)> {
             "bring a drive back (`ravelin drive online {name} SEAT`); failing that, save what can be read"
         );
         return Some((lost, action));
+    }
+    if pool.health == Health::Damaged {
+        return Some(super::lost::advice(pool, &which));
     }
     if let Some(first) = out.first() {
         let drives = if out.len() == 1 {
@@ -202,15 +217,61 @@ fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         };
         return Some((wrong, action));
     }
+    let replaced = pool.seats.iter().find_map(|seat| {
+        let with = seat.replaced_by?;
+        Some((seat, pool.seats.iter().find(|new| new.seat == with)?))
+    });
+    if let (Health::Healthy, Some((old, new))) = (pool.health, replaced) {
+        let wrong = format!(
+            "seat {} ({}) is being replaced by {}; the old drive stays in use until that is complete",
+            old.seat, old.path, new.path
+        );
+        let action = format!(
+            "none needed (`ravelin pool wait {name}`); `ravelin drive fail {name} {}` gives it up",
+            new.seat
+        );
+        return Some((wrong, action));
+    }
     if pool.health == Health::Degraded {
         let wrong = "redundancy is not complete; all data can be read".to_owned();
         let action = match rebuilding {
             Some(_) => format!("none needed: it is being rebuilt (`ravelin pool wait {name}`)"),
+            None if pool
+                .rebuild
+                .as_ref()
+                .is_some_and(|rebuild| rebuild.cells_lost > 0) =>
+            {
+                format!("bring back a drive that is missing, then `ravelin pool scrub {name}`")
+            }
             None => format!("add a drive (`ravelin drive add {name} DRIVE`)"),
         };
         return Some((wrong, action));
     }
-    None
+    rotten(pool)
+}
+
+/// A drive that returned what was not written to it, though all of that was repaired.
+fn rotten(pool: &PoolStatus) -> Option<(String, String)> {
+    let worst = pool.seats.iter().max_by_key(|seat| seat.bad_blocks)?;
+    let (name, seat) = (&pool.name, worst.seat);
+    let blocks = match worst.bad_blocks {
+        0 => return None,
+        1 => "1 block that was".to_owned(),
+        blocks => format!("{blocks} blocks that were"),
+    };
+    let wrong = format!(
+        "the drive in seat {seat} ({}) returned {blocks} not what was written there; all data can be read",
+        worst.path
+    );
+    let action = format!(
+        "check its cables; replace it if there are more: `ravelin drive replace {name} {seat} NEW`"
+    );
+    Some((wrong, action))
+}
+
+/// Why a drive is out, as far as is known.
+fn reason(seat: &SeatStatus) -> &str {
+    seat.reason.as_deref().unwrap_or(why(seat.why))
 }
 
 const fn why(why: Option<OutReason>) -> &'static str {
@@ -269,12 +330,26 @@ fn rebuild_line(rebuild: &RebuildStatus) -> String {
 
 fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
     let mut lines = table(&[
-        "SEAT", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "ERRORS", "REBUILD",
+        "SEAT", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "ERRORS", "CHECKSUM", "REBUILD",
     ]);
     for seat in seats {
         let state = match seat.why {
-            Some(_) => format!("out: {}", why(seat.why)),
+            Some(_) => format!("out: {}", reason(seat)),
             None if seat.hangs => format!("{}, does not answer", seat.state),
+            None if seat.replaced_by.is_some() => {
+                format!(
+                    "{}, being replaced by seat {}",
+                    seat.state,
+                    seat.replaced_by.unwrap_or(0)
+                )
+            }
+            None if seat.replaces.is_some() => {
+                format!(
+                    "{}, replaces seat {}",
+                    seat.state,
+                    seat.replaces.unwrap_or(0)
+                )
+            }
             None if seat.slow => format!("{}, slow", seat.state),
             None => seat.state.clone(),
         };
@@ -287,6 +362,7 @@ fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
             size(seat.traffic.read_bytes),
             size(seat.traffic.write_bytes),
             seat.traffic.errors.to_string(),
+            seat.bad_blocks.to_string(),
             if moved == 0 {
                 "-".to_owned()
             } else {
