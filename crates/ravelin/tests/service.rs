@@ -244,10 +244,11 @@ impl Drop for Mounted {
 /// itself. Without that word it does just that, so there the writer has a group of its own.
 #[test]
 fn a_file_system_is_filled_in_less_memory_than_it_holds() {
-    // Without a journal it takes 68 to 96 MiB; the journal holds up to 32 more, and its copies.
-    const DAEMON_BYTES: u64 = 224 * MIB;
+    // The journals have 60 MiB, which the daemon keeps in memory until it is in place, beside what is
+    // in flight: 249 to 294 MiB in all. `docs/daemon.md` says what follows.
+    const DAEMON_BYTES: u64 = 352 * MIB;
     const WRITER_BYTES: u64 = 80 * MIB;
-    const WRITTEN: usize = 240;
+    const WRITTEN: usize = 408;
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         println!("skipped: it needs root and /dev/fuse");
         return;
@@ -270,9 +271,9 @@ fn a_file_system_is_filled_in_less_memory_than_it_holds() {
     } else {
         (&other, WRITER_BYTES)
     };
-    let drives = bench.drives("d", 5, 160 * MIB);
+    let drives = bench.drives("d", 5, 192 * MIB);
     assert_eq!(bench.create("tank", "raid6", &drives, &[]).code, 0);
-    bench.ok(&["volume", "create", "tank/v", "--size", "320M"]);
+    bench.ok(&["volume", "create", "tank/v", "--size", "480M"]);
     let attached = bench.json(&["volume", "attach", "tank/v", "--fuse", "v.img", "--loop"]);
     let device = attached["device"].as_str().unwrap().to_owned();
     tools::run("mkfs.ext4", &["-q", &device]);
