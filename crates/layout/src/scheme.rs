@@ -13,12 +13,14 @@
 //! the number of drives is known.
 
 mod error;
+mod foreign;
 mod forms;
 mod parse;
 
 use std::fmt;
 
 pub use error::SchemeError;
+pub use foreign::meant_by;
 pub use forms::{Raid5Form, Raid6Form, Raid10Form};
 
 /// Codes whose names are words of two-parity schemes, as `erasure` knows them.
@@ -195,6 +197,27 @@ impl Scheme {
             elastic: false,
             expansion: None,
         }
+    }
+
+    /// The scheme of a new pool on so many drives: `raid1` alone keeps a copy on each of them, as `md` and `zpool`
+    /// do. In labels the number of copies is said; `raid1` there means two, as it did in earlier versions.
+    #[must_use]
+    pub fn for_new_pool(mut self, drives: u16) -> Self {
+        let drives = self.drives.unwrap_or(drives);
+        let copies = drives.saturating_sub(self.spares.unwrap_or(0));
+        if self.family == Family::Raid1 && self.copies.is_none() && copies > 2 {
+            self.copies = Some(copies);
+        }
+        self
+    }
+
+    /// The same scheme without what no version makes of it yet: stripes that change between parity and copies. A
+    /// pool whose label says `elastic5` is a plain `raid5`.
+    #[must_use]
+    pub const fn plain(mut self) -> Self {
+        self.elastic = false;
+        self.expansion = None;
+        self
     }
 
     /// The same scheme with the number of drives said.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::foreign::meant_by;
+
 /// Why a scheme string could not be read. [`SchemeError::span`] is the offending part of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemeError {
@@ -9,14 +11,14 @@ pub enum SchemeError {
     #[error("the scheme is empty: it begins with a layout's name; try `raid6` or `pddl2:8d:1s`")]
     Empty,
     /// The first part is no layout's name.
-    #[error("`{name}` is not a layout: {known}; try `{nearest}`")]
+    #[error("`{name}` is not a layout: {known}; {}", advice(nearest.as_deref()))]
     UnknownName {
         /// What was written.
         name: String,
         /// What would have been a name.
         known: &'static str,
-        /// The nearest name.
-        nearest: String,
+        /// What is meant, if that can be told.
+        nearest: Option<String>,
         /// Where.
         span: Range<usize>,
     },
@@ -113,6 +115,24 @@ pub enum SchemeError {
 }
 
 impl SchemeError {
+    /// The message, for who has so many drives at hand.
+    #[must_use]
+    pub fn advice_on(&self, drives: u16) -> String {
+        match self {
+            Self::UnknownName { name, known, .. } if meant_by(name, None).is_some() => {
+                let known = *known;
+                Self::UnknownName {
+                    name: name.clone(),
+                    known,
+                    nearest: meant_by(name, Some(drives)),
+                    span: self.span(),
+                }
+                .to_string()
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// The part of the text that is wrong, in bytes.
     #[must_use]
     pub fn span(&self) -> Range<usize> {
@@ -130,6 +150,13 @@ impl SchemeError {
     }
 }
 
+fn advice(meant: Option<&str>) -> String {
+    match meant {
+        Some(meant) => format!("try `{meant}`"),
+        None => "write one of these".to_owned(),
+    }
+}
+
 /// The candidate that is fewest edits away from `text` (Levenshtein's distance); the first of
 /// equals.
 pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> &'a str {
@@ -139,7 +166,7 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
         .unwrap_or("")
 }
 
-fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().take(64).enumerate() {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use super::error::nearest;
+use super::foreign::{meant_by, near};
 use super::{CODE_WORDS, Expansion, Family, Raid5Form, Raid6Form, Raid10Form, Scheme, SchemeError};
 
 const NAMES: [&str; 22] = [
@@ -117,16 +118,11 @@ fn parse_name(part: &Part<'_>) -> Result<(Scheme, bool), SchemeError> {
                 "ddp" => Family::Ddp,
                 "crush" => Family::Crush,
                 _ => {
-                    let guess = match lower {
-                        "raidz" | "raidz1" => "raid5",
-                        "raidz2" => "raid6",
-                        "raidz3" => "raid7",
-                        _ => nearest(lower, NAMES),
-                    };
+                    let near = || near(lower, NAMES).map(str::to_owned);
                     return Err(SchemeError::UnknownName {
                         name: part.owned(),
                         known: KNOWN,
-                        nearest: guess.to_owned(),
+                        nearest: meant_by(lower, None).or_else(near),
                         span: part.span.clone(),
                     });
                 }
@@ -340,7 +336,11 @@ impl Parser {
                     Family::Raid5(_) | Family::Raid6(_) | Family::Raid7 => {
                         "raid5, raid6 or raid7".to_owned()
                     }
-                    _ => "raid5".to_owned(),
+                    _ => match part.lower.trim_end_matches('p') {
+                        "2" => "raid6".to_owned(),
+                        "3" => "raid7".to_owned(),
+                        _ => "raid5".to_owned(),
+                    },
                 },
             );
         }

@@ -101,7 +101,7 @@ fn elastic_arrays_say_their_expansion() {
 /// (text, the part the error points at, the thing that works)
 const BAD: [(&str, &str, &str); 28] = [
     ("", "", "raid6"),
-    ("raid9:5c", "raid9", "raid0"),
+    ("raid9:5c", "raid9", "one of these"),
     ("raidz2:5c", "raidz2", "raid6"),
     ("pdl2:5c", "pdl2", "pddl2"),
     ("pddl:4d:13c", "pddl", "pddl2"),
