@@ -1,11 +1,13 @@
 //! What a scheme comes to on a number of drives.
 
+mod domains;
 mod error;
 mod resolve;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use domains::{Placed, place};
 pub use error::{Field, GeometryError};
 
 use crate::{Layout, Scheme};

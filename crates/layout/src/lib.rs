@@ -46,6 +46,6 @@ mod striping;
 mod traits;
 pub mod versions;
 
-pub use geometry::{CodeSpec, Field, Geometry, GeometryError};
+pub use geometry::{CodeSpec, Field, Geometry, GeometryError, Placed, place};
 pub use scheme::{Expansion, Family, Scheme, SchemeError};
 pub use traits::{Cell, Layout, Place, Role};
