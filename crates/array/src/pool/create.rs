@@ -26,6 +26,16 @@ use crate::{Geometry, GeometryError, Store};
 /// small writes cheap to place and full stripes rare, and the 4 KiB that the codes could live with.
 pub(super) const CHUNK_BYTES_DEFAULT: u64 = 64 << 10;
 
+/// What a label has room for of a layout's table, in hexadecimal; the rest of the slot is for seats and volumes.
+const TABLE_ROOM: usize = LABEL_SLOT_BYTES / 4 * 3;
+
+/// Whether a pool's table fits there for certain: it has six bytes for every piece of every drive, and nine more.
+fn table_fits(drives: u16, rows: u64) -> bool {
+    let pieces = rows.saturating_mul(drives.into());
+    let bytes = pieces.saturating_mul(2 * 6).saturating_add(2 * 9);
+    bytes <= TABLE_ROOM as u64
+}
+
 /// What a pool is made from.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
@@ -108,6 +118,16 @@ pub enum CreateError {
         bytes: usize,
         /// What there is.
         room: usize,
+    },
+    /// The scheme asks for what does not exist yet.
+    #[error(
+        "scheme `{scheme}`: stripes that change between parity and copies are not supported yet; try `{plain}`"
+    )]
+    Elastic {
+        /// As given.
+        scheme: Box<Scheme>,
+        /// Without it.
+        plain: Box<Scheme>,
     },
     /// What was stored of the layout cannot be read.
     #[error("the label's layout table is not hexadecimal")]
@@ -214,6 +234,12 @@ pub fn create_divided(
             name: blueprint.name.clone(),
         });
     }
+    if blueprint.scheme.elastic {
+        return Err(CreateError::Elastic {
+            scheme: Box::new(blueprint.scheme.clone()),
+            plain: Box::new(blueprint.scheme.clone().plain()),
+        });
+    }
     if !blueprint.journal || division.is_some_and(|division| division.first_format) {
         return create_with(blueprint, division, None, ticket);
     }
@@ -253,11 +279,23 @@ fn create_with(
         .min_by_key(|drive| drive.size_bytes)
         .ok_or(CreateError::NoDrives)?;
     let copies = page_copies.unwrap_or(2);
-    let map = DriveMap::with_copies(smallest.size_bytes, blueprint.cell_bytes, copies);
-    let map = map.map_err(|error| CreateError::Drive {
-        path: smallest.path.clone(),
-        error,
-    })?;
+    let divide = |cell_bytes| {
+        let map = DriveMap::with_copies(smallest.size_bytes, cell_bytes, copies);
+        map.map_err(|error| CreateError::Drive {
+            path: smallest.path.clone(),
+            error,
+        })
+    };
+    let mut map = divide(blueprint.cell_bytes)?;
+    if blueprint.cell_bytes.is_none() && blueprint.scheme.family.is_pool() {
+        // A pool's table names every piece, and it has to fit into a label: on many or large drives pieces are
+        // larger.
+        while !table_fits(drives, map.rows)
+            && let Ok(larger) = divide(Some(2 * map.cell_bytes))
+        {
+            map = larger;
+        }
+    }
     let chunk_bytes = blueprint
         .chunk_bytes
         .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes));
@@ -286,8 +324,7 @@ fn create_with(
         store: store.map(|store| store.store(blueprint.uuid)),
     };
     let (geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
-    // In hexadecimal; the rest of the slot is for seats and volumes.
-    let room = LABEL_SLOT_BYTES / 4 * 3;
+    let room = TABLE_ROOM;
     let bytes = table.as_ref().map_or(0, |table| 2 * table.len());
     if bytes > room {
         return Err(CreateError::TableTooLarge { bytes, room });

@@ -127,6 +127,14 @@ pub enum PoolError {
         /// Where its successor is meanwhile.
         with: Seat,
     },
+    /// The seat is one of the layout's, or its drive is to succeed another one.
+    #[error(
+        "the drive in seat {seat} is no spare: `ravelin drive fail` takes it out, `ravelin drive replace` puts another one in its place"
+    )]
+    NotASpare {
+        /// Which seat.
+        seat: Seat,
+    },
     /// There is no complete drive to copy from.
     #[error("the drive of seat {seat} is not complete: nothing can be copied from it alone")]
     NotCurrent {

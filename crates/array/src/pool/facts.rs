@@ -197,6 +197,12 @@ impl SeatFacts {
         self.state == SeatState::Waiting && self.replaces.is_some()
     }
 
+    /// Whether nothing is left of it but its number: it was a spare, and was removed.
+    #[must_use]
+    pub fn is_removed(&self, seat: Seat) -> bool {
+        matches!(self.state, SeatState::Out { .. }) && self.replaces == Some(seat.0)
+    }
+
     /// Whether the drive waits for a seat, whichever becomes free.
     #[must_use]
     pub fn is_free(&self) -> bool {

@@ -186,6 +186,10 @@ impl Pool {
             let joined = !self.fills.joining.contains_key(&home.seat);
             return (joined || planted::is(Bug::FillBeforeJoined)).then_some(home);
         }
+        // Its drive comes back: what it holds is not rebuilt meanwhile.
+        if self.is_away_for_a_while(home.seat) {
+            return None;
+        }
         // Never two columns of a group on one drive.
         let neighbours: Vec<Seat> = (0..layout.columns())
             .filter(|&other| other != column)

@@ -123,11 +123,31 @@ impl Pool {
         self.commit(first);
     }
 
+    /// Whether an administrator has taken the seat's drive out for maintenance: it comes back, and no spare is
+    /// used up for it meanwhile.
+    pub(super) fn is_away_for_a_while(&self, seat: Seat) -> bool {
+        let state = self.facts.seats[seat.index()].state;
+        let why = OutReason::Offline;
+        matches!(state, SeatState::Out { why: said, .. } if said == why)
+    }
+
+    /// Whether the layout's spare space makes up for every drive of the layout that is out: what they held is
+    /// there, or would be written there.
+    #[must_use]
+    pub fn spares_make_up_for_it(&self) -> bool {
+        let out =
+            |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
+        let gone: Vec<Seat> = self.layout_seats().filter(out).collect();
+        gone.len() <= usize::from(self.geometry.layout().spares())
+            && !gone.iter().any(|&seat| self.is_away_for_a_while(seat))
+    }
+
     /// Where the layout has no spare space left for a seat, a waiting spare drive takes it.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
         if seat.0 >= self.geometry.layout().drives()
             || self.fills_are_stopped()
             || self.blanking.contains_key(&seat)
+            || self.is_away_for_a_while(seat)
         {
             return;
         }
@@ -135,6 +155,7 @@ impl Pool {
         let out = self
             .layout_seats()
             .filter(|seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. }))
+            .filter(|&seat| !self.is_away_for_a_while(seat))
             .count();
         if out <= spares {
             return;
@@ -313,6 +334,58 @@ impl Pool {
             found_bytes: None,
         });
         self.drives.insert(seat, Drive::default());
+        self.commit(vec![Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// Gives up a spare: a drive that waits behind the layout's seats, or has gone there. Other drives keep their
+    /// numbers; the seat's is given away again when it is the last one. Done when the labels say so and nobody uses
+    /// the drive.
+    ///
+    /// # Errors
+    /// When the seat does not exist, or its drive belongs to the layout or is to succeed one that does.
+    pub fn remove_spare(
+        &mut self,
+        now: block::Instant,
+        seat: Seat,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        self.check_seat(seat)?;
+        let facts = &self.facts.seats[seat.index()];
+        let out = matches!(facts.state, SeatState::Out { .. });
+        if seat.0 < self.geometry.layout().drives() || !(facts.is_free() || out) {
+            return Err(PoolError::NotASpare { seat });
+        }
+        let done = vec![Effect::Vacate(seat), Effect::Done(ticket, Ok(()))];
+        // Nothing is remembered of it at the next opening.
+        self.facts.seats[seat.index()].replaces = Some(seat.0);
+        if self.drives.contains_key(&seat) {
+            self.take_out(seat, OutReason::Failed, done);
+        } else {
+            self.commit(done);
+        }
+        self.advance();
+        Ok(())
+    }
+
+    /// Forgets what was counted against the seat's drive: blocks that were not what had been written, reads that
+    /// failed, slowness.
+    ///
+    /// # Errors
+    /// When the seat does not exist.
+    pub fn clear_drive(
+        &mut self,
+        now: block::Instant,
+        seat: Seat,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        self.check_seat(seat)?;
+        let drive = self.facts.seats[seat.index()].drive;
+        self.facts.bad_blocks.remove(&drive);
+        self.suspicions.reads_forgiven(seat);
         self.commit(vec![Effect::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())

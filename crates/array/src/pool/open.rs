@@ -221,6 +221,12 @@ fn without_heirs(facts: &mut PoolFacts, since_now: u64) -> Vec<Seat> {
             continue;
         };
         let last = index + 1 == facts.seats.len();
+        if facts.seats[index].is_removed(Seat(seat)) && usize::from(seat) == index {
+            if last {
+                facts.seats.pop();
+            }
+            continue;
+        }
         let replaced = facts.seats.get(usize::from(seat));
         let current = replaced.is_some_and(|seat| seat.state == SeatState::Current);
         match facts.seats[index].state {

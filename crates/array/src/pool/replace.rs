@@ -590,10 +590,21 @@ impl Pool {
         let out = facts
             .first()
             .is_some_and(|facts| matches!(facts.state, SeatState::Out { .. }));
-        if last && out && with.0 >= self.geometry.layout().drives() {
-            self.facts.seats.pop();
-            self.actions.push_back(PoolAction::Vacate(with));
-            self.commit(Vec::new());
+        if !out || with.0 < self.geometry.layout().drives() {
+            return;
         }
+        if last {
+            self.facts.seats.pop();
+        } else if !self.facts.seats[with.index()].is_removed(with) {
+            return;
+        }
+        self.actions.push_back(PoolAction::Vacate(with));
+        // Spares that were removed before, whose numbers had to wait for this one.
+        while let Some((seat, facts)) = self.facts.seats().last()
+            && facts.is_removed(seat)
+        {
+            self.facts.seats.pop();
+        }
+        self.commit(Vec::new());
     }
 }

@@ -133,6 +133,13 @@ impl Suspicions {
         drive.errors.count(now, ERRORS_HALF_LIFE)
     }
 
+    /// Failed reads count from zero again.
+    pub(super) fn reads_forgiven(&mut self, seat: Seat) {
+        if let Some(drive) = self.drives.get_mut(&seat) {
+            drive.errors = Default::default();
+        }
+    }
+
     fn trust_at(&self) -> Option<Instant> {
         let drives = self.drives.values();
         let suspects = drives.filter(|drive| drive.since.is_some());

@@ -215,6 +215,36 @@ impl Pool {
         Ok(())
     }
 
+    /// Gives a volume another name. Its identity stays.
+    ///
+    /// # Errors
+    /// When there is no such volume, or the new name is taken or cannot be.
+    pub fn rename_volume(
+        &mut self,
+        now: block::Instant,
+        name: &str,
+        new: &str,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        let index = self.volume_index(name)?;
+        if !is_name(new) {
+            return Err(PoolError::VolumeName {
+                name: new.to_owned(),
+            });
+        }
+        let being_made = |other: &NewVolume| [name, new].contains(&other.volume.name.as_str());
+        if self.volume_index(new).is_ok() || self.new_volumes.iter().any(being_made) {
+            return Err(PoolError::VolumeExists {
+                name: new.to_owned(),
+            });
+        }
+        new.clone_into(&mut self.facts.volumes[index].name);
+        self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
     /// Zeroes all groups of `volume` but the first `ready` ones.
     fn zero_for(&mut self, volume: VolumeFacts, ready: u64, ticket: Ticket) {
         let mut new = NewVolume {
