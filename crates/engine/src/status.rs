@@ -335,6 +335,14 @@ fn scrub(pool: &Pool, now: Instant) -> Option<ScrubStatus> {
     })
 }
 
+/// A label's scheme as what it is: earlier versions made a plain level of an elastic scheme, and kept its name.
+pub(crate) fn scheme_as_it_is(label: &str) -> String {
+    match label.parse::<layout::Scheme>() {
+        Ok(scheme) if scheme.elastic => scheme.plain().to_string(),
+        _ => label.to_owned(),
+    }
+}
+
 impl PoolStatus {
     pub(crate) fn new(
         pool: &Pool,
@@ -346,7 +354,7 @@ impl PoolStatus {
         Self {
             name: facts.name.clone(),
             uuid: facts.uuid.to_string(),
-            scheme: facts.scheme.clone(),
+            scheme: scheme_as_it_is(&facts.scheme),
             generation: pool.generation(),
             health: health(pool),
             capacity_bytes: pool.capacity_bytes(),
@@ -356,6 +364,7 @@ impl PoolStatus {
             cell_bytes: facts.cell_bytes,
             seats: facts
                 .seats()
+                .filter(|(seat, facts)| !facts.is_removed(*seat))
                 .map(|(seat, _)| seat_status(pool, seats, seat))
                 .collect(),
             volumes: facts
@@ -402,7 +411,8 @@ fn health(pool: &Pool) -> Health {
             .facts()
             .seats
             .iter()
-            .any(|seat| matches!(seat.state, SeatState::Out { .. } | SeatState::Filling))
+            .any(|seat| seat.state == SeatState::Filling)
+        || !pool.spares_make_up_for_it()
     {
         Health::Degraded
     } else {

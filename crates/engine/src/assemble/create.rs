@@ -2,13 +2,16 @@
 
 use array::pool::{Blueprint, NewDrive, Pool};
 use block::Seat;
-use layout::Scheme;
+use layout::{Placed, Scheme};
 use uuid::Uuid;
 
 use super::drive::wipe;
-use super::{AssembleError, OPENED, open_empty};
+use super::{AssembleError, OPENED, PoolPlan, open_empty};
 use crate::drive::{Drive, DriveUri, FaultHandle};
 use crate::run::{PoolHandle, RunOptions, StartError, hold};
+
+/// Rows of a drive that are looked at when drives are dealt to seats: placement repeats before, or is as good.
+const ROWS_LOOKED_AT: u64 = 64;
 
 /// A pool to be created.
 #[derive(Clone, Debug)]
@@ -35,9 +38,16 @@ pub struct NewPool {
 pub struct Prepared {
     pool: Pool,
     drives: Vec<Drive>,
+    plan: PoolPlan,
 }
 
 impl Prepared {
+    /// What the pool comes to.
+    #[must_use]
+    pub const fn plan(&self) -> &PoolPlan {
+        &self.plan
+    }
+
     /// Capacity and sizes in words.
     #[must_use]
     pub fn arithmetic(&self) -> String {
@@ -68,22 +78,29 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
     let uris = || new.drives.iter().chain(&new.spares);
     let absolute: Vec<DriveUri> = uris().map(DriveUri::absolute).collect();
     for (index, uri) in absolute.iter().enumerate() {
-        let same =
-            |other: &&DriveUri| other.spec.path().is_some() && other.spec.path() == uri.spec.path();
+        let same = |other: &&DriveUri| other.is_same_drive(uri);
         if absolute[..index].iter().any(|other| same(&other)) {
             return Err(AssembleError::Twice {
                 drive: uri.to_string(),
             });
         }
     }
+    let placed = by_domain(new)?;
+    let seated: Vec<&DriveUri> = match &placed {
+        Some((placed, _)) => placed.order.iter().map(|&at| &new.drives[at]).collect(),
+        None => new.drives.iter().collect(),
+    };
     let mut drives = Vec::new();
-    for uri in uris() {
+    for uri in seated.into_iter().chain(&new.spares) {
         drives.push(open_empty(uri, new.force)?);
     }
+    let scheme = placed
+        .as_ref()
+        .map_or(&new.scheme, |(placed, _)| &placed.scheme);
     let blueprint = Blueprint {
         name: new.name.clone(),
         uuid: Uuid::new_v4(),
-        scheme: new.scheme.clone(),
+        scheme: scheme.clone(),
         chunk_bytes: new.chunk_bytes,
         cell_bytes: new.cell_bytes,
         journal: new.journal,
@@ -91,7 +108,40 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };
     let pool = array::pool::create(&blueprint, OPENED)?;
-    Ok(Prepared { pool, drives })
+    let mut plan = PoolPlan::new(&pool, &blueprint);
+    if let Some((placed, domains)) = placed {
+        plan.survives_domains = Some(placed.survived);
+        plan.domains = domains;
+        if placed.is_dealt() {
+            let seats = blueprint.drives.iter();
+            plan.order = seats.map(|drive| drive.path.clone()).collect();
+        }
+    }
+    Ok(Prepared { pool, drives, plan })
+}
+
+/// Where drives are named with their failure domains: seats by domain, and the domains' names.
+fn by_domain(new: &NewPool) -> Result<Option<(Placed, Vec<String>)>, AssembleError> {
+    let said = || new.drives.iter().map(|uri| uri.domain.as_ref());
+    if said().all(|domain| domain.is_none()) {
+        return Ok(None);
+    }
+    let mut names: Vec<String> = Vec::new();
+    let mut domains = Vec::new();
+    for (uri, domain) in new.drives.iter().zip(said()) {
+        let domain = domain.ok_or_else(|| AssembleError::NoDomain {
+            drive: uri.to_string(),
+        })?;
+        let known = names.iter().position(|name| name == domain);
+        let number = known.unwrap_or_else(|| {
+            names.push(domain.clone());
+            names.len() - 1
+        });
+        domains.push(u16::try_from(number).unwrap_or(u16::MAX));
+    }
+    // What comes to no layout is refused with its arithmetic when the pool is made.
+    let placed = layout::place(&new.scheme, &domains, ROWS_LOOKED_AT).ok();
+    Ok(placed.map(|placed| (placed, names)))
 }
 
 /// Writes the labels of a prepared pool and starts it.
@@ -99,7 +149,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
 /// # Errors
 /// When a drive does not take its label; then no drive keeps one.
 pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, AssembleError> {
-    let Prepared { pool, drives } = prepared;
+    let Prepared { pool, drives, .. } = prepared;
     let facts = pool.facts();
     let tables = facts.cell_table_offset
         ..pool.geometry().drive_offset(

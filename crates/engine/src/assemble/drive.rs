@@ -49,11 +49,13 @@ pub fn open_empty(uri: &DriveUri, force: bool) -> Result<Drive, AssembleError> {
 /// Zeroes labels, cell table and the end of a drive.
 pub(super) fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), AssembleError> {
     let error = |fault| io_error(drive, "writing", fault);
-    let end = drive.size_bytes / WIPE_BYTES * WIPE_BYTES;
+    let size = drive.size_bytes / BLOCK as u64 * BLOCK as u64;
+    let end = (size / WIPE_BYTES * WIPE_BYTES).saturating_sub(WIPE_BYTES);
     for (offset, length) in [
-        (0, WIPE_BYTES),
+        (0, WIPE_BYTES.min(size)),
         (tables.start, tables.end - tables.start),
-        (end.saturating_sub(WIPE_BYTES), WIPE_BYTES),
+        // To the very end: partition tables keep a copy there.
+        (end, size - end),
     ] {
         sync::write_zeroes(&*drive.device, offset, length).map_err(error)?;
     }

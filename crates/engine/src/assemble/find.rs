@@ -10,7 +10,7 @@ use array::pool::{SeatFacts, SeatState};
 use uuid::Uuid;
 
 use super::AssembleError;
-use crate::drive::DriveUri;
+use crate::drive::{DriveUri, identity};
 
 /// A pool of which drives were found.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl FoundPool {
         Self {
             name: facts.name.clone(),
             uuid: facts.uuid,
-            scheme: facts.scheme.clone(),
+            scheme: crate::status::scheme_as_it_is(&facts.scheme),
             generation: 0,
             paths: Vec::new(),
             drives: 0,
@@ -147,6 +147,15 @@ fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths.dedup();
+    // A drive has many names (`/dev/disk/by-id`), and takes part once. Its own name is better than a link's.
+    let is_link = |path: &PathBuf| {
+        path.symlink_metadata()
+            .is_ok_and(|found| found.is_symlink())
+    };
+    paths.sort_by_key(is_link);
+    let mut seen = BTreeSet::new();
+    paths.retain(|path| identity(path).is_none_or(|found| seen.insert(found)));
+    paths.sort();
     paths
 }
 

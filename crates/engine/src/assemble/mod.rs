@@ -10,6 +10,7 @@ mod create;
 mod drive;
 mod find;
 mod import;
+mod plan;
 
 use std::path::PathBuf;
 
@@ -25,6 +26,7 @@ pub(crate) use drive::evidence;
 pub use drive::{forget_earlier_life, open_empty, wipe_label};
 pub use find::{FoundPool, choose, find, scan};
 pub use import::import;
+pub use plan::{DRIVE_BYTES_PER_SECOND, PoolPlan, estimate};
 
 /// The ticket of creating or opening.
 const OPENED: Ticket = Ticket(0);
@@ -46,6 +48,14 @@ pub enum AssembleError {
     /// One drive is named twice.
     #[error("{drive} is named twice: each drive takes one seat")]
     Twice {
+        /// Which drive.
+        drive: String,
+    },
+    /// Some drives are in a failure domain and some are not.
+    #[error(
+        "{drive} has no failure domain and others have: write DRIVE@DOMAIN for every drive of the layout, or for none"
+    )]
+    NoDomain {
         /// Which drive.
         drive: String,
     },

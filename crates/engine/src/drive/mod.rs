@@ -37,7 +37,9 @@ pub use faulty::{Effect, FaultHandle, Trap};
 pub use file::create_sparse;
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
 pub use telemetry::{BUCKETS, Telemetry, TelemetrySnapshot, TrafficSnapshot};
-pub use uri::{Backend, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate};
+pub use uri::{
+    Backend, DriveSpec, DriveUri, Faults, FileOptions, Identity, ParseDriveUriError, Rate, identity,
+};
 
 pub(crate) use handle::{AGAIN_MAX, Handle};
 pub(crate) use ticket::Ticket;

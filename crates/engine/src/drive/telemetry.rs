@@ -134,6 +134,13 @@ impl Telemetry {
         self.ended.fetch_add(1, Relaxed);
     }
 
+    /// Counts errors from zero again.
+    pub(crate) fn forget_errors(&self) {
+        for counter in [&self.medium, &self.gone, &self.full, &self.other] {
+            counter.store(0, Relaxed);
+        }
+    }
+
     /// The counters now.
     #[must_use]
     pub fn snapshot(&self) -> TelemetrySnapshot {

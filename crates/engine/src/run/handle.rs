@@ -176,6 +176,31 @@ impl PoolHandle {
         self.admin(Admin::DeleteVolume { name })
     }
 
+    /// Gives a volume another name.
+    ///
+    /// # Errors
+    /// As [`Pool::rename_volume`].
+    pub fn rename_volume(&self, name: &str, new: &str) -> Result<(), PoolError> {
+        let (name, new) = (name.to_owned(), new.to_owned());
+        self.admin(Admin::RenameVolume { name, new })
+    }
+
+    /// Gives up a spare.
+    ///
+    /// # Errors
+    /// As [`Pool::remove_spare`].
+    pub fn remove_spare(&self, seat: Seat) -> Result<(), PoolError> {
+        self.admin(Admin::RemoveSpare { seat })
+    }
+
+    /// Forgets what was counted against a drive.
+    ///
+    /// # Errors
+    /// As [`Pool::clear_drive`].
+    pub fn clear_drive(&self, seat: Seat) -> Result<(), PoolError> {
+        self.admin(Admin::ClearDrive { seat })
+    }
+
     /// Takes a drive out.
     ///
     /// # Errors

@@ -38,6 +38,18 @@ pub(crate) enum Admin {
     DeleteVolume {
         name: String,
     },
+    RenameVolume {
+        name: String,
+        new: String,
+    },
+    /// A spare, for good.
+    RemoveSpare {
+        seat: Seat,
+    },
+    /// What was counted against a drive is forgotten.
+    ClearDrive {
+        seat: Seat,
+    },
     FailDrive {
         seat: Seat,
         why: OutReason,
@@ -318,6 +330,14 @@ impl PoolThread {
                 self.pool.resize_volume(now, &name, size_bytes, ticket)
             }
             Admin::DeleteVolume { name } => self.pool.delete_volume(now, &name, ticket),
+            Admin::RenameVolume { name, new } => self.pool.rename_volume(now, &name, &new, ticket),
+            Admin::RemoveSpare { seat } => self.pool.remove_spare(now, seat, ticket),
+            Admin::ClearDrive { seat } => {
+                if let Some(drive) = self.seats.drive(seat) {
+                    drive.telemetry.forget_errors();
+                }
+                self.pool.clear_drive(now, seat, ticket)
+            }
             Admin::FailDrive { seat, why, force } => {
                 self.pool.fail_drive(now, seat, why, force, ticket)
             }

@@ -17,12 +17,13 @@ use std::time::Duration;
 /// file may be stuck, and its end must come all the same.
 const LAST_WRITES: Duration = Duration::from_secs(20);
 
-/// Makes a loop device over `file`, with direct I/O.
+/// Makes a loop device over `file`, with direct I/O; one that cannot be written if so asked.
 ///
 /// # Errors
 /// What `losetup` says, or that there is none.
-pub fn make(file: &Path) -> io::Result<PathBuf> {
+pub fn make(file: &Path, read_only: bool) -> io::Result<PathBuf> {
     let made = Command::new("losetup")
+        .args(read_only.then_some("--read-only"))
         .args(["--direct-io=on", "--find", "--show", "--"])
         .arg(file)
         .stdin(Stdio::null())
@@ -34,6 +35,25 @@ pub fn make(file: &Path) -> io::Result<PathBuf> {
     Ok(PathBuf::from(
         String::from_utf8_lossy(&made.stdout).trim().to_owned(),
     ))
+}
+
+/// Has a loop device take the size that `file` has by now.
+///
+/// # Errors
+/// What `losetup` says, or that there is none.
+pub fn take_size(device: &Path, file: &Path) -> io::Result<()> {
+    // Older kernels look at the size that they last heard of.
+    fs::metadata(file)?;
+    let told = Command::new("losetup")
+        .arg("--set-capacity")
+        .arg(device)
+        .stdin(Stdio::null())
+        .output()?;
+    if !told.status.success() {
+        let said = String::from_utf8_lossy(&told.stderr);
+        return Err(io::Error::other(said.trim().to_owned()));
+    }
+    Ok(())
 }
 
 /// The loop devices over `file`.

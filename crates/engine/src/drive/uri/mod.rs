@@ -202,6 +202,37 @@ impl DriveUri {
     }
 }
 
+impl DriveUri {
+    /// Whether both names mean one file or device, whatever links lead there. Memory is another one each time.
+    #[must_use]
+    pub fn is_same_drive(&self, other: &Self) -> bool {
+        let (Some(one), Some(two)) = (self.spec.path(), other.spec.path()) else {
+            return false;
+        };
+        one == two || identity(one).is_some_and(|one| identity(two) == Some(one))
+    }
+}
+
+/// What tells a drive from every other one: a device's number, or a file's place in its file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Identity {
+    /// A block device.
+    Device(u64),
+    /// A file: file system and number.
+    File(u64, u64),
+}
+
+/// Which drive a path leads to; `None` if nowhere.
+#[must_use]
+pub fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let found = std::fs::metadata(path).ok()?;
+    Some(match found.file_type().is_block_device() {
+        true => Identity::Device(found.rdev()),
+        false => Identity::File(found.dev(), found.ino()),
+    })
+}
+
 impl DriveSpec {
     fn absolute(&self) -> Self {
         let mut spec = self.clone();

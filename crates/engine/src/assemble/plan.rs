@@ -1,0 +1,179 @@
+//! What a pool comes to before it exists: what it survives, how long a rebuild takes, and where the bytes go.
+
+use array::pool::{Blueprint, CreateError, NewDrive, Pool};
+use layout::Scheme;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::OPENED;
+
+/// What a drive is taken to move in a rebuild, in bytes per second: a large disk's mean over its surface.
+pub const DRIVE_BYTES_PER_SECOND: u64 = 150_000_000;
+
+/// A pool as it would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolPlan {
+    /// Its scheme.
+    pub scheme: String,
+    /// Drives of the layout.
+    pub drives: u16,
+    /// Drives that wait as spares.
+    pub spare_drives: u16,
+    /// Spare space inside the layout, in drives.
+    pub spares: u16,
+    /// Drives that may fail at once, whichever they are.
+    pub survives_drives: u16,
+    /// Failure domains, if drives are in any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<String>,
+    /// Of those, how many may fail at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survives_domains: Option<u16>,
+    /// By seat: the drives, where they sit in another order than they were given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<String>,
+    /// Bytes of the layout's drives.
+    pub raw_bytes: u64,
+    /// Of those: bytes of user data.
+    pub usable_bytes: u64,
+    /// Bytes of parity and further copies.
+    pub parity_bytes: u64,
+    /// Bytes of spare space.
+    pub spare_bytes: u64,
+    /// Bytes of labels, journal, checksums and what is kept free for the pool's growth.
+    pub metadata_bytes: u64,
+    /// Bytes that nothing uses, for every drive counts as the smallest one.
+    pub wasted_bytes: u64,
+    /// The smallest drive.
+    pub smallest: String,
+    /// Its size.
+    pub smallest_bytes: u64,
+    /// How long the rebuild of a full drive takes at `rebuild_bytes_per_second`; none where nothing can be rebuilt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild_seconds: Option<u64>,
+    /// What keeps it from being faster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild_bound: Option<String>,
+    /// What each drive is taken to move.
+    pub rebuild_bytes_per_second: u64,
+    /// Drive operations of a small write, without those of the journal.
+    pub small_write_operations: u16,
+}
+
+impl PoolPlan {
+    /// Of a pool made by this blueprint.
+    #[must_use]
+    pub fn new(pool: &Pool, blueprint: &Blueprint) -> Self {
+        let geometry = pool.geometry();
+        let (layout, code) = (geometry.layout(), geometry.code());
+        let drives = layout.drives();
+        let spares = spares(&blueprint.scheme, drives, layout.spares());
+        let raw_bytes: u64 = blueprint.drives.iter().map(|drive| drive.size_bytes).sum();
+        let all = || blueprint.drives.iter().chain(&blueprint.spares);
+        let smallest = all().min_by_key(|drive| drive.size_bytes);
+        let smallest_bytes = smallest.map_or(0, |drive| drive.size_bytes);
+        let drive_data_bytes = geometry.rows() * geometry.cell_bytes();
+        let data_bytes = u64::from(drives) * drive_data_bytes;
+        let usable_bytes = pool.capacity_bytes();
+        let coded_bytes = geometry.groups() * u64::from(layout.columns()) * geometry.cell_bytes();
+        let rest_bytes = data_bytes.saturating_sub(coded_bytes);
+        let pool_spare_bytes = u64::from(spares) * drive_data_bytes;
+        let spare_bytes = pool_spare_bytes.min(rest_bytes);
+        let wasted_bytes = raw_bytes.saturating_sub(u64::from(drives) * smallest_bytes);
+        let survives_drives = code.tolerance();
+        let data_columns = code.columns().saturating_sub(survives_drives);
+        let (rebuild_seconds, rebuild_bound) = match survives_drives {
+            0 => (None, None),
+            _ => {
+                let declustered = blueprint.scheme.family.is_declustered();
+                let spread = declustered && spares > 0;
+                let moved = match spread {
+                    // Every drive that is left reads and writes its part.
+                    true => {
+                        drive_data_bytes * (u64::from(data_columns) + 1)
+                            / u64::from(drives.saturating_sub(1).max(1))
+                    }
+                    false => drive_data_bytes,
+                };
+                let bound = match spread {
+                    true => "reading and writing all drives",
+                    false => "writing one drive",
+                };
+                let seconds = moved.div_ceil(DRIVE_BYTES_PER_SECOND);
+                (Some(seconds), Some(bound.to_owned()))
+            }
+        };
+        Self {
+            scheme: blueprint.scheme.to_string(),
+            drives,
+            spare_drives: u16::try_from(blueprint.spares.len()).unwrap_or(u16::MAX),
+            spares,
+            survives_drives,
+            domains: Vec::new(),
+            survives_domains: None,
+            order: Vec::new(),
+            raw_bytes,
+            usable_bytes,
+            parity_bytes: coded_bytes.saturating_sub(usable_bytes),
+            spare_bytes,
+            metadata_bytes: (raw_bytes - wasted_bytes).saturating_sub(coded_bytes + spare_bytes),
+            wasted_bytes,
+            smallest: smallest.map_or_else(String::new, |drive| drive.path.clone()),
+            smallest_bytes,
+            rebuild_seconds,
+            rebuild_bound,
+            rebuild_bytes_per_second: DRIVE_BYTES_PER_SECOND,
+            small_write_operations: small_write(&blueprint.scheme, data_columns, survives_drives),
+        }
+    }
+
+    /// Whether so much is wasted that it should be said.
+    #[must_use]
+    pub const fn wastes_much(&self) -> bool {
+        self.wasted_bytes > self.raw_bytes / 20
+    }
+}
+
+/// What a pool of this scheme would come to on drives of these names and sizes. None of them is looked at.
+///
+/// # Errors
+/// As [`array::pool::create`].
+pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, CreateError> {
+    let drive = |(path, size_bytes): &(String, u64)| NewDrive {
+        uuid: Uuid::nil(),
+        path: path.clone(),
+        size_bytes: *size_bytes,
+        domain: None,
+    };
+    let count = u16::try_from(drives.len()).unwrap_or(u16::MAX);
+    let blueprint = Blueprint {
+        name: "plan".to_owned(),
+        uuid: Uuid::nil(),
+        scheme: scheme.clone().for_new_pool(count),
+        chunk_bytes: None,
+        cell_bytes: None,
+        journal: true,
+        drives: drives.iter().map(drive).collect(),
+        spares: Vec::new(),
+    };
+    let pool = array::pool::create(&blueprint, OPENED)?;
+    Ok(PoolPlan::new(&pool, &blueprint))
+}
+
+/// Spare space inside the layout, in drives. A pool of pieces keeps it without cells of its own.
+fn spares(scheme: &Scheme, drives: u16, cells: u16) -> u16 {
+    match scheme.family.is_pool() {
+        true => scheme.spares.unwrap_or(drives.div_ceil(20)),
+        false => cells,
+    }
+}
+
+/// The old block and parities are read and written, or the rest of the stripe is read, whichever is less; copies
+/// are written.
+fn small_write(scheme: &Scheme, data: u16, parity: u16) -> u16 {
+    let written = 1 + parity;
+    if scheme.family.is_mirror() || parity == 0 {
+        return written;
+    }
+    (2 * written).min(data.saturating_sub(1) + written)
+}
