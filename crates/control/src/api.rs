@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use engine::assemble::PoolPlan;
 use engine::status::{Health, LoggedEvent, PoolStatus};
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +129,9 @@ pub struct CreatedPool {
     pub arithmetic: String,
     /// Bytes of user data that it holds.
     pub capacity_bytes: u64,
+    /// What it survives, how long a rebuild takes, and where the bytes go.
+    #[serde(default)]
+    pub plan: PoolPlan,
     /// What is, or was, on its drives.
     pub overwrites: Vec<Overwrite>,
 }
@@ -270,6 +274,12 @@ pub struct DriveChange {
     /// Go on although data is lost.
     #[serde(default)]
     pub force: bool,
+    /// `offline`: rebuild onto spares what the drive held, as `fail` does.
+    #[serde(default)]
+    pub rebuild: bool,
+    /// `add` and `replace`: say what is on the new drive, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// Answer to [`DriveChange`].
@@ -279,8 +289,11 @@ pub struct ChangedDrive {
     pub seat: u16,
     /// Its name.
     pub path: String,
-    /// `current`, `filling`, `out` or `waiting`.
+    /// `current`, `filling`, `out`, `waiting`, or `removed`.
     pub state: String,
+    /// What is, or was, on a new drive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overwrites: Vec<Overwrite>,
 }
 
 /// `POST pools/{name}/volumes`.
@@ -293,15 +306,75 @@ pub struct CreateVolume {
     pub size_bytes: u64,
 }
 
+/// `POST pools/{name}/volumes/{volume}/rename`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenameVolume {
+    /// Its new name within the pool.
+    pub name: String,
+}
+
+/// `POST drives/wipe`: removes whatever tells what a drive holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WipeDrive {
+    /// The drive.
+    pub drive: String,
+    /// The drive once more: what it holds is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
+    /// Say what it holds, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to [`WipeDrive`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WipedDrive {
+    /// The drive.
+    pub drive: String,
+    /// What it holds, or held, with its article; none if nothing that is known.
+    pub holds: Option<String>,
+    /// Whether that is gone now.
+    pub wiped: bool,
+}
+
 /// `PATCH pools/{name}/volumes/{volume}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeVolume {
     /// Its new size.
     pub size_bytes: u64,
-    /// Cut off what does not fit.
+    /// Cut off what does not fit; `pool` must then name the pool.
     #[serde(default)]
     pub shrink: bool,
+    /// The pool's name once more, where data is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Shrink it although it is attached.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `DELETE pools/{name}/volumes/{volume}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteVolume {
+    /// The pool's name once more: what the volume holds is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+}
+
+/// `DELETE pools/{name}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DestroyPool {
+    /// The pool's name once more: what it holds is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Cut off clients that are connected.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// `GET pools/{name}/volumes`.
@@ -339,6 +412,9 @@ pub struct Attach {
     /// With a loop device over that file.
     #[serde(default, skip_serializing_if = "is_false")]
     pub loop_device: bool,
+    /// Whatever would change the volume is refused.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_only: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -360,6 +436,9 @@ pub struct Export {
     /// The loop device made over the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
+    /// Whether whatever would change the volume is refused.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_only: bool,
     /// Clients now; for a file, how often it is open, and for a loop device, whether it is held.
     pub clients: usize,
 }
@@ -371,7 +450,7 @@ pub struct Exports {
     pub exports: Vec<Export>,
 }
 
-/// `DELETE pools/{name}` and `POST pools/{name}/export`.
+/// `POST pools/{name}/export` and `POST pools/{name}/volumes/{volume}/detach`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClosePool {

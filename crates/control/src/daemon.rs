@@ -19,8 +19,8 @@ use engine::{PoolHandle, RunOptions};
 
 use crate::Failure;
 use crate::api::{
-    CreatePool, CreatedPool, FoundPool, Import, Overwrite, PoolSummary, ScrubPool, Status,
-    Unrestored,
+    CreatePool, CreatedPool, DestroyPool, FoundPool, Import, Overwrite, PoolSummary, ScrubPool,
+    Status, Unrestored,
 };
 use crate::hooks::{HookEvent, Hooks};
 use crate::state::StateFile;
@@ -210,7 +210,8 @@ impl Daemon {
         let (overwrites, prepared) = prepare()?;
         let created = CreatedPool {
             name: name.clone(),
-            scheme: new.scheme.to_string(),
+            scheme: prepared.plan().scheme.clone(),
+            plan: prepared.plan().clone(),
             created: !request.dry_run,
             arithmetic: prepared.arithmetic(),
             capacity_bytes: prepared.capacity_bytes(),
@@ -234,16 +235,16 @@ impl Daemon {
         what: &str,
     ) -> Result<(), Failure> {
         let statuses = self.statuses();
-        let owner = |path: &std::path::Path| {
+        let owner = |named: &DriveUri| {
             statuses.iter().find_map(|pool| {
                 let seat = pool.seats.iter().find(|seat| {
                     let uri: Result<DriveUri, _> = seat.path.parse();
-                    uri.is_ok_and(|uri| uri.spec.path() == Some(path))
+                    uri.is_ok_and(|uri| uri.is_same_drive(named))
                 })?;
                 Some((pool.name.clone(), seat.seat))
             })
         };
-        let own = uris.find_map(|uri| Some((uri, owner(uri.absolute().spec.path()?)?)));
+        let own = uris.find_map(|uri| Some((uri, owner(&uri.absolute())?)));
         match own {
             None => Ok(()),
             Some((uri, (pool, seat))) => Err(Failure::conflict(
@@ -338,9 +339,11 @@ impl Daemon {
     }
 
     /// Closes a pool and removes its labels: what it held is lost.
-    pub fn destroy(&self, name: &str, force: bool) -> Result<(), Failure> {
+    pub fn destroy(&self, name: &str, request: &DestroyPool) -> Result<(), Failure> {
         let what = format!("pool `{name}` was not destroyed");
-        let status = self.take_down(name, force, &what)?;
+        self.handle(name, &what)?;
+        named(request.pool.as_deref(), name, &what)?;
+        let status = self.take_down(name, request.force, &what)?;
         self.forget(&status);
         let what = format!("pool `{name}` was closed, but not all of its labels are gone");
         let how = Open {
@@ -427,6 +430,20 @@ impl Daemon {
     }
 }
 
+/// Refuses a request that loses data and does not name the pool in its body: a path that was put together
+/// wrongly, or a program that tries paths, loses nothing.
+fn named(said: Option<&str>, pool: &str, what: &str) -> Result<(), Failure> {
+    if said == Some(pool) {
+        return Ok(());
+    }
+    let why = match said {
+        None => "it loses data, and the request's body does not name the pool".to_owned(),
+        Some(said) => format!("it loses data, and the request's body names the pool `{said}`"),
+    };
+    let hint = format!("put \"pool\": \"{pool}\" into the body if it is meant");
+    Err(Failure::request(what, why, hint))
+}
+
 /// Tries again while a drive is locked by nobody who lives. The kernel takes a killed daemon's rings
 /// down after it has reaped the process, and until then they hold the drives and their locks.
 fn patiently<T>(mut work: impl FnMut() -> Result<T, AssembleError>) -> Result<T, AssembleError> {
@@ -481,11 +498,12 @@ fn close(mut handle: Arc<PoolHandle>, what: &str) -> Result<(), Failure> {
 
 /// A request to create, parsed.
 fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
-    let scheme = request
+    let drives = u16::try_from(request.drives.len()).unwrap_or(u16::MAX);
+    let scheme: layout::Scheme = request
         .scheme
         .parse()
         .map_err(|error: layout::SchemeError| {
-            let text = error.to_string();
+            let text = error.advice_on(drives);
             let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
             let mut failure = Failure::request(what, why, hint);
             let span = error.span();
@@ -502,7 +520,7 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
     };
     Ok(NewPool {
         name: request.name.clone(),
-        scheme,
+        scheme: scheme.for_new_pool(drives),
         chunk_bytes: request.chunk_bytes,
         cell_bytes: request.cell_bytes,
         journal: !request.unprotected,

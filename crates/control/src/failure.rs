@@ -98,7 +98,9 @@ impl Failure {
                 format!("{drive} holds {holds}"),
                 "name another drive, or give --force to destroy what is on it",
             ),
-            AssembleError::Twice { .. } => Self::split(StatusCode::BAD_REQUEST, what, &text, ": "),
+            AssembleError::NoDomain { .. } | AssembleError::Twice { .. } => {
+                Self::split(StatusCode::BAD_REQUEST, what, &text, ": ")
+            }
             AssembleError::Create(error) => Self::create(what, error, scheme),
             AssembleError::Open(error) => Self::open(what, error),
             AssembleError::Io { .. } | AssembleError::Labels { .. } => {
@@ -163,6 +165,7 @@ impl Failure {
             }
             CreateError::Drive { .. } => Self::split(bad, what, &error.to_string(), "; "),
             CreateError::Code { .. }
+            | CreateError::Elastic { .. }
             | CreateError::Geometry(_)
             | CreateError::Table
             | CreateError::TableTooLarge { .. } => Self::split(bad, what, &error.to_string(), "; "),
@@ -202,6 +205,7 @@ impl Failure {
             PoolError::NoVolume { .. } => Self::split(StatusCode::NOT_FOUND, what, &text, "; "),
             PoolError::Occupied { .. }
             | PoolError::BeingReplaced { .. }
+            | PoolError::NotASpare { .. }
             | PoolError::NotCurrent { .. }
             | PoolError::StillBusy { .. }
             | PoolError::WouldLose { .. }

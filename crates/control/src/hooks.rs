@@ -32,6 +32,9 @@ const QUEUE_MAX: usize = 256;
 /// How long the daemon's end waits for hooks that still run.
 const LAST_HOOKS: Duration = Duration::from_secs(5);
 
+/// Where hooks find programs.
+const HOOK_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// Something that happened, as hooks are told.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct HookEvent {
@@ -182,13 +185,14 @@ fn deliver(options: &HookOptions, event: &HookEvent, left_out: u64) {
 fn run(options: &HookOptions, program: &Path, event: &HookEvent, line: &str) {
     let mut command = Command::new(program);
     command
+        // What the daemon was started with is none of its business, and may be secret.
+        .env_clear()
+        .env("PATH", HOOK_PATH)
+        .env("LANG", "C.UTF-8")
         .env("RAVELIN_EVENT", &event.event)
         .env("RAVELIN_POOL", &event.pool)
         .env("RAVELIN_TEXT", &event.text)
         .env("RAVELIN_SOCKET", &options.socket)
-        // The supervisor hears the daemon alone.
-        .env_remove("NOTIFY_SOCKET")
-        .env_remove("WATCHDOG_USEC")
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

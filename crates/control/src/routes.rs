@@ -15,8 +15,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::api::{
-    Alive, Attach, BODY_BYTES_MAX, ClosePool, CreatePool, CreateVolume, Done, DriveChange, Events,
-    Exports, FoundPools, Import, Pools, Quiet, ResizeVolume, Scan, ScrubPool, Volumes,
+    Alive, Attach, BODY_BYTES_MAX, ClosePool, CreatePool, CreateVolume, DeleteVolume, DestroyPool,
+    Done, DriveChange, Events, Exports, FoundPools, Import, Pools, Quiet, RenameVolume,
+    ResizeVolume, Scan, ScrubPool, Volumes, WipeDrive,
 };
 use crate::daemon::Change;
 use crate::{Daemon, Failure};
@@ -43,12 +44,14 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         )
         .route("/volumes/{volume}/attach", post(attach))
         .route("/volumes/{volume}/detach", post(detach))
+        .route("/volumes/{volume}/rename", post(rename_volume))
         .route("/volumes/{volume}/bench", post(bench));
     let v1 = Router::new()
         .route("/health", get(health))
         .route("/pools", get(pools).post(create_pool))
         .route("/pools/scan", post(scan))
         .route("/pools/import", post(import))
+        .route("/drives/wipe", post(wipe_drive))
         .route("/pools/{name}", get(status).delete(destroy))
         .nest("/pools/{name}", pool);
     Router::new()
@@ -194,9 +197,9 @@ async fn status(State(daemon): Shared, At(name): At<String>) -> Answer<crate::ap
 async fn destroy(
     State(daemon): Shared,
     At(name): At<String>,
-    Body(request): Body<ClosePool>,
+    Body(request): Body<DestroyPool>,
 ) -> Answer<Done> {
-    blocking(move || daemon.destroy(&name, request.force).map(|()| Done {})).await
+    blocking(move || daemon.destroy(&name, &request).map(|()| Done {})).await
 }
 
 async fn export(
@@ -249,16 +252,31 @@ async fn change_drive(
     At((name, verb)): At<(String, String)>,
     Body(request): Body<DriveChange>,
 ) -> Answer<crate::api::ChangedDrive> {
-    use Change::{Add, Fail, Offline, Online, Replace};
-    let all = [Fail, Offline, Online, Replace, Add];
+    use Change::{Add, Clear, Fail, Offline, Online, Remove, Replace};
+    let all = [Fail, Offline, Online, Replace, Add, Remove, Clear];
     let Some(change) = all.into_iter().find(|change| change.verb() == verb) else {
         return Err(Failure::missing(
             "the request was not served",
             format!("drives have no `{verb}`"),
-            "fail, offline, online, replace or add",
+            "fail, offline, online, replace, add, remove or clear",
         ));
     };
     blocking(move || daemon.change_drive(&name, change, &request)).await
+}
+
+async fn wipe_drive(
+    State(daemon): Shared,
+    Body(request): Body<WipeDrive>,
+) -> Answer<crate::api::WipedDrive> {
+    blocking(move || daemon.wipe_drive(&request)).await
+}
+
+async fn rename_volume(
+    State(daemon): Shared,
+    At((name, volume)): At<(String, String)>,
+    Body(request): Body<RenameVolume>,
+) -> Answer<crate::api::Volume> {
+    blocking(move || daemon.rename_volume(&name, &volume, &request)).await
 }
 
 async fn volumes(State(daemon): Shared, At(name): At<String>) -> Answer<Volumes> {
@@ -293,8 +311,13 @@ async fn bench(
 async fn delete_volume(
     State(daemon): Shared,
     At((name, volume)): At<(String, String)>,
+    Body(request): Body<DeleteVolume>,
 ) -> Answer<Done> {
-    blocking(move || daemon.delete_volume(&name, &volume).map(|()| Done {})).await
+    blocking(move || {
+        let deleted = daemon.delete_volume(&name, &volume, &request);
+        deleted.map(|()| Done {})
+    })
+    .await
 }
 
 async fn attach(

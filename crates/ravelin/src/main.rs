@@ -41,6 +41,8 @@ enum Verb {
     /// Create volumes and serve them.
     #[command(subcommand)]
     Volume(verbs::volume::VolumeCommand),
+    /// Compare schemes for drives: capacity, failures survived, rebuild time, small writes.
+    Advise(verbs::advise::AdviseArguments),
     /// Run a load against a volume, inside the daemon.
     Bench(verbs::bench::BenchArguments),
     /// Look at erasure codes: list them, show one, put them to the test, measure them.
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Pool(command) => end(&context, command.run(&context)),
         Verb::Drive(command) => end(&context, command.run(&context)),
         Verb::Volume(command) => end(&context, command.run(&context)),
+        Verb::Advise(arguments) => end(&context, arguments.run(&context)),
         Verb::Bench(arguments) => end(&context, arguments.run(&context)),
         Verb::Code(command) => end(&context, command.run(json)),
         Verb::Layout(command) => end(&context, command.run(json)),

@@ -1,15 +1,20 @@
 //! Drives in and out of the daemon's pools.
 
+use std::time::{Duration, Instant};
+
 use array::pool::{OutReason, PoolError};
 use block::Seat;
 use engine::PoolHandle;
-use engine::assemble;
+use engine::assemble::{self, AssembleError};
 use engine::drive::{Drive, DriveUri};
 use engine::status::SeatStatus;
 
 use super::Daemon;
 use crate::Failure;
-use crate::api::{ChangedDrive, DriveChange};
+use crate::api::{ChangedDrive, DriveChange, Overwrite, WipeDrive, WipedDrive};
+
+/// How long a drive may take to be closed once its pool has given it up.
+const LET_GO: Duration = Duration::from_secs(5);
 
 /// What is done with a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +29,10 @@ pub enum Change {
     Replace,
     /// It waits for a seat.
     Add,
+    /// A spare waits no longer.
+    Remove,
+    /// What was counted against it is forgotten, and if that put it out it comes back.
+    Clear,
 }
 
 impl Change {
@@ -36,6 +45,8 @@ impl Change {
             Self::Online => "online",
             Self::Replace => "replace",
             Self::Add => "add",
+            Self::Remove => "remove",
+            Self::Clear => "clear",
         }
     }
 
@@ -46,6 +57,8 @@ impl Change {
             Self::Online => "brought online",
             Self::Replace => "replaced",
             Self::Add => "added",
+            Self::Remove => "removed",
+            Self::Clear => "cleared",
         }
     }
 }
@@ -98,15 +111,26 @@ impl Daemon {
         request: &DriveChange,
     ) -> Result<ChangedDrive, Failure> {
         let At { handle, what } = *at;
+        if request.dry_run {
+            return self.plan_change(at, change, request);
+        }
         match change {
             Change::Fail => at.take_out(&request.drive, OutReason::Failed, request.force),
-            Change::Offline => at.take_out(&request.drive, OutReason::Offline, request.force),
+            Change::Offline => {
+                let why = match request.rebuild {
+                    true => OutReason::Failed,
+                    false => OutReason::Offline,
+                };
+                at.take_out(&request.drive, why, request.force)
+            }
             Change::Online => at.bring_back(&request.drive),
+            Change::Remove => at.remove(&request.drive),
+            Change::Clear => at.clear(&request.drive),
             Change::Add => {
                 let drive = self.new_drive(&request.drive, request.force, what)?;
                 let name = drive.uri.to_string();
                 handle.add_spare(drive).map_err(|error| at.failed(&error))?;
-                at.changed(&at.seat(&name)?)
+                at.changed(&at.newest(&name)?)
             }
             Change::Replace => {
                 let Some(new) = &request.new else {
@@ -121,6 +145,71 @@ impl Daemon {
                 at.replace(&old, drive)
             }
         }
+    }
+
+    /// Removes whatever tells what a drive holds, if it belongs to no pool that is open here.
+    pub fn wipe_drive(&self, request: &WipeDrive) -> Result<WipedDrive, Failure> {
+        let what = format!("drive {} was not wiped", request.drive);
+        let uri = parse(&request.drive, &what)?;
+        self.refuse_own(std::iter::once(&uri), &what)?;
+        let failed = |error| Failure::assemble(&what, &error, "");
+        let holds = match assemble::open_empty(&uri, false) {
+            Ok(_) => None,
+            Err(AssembleError::Occupied { what, .. }) => Some(what),
+            Err(error) => return Err(failed(error)),
+        };
+        if !request.dry_run {
+            if request.confirm.as_deref() != Some(&*request.drive) {
+                return Err(Failure::request(
+                    what,
+                    "it loses data, and the request's body does not name the drive a second time",
+                    "put \"confirm\" with the drive's name into the body if it is meant",
+                ));
+            }
+            let drive = assemble::open_empty(&uri, true).map_err(failed)?;
+            assemble::forget_earlier_life(&drive).map_err(failed)?;
+            tracing::info!(drive = request.drive, "wiped");
+        }
+        Ok(WipedDrive {
+            drive: request.drive.clone(),
+            holds,
+            wiped: !request.dry_run,
+        })
+    }
+
+    /// What a change would overwrite.
+    fn plan_change(
+        &self,
+        at: &At<'_>,
+        change: Change,
+        request: &DriveChange,
+    ) -> Result<ChangedDrive, Failure> {
+        let what = at.what;
+        let (new, seat) = match (change, &request.new) {
+            (Change::Add, _) => (&request.drive, None),
+            (Change::Replace, Some(new)) => (new, Some(at.seat(&request.drive)?)),
+            _ => {
+                return Err(Failure::request(
+                    what,
+                    "only `add` and `replace` have a dry run",
+                    "",
+                ));
+            }
+        };
+        let uri = parse(new, what)?;
+        self.refuse_own(std::iter::once(&uri), what)?;
+        let overwrites = match assemble::open_empty(&uri, false) {
+            Err(AssembleError::Occupied { drive, what: holds }) => vec![Overwrite { drive, holds }],
+            Err(error) => return Err(Failure::assemble(what, &error, "")),
+            Ok(_) => Vec::new(),
+        };
+        let next = u16::try_from(at.seats()?.len()).unwrap_or(u16::MAX);
+        Ok(ChangedDrive {
+            seat: seat.map_or(next, |seat| seat.seat),
+            path: uri.to_string(),
+            state: "out".to_owned(),
+            overwrites,
+        })
     }
 
     /// Opens a drive that takes a seat of a pool, and removes what is left of an earlier life in one.
@@ -150,16 +239,25 @@ impl At<'_> {
         let last = seats.last().map_or(0, |seat| seat.seat);
         let number: Option<u16> = name.parse().ok();
         let uri: Option<DriveUri> = name.parse().ok().map(|uri: DriveUri| uri.absolute());
-        let path = uri.as_ref().and_then(|uri| uri.spec.path());
         let names = |seat: &SeatStatus| {
             let theirs: Option<DriveUri> = seat.path.parse().ok();
-            let theirs = theirs.as_ref().and_then(|uri| uri.spec.path());
-            seat.path == name || (path.is_some() && theirs == path)
+            let same = uri.as_ref().zip(theirs.as_ref());
+            seat.path == name || same.is_some_and(|(uri, theirs)| uri.is_same_drive(theirs))
         };
-        let found = seats
+        let mut found: Vec<SeatStatus> = seats
             .into_iter()
-            .find(|seat| number.map_or_else(|| names(seat), |number| seat.seat == number));
-        found.ok_or_else(|| {
+            .filter(|seat| number.map_or_else(|| names(seat), |number| seat.seat == number))
+            .collect();
+        if let [first, .., last] = found.as_slice() {
+            // Memory has no name of its own.
+            let (count, first, last) = (found.len(), first.seat, last.seat);
+            return Err(Failure::conflict(
+                self.what,
+                format!("{count} drives are called {name}, in seats {first} to {last}"),
+                "say the seat's number: `ravelin pool status` shows them",
+            ));
+        }
+        found.pop().ok_or_else(|| {
             Failure::missing(
                 self.what,
                 match number {
@@ -173,18 +271,25 @@ impl At<'_> {
         })
     }
 
+    /// The seat of a drive that has just come: of several with one name, the last.
+    fn newest(&self, name: &str) -> Result<SeatStatus, Failure> {
+        let found = self.seats()?.into_iter().rfind(|seat| seat.path == name);
+        found.map_or_else(|| self.seat(name), Ok)
+    }
+
     /// How the seat is now.
     fn changed(&self, seat: &SeatStatus) -> Result<ChangedDrive, Failure> {
         // Drives may change seats: a waiting spare takes the place of one that goes out.
         let seats = self.seats()?;
-        let now = seats
-            .iter()
-            .find(|now| now.path == seat.path)
+        let now = { seats.iter() }
+            .find(|now| now.drive == seat.drive)
+            .or_else(|| seats.iter().find(|now| now.path == seat.path))
             .unwrap_or(seat);
         Ok(ChangedDrive {
             seat: now.seat,
             path: now.path.clone(),
             state: now.state.clone(),
+            overwrites: Vec::new(),
         })
     }
 
@@ -194,6 +299,53 @@ impl At<'_> {
             .fail_drive(Seat(seat.seat), why, force)
             .map_err(|error| self.failed(&error))?;
         self.changed(&seat)
+    }
+
+    /// Gives up a spare, and removes the label that says that it is one.
+    fn remove(&self, name: &str) -> Result<ChangedDrive, Failure> {
+        let seat = self.seat(name)?;
+        self.handle
+            .remove_spare(Seat(seat.seat))
+            .map_err(|error| self.failed(&error))?;
+        let gone = ChangedDrive {
+            seat: seat.seat,
+            path: seat.path.clone(),
+            state: "removed".to_owned(),
+            overwrites: Vec::new(),
+        };
+        let uri = parse(&seat.path, self.what)?;
+        if !uri.spec.path().is_some_and(std::path::Path::exists) {
+            return Ok(gone);
+        }
+        // It is closed a moment after the pool has given it up.
+        let deadline = Instant::now() + LET_GO;
+        let wiped = loop {
+            let wiped = assemble::open_empty(&uri, true)
+                .and_then(|drive| assemble::forget_earlier_life(&drive));
+            match wiped {
+                Err(AssembleError::Drive(_)) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                wiped => break wiped,
+            }
+        };
+        wiped.map_err(|error| {
+            let what = format!("{} is no spare any more, and its label stays", seat.path);
+            Failure::assemble(&what, &error, "")
+        })?;
+        Ok(gone)
+    }
+
+    fn clear(&self, name: &str) -> Result<ChangedDrive, Failure> {
+        let seat = self.seat(name)?;
+        self.handle
+            .clear_drive(Seat(seat.seat))
+            .map_err(|error| self.failed(&error))?;
+        let by_itself = [OutReason::Faulted, OutReason::Hung, OutReason::Slow];
+        match seat.why {
+            Some(why) if by_itself.contains(&why) => self.bring_back(name),
+            _ => self.changed(&seat),
+        }
     }
 
     fn bring_back(&self, name: &str) -> Result<ChangedDrive, Failure> {
@@ -250,7 +402,7 @@ impl At<'_> {
             self.handle
                 .replace_drive(Seat(old.seat), new)
                 .map_err(|error| self.failed(&error))?;
-            let seat = self.seat(&name)?;
+            let seat = self.newest(&name)?;
             return self.changed(&seat);
         }
         let mut took_out = false;
@@ -277,7 +429,7 @@ impl At<'_> {
             }
             return Err(self.failed(&error));
         }
-        let seat = self.seat(&name)?;
+        let seat = self.newest(&name)?;
         self.changed(&seat)
     }
 }

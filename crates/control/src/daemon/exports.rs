@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use block::BlockDevice;
+use block::{BlockDevice, Completed, Extent, Limits, Memory, Region, Request, Submission};
 use export::fuse::{FuseError, FuseFile, loops};
 use export::nbd::{self, BindError, Listen, Options, ParseListenError, Place, Server, Uri};
 use export::socket::SocketError;
@@ -93,7 +93,54 @@ impl Exported {
             uri,
             clients,
             device,
+            read_only: self.attach.read_only,
         }
+    }
+}
+
+/// A volume that nothing changes: what would is refused as if it were outside.
+struct ReadOnly(Arc<engine::Volume>);
+
+impl ReadOnly {
+    /// Far behind any volume's end.
+    const OUTSIDE: u64 = 1 << 62;
+
+    const fn allowed(request: Request) -> Request {
+        match request.kind.mutates() {
+            true => Request {
+                offset: Self::OUTSIDE,
+                ..request
+            },
+            false => request,
+        }
+    }
+}
+
+impl BlockDevice for ReadOnly {
+    fn limits(&self) -> Limits {
+        Limits {
+            trims: false,
+            ..self.0.limits()
+        }
+    }
+
+    fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
+        self.0.submit(Self::allowed(request), memory, token, to);
+    }
+
+    fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
+        for one in batch.iter_mut() {
+            one.request = Self::allowed(one.request);
+        }
+        self.0.submit_all(batch, to);
+    }
+
+    fn lend(&self, region: &Region) {
+        self.0.lend(region);
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
+        self.0.extents(offset, length)
     }
 }
 
@@ -245,11 +292,17 @@ impl Daemon {
                     name: format!("{pool}/{name}"),
                     volume,
                 };
-                Way::Nbd(serve_nbd(&exports, address, one, what)?)
+                Way::Nbd(serve_nbd(&exports, address, one, request.read_only, what)?)
             }
             (None, Some(path)) => {
-                let file = serve_fuse(path, volume, what)?;
-                let device = request.loop_device.then(|| loop_over(&file, what));
+                let device: Arc<dyn BlockDevice> = match request.read_only {
+                    true => Arc::new(ReadOnly(volume)),
+                    false => volume,
+                };
+                let file = serve_fuse(path, device, what)?;
+                let device = request
+                    .loop_device
+                    .then(|| loop_over(&file, request.read_only, what));
                 Way::Fuse(file, device.transpose()?)
             }
             (None, None) | (Some(_), Some(_)) => {
@@ -340,7 +393,13 @@ pub(super) fn remove_dead(export: &SavedExport) {
     }
 }
 
-fn serve_nbd(exports: &[Exported], address: &str, one: One, what: &str) -> Result<Server, Failure> {
+fn serve_nbd(
+    exports: &[Exported],
+    address: &str,
+    one: One,
+    read_only: bool,
+    what: &str,
+) -> Result<Server, Failure> {
     let listen: Listen = address.parse().map_err(|error: ParseListenError| {
         Failure::request(
             what,
@@ -358,11 +417,14 @@ fn serve_nbd(exports: &[Exported], address: &str, one: One, what: &str) -> Resul
             "choose another address, or detach that one first",
         ));
     }
-    Server::bind(&listen, Arc::new(one), &Options::default())
-        .map_err(|error| bind_failure(what, &error))
+    let options = Options {
+        read_only,
+        ..Options::default()
+    };
+    Server::bind(&listen, Arc::new(one), &options).map_err(|error| bind_failure(what, &error))
 }
 
-fn serve_fuse(file: &Path, volume: Arc<engine::Volume>, what: &str) -> Result<FuseFile, Failure> {
+fn serve_fuse(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<FuseFile, Failure> {
     if !file.is_absolute() {
         return Err(Failure::request(
             what,
@@ -385,8 +447,8 @@ fn serve_fuse(file: &Path, volume: Arc<engine::Volume>, what: &str) -> Result<Fu
     })
 }
 
-fn loop_over(file: &FuseFile, what: &str) -> Result<PathBuf, Failure> {
-    loops::make(file.path()).map_err(|error| {
+fn loop_over(file: &FuseFile, read_only: bool, what: &str) -> Result<PathBuf, Failure> {
+    loops::make(file.path(), read_only).map_err(|error| {
         Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             what,

@@ -1,8 +1,13 @@
 //! Volumes of the daemon's pools.
 
-use super::Daemon;
+use std::path::Path;
+
+use axum::http::StatusCode;
+use export::fuse::loops;
+
+use super::{Daemon, named};
 use crate::Failure;
-use crate::api::{CreateVolume, ResizeVolume, Volume};
+use crate::api::{CreateVolume, DeleteVolume, RenameVolume, ResizeVolume, Volume};
 
 /// The longest load that the daemon runs.
 const BENCH_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(300);
@@ -88,16 +93,80 @@ impl Daemon {
                 "say that this is meant (`shrink`)",
             ));
         }
+        if request.size_bytes < now.size_bytes {
+            named(request.pool.as_deref(), pool, &what)?;
+            if let ([export, ..], false) = (now.exports.as_slice(), request.force) {
+                return Err(Failure::conflict(
+                    what,
+                    format!(
+                        "it would shrink while it is attached to {}, below a file system that may be mounted there",
+                        export.address
+                    ),
+                    format!(
+                        "`ravelin volume detach {pool}/{name}` first, or give --force if its clients expect it"
+                    ),
+                ));
+            }
+        }
         handle
             .resize_volume(name, request.size_bytes)
             .map_err(|error| Failure::pool(&what, &error))?;
+        for export in &now.exports {
+            let Some(device) = &export.device else {
+                continue;
+            };
+            if let Err(error) = loops::take_size(device, Path::new(&export.uri)) {
+                return Err(Failure::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    format!("volume `{pool}/{name}` is resized, and its block device is not"),
+                    format!("{}: {error}", device.display()),
+                    format!("`losetup --set-capacity {}`", device.display()),
+                ));
+            }
+        }
         self.volume(pool, name, &what)
     }
 
+    /// Gives a volume that is served nowhere another name.
+    pub fn rename_volume(
+        &self,
+        pool: &str,
+        name: &str,
+        request: &RenameVolume,
+    ) -> Result<Volume, Failure> {
+        let what = format!("volume `{pool}/{name}` was not renamed");
+        let handle = self.handle(pool, &what)?;
+        if let [export, ..] = self.volume(pool, name, &what)?.exports.as_slice() {
+            return Err(Failure::conflict(
+                what,
+                format!(
+                    "its clients know it by its name: it is attached to {}",
+                    export.address
+                ),
+                format!("`ravelin volume detach {pool}/{name}` first"),
+            ));
+        }
+        handle
+            .rename_volume(name, &request.name)
+            .map_err(|error| Failure::pool(&what, &error))?;
+        // One that did not come back after a start would come back to the wrong name.
+        let uuid = self.status(pool)?.pool.uuid;
+        self.forget_exports(&uuid, |export| export.volume == name);
+        self.missing_no_more(&uuid, name);
+        self.volume(pool, &request.name, &what)
+    }
+
     /// Deletes a volume that is served nowhere.
-    pub fn delete_volume(&self, pool: &str, name: &str) -> Result<(), Failure> {
+    pub fn delete_volume(
+        &self,
+        pool: &str,
+        name: &str,
+        request: &DeleteVolume,
+    ) -> Result<(), Failure> {
         let what = format!("volume `{pool}/{name}` was not deleted");
         let handle = self.handle(pool, &what)?;
+        self.volume(pool, name, &what)?;
+        named(request.pool.as_deref(), pool, &what)?;
         if let [export, ..] = self.exports_of(pool, Some(name)).as_slice() {
             return Err(Failure::conflict(
                 what,

@@ -66,6 +66,17 @@ impl Context {
 
     /// Asks for a pool's name before something is lost.
     pub(crate) fn confirm(&self, pool: &str, lost: &[String], yes: bool) -> Result<(), Failure> {
+        self.confirm_by("pool", pool, lost, yes)
+    }
+
+    /// Asks for the name of what is lost.
+    pub(crate) fn confirm_by(
+        &self,
+        kind: &str,
+        pool: &str,
+        lost: &[String],
+        yes: bool,
+    ) -> Result<(), Failure> {
         if yes {
             return Ok(());
         }
@@ -80,7 +91,7 @@ impl Context {
                 "give --yes if it is meant",
             ));
         }
-        write!(err, "Type the pool's name to go on: ")?;
+        write!(err, "Type the {kind}'s name to go on: ")?;
         err.flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
@@ -90,7 +101,7 @@ impl Context {
         Err(Failure::Refused {
             problem: Box::new(Problem {
                 what: "nothing was changed".to_owned(),
-                why: format!("`{}` is not the pool's name", answer.trim()),
+                why: format!("`{}` is not the {kind}'s name", answer.trim()),
                 hint: format!("type `{pool}`, or give --yes"),
                 kind: Kind::Failed,
                 span: None,
@@ -217,9 +228,18 @@ pub(crate) trait Exit: fmt::Display {
     fn problem(&self) -> Problem {
         bare(self)
     }
+
+    /// Whether nothing went wrong but that nobody reads the output any more.
+    fn is_unread(&self) -> bool {
+        false
+    }
 }
 
 impl Exit for Failure {
+    fn is_unread(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     fn exit_code(&self) -> u8 {
         match self {
             Self::Refused { usage: true, .. } => 2,
@@ -256,6 +276,10 @@ impl Exit for Failure {
 }
 
 impl Exit for LayoutError {
+    fn is_unread(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     fn exit_code(&self) -> u8 {
         self.exit_code()
     }
@@ -305,6 +329,10 @@ fn bare(error: &(impl Exit + ?Sized)) -> Problem {
 }
 
 impl Exit for CodeCommandError {
+    fn is_unread(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     fn exit_code(&self) -> u8 {
         self.exit_code()
     }
@@ -316,6 +344,10 @@ pub(crate) fn end<E: Exit>(context: &Context, outcome: Result<impl Into<Ended>, 
         Ok(ended) => return ended.into().0.into(),
         Err(error) => error,
     };
+    if error.is_unread() {
+        // As with `| head`: the reader has had enough.
+        return ExitCode::SUCCESS;
+    }
     // Where nobody reads any more, nobody misses the message.
     let _ = writeln!(io::stderr(), "ravelin: {error}");
     if context.json {

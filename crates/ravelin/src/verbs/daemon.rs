@@ -80,7 +80,8 @@ impl DaemonArguments {
             });
         };
         let hooks = self.hooks.as_ref().map(|directory| HookOptions {
-            directory: directory.clone(),
+            // Programs run in another directory than the daemon was started in.
+            directory: std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
             time_limit: Duration::from_secs(self.hook_seconds),
             socket: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
         });

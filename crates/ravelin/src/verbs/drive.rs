@@ -1,13 +1,14 @@
-//! `ravelin drive fail | offline | online | replace | add`.
+//! `ravelin drive fail | offline | online | replace | add | remove | clear | wipe`.
 
 use clap::Subcommand;
-use control::api::{ChangedDrive, DriveChange};
+use control::Client;
+use control::api::{ChangedDrive, DriveChange, WipeDrive, WipedDrive};
 use control::client::path;
 use serde_json::json;
 
 use super::common::{Context, Failure, absolute};
 
-/// Take drives of a pool out and bring them in.
+/// Take drives of a pool out, bring them in, replace and wipe them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DriveCommand {
     /// Take a drive out for good; what it held is rebuilt onto spare space.
@@ -21,7 +22,8 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Take a drive out for a while.
+    /// Take a drive out for maintenance. Spares wait, nothing is rebuilt, and when it comes back it gets what it
+    /// missed.
     Offline {
         /// The pool.
         pool: String,
@@ -31,6 +33,9 @@ pub(crate) enum DriveCommand {
         /// Even though data cannot be read meanwhile.
         #[arg(long)]
         force: bool,
+        /// Do not wait for it: rebuild what it held onto spares now, as `drive fail` does.
+        #[arg(long)]
+        rebuild: bool,
     },
     /// Bring a drive back that is out.
     Online {
@@ -48,52 +53,188 @@ pub(crate) enum DriveCommand {
         old: String,
         /// The new drive.
         new: String,
-        /// Even if the new drive holds something.
+        /// Even if the new drive holds something: what that is is shown, and lost once the pool's name is typed.
         #[arg(long)]
         force: bool,
+        /// With --force: do not ask for the pool's name.
+        #[arg(long)]
+        yes: bool,
     },
-    /// Add a drive that waits as a spare.
+    /// Add a spare drive.
     Add {
         /// The pool.
         pool: String,
         /// The drive.
         drive: String,
-        /// Even if the drive holds something.
+        /// Even if the drive holds something: what that is is shown, and lost once the pool's name is typed.
         #[arg(long)]
         force: bool,
+        /// With --force: do not ask for the pool's name.
+        #[arg(long)]
+        yes: bool,
     },
+    /// Remove a spare drive from a pool; its label goes, and the drive is free.
+    Remove {
+        /// The pool.
+        pool: String,
+        /// Its seat's number, or its name.
+        #[arg(value_name = "SEAT-or-PATH")]
+        drive: String,
+    },
+    /// Forget the errors of a drive; one that is out because of errors or slowness comes back.
+    Clear {
+        /// The pool.
+        pool: String,
+        /// Its seat's number, or its name.
+        #[arg(value_name = "SEAT-or-PATH")]
+        drive: String,
+    },
+    /// Remove labels and signatures from a drive that belongs to no open pool: what it holds is lost.
+    Wipe {
+        /// The drive.
+        drive: String,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// What is asked of a pool.
+struct Asked {
+    verb: &'static str,
+    pool: String,
+    request: DriveChange,
+    /// Do not ask for the pool's name.
+    yes: bool,
 }
 
 impl DriveCommand {
     /// Asks the daemon and prints what came of it.
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let (verb, pool, drive, new, force) = match self {
-            Self::Fail { pool, drive, force } => ("fail", pool, drive, None, force),
-            Self::Offline { pool, drive, force } => ("offline", pool, drive, None, force),
-            Self::Online { pool, drive } => ("online", pool, drive, None, false),
+        let client = context.client();
+        match self.asked() {
+            Ok(asked) => change(context, &client, asked),
+            Err((drive, yes)) => wipe(context, &client, &drive, yes),
+        }
+    }
+
+    /// What is asked of a pool; or the drive that is to be wiped.
+    fn asked(self) -> Result<Asked, (String, bool)> {
+        let plain = |verb, pool, drive: String, force| Asked {
+            verb,
+            pool,
+            request: DriveChange {
+                // A seat's number is no file's name.
+                drive: match drive.parse::<u16>() {
+                    Ok(seat) => seat.to_string(),
+                    Err(_) => absolute(&drive),
+                },
+                force,
+                ..DriveChange::default()
+            },
+            yes: false,
+        };
+        Ok(match self {
+            Self::Fail { pool, drive, force } => plain("fail", pool, drive, force),
+            Self::Offline {
+                pool,
+                drive,
+                force,
+                rebuild,
+            } => {
+                let mut asked = plain("offline", pool, drive, force);
+                asked.request.rebuild = rebuild;
+                asked
+            }
+            Self::Online { pool, drive } => plain("online", pool, drive, false),
+            Self::Remove { pool, drive } => plain("remove", pool, drive, false),
+            Self::Clear { pool, drive } => plain("clear", pool, drive, false),
             Self::Replace {
                 pool,
                 old,
                 new,
                 force,
-            } => ("replace", pool, old, Some(absolute(&new)), force),
-            Self::Add { pool, drive, force } => ("add", pool, drive, None, force),
-        };
-        let seat: Result<u16, _> = drive.parse();
-        let request = DriveChange {
-            drive: match (verb, seat) {
-                ("add", _) | (_, Err(_)) => absolute(&drive),
-                (_, Ok(seat)) => seat.to_string(),
-            },
-            new,
-            force,
-        };
-        let at = path(&["pools", &pool, "drives", verb]);
-        let changed: ChangedDrive = context.client().send("POST", &at, &request)?;
-        let ChangedDrive { seat, path, state } = &changed;
-        let fields = json!({ "pool": pool, "seat": seat, "path": path, "state": state });
-        context.print(&format!("drive {verb}"), &fields, |out| {
-            writeln!(out, "pool `{pool}`, seat {seat}: {path} is {state}")
+                yes,
+            } => {
+                let mut asked = plain("replace", pool, old, force);
+                asked.request.new = Some(absolute(&new));
+                Asked { yes, ..asked }
+            }
+            Self::Add {
+                pool,
+                drive,
+                force,
+                yes,
+            } => {
+                let mut asked = plain("add", pool, String::new(), force);
+                asked.request.drive = absolute(&drive);
+                Asked { yes, ..asked }
+            }
+            Self::Wipe { drive, yes } => return Err((absolute(&drive), yes)),
         })
     }
+}
+
+fn change(context: &Context, client: &Client, asked: Asked) -> Result<(), Failure> {
+    let Asked {
+        verb,
+        pool,
+        mut request,
+        yes,
+    } = asked;
+    let at = path(&["pools", &pool, "drives", verb]);
+    let takes_a_drive = matches!(verb, "add" | "replace");
+    let mut overwrites = Vec::new();
+    if request.force && takes_a_drive {
+        request.dry_run = true;
+        let plan: ChangedDrive = client.send("POST", &at, &request)?;
+        request.dry_run = false;
+        overwrites = plan.overwrites;
+        let lost: Vec<String> = { overwrites.iter() }
+            .map(|over| {
+                format!(
+                    "This loses what {} holds for good: {}.",
+                    over.drive, over.holds
+                )
+            })
+            .collect();
+        context.confirm(&pool, &lost, yes || lost.is_empty())?;
+    }
+    let mut changed: ChangedDrive = client.send("POST", &at, &request)?;
+    changed.overwrites = overwrites;
+    let ChangedDrive {
+        seat, path, state, ..
+    } = &changed;
+    let mut fields = json!({ "pool": pool, "seat": seat, "path": path, "state": state });
+    if !changed.overwrites.is_empty() {
+        fields["overwrites"] = json!(changed.overwrites);
+    }
+    context.print(&format!("drive {verb}"), &fields, |out| {
+        if verb == "remove" {
+            return writeln!(out, "pool `{pool}`: {path} is no spare any more, and free");
+        }
+        writeln!(out, "pool `{pool}`, seat {seat}: {path} is {state}")
+    })
+}
+
+fn wipe(context: &Context, client: &Client, drive: &str, yes: bool) -> Result<(), Failure> {
+    let mut request = WipeDrive {
+        drive: drive.to_owned(),
+        confirm: None,
+        dry_run: true,
+    };
+    let plan: WipedDrive = client.send("POST", "drives/wipe", &request)?;
+    let holds = plan.holds.as_deref();
+    let lost = format!(
+        "This loses what {drive} holds for good: {}.",
+        holds.unwrap_or("nothing that is known here")
+    );
+    context.confirm_by("drive", drive, &[lost], yes)?;
+    request.dry_run = false;
+    request.confirm = Some(request.drive.clone());
+    let wiped: WipedDrive = client.send("POST", "drives/wipe", &request)?;
+    context.print("drive wipe", &wiped, |out| match &wiped.holds {
+        Some(held) => writeln!(out, "{drive} is wiped; it held {held}"),
+        None => writeln!(out, "{drive} is wiped"),
+    })
 }

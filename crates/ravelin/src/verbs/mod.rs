@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod code;
 pub(crate) mod common;
@@ -9,6 +10,7 @@ pub(crate) mod drive;
 pub(crate) mod lab;
 pub(crate) mod layout;
 pub(crate) mod pages;
+pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod shear;
 pub(crate) mod sim;

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use clap::Subcommand;
 use comfy_table::{ContentArrangement, Table, presets};
 use control::Client;
-use control::api::{ClosePool, Done, Pools, ScrubPool, Status, Unrestored};
+use control::api::{ClosePool, DestroyPool, Done, Pools, ScrubPool, Status, Unrestored};
 use control::client::path;
 use serde_json::json;
 
@@ -209,7 +209,11 @@ fn destroy(
             .map(|volume| format!("  {name}/{}  {}", volume.name, size(volume.size_bytes))),
     );
     context.confirm(name, &lost, yes)?;
-    let Done {} = client.send("DELETE", &path(&["pools", name]), &ClosePool { force })?;
+    let request = DestroyPool {
+        pool: Some(name.to_owned()),
+        force,
+    };
+    let Done {} = client.send("DELETE", &path(&["pools", name]), &request)?;
     context.print("pool destroy", &json!({ "name": name }), |out| {
         writeln!(out, "pool `{name}` is destroyed")
     })

@@ -1,12 +1,14 @@
 //! `ravelin volume create | list | resize | delete | attach | detach`.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use block::ByteSize;
 use clap::{Args, Subcommand};
 use control::Client;
 use control::api::{
-    Attach, ClosePool, CreateVolume, Done, Export, Exports, Pools, ResizeVolume, Volume, Volumes,
+    Attach, ClosePool, CreateVolume, DeleteVolume, Done, Export, Exports, Pools, RenameVolume,
+    ResizeVolume, Volume, Volumes,
 };
 use control::client::path;
 use serde_json::json;
@@ -35,12 +37,23 @@ pub(crate) enum VolumeCommand {
     Resize {
         /// POOL/VOLUME.
         volume: VolumeName,
-        /// Its new size.
-        #[arg(long, value_name = "SIZE")]
-        size: ByteSize,
+        /// Its new size, or what to add or take off: 2G, +500M, -1G.
+        #[arg(long, value_name = "[+|-]SIZE", allow_hyphen_values = true)]
+        size: NewSize,
         /// Do not ask before a smaller size cuts data off.
         #[arg(long)]
         yes: bool,
+        /// Shrink it although it is attached: its clients must expect it.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Give a volume another name. It must not be attached.
+    Rename {
+        /// POOL/VOLUME.
+        volume: VolumeName,
+        /// Its new name: VOLUME, or POOL/VOLUME with the same pool.
+        #[arg(value_name = "NEW")]
+        new: String,
     },
     /// Delete a volume and what it holds.
     #[command(visible_aliases = ["destroy", "rm"])]
@@ -60,8 +73,11 @@ pub(crate) enum VolumeCommand {
         /// With --fuse: make a loop device over the file, a block device (needs root).
         #[arg(long = "loop", requires = "fuse")]
         loop_device: bool,
+        /// Refuse whatever would change the volume.
+        #[arg(long)]
+        read_only: bool,
     },
-    /// Serve a volume no longer.
+    /// Stop serving a volume.
     Detach {
         /// POOL/VOLUME.
         volume: VolumeName,
@@ -89,6 +105,7 @@ impl VolumeCommand {
         let client = context.client();
         match self {
             Self::Create { volume, size } => {
+                let size = ByteSize(whole_blocks(size.0)?);
                 let request = CreateVolume {
                     name: volume.volume.clone(),
                     size_bytes: size.0,
@@ -98,19 +115,29 @@ impl VolumeCommand {
                 print(context, "volume create", "created", &made)
             }
             Self::List { pool } => list(context, &client, pool),
-            Self::Resize { volume, size, yes } => resize(context, &client, &volume, size.0, yes),
+            Self::Resize {
+                volume,
+                size,
+                yes,
+                force,
+            } => resize(context, &client, &volume, size, (yes, force)),
             Self::Delete { volume, yes } => {
                 let now = find(&client, &volume)?;
                 let lost = [will_be_lost(&now)];
                 context.confirm(&volume.pool, &lost, yes)?;
-                let Done {} = client.send("DELETE", &at(&volume, None), &json!({}))?;
+                let request = DeleteVolume {
+                    pool: Some(volume.pool.clone()),
+                };
+                let Done {} = client.send("DELETE", &at(&volume, None), &request)?;
                 print(context, "volume delete", "deleted", &now)
             }
             Self::Attach {
                 volume,
                 way,
                 loop_device,
-            } => attach(context, &client, &volume, way, loop_device),
+                read_only,
+            } => attach(context, &client, &volume, way, (loop_device, read_only)),
+            Self::Rename { volume, new } => rename(context, &client, &volume, &new),
             Self::Detach { volume, force } => {
                 let request = ClosePool { force };
                 let ended: Exports = client.send("POST", &at(&volume, Some("detach")), &request)?;
@@ -137,7 +164,7 @@ fn attach(
     client: &Client,
     volume: &VolumeName,
     way: Way,
-    loop_device: bool,
+    (loop_device, read_only): (bool, bool),
 ) -> Result<(), Failure> {
     let Way { nbd, fuse } = way;
     // The daemon runs in another directory.
@@ -154,6 +181,7 @@ fn attach(
         nbd,
         fuse,
         loop_device,
+        read_only,
     };
     let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
     context.print("volume attach", &export, |out| {
@@ -284,14 +312,51 @@ fn list(context: &Context, client: &Client, pool: Option<String>) -> Result<(), 
     })
 }
 
+fn rename(
+    context: &Context,
+    client: &Client,
+    volume: &VolumeName,
+    new: &str,
+) -> Result<(), Failure> {
+    let name = match new.split_once('/') {
+        None => new,
+        Some((pool, name)) if pool == volume.pool => name,
+        Some((pool, _)) => {
+            return Err(Failure::usage(
+                format!("volume `{volume}` was not renamed"),
+                format!("`{pool}` is another pool, and its data stays where it is"),
+                "give a name within the same pool",
+            ));
+        }
+    };
+    let request = RenameVolume {
+        name: name.to_owned(),
+    };
+    let renamed: Volume = client.send("POST", &at(volume, Some("rename")), &request)?;
+    context.print("volume rename", &renamed, |out| {
+        writeln!(
+            out,
+            "volume `{volume}` is now `{}/{}`",
+            renamed.pool, renamed.name
+        )
+    })
+}
+
 fn resize(
     context: &Context,
     client: &Client,
     name: &VolumeName,
-    size_bytes: u64,
-    yes: bool,
+    size_bytes: NewSize,
+    (yes, force): (bool, bool),
 ) -> Result<(), Failure> {
     let now = find(client, name)?;
+    let size_bytes = whole_blocks(size_bytes.of(now.size_bytes).ok_or_else(|| {
+        Failure::usage(
+            format!("volume `{name}` was not resized"),
+            format!("its {} less that is nothing", size(now.size_bytes)),
+            "a smaller change, or `ravelin volume delete`",
+        )
+    })?)?;
     let shrink = size_bytes < now.size_bytes;
     if shrink {
         let lost = format!(
@@ -301,14 +366,76 @@ fn resize(
         );
         context.confirm(&name.pool, &[lost], yes)?;
     }
-    let request = ResizeVolume { size_bytes, shrink };
+    let request = ResizeVolume {
+        size_bytes,
+        shrink,
+        pool: shrink.then(|| name.pool.clone()),
+        force,
+    };
     let changed: Volume = client.send("PATCH", &at(name, None), &request)?;
     print(context, "volume resize", "resized", &changed)
 }
 
+/// A volume's size, as it is to be or as it is to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewSize {
+    To(u64),
+    More(u64),
+    Less(u64),
+}
+
+impl NewSize {
+    /// The size of a volume that has `now` bytes; `None` if nothing would be left.
+    fn of(self, now: u64) -> Option<u64> {
+        match self {
+            Self::To(bytes) => Some(bytes),
+            Self::More(bytes) => Some(now.saturating_add(bytes)),
+            Self::Less(bytes) => now.checked_sub(bytes).filter(|&left| left > 0),
+        }
+    }
+}
+
+impl std::str::FromStr for NewSize {
+    type Err = <ByteSize as std::str::FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bytes = |text: &str| text.parse::<ByteSize>().map(|size| size.0);
+        Ok(match (text.strip_prefix('+'), text.strip_prefix('-')) {
+            (Some(more), _) => Self::More(bytes(more)?),
+            (_, Some(less)) => Self::Less(bytes(less)?),
+            (None, None) => Self::To(bytes(text)?),
+        })
+    }
+}
+
+/// Volumes are made of whole blocks: other sizes are rounded up, with a word.
+fn whole_blocks(bytes: u64) -> Result<u64, Failure> {
+    let whole = bytes.checked_next_multiple_of(block::BLOCK_BYTES);
+    let whole = whole.unwrap_or(bytes);
+    if whole != bytes {
+        writeln!(
+            std::io::stderr(),
+            "note: {bytes} bytes are rounded up to {whole}: volumes are made of blocks of 4 KiB"
+        )?;
+    }
+    Ok(whole)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::shell_word;
+    use super::{NewSize, shell_word};
+
+    #[test]
+    fn a_size_with_a_sign_is_a_change() {
+        let of = |text: &str| text.parse::<NewSize>().unwrap().of(10 << 20);
+        assert_eq!(of("1M"), Some(1 << 20));
+        assert_eq!(of("+1M"), Some(11 << 20));
+        assert_eq!(of("-1M"), Some(9 << 20));
+        assert_eq!(of("-10M"), None);
+        for text in ["", "+", "-", "+-1M", "1M+", "--1M"] {
+            assert!(text.parse::<NewSize>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn what_is_to_be_typed_is_one_word_to_a_shell() {

@@ -179,7 +179,7 @@ fn drives_that_hold_something_are_named_and_taken_only_by_force() {
     bench
         .run(&["drive", "replace", "tank", "0", "old2"])
         .refused(1, &["old2 holds seat 2 of the Ravelin pool `old`"]);
-    bench.ok(&["drive", "replace", "tank", "0", "old2", "--force"]);
+    bench.ok(&["drive", "replace", "tank", "0", "old2", "--force", "--yes"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `ravelin pool create`.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use block::ByteSize;
 use clap::Args;
@@ -8,6 +9,7 @@ use control::Client;
 use control::api::{CreatePool, CreatedPool};
 
 use crate::verbs::common::{Context, Failure, absolute, bad_scheme, size};
+use crate::verbs::plan;
 
 /// Make a pool of drives.
 #[derive(Debug, Args)]
@@ -25,10 +27,10 @@ pub(crate) struct CreateArguments {
     /// Show the plan with its capacity and write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Do not ask before drives that hold something are overwritten.
+    /// With --force: do not ask for the pool's name.
     #[arg(long)]
     yes: bool,
-    /// Take drives that hold something.
+    /// Use drives that hold something, too: what is on them is listed, and lost once the pool's name is typed.
     #[arg(short = 'f', long)]
     force: bool,
 }
@@ -49,10 +51,12 @@ impl CreateArguments {
         context.print("pool create", &made, |out| {
             let arithmetic = &made.arithmetic;
             if made.created {
-                return writeln!(out, "pool `{name}` is created: {arithmetic}");
+                writeln!(out, "pool `{name}` is created: {arithmetic}")?;
+                return plan::write(out, &made.plan);
             }
             writeln!(out, "pool `{name}` as {}, nothing written:", made.scheme)?;
             writeln!(out, "  {arithmetic}")?;
+            plan::write(out, &made.plan)?;
             for line in lost(&made) {
                 writeln!(out, "{line}")?;
             }
@@ -155,7 +159,19 @@ impl CreateArguments {
         }
         // The daemon would say the same; what is written wrongly is said without one too.
         if let Err(error) = request.scheme.parse::<layout::Scheme>() {
-            let text = error.to_string();
+            // Drives without a scheme: the first one stands in its place.
+            if request.scheme.contains('/') || Path::new(&request.scheme).exists() {
+                return Err(Failure::usage(
+                    what,
+                    format!(
+                        "no scheme was given: `{}` is a drive's name",
+                        request.scheme
+                    ),
+                    "`ravelin pool create NAME SCHEME DRIVE…`; `ravelin advise DRIVE…` compares schemes for your drives",
+                ));
+            }
+            let drives = u16::try_from(request.drives.len()).unwrap_or(u16::MAX);
+            let text = error.advice_on(drives);
             return Err(Failure::Refused {
                 problem: Box::new(bad_scheme(&what, &request.scheme, &text, error.span())),
                 usage: true,

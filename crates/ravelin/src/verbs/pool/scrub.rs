@@ -97,7 +97,21 @@ pub(super) fn line(scrub: &ScrubStatus) -> String {
     }
 }
 
-/// The line of `pool status`.
-pub(super) fn write(out: &mut dyn Write, scrub: &ScrubStatus) -> io::Result<()> {
-    writeln!(out, "  scrub: {}", line(scrub))
+/// The line of `pool status`: the last one, and when there will be another.
+pub(super) fn write(
+    out: &mut dyn Write,
+    scrub: Option<&ScrubStatus>,
+    every_days: u32,
+) -> io::Result<()> {
+    let planned = match every_days {
+        0 => String::new(),
+        1 => "one every day".to_owned(),
+        days => format!("one every {days} days"),
+    };
+    match (scrub, planned.as_str()) {
+        (None, "") => Ok(()),
+        (None, planned) => writeln!(out, "  scrub: none yet; {planned}"),
+        (Some(scrub), "") => writeln!(out, "  scrub: {}", line(scrub)),
+        (Some(scrub), planned) => writeln!(out, "  scrub: {}; {planned}", line(scrub)),
+    }
 }

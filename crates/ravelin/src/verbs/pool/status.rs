@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use array::pool::OutReason;
 use control::Client;
-use control::api::{Pools, Status, Unrestored};
+use control::api::{Export, Pools, Status, Unrestored};
 use engine::status::{Health, PoolStatus, RebuildStatus, SeatStatus};
 use serde_json::{Value, json};
 
@@ -132,9 +132,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if let Some(rebuild) = &pool.rebuild {
         writeln!(out, "rebuild: {}", rebuild_line(rebuild))?;
     }
-    if let Some(scrub) = &pool.scrub {
-        super::scrub::write(out, scrub)?;
-    }
+    super::scrub::write(out, pool.scrub.as_ref(), pool.scrub_every_days)?;
     super::lost::write(out, status)?;
     if !pool.journal {
         writeln!(
@@ -194,6 +192,13 @@ fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     }
     if pool.health == Health::Damaged {
         return Some(super::lost::advice(pool, &which));
+    }
+    if let (Health::Healthy, Some(first)) = (pool.health, out.first()) {
+        let wrong = format!(
+            "no spare left for the next failure: {which}; what was on it is rebuilt onto spare space, redundancy is complete"
+        );
+        let action = format!("`ravelin drive replace {name} {} NEW`", first.seat);
+        return Some((wrong, action));
     }
     if let Some(first) = out.first() {
         let drives = if out.len() == 1 {
@@ -380,7 +385,11 @@ fn volumes(status: &Status) -> comfy_table::Table {
             .exports
             .iter()
             .filter(|export| export.volume == volume.name);
-        let addresses: Vec<&str> = exports.map(|export| &*export.address).collect();
+        let address = |export: &Export| match &export.device {
+            Some(device) => format!("{} ({})", device.display(), export.address),
+            None => export.address.clone(),
+        };
+        let addresses: Vec<String> = exports.map(address).collect();
         lines.add_row(vec![
             volume.name.clone(),
             size(volume.size_bytes),

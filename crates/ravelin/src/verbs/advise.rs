@@ -1,0 +1,177 @@
+//! `ravelin advise DRIVE…`: schemes that these drives are good for, side by side.
+
+use std::io::{Seek, SeekFrom};
+
+use clap::Args;
+use engine::assemble::{PoolPlan, estimate};
+use engine::drive::{DriveSpec, DriveUri};
+use layout::Scheme;
+use layout::scheme::meant_by;
+use serde_json::json;
+
+use super::common::{Context, Failure, size, time};
+use super::pool::table;
+
+/// Drives that are named in a command; more are `DRIVE…`.
+const NAMED_MAX: usize = 6;
+
+/// Compare schemes for drives: capacity, failures survived, rebuild time, cost of small writes; with the command for
+/// each. Nothing is written, and no daemon is needed.
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArguments {
+    /// The drives.
+    #[arg(required = true, value_name = "DRIVE")]
+    drives: Vec<DriveUri>,
+}
+
+impl AdviseArguments {
+    /// Prints the plans.
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let what = "there is no advice";
+        let count = u16::try_from(self.drives.len()).unwrap_or(u16::MAX);
+        if count < 2 {
+            return Err(Failure::usage(
+                what,
+                "one drive has no redundancy, whatever the scheme",
+                "name two drives or more",
+            ));
+        }
+        let mut drives = Vec::new();
+        for drive in &self.drives {
+            let bytes = size_of(&drive.spec).map_err(|error| {
+                Failure::failed(what, format!("{drive}: {error}"), "check the drive's name")
+            })?;
+            drives.push((drive.to_string(), bytes));
+        }
+        let mut plans = Vec::new();
+        for scheme in schemes(count) {
+            let parsed: Scheme = scheme.parse().expect("schemes of ours are well written");
+            let plan = estimate(&parsed, &drives).map_err(|error| {
+                let error = error.to_string();
+                let (why, hint) = error.rsplit_once("; ").unwrap_or((&error, ""));
+                Failure::usage(what, format!("{scheme}: {why}"), hint)
+            })?;
+            plans.push((command(&scheme, &drives), scheme, plan));
+        }
+        let fields: Vec<_> = { plans.iter() }
+            .map(|(command, scheme, plan)| {
+                let mut fields = serde_json::to_value(plan).unwrap_or_default();
+                fields["scheme"] = json!(scheme);
+                fields["command"] = json!(command);
+                fields
+            })
+            .collect();
+        let document = json!({ "drives": count, "plans": fields });
+        context.print("advise", &document, |out| {
+            let mut lines = table(&[
+                "SCHEME",
+                "USABLE",
+                "SURVIVES",
+                "REBUILD",
+                "SMALL WRITE",
+                "SPARES",
+                "UNUSED",
+            ]);
+            for (_, scheme, plan) in &plans {
+                lines.add_row(row(scheme, plan));
+            }
+            writeln!(out, "{lines}\n")?;
+            for (command, ..) in &plans {
+                writeln!(out, "  {command}")?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn row(scheme: &str, plan: &PoolPlan) -> Vec<String> {
+    #[expect(clippy::cast_precision_loss, reason = "a share for display")]
+    let share = plan.usable_bytes as f64 / plan.raw_bytes.max(1) as f64 * 100.0;
+    #[expect(clippy::cast_precision_loss, reason = "a time for display")]
+    let rebuild = plan.rebuild_seconds.map(|seconds| time(seconds as f64));
+    vec![
+        scheme.to_owned(),
+        format!("{} ({share:.0} %)", size(plan.usable_bytes)),
+        super::plan::survives(plan),
+        rebuild.unwrap_or_else(|| "none".to_owned()),
+        format!("{} operations", plan.small_write_operations),
+        match plan.spares {
+            0 => "-".to_owned(),
+            spares => spares.to_string(),
+        },
+        size(plan.wasted_bytes),
+    ]
+}
+
+/// Three schemes for so many drives, what is recommended first.
+fn schemes(drives: u16) -> Vec<String> {
+    let said = |schemes: &[&str]| schemes.iter().map(|&scheme| scheme.to_owned()).collect();
+    match drives {
+        0..=2 => said(&["raid1", "raid0"]),
+        3 => said(&["raid5", "raid1", "raid10"]),
+        4..=5 => said(&["raid6", "raid10", "raid5"]),
+        6..=11 => vec![
+            "raid6".to_owned(),
+            format!("pddl2:{}d:1s", drives - 3),
+            "raid10".to_owned(),
+        ],
+        // Wide groups are slow to rebuild: declustered first, then striped groups.
+        _ => {
+            let spares = drives.div_ceil(20);
+            let declustered = match drives {
+                ..=40 => format!("pddl2:8d:{spares}s"),
+                _ => format!("ddp:8d:{spares}s"),
+            };
+            let striped = match drives.is_multiple_of(10) {
+                true => "raid6:8d".to_owned(),
+                false => meant_by("raid60", Some(drives)).unwrap_or_else(|| "raid6".to_owned()),
+            };
+            vec![declustered, striped, "raid10".to_owned()]
+        }
+    }
+}
+
+fn command(scheme: &str, drives: &[(String, u64)]) -> String {
+    let drives = match drives.len() {
+        ..=NAMED_MAX => {
+            let names: Vec<&str> = drives.iter().map(|(name, _)| &**name).collect();
+            names.join(" ")
+        }
+        _ => "DRIVE…".to_owned(),
+    };
+    format!("ravelin pool create NAME {scheme} {drives}")
+}
+
+/// A drive's size, without any claim to it.
+fn size_of(drive: &DriveSpec) -> std::io::Result<u64> {
+    match drive {
+        DriveSpec::Mem { size_bytes } => Ok(*size_bytes),
+        DriveSpec::File { path, .. } | DriveSpec::Zram { path, .. } => {
+            std::fs::File::open(path)?.seek(SeekFrom::End(0))
+        }
+        DriveSpec::Slow { inner, .. } | DriveSpec::Faulty { inner, .. } => size_of(inner),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheme_that_is_advised_works_on_as_many_drives() {
+        for count in (2..=48).chain([60, 84]) {
+            let drives: Vec<(String, u64)> = { 0..count }
+                .map(|drive| (format!("d{drive}"), 4 << 30))
+                .collect();
+            for scheme in schemes(count) {
+                // The search for bases takes its time on many drives, and is tested where it is.
+                if scheme.starts_with("pddl") && count > 14 {
+                    scheme.parse::<Scheme>().unwrap();
+                    continue;
+                }
+                let plan = estimate(&scheme.parse().unwrap(), &drives);
+                assert!(plan.is_ok(), "{scheme} on {count}: {plan:?}");
+            }
+        }
+    }
+}

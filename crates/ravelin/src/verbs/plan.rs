@@ -1,0 +1,86 @@
+//! What a pool comes to, in words: what it survives, how long a rebuild takes, and where the bytes go.
+
+use std::io::{self, Write};
+
+use engine::assemble::PoolPlan;
+
+use super::common::{size, time};
+
+/// Names of failure domains that are listed; of more only their number.
+const DOMAINS_MAX: usize = 8;
+
+/// What it survives.
+pub(crate) fn survives(plan: &PoolPlan) -> String {
+    let drives = match plan.survives_drives {
+        0 => "no drive".to_owned(),
+        1 => "any one drive".to_owned(),
+        count if count + 1 == plan.drives => format!("all drives but one ({count})"),
+        count => format!("any {count} drives"),
+    };
+    let Some(domains) = plan.survives_domains else {
+        return drives;
+    };
+    let names = match plan.domains.len() <= DOMAINS_MAX {
+        true => format!(" ({})", plan.domains.join(", ")),
+        false => String::new(),
+    };
+    let count = plan.domains.len();
+    match domains {
+        0 => format!("{drives}; none of {count} domains as a whole{names}"),
+        1 => format!("{drives}; any one of {count} domains{names}"),
+        some => format!("{drives}; any {some} of {count} domains{names}"),
+    }
+}
+
+/// How long the rebuild of a full drive takes.
+#[expect(clippy::cast_precision_loss, reason = "a time for display")]
+pub(crate) fn rebuild(plan: &PoolPlan) -> String {
+    match (plan.rebuild_seconds, &plan.rebuild_bound) {
+        (Some(seconds), Some(bound)) => format!(
+            "about {} for a full drive, bound by {bound} at {} MB/s",
+            time(seconds as f64),
+            plan.rebuild_bytes_per_second / 1_000_000
+        ),
+        _ => "none: what a drive held is lost with it".to_owned(),
+    }
+}
+
+/// The lines of a plan.
+pub(crate) fn write(out: &mut dyn Write, plan: &PoolPlan) -> io::Result<()> {
+    writeln!(out, "  survives: {}", survives(plan))?;
+    writeln!(out, "  rebuild:  {}", rebuild(plan))?;
+    let spares = match (plan.spares, plan.spare_drives) {
+        (0, 0) => "none".to_owned(),
+        (inside, 0) => format!("space of {inside} in the layout"),
+        (0, drives) => format!("{drives} waiting"),
+        (inside, drives) => format!("space of {inside} in the layout, {drives} waiting"),
+    };
+    writeln!(out, "  spares:   {spares}")?;
+    writeln!(
+        out,
+        "  space:    {} usable, {} parity and copies, {} spare, {} metadata and reserve, {} unused",
+        size(plan.usable_bytes),
+        size(plan.parity_bytes),
+        size(plan.spare_bytes),
+        size(plan.metadata_bytes),
+        size(plan.wasted_bytes)
+    )?;
+    if !plan.order.is_empty() {
+        writeln!(
+            out,
+            "  seats:    dealt to the domains in turn: {}",
+            plan.order.join(" ")
+        )?;
+    }
+    if plan.wastes_much() {
+        writeln!(
+            out,
+            "  warning:  {} of {} are not used: every drive counts as the smallest, {} ({})",
+            size(plan.wasted_bytes),
+            size(plan.raw_bytes),
+            plan.smallest,
+            size(plan.smallest_bytes)
+        )?;
+    }
+    Ok(())
+}

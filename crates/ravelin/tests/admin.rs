@@ -1,0 +1,17 @@
+//! What an administrator meets who knows zpool, mdadm, LVM or storcli: what is safe to touch, and what is said.
+
+#[path = "cli/bench.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod bench;
+#[path = "admin/destroying.rs"]
+mod destroying;
+#[path = "admin/drives.rs"]
+mod drives;
+#[path = "admin/plans.rs"]
+mod plans;
+#[path = "admin/schemes.rs"]
+mod schemes;
+#[path = "admin/small.rs"]
+mod small;
+
+const MIB: u64 = 1 << 20;

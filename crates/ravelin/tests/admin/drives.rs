@@ -1,0 +1,260 @@
+//! Drives and their names.
+
+use crate::MIB;
+use crate::bench::{Bench, bytes};
+
+/// `drive offline` used up the hot spare: the two swapped seats, and `online` said that the seat has a working drive.
+#[test]
+fn a_drive_that_is_offline_keeps_its_seat_and_leaves_the_spare_alone() {
+    let mut bench = Bench::new("offline");
+    let drives = bench.drives("d", 4, 40 * MIB);
+    for scheme in ["raid5", "pddl1:1d:1s"] {
+        let made = bench.create("tank", scheme, &drives[..3], &["spare", "d3"]);
+        assert_eq!(made.code, 0, "{}", made.stderr);
+        bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
+        let off = bench.json(&["drive", "offline", "tank", "1"]);
+        assert_eq!((&off["seat"], &off["state"]), (&1.into(), &"out".into()));
+        bench.ok(&["pool", "wait", "tank"]);
+        let seats = |bench: &Bench| bench.json(&["pool", "status", "tank"])["seats"].clone();
+        let states = |seats: &serde_json::Value| -> Vec<String> {
+            let seats = seats.as_array().unwrap().iter();
+            seats
+                .map(|seat| seat["state"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        let now = seats(&bench);
+        assert_eq!(states(&now), ["current", "out", "current", "waiting"]);
+        assert_eq!(now[3]["rebuild_write_bytes"], 0, "{now}");
+        // A stop and a start change nothing about it.
+        bench.terminate();
+        bench.start();
+        bench.ok(&["pool", "wait", "tank"]);
+        assert_eq!(
+            states(&seats(&bench)),
+            ["current", "out", "current", "waiting"]
+        );
+        let back = bench.json(&["drive", "online", "tank", "1"]);
+        assert_eq!(back["seat"], 1);
+        bench.ok(&["pool", "wait", "tank"]);
+        assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+
+        // The other wish: what it held is rebuilt at once.
+        bench.ok(&["drive", "offline", "tank", "1", "--rebuild"]);
+        bench.ok(&["pool", "wait", "tank"]);
+        let rebuilt = bench.json(&["pool", "status", "tank"]);
+        assert!(
+            rebuilt["rebuild"]["cells_total"].as_u64().unwrap() > 0,
+            "{rebuilt}"
+        );
+        bench.ok(&["pool", "destroy", "tank", "--yes"]);
+    }
+}
+
+/// `/dev/disk/by-id` has several links to a drive: `import --dir` opened it twice, and the second time it was "in
+/// use by another daemon", which was the very same.
+#[test]
+fn a_drive_with_two_names_is_one_drive() {
+    let bench = Bench::new("links");
+    let drives = bench.drives("d", 3, 40 * MIB);
+    std::fs::create_dir(bench.path("by-id")).unwrap();
+    for drive in &drives {
+        for kind in ["ata", "wwn"] {
+            let link = bench.path("by-id").join(format!("{kind}-{drive}"));
+            std::os::unix::fs::symlink(bench.path(drive), link).unwrap();
+        }
+    }
+    let twice = ["by-id/ata-d0", "by-id/wwn-d0", "d1"].map(str::to_owned);
+    bench
+        .create("tank", "raid5", &twice, &[])
+        .refused(2, &["is named twice"]);
+    let named = ["by-id/ata-d0", "by-id/ata-d1", "by-id/ata-d2"].map(str::to_owned);
+    assert_eq!(bench.create("tank", "raid5", &named, &[]).code, 0);
+    // Every name is the seat's drive.
+    for name in ["d1", "by-id/ata-d1", "by-id/wwn-d1"] {
+        assert_eq!(bench.json(&["drive", "offline", "tank", name])["seat"], 1);
+        assert_eq!(bench.json(&["drive", "online", "tank", name])["seat"], 1);
+    }
+    bench
+        .run(&["drive", "add", "tank", "by-id/wwn-d2", "--force", "--yes"])
+        .refused(1, &["seat 2 of pool `tank`"]);
+    bench.ok(&["pool", "export", "tank"]);
+    let found = bench.json(&["pool", "import", "--dir", "by-id"]);
+    assert_eq!(found["pools"][0]["paths"].as_array().unwrap().len(), 3);
+    for places in [&["--dir", "by-id"][..], &["--dir", "by-id", "--dir", "."]] {
+        bench.ok(&[&["pool", "import"], places, &["tank"]].concat());
+        assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+        bench.ok(&["pool", "export", "tank"]);
+    }
+}
+
+#[test]
+fn memory_drives_that_have_one_name_are_told_apart_by_their_seats() {
+    let bench = Bench::new("mem");
+    let drives = ["mem:40M", "mem:40M", "mem:40M"].map(str::to_owned);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.run(&["drive", "fail", "tank", "mem:40M"]).refused(
+        1,
+        &[
+            "3 drives are called mem:40M, in seats 0 to 2",
+            "seat's number",
+        ],
+    );
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+    assert_eq!(bench.json(&["drive", "fail", "tank", "1"])["seat"], 1);
+}
+
+/// `drive add --force` and `drive replace --force` destroyed what was on the new drive without a question.
+#[test]
+fn a_drive_that_holds_something_is_taken_once_the_pools_name_is_given() {
+    let bench = Bench::new("overwrite");
+    let drives = bench.drives("d", 3, 40 * MIB);
+    let old = bench.drives("old", 3, 40 * MIB);
+    assert_eq!(bench.create("old", "raid5", &old, &[]).code, 0);
+    bench.ok(&["pool", "export", "old"]);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    let before = bytes(&bench.path("old0"));
+    for line in [
+        &["drive", "add", "tank", "old0", "--force"][..],
+        &["drive", "replace", "tank", "1", "old0", "--force"],
+    ] {
+        bench
+            .run(line)
+            .refused(2, &["This loses what", "old0 holds", "pool `old`", "--yes"]);
+        assert!(bytes(&bench.path("old0")) == before, "{line:?}");
+    }
+    let added = bench.json(&["drive", "add", "tank", "old0", "--force", "--yes"]);
+    assert_eq!(added["seat"], 3);
+    let held = added["overwrites"][0]["holds"].as_str().unwrap();
+    assert!(held.contains("pool `old`"), "{held}");
+    bench.ok(&["drive", "replace", "tank", "1", "old1", "--force", "--yes"]);
+}
+
+#[test]
+fn a_spare_can_be_removed_and_others_keep_their_numbers() {
+    let mut bench = Bench::new("remove");
+    let drives = bench.drives("d", 6, 40 * MIB);
+    let more = ["spare", "d3", "d4", "d5"];
+    assert_eq!(bench.create("tank", "raid5", &drives[..3], &more).code, 0);
+    let numbers = |bench: &Bench| -> Vec<u64> {
+        let status = bench.json(&["pool", "status", "tank"]);
+        let seats = status["seats"].as_array().unwrap().clone();
+        { seats.iter() }
+            .map(|seat| seat["seat"].as_u64().unwrap())
+            .collect()
+    };
+    bench
+        .run(&["drive", "remove", "tank", "1"])
+        .refused(1, &["seat 1 is no spare", "drive fail"]);
+    let gone = bench.json(&["drive", "remove", "tank", "d3"]);
+    assert_eq!(
+        (&gone["seat"], &gone["state"]),
+        (&3.into(), &"removed".into())
+    );
+    assert_eq!(numbers(&bench), [0, 1, 2, 4, 5]);
+    // It is free: no label is left, and another pool may have it.
+    let scan = bench.json(&["pool", "import", "--dir", "d3"]);
+    assert_eq!(scan["pools"], serde_json::json!([]));
+    bench.terminate();
+    bench.start();
+    assert_eq!(numbers(&bench), [0, 1, 2, 4, 5]);
+    bench.ok(&["drive", "remove", "tank", "5"]);
+    bench.ok(&["drive", "remove", "tank", "4"]);
+    assert_eq!(numbers(&bench), [0, 1, 2]);
+    assert_eq!(bench.json(&["drive", "add", "tank", "d3"])["seat"], 3);
+    // What is a spare takes a seat that becomes free, as ever.
+    bench.ok(&["drive", "fail", "tank", "0"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    bench.terminate();
+    bench.start();
+    bench.ok(&["drive", "remove", "tank", "3"]);
+    assert_eq!(numbers(&bench), [0, 1, 2]);
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+}
+
+#[test]
+fn a_wiped_drive_is_empty_and_one_in_use_is_not_wiped() {
+    let bench = Bench::new("wipe");
+    let drives = bench.drives("d", 3, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench
+        .run(&["drive", "wipe", "d1", "--yes"])
+        .refused(1, &["seat 1 of pool `tank`"]);
+    bench.ok(&["pool", "export", "tank"]);
+    let before = bytes(&bench.path("d1"));
+    bench.run(&["drive", "wipe", "d1"]).refused(
+        2,
+        &[
+            "This loses what",
+            "seat 1 of the Ravelin pool `tank`",
+            "--yes",
+        ],
+    );
+    assert!(bytes(&bench.path("d1")) == before);
+    let wiped = bench.json(&["drive", "wipe", "d1", "--yes"]);
+    assert_eq!(wiped["wiped"], true);
+    let found = bench.json(&["pool", "import", "--dir", "."]);
+    assert_eq!(found["pools"][0]["paths"].as_array().unwrap().len(), 2);
+    // A drive that is empty may be used without force.
+    let one = ["d1".to_owned()];
+    assert_eq!(bench.create("other", "raid0", &one, &[]).code, 0);
+}
+
+#[test]
+fn errors_are_cleared_and_a_drive_that_they_put_out_comes_back() {
+    let bench = Bench::new("clear");
+    let mut drives = bench.drives("d", 3, 40 * MIB);
+    drives[1] = "faulty:d1?fail=eio&nth=80&times=40&on=write".to_owned();
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
+    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
+    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
+    let seat = || bench.json(&["pool", "status", "tank"])["seats"][1].clone();
+    for round in 0..400_u64 {
+        client
+            .write(round % 16 * MIB, &[7; 64 << 10], true)
+            .unwrap();
+        if seat()["state"] == "out" {
+            break;
+        }
+    }
+    let out = seat();
+    assert_eq!(out["state"], "out", "{out}");
+    assert!(out["traffic"]["errors"].as_u64().unwrap() > 0, "{out}");
+    // Its errors end after forty writes; then it works again.
+    for _ in 0..60 {
+        let cleared = bench.run(&["drive", "clear", "tank", "1"]);
+        bench.ok(&["pool", "wait", "tank"]);
+        let now = seat();
+        if cleared.code == 0 && now["state"] == "current" {
+            bench.ok(&["drive", "clear", "tank", "1"]);
+            assert_eq!(seat()["traffic"]["errors"], 0);
+            client.disconnect().unwrap();
+            return;
+        }
+    }
+    panic!("it stays out: {}", seat());
+}
+
+/// After a rebuild onto spare space the pool stayed DEGRADED until a new drive came, though nothing was missing.
+#[test]
+fn a_pool_that_is_rebuilt_onto_its_spare_space_is_healthy_and_has_no_spare_left() {
+    let bench = Bench::new("rebuilt");
+    let drives = bench.drives("d", 6, 40 * MIB);
+    assert_eq!(bench.create("tank", "pddl1:3d:1s", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+    bench.ok(&["drive", "fail", "tank", "2"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+    let text = bench.ok(&["pool", "status", "tank"]);
+    for part in [
+        "state: HEALTHY",
+        "no spare left",
+        "drive replace tank 2 NEW",
+    ] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    bench.ok(&["drive", "fail", "tank", "4"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 1);
+}
