@@ -7,6 +7,11 @@
 //! Heading is a step of its own where the checksums of parity must be known first: P's follow from
 //! those of the data, and copies have theirs.
 //!
+//! A batch of which drives that stay have refused so much that recovery would not find it is a *gap*: recovery
+//! stops there. Who waited for it, or for one behind it, is told that it failed; reads take it from memory, as ever.
+//! It is written again, to the same place, before anything else is logged; until then nothing that it has superseded
+//! leaves the ring.
+//!
 //! A *unit* is what must be logged together: the blocks of one band of one stripe. An operation
 //! that writes more than a band is several units, which need not be in one batch.
 
@@ -80,6 +85,41 @@ struct Batch {
     writing: bool,
 }
 
+impl Batch {
+    fn data_columns(&self) -> usize {
+        usize::from(self.header.data_columns)
+    }
+}
+
+/// Columns of a batch that are to be written.
+struct Columns {
+    position: u64,
+    slices: Vec<(Seat, Slice)>,
+}
+
+impl Columns {
+    /// Those on these seats; they count as in flight from now on.
+    fn of(batch: &mut Batch, seats: &[Seat]) -> Self {
+        let length = batch.header.length();
+        let in_memory = columns_in_memory(&batch.header);
+        let columns = batch.header.seats.iter().enumerate();
+        let slices = columns
+            .filter(|(_, seat)| seats.contains(seat))
+            .map(|(index, &seat)| {
+                let slice = column_slice(batch.scratch, index.min(in_memory - 1), length);
+                (seat, slice)
+            });
+        let slices: Vec<_> = slices.collect();
+        for _ in &slices {
+            batch.writes.begin();
+        }
+        Self {
+            position: batch.position,
+            slices,
+        }
+    }
+}
+
 /// What is written where, in which order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
@@ -90,11 +130,17 @@ pub(super) struct Log {
     /// been told.
     due: Option<Instant>,
     batches: BTreeMap<u64, Batch>,
+    /// Batches that have ended and that recovery would not find; `writing` if they are being written again.
+    gaps: BTreeMap<u64, Batch>,
+    /// The gaps have been tried for the checkpoint that somebody waits for.
+    pub(super) gaps_tried: bool,
     pub(super) ring: Ring,
     pub(super) incarnation: u64,
     pub(super) inherited: u64,
     pub(super) next_sequence: u64,
-    /// All batches up to this one are complete.
+    /// The last batch that has ended in order, whether before a gap or behind one.
+    pub(super) ended: u64,
+    /// All batches up to this one are complete: there is no gap before the next one.
     pub(super) completed: u64,
     /// All batches up to this one have been flushed.
     pub(super) flushed: u64,
@@ -282,9 +328,13 @@ impl Array {
         if self.log.waiting.is_empty() || due || refused {
             self.log.due = None;
         }
+        if !refused && (self.log.waits() || self.checkpoint_waits()) {
+            self.write_gaps();
+        }
         while !self.log.waiting.is_empty()
             && self.log.batches.len() < IN_FLIGHT_MAX
             && !self.log.blocked
+            && self.log.gaps.is_empty()
             && !refused
         {
             let enough = self.log.waiting_descriptors >= GATHERED;
@@ -312,7 +362,7 @@ impl Array {
                 break;
             }
         }
-        if self.log.blocked {
+        if self.log.blocked || self.has_gaps() {
             self.refuse_relogs();
         }
         if self.log.wants_checkpoint() || self.overlay.bytes() >= memory / 2 {
@@ -513,31 +563,11 @@ impl Array {
     pub(super) fn headed(&mut self, sequence: u64) {
         let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
         batch.writing = true;
-        let (length, scratch) = (batch.header.length(), batch.scratch);
-        let offset = batch.position;
-        let in_memory = columns_in_memory(&batch.header);
-        let seats: Vec<(usize, Seat)> = batch
-            .header
-            .seats
-            .iter()
-            .copied()
-            .enumerate()
-            .filter(|&(_, seat)| !self.view.is_out(seat))
+        let seats: Vec<Seat> = { batch.header.seats.iter().copied() }
+            .filter(|&seat| !self.view.is_out(seat))
             .collect();
-        for _ in &seats {
-            batch.writes.begin();
-        }
-        let offset = self.ring_offset(offset);
-        for &(index, seat) in &seats {
-            let slice = column_slice(scratch, index.min(in_memory - 1), length);
-            self.push_slice(
-                Purpose::Batch { sequence, seat },
-                seat,
-                IoKind::Write,
-                offset,
-                slice,
-            );
-        }
+        let columns = Columns::of(batch, &seats);
+        self.push_columns(sequence, &columns);
         if planted::is(Bug::AcknowledgeEarly) {
             let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
             for unit in std::mem::take(&mut batch.units) {
@@ -556,17 +586,113 @@ impl Array {
             Err(fault) if !out => self.report_fault(seat, IoKind::Write, 0, fault, true),
             Err(_) => {}
         }
-        let batch = self.log.batches.get_mut(&sequence).expect("in flight");
-        batch.writes.ended(seat, outcome, out);
+        let log = &mut self.log;
+        let batch = { log.batches.get_mut(&sequence) }.or_else(|| log.gaps.get_mut(&sequence));
+        batch.expect("in flight").writes.ended(seat, outcome, out);
         self.batches_ended();
+        self.gaps_ended();
+    }
+
+    /// Writes these of a batch's columns.
+    fn push_columns(&mut self, sequence: u64, columns: &Columns) {
+        let offset = self.ring_offset(columns.position);
+        for &(seat, slice) in &columns.slices {
+            let purpose = Purpose::Batch { sequence, seat };
+            self.push_slice(purpose, seat, IoKind::Write, offset, slice);
+        }
     }
 
     /// The pool has decided about a drive.
     pub(super) fn batches_judged(&mut self, seat: Seat, out: bool) {
-        for batch in self.log.batches.values_mut() {
+        let log = &mut self.log;
+        for batch in log.batches.values_mut().chain(log.gaps.values_mut()) {
             batch.writes.decided(seat, out);
         }
         self.batches_ended();
+        self.gaps_ended();
+    }
+
+    /// True if recovery would stop before what has been logged.
+    pub(super) fn has_gaps(&self) -> bool {
+        !self.log.gaps.is_empty()
+    }
+
+    /// What a drive has refused a gap with.
+    pub(super) fn gap_fault(&self) -> Option<Fault> {
+        let faults = { self.log.gaps.values() }.flat_map(|gap| gap.writes.kept().values());
+        let any = || self.has_gaps().then_some(Fault::Medium);
+        faults.copied().next().or_else(any)
+    }
+
+    /// Gaps are written again for a checkpoint that somebody waits for; false if they have been.
+    pub(super) fn fill_gaps_for_checkpoint(&mut self) -> bool {
+        if !self.log.gaps_tried {
+            self.log.gaps_tried = true;
+            self.write_gaps();
+        }
+        self.log.gaps.values().any(|gap| gap.writing)
+    }
+
+    /// Writes what drives have refused of the gaps again.
+    fn write_gaps(&mut self) {
+        let resting = { self.log.gaps.iter() }.filter(|(_, gap)| !gap.writing);
+        let sequences: Vec<u64> = resting.map(|(&sequence, _)| sequence).collect();
+        for sequence in sequences {
+            let gap = self.log.gaps.get_mut(&sequence).expect("just listed");
+            let refused = std::mem::take(&mut gap.writes);
+            let seats: Vec<Seat> = { refused.kept().keys().copied() }
+                .filter(|&seat| !self.view.is_out(seat))
+                .collect();
+            gap.writing = true;
+            let columns = Columns::of(gap, &seats);
+            self.push_columns(sequence, &columns);
+        }
+        self.gaps_ended();
+    }
+
+    /// Gaps that have been written again are none any more, if the drives took them.
+    fn gaps_ended(&mut self) {
+        if self.log.gaps.is_empty() {
+            return;
+        }
+        let sequences: Vec<u64> = self.log.gaps.keys().copied().collect();
+        let mut refused = None;
+        for sequence in sequences {
+            let gap = &self.log.gaps[&sequence];
+            if !gap.writes.is_done() {
+                continue;
+            }
+            let (there, live) = self.columns_there(gap);
+            let kept = gap.writes.kept().values().next().copied();
+            if there < gap.data_columns() && live >= gap.data_columns() {
+                let gap = self.log.gaps.get_mut(&sequence).expect("just seen");
+                if std::mem::take(&mut gap.writing) {
+                    refused = refused.or(kept);
+                }
+                continue;
+            }
+            // It is found from now on; or it never will be, and a checkpoint must make it unnecessary.
+            self.log.blocked |= kept.is_some() || live < gap.data_columns();
+            self.log.gaps.remove(&sequence);
+            self.overlay.unpin(sequence);
+        }
+        let first = self.log.gaps.keys().next();
+        self.log.completed = first.map_or(self.log.ended, |first| first - 1);
+        if let Some(fault) = refused {
+            self.try_failed(Work::Batch, fault);
+            self.refuse_with(fault);
+        } else if self.log.gaps.is_empty() && !self.log.blocked {
+            self.try_succeeded(Work::Batch);
+        }
+    }
+
+    /// How many of a batch's columns are on their drives, and how many could be.
+    fn columns_there(&self, batch: &Batch) -> (usize, usize) {
+        let seats = &batch.header.seats;
+        let live = seats.iter().filter(|&&seat| !self.view.is_out(seat));
+        let kept = batch.writes.kept();
+        let there = live.clone().filter(|&seat| !kept.contains_key(seat));
+        (there.count(), live.count())
     }
 
     /// Completes batches in order of their sequence: recovery stops at the first gap, so a
@@ -581,29 +707,41 @@ impl Array {
         }
     }
 
-    fn complete(&mut self, sequence: u64, batch: Batch) {
-        let header = &batch.header;
+    fn complete(&mut self, sequence: u64, mut batch: Batch) {
         let mut fault = None;
-        let there =
-            |seat: &&Seat| !self.view.is_out(**seat) && !batch.writes.kept().contains_key(*seat);
+        let mut gap = false;
         if let Some(&kept) = batch.writes.kept().values().next() {
             // A drive that failed its column stays in use, because nothing can be lost any more
-            // but by losing data. Recovery might not find this batch, nor any that follow.
-            self.log.blocked = true;
-            if header.seats.iter().filter(there).count() < usize::from(header.data_columns) {
+            // but by losing data.
+            let (there, live) = self.columns_there(&batch);
+            if there < batch.data_columns() {
                 fault = Some(kept);
+                gap = live >= batch.data_columns();
             }
+            // Recovery finds it on fewer drives than it should, or never.
+            self.log.blocked |= !gap;
             self.try_failed(Work::Batch, kept);
+        } else if let Some(before) = self.gap_fault() {
+            // Recovery does not come as far as this.
+            fault = Some(before);
         } else {
             self.try_succeeded(Work::Batch);
         }
-        self.apply_batch(header, batch.scratch);
-        self.log.completed = sequence;
+        self.apply_batch(&batch.header, batch.scratch);
+        self.log.ended = sequence;
+        if !gap && self.log.gaps.is_empty() {
+            self.log.completed = sequence;
+        }
         self.batch_completed();
-        for unit in batch.units {
+        for unit in std::mem::take(&mut batch.units) {
             self.unit_ended(unit.op, fault.map_or(Ok(()), Err));
         }
-        self.overlay.unpin(sequence);
+        if gap {
+            batch.writing = false;
+            self.log.gaps.insert(sequence, batch);
+        } else {
+            self.overlay.unpin(sequence);
+        }
         if let Some(fault) = fault {
             self.refuse_with(fault);
         }

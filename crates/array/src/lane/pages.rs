@@ -150,6 +150,13 @@ impl Pages {
         }
     }
 
+    /// Drives may not have the page as it is here: it is written again.
+    pub(super) fn unwritten(&mut self, name: PageName) {
+        if let Some(cached) = self.cached.get_mut(&name) {
+            cached.dirty = true;
+        }
+    }
+
     /// The page counts from now on as later than a copy that differs from it.
     pub(super) fn outdate(&mut self, name: PageName, copy: &MetaPage) {
         let Some(cached) = self.cached.get_mut(&name) else {

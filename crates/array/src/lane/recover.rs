@@ -644,6 +644,7 @@ impl Array {
         };
         self.log.next_sequence = expected;
         self.log.completed = expected - 1;
+        self.log.ended = expected - 1;
         self.log.inherited = expected - 1;
         self.push_anchor(first);
     }
@@ -711,7 +712,7 @@ impl Array {
         self.recovered(batches, Ok(()));
     }
 
-    fn recovered(&mut self, batches: u64, outcome: Outcome) {
+    pub(super) fn recovered(&mut self, batches: u64, outcome: Outcome) {
         if let Some(recovery) = self.recovery.take()
             && let Some(scratch) = recovery.scratch
         {

@@ -1,20 +1,39 @@
 //! Writing the facts to the labels, one generation at a time.
+//!
+//! A drive that does not take its label goes out, if it can be spared. Where drives that cannot be spared refuse
+//! together they stay: put out, they would take with them what they still hold. The generation is then tried again,
+//! at growing intervals, and the next one waits for it. What depends on a generation that too few drives have does not
+//! happen; whoever waits for that is told that it has failed, and it happens when the drives take it after all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use block::{Outcome, Seat};
+use block::{Fault, Instant, Outcome, Seat};
 
 use super::{Effect, OutReason, Pool, PoolAction, PoolFacts, PoolWrite};
+use crate::action::{Command, IoKind};
 use crate::format::{LABEL_OFFSETS, Payload};
 use crate::planted::{self, Bug};
+
+/// The wait before labels that were refused are tried again: doubled each time, up to the longest. A guess, as
+/// for the lanes' back-off.
+const WAIT_MIN: Duration = Duration::from_millis(100);
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Label writes under way and what waits for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     /// Drives whose label is being written.
     outstanding: BTreeSet<Seat>,
-    /// Drives that failed to write theirs.
-    failed: BTreeSet<Seat>,
+    /// Drives that failed to write theirs, and what they said.
+    failed: BTreeMap<Seat, Fault>,
+    /// Drives that have not got the generation, and stay because they cannot be spared.
+    refusing: BTreeSet<Seat>,
+    /// How often they were tried in vain, and when they are tried again.
+    tries: u32,
+    retry_at: Option<Instant>,
+    /// What is being written.
+    payload: Option<Payload>,
     /// Generation being written.
     writing: u64,
     /// What happens once a generation is durable, oldest first.
@@ -24,8 +43,29 @@ pub(super) struct Labels {
 }
 
 impl Labels {
+    /// True if nothing is under way: what drives refuse is not.
     pub(super) fn is_idle(&self) -> bool {
-        self.outstanding.is_empty() && !self.again && self.effects.is_empty()
+        let waits = self.again || !self.effects.is_empty();
+        self.outstanding.is_empty() && (!waits || self.is_refused())
+    }
+
+    /// True if drives that stay have not taken the generation, and none is being tried.
+    pub(super) fn is_refused(&self) -> bool {
+        !self.refusing.is_empty() && self.outstanding.is_empty()
+    }
+
+    /// When what drives refuse is tried again.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at.filter(|_| self.is_refused())
+    }
+
+    /// Seats of which lanes are to hear that they are out.
+    fn going_out(&self) -> impl Iterator<Item = Seat> {
+        let effects = self.effects.iter().flat_map(|(_, effects)| effects);
+        effects.filter_map(|effect| match effect {
+            Effect::Lanes(Command::SeatOut(seat)) => Some(*seat),
+            _ => None,
+        })
     }
 
     /// The seat's drive is out: its label is not waited for. The generation that says so is
@@ -33,14 +73,18 @@ impl Labels {
     pub(super) fn forget(&mut self, seat: Seat) {
         self.outstanding.remove(&seat);
         self.failed.remove(&seat);
+        self.refusing.remove(&seat);
     }
 
     /// A drive is in another seat from now on, whatever of its label is under way.
     pub(super) fn rename(&mut self, from: Seat, to: Seat) {
-        for seats in [&mut self.outstanding, &mut self.failed] {
+        for seats in [&mut self.outstanding, &mut self.refusing] {
             if seats.remove(&from) {
                 seats.insert(to);
             }
+        }
+        if let Some(fault) = self.failed.remove(&from) {
+            self.failed.insert(to, fault);
         }
     }
 
@@ -61,10 +105,11 @@ impl Pool {
     pub(super) fn commit(&mut self, effects: Vec<Effect>) {
         self.generation = self.next_generation();
         self.labels.effects.push((self.generation, effects));
-        if self.labels.outstanding.is_empty() {
+        if self.labels.outstanding.is_empty() && self.labels.refusing.is_empty() {
             self.write_labels();
         } else {
             self.labels.again = true;
+            self.retry_labels();
         }
     }
 
@@ -86,8 +131,38 @@ impl Pool {
         for seat in seats {
             self.write_label(seat, &payload);
         }
+        self.labels.payload = Some(payload);
+        self.labels.tries = 0;
         if self.labels.outstanding.is_empty() {
             self.generation_durable();
+        }
+    }
+
+    /// Drives that have not taken the generation are asked again.
+    pub(super) fn retry_labels(&mut self) {
+        if !self.labels.is_refused() {
+            return;
+        }
+        self.labels.retry_at = None;
+        let refusing = std::mem::take(&mut self.labels.refusing);
+        let payload = self.labels.payload.take().expect("it was written before");
+        for seat in refusing {
+            self.write_label(seat, &payload);
+        }
+        self.labels.payload = Some(payload);
+    }
+
+    /// The same when it is time for that.
+    pub(super) fn retry_labels_when_due(&mut self) {
+        if self.labels.retry_at().is_some_and(|at| at <= self.now) {
+            self.retry_labels();
+        }
+    }
+
+    /// Lanes that wait for a seat to be out are told that it is not: the drives that stay do not take that down.
+    pub(super) fn refuse_going_out(&mut self, seat: Seat) {
+        if self.labels.is_refused() && self.labels.going_out().any(|other| other == seat) {
+            self.tell_lanes(&Command::SeatKept(seat));
         }
     }
 
@@ -122,29 +197,35 @@ impl Pool {
 
     pub(super) fn label_written(&mut self, seat: Seat, outcome: Outcome) {
         self.labels.outstanding.remove(&seat);
-        if outcome.is_err() {
-            self.labels.failed.insert(seat);
+        if let Err(fault) = outcome {
+            self.labels.failed.insert(seat, fault);
+            // The other copy is the older one, and whole: it stays until this one is.
+            if let Some(drive) = self.drives.get_mut(&seat) {
+                drive.label_slot = 1 - drive.label_slot;
+            }
         }
         if self.labels.outstanding.is_empty() {
             self.generation_durable();
         }
     }
 
+    /// Nothing of the generation is in flight any more.
     fn generation_durable(&mut self) {
         let failed = std::mem::take(&mut self.labels.failed);
-        let failed: Vec<Seat> = failed
+        let failed: BTreeMap<Seat, Fault> = failed
             .into_iter()
-            .filter(|seat| self.drives.contains_key(seat))
+            .filter(|(seat, _)| self.drives.contains_key(seat))
             .collect();
+        let refusing = self.not_to_be_spared(&failed);
         let enough = usize::from(self.geometry.code().tolerance()) + 1;
         let written = self.drives.len() - failed.len();
-        if !failed.is_empty() && written < enough && written > 0 {
-            // Too few copies: the drives that failed go out first, and what waits is released with
-            // that generation.
+        if !failed.is_empty() && written < enough && (written > 0 || !refusing.is_empty()) {
+            // Too few copies: the drives that failed go out first, or take it later, and what waits is released
+            // with that.
         } else {
             let durable = self.labels.writing;
             // A successor without this label does not take its seat.
-            for &seat in &failed {
+            for &seat in failed.keys() {
                 self.forget_promotion(seat);
             }
             let waiting = std::mem::take(&mut self.labels.effects);
@@ -157,12 +238,75 @@ impl Pool {
             }
         }
         let mut wrote_again = false;
-        for seat in failed {
+        let stay: BTreeSet<Seat> = refusing.keys().copied().collect();
+        self.labels.refusing.clone_from(&stay);
+        for &seat in failed.keys().filter(|seat| !stay.contains(seat)) {
             self.take_out(seat, OutReason::Faulted, Vec::new());
             wrote_again = true;
         }
-        if !wrote_again && self.labels.again && self.labels.outstanding.is_empty() {
+        if !refusing.is_empty() {
+            self.labels_refused(&refusing);
+        } else if !wrote_again && self.labels.again && self.labels.outstanding.is_empty() {
             self.write_labels();
+        }
+    }
+
+    /// Those of the drives that failed to take their labels without which data could not be read any more. If
+    /// not all of them can be spared none is: what they have in common is not likely to be theirs.
+    fn not_to_be_spared(&mut self, failed: &BTreeMap<Seat, Fault>) -> BTreeMap<Seat, Fault> {
+        // An opening, or a creation, fails with them.
+        if !self.recovered {
+            return BTreeMap::new();
+        }
+        let is_gone = |fault: &Fault| *fault == Fault::Gone;
+        let gone: Vec<Seat> = { failed.iter() }
+            .filter(|(_, fault)| is_gone(fault))
+            .map(|(&seat, _)| seat)
+            .collect();
+        let others: BTreeMap<Seat, Fault> = { failed.iter() }
+            .filter(|(_, fault)| !is_gone(fault))
+            .map(|(&seat, &fault)| (seat, fault))
+            .collect();
+        let seats: Vec<Seat> = others.keys().copied().collect();
+        match self.group_that_needs_beside(&gone, &seats) {
+            Some(_) => others,
+            None => BTreeMap::new(),
+        }
+    }
+
+    /// Drives stay although they have not taken the generation: tried again later, and who waits is told.
+    fn labels_refused(&mut self, refusing: &BTreeMap<Seat, Fault>) {
+        let wait = WAIT_MIN.saturating_mul(1 << self.labels.tries.min(16));
+        self.labels.tries = self.labels.tries.saturating_add(1);
+        self.labels.retry_at = Some(self.now + wait.min(WAIT_MAX));
+        for (&seat, &fault) in refusing {
+            if self.refuses_newly(seat, fault) {
+                self.report(super::Report::DriveKept {
+                    seat,
+                    kind: IoKind::Flush,
+                    offset: 0,
+                    fault,
+                });
+            }
+        }
+        let going_out: Vec<Seat> = self.labels.going_out().collect();
+        for seat in going_out {
+            self.tell_lanes(&Command::SeatKept(seat));
+        }
+        // Whoever asked for a change is told that it is on too few drives. It is made all the same, when they take it.
+        let fault = *refusing.values().next().expect("some refuse");
+        let mut asked = Vec::new();
+        for (_, effects) in &mut self.labels.effects {
+            effects.retain(|effect| match effect {
+                Effect::Done(ticket, Ok(())) => {
+                    asked.push(*ticket);
+                    false
+                }
+                _ => true,
+            });
+        }
+        for ticket in asked {
+            self.done(ticket, Err(super::PoolError::Fault { fault }));
         }
     }
 }

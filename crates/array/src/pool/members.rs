@@ -29,6 +29,9 @@ impl Pool {
         if out || self.joins(seat) {
             // Already decided; the lane hears of it when the labels are written. The drive that sits there
             // by now has done nothing.
+            if waiting {
+                self.refuse_going_out(seat);
+            }
             return;
         }
         if kind == IoKind::Read {
@@ -48,7 +51,9 @@ impl Pool {
             }
         }
         // A drive that is gone will not answer again, whatever is lost with it.
-        if fault == Fault::Gone || self.group_that_needs(seat).is_none() {
+        // While others refuse to take down that one is out, no more are put out for what they may have in common.
+        let spared = !self.labels.is_refused() && self.group_that_needs(seat).is_none();
+        if fault == Fault::Gone || spared {
             self.take_out(seat, OutReason::Faulted, Vec::new());
         } else if waiting {
             if self.refuses_newly(seat, fault) {
@@ -70,10 +75,16 @@ impl Pool {
 
     /// A group that could be read now, and could not without these drives.
     pub(super) fn group_that_needs_one_of(&mut self, seats: &[Seat]) -> Option<u64> {
+        self.group_that_needs_beside(&[], seats)
+    }
+
+    /// The same where others are gone anyway.
+    pub(super) fn group_that_needs_beside(&mut self, gone: &[Seat], seats: &[Seat]) -> Option<u64> {
         let groups: Vec<u64> = self.facts.allocated_groups().collect();
+        let all = [gone, seats].concat();
         groups.into_iter().find(|&group| {
-            let without = self.readable_columns(group, seats);
-            let with = self.readable_columns(group, &[]);
+            let without = self.readable_columns(group, &all);
+            let with = self.readable_columns(group, gone);
             with != without
                 && !self.is_recoverable(group, &without)
                 && self.is_recoverable(group, &with)

@@ -358,7 +358,10 @@ impl Pool {
             } => self.drive_old(seat, anchor, newest),
             Event::BlocksUnknown { group } => self.blocks_unknown(group),
             Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
-            Event::Resumed { lane } => self.lane_resumed(lane),
+            Event::Resumed { lane } => {
+                self.lane_resumed(lane);
+                self.retry_labels();
+            }
         }
         self.advance();
     }
@@ -434,6 +437,7 @@ impl Pool {
 
     /// Moves everything that can move.
     fn advance(&mut self) {
+        self.retry_labels_when_due();
         self.pump_fills();
         self.pump_chores();
         self.pump_scrub();

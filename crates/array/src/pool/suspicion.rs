@@ -175,6 +175,7 @@ impl Pool {
         let times = [
             self.suspicions.trust_at(),
             self.suspicions.decide_at,
+            self.labels.retry_at(),
             hung,
             plan,
         ];

@@ -1,6 +1,6 @@
 //! The anchor: from which batch on the ring counts.
 
-use block::{Outcome, Seat};
+use block::{Fault, Outcome, Seat};
 
 use super::{Phase, page_slice};
 use crate::ScratchId;
@@ -24,6 +24,11 @@ impl Array {
 
     /// Blocks and pages are durable: the log may begin later.
     pub(super) fn write_anchor(&mut self) {
+        if let Some(fault) = self.gap_fault() {
+            // What a newer record has superseded was left out, and that record is not durable.
+            self.checkpoint_refused(fault);
+            return;
+        }
         let running = self.running();
         running.phase = Phase::Anchoring;
         running.begun = false;
@@ -75,15 +80,22 @@ impl Array {
         } else {
             self.recovery_anchor_begins(scratch, &seats);
         }
+        let nowhere = seats.is_empty();
         for seat in seats {
             let slice = page_slice(scratch, 0);
             self.push_slice(Purpose::Anchor { seat }, seat, IoKind::Write, offset, slice);
+        }
+        if nowhere && self.checkpoints.running.is_some() {
+            // No drive is there: what is in the ring stays, for those that come back.
+            self.checkpoint_refused(Fault::Lost);
+        } else if nowhere {
+            self.recovered(0, Err(Fault::Lost));
         }
     }
 
     pub(in crate::lane) fn anchor_written(&mut self, seat: Seat, outcome: Outcome) {
         if self.checkpoints.running.is_some() {
-            self.checkpoint_wrote(seat, 0, outcome);
+            self.checkpoint_wrote_to_all(seat, 0, outcome);
             self.anchors_ended();
         } else {
             self.recovery_anchor_written(seat, outcome);
@@ -95,6 +107,12 @@ impl Array {
         if running.phase != Phase::Anchoring || !running.begun || !running.writes.is_done() {
             return;
         }
+        if let Some(fault) = self.refused() {
+            // A drive whose anchor is old would look for batches where others are by then.
+            self.checkpoint_refused(fault);
+            return;
+        }
+        let running = self.running();
         running.phase = Phase::Closing;
         if let Some(scratch) = running.scratch.take() {
             self.release(scratch);

@@ -12,7 +12,7 @@ mod anchor;
 mod install;
 mod paging;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
@@ -71,6 +71,8 @@ struct Running {
     writes: Writes,
     /// Blocks that a drive that stays did not take, and those that have no place: they stay logged.
     stuck: BTreeSet<BlockName>,
+    /// Drives that did not take a page or the anchor and have not gone out, and what they said.
+    refused: BTreeMap<Seat, Fault>,
     /// Whether it is there to make room.
     room: bool,
     /// Whether it has put something in place, or found nothing to put there.
@@ -120,7 +122,7 @@ impl Array {
 
     /// When a checkpoint begins although nothing asks for it.
     pub(super) fn idle_checkpoint_at(&self) -> Option<Instant> {
-        let idle = self.checkpoints.is_idle() && self.recovery.is_none();
+        let idle = self.checkpoints.is_idle() && self.recovery.is_none() && !self.has_gaps();
         let behind = self.checkpoints.covered < self.log.completed;
         let at = self.checkpoints.logged_at + IDLE;
         (idle && behind).then(|| {
@@ -172,6 +174,16 @@ impl Array {
         if self.checkpoints.running.is_some() || !self.checkpoints.wanted {
             return;
         }
+        if self.has_gaps() {
+            if self.checkpoints.wanting.is_empty() {
+                self.checkpoints.wanted = self.log.waits() || !self.checkpoints.fills.is_empty();
+                return;
+            }
+            // Whoever waits for this one hears in any case how the next try has ended.
+            if self.fill_gaps_for_checkpoint() {
+                return;
+            }
+        }
         if self.checkpoints.wanting.is_empty() && self.checkpoints_wait() {
             // With nothing that waits the next try is made when there is something.
             self.checkpoints.wanted = self.log.waits() || !self.checkpoints.fills.is_empty();
@@ -189,6 +201,7 @@ impl Array {
             queue: VecDeque::new(),
             writes: Writes::default(),
             stuck: BTreeSet::new(),
+            refused: BTreeMap::new(),
             room: false,
             progress: false,
             first: 0,
@@ -215,21 +228,7 @@ impl Array {
     /// be in caches only.
     pub(super) fn checkpoint_flushed(&mut self, outcome: Result<(), Fault>) {
         if let Err(fault) = outcome {
-            self.log.stuck = Some(fault);
-            let running = self.running();
-            running.first = 0;
-            if running.phase == Phase::Ordering {
-                // The copies of the second turn are old, and stay so until the first are durable: the next
-                // checkpoint writes all of them.
-                let (scratch, epoch) = (running.scratch.take(), running.epoch.take());
-                let pages = std::mem::take(&mut running.pages);
-                self.checkpoints.forced.extend(pages);
-                scratch
-                    .into_iter()
-                    .for_each(|scratch| self.release(scratch));
-                epoch.into_iter().for_each(|epoch| self.leave(epoch));
-            }
-            self.end_checkpoint(Some(fault));
+            self.checkpoint_refused(fault);
             return;
         }
         match self.running().phase {
@@ -241,8 +240,42 @@ impl Array {
         }
     }
 
+    /// A drive that stays has refused something that all must have: the checkpoint ends here, and the tail stays
+    /// where it is.
+    fn checkpoint_refused(&mut self, fault: Fault) {
+        self.log.stuck = Some(fault);
+        let running = self.running();
+        running.first = 0;
+        let pages = matches!(running.phase, Phase::Paging | Phase::Ordering);
+        let (scratch, epoch) = (running.scratch.take(), running.epoch.take());
+        if pages {
+            // No copy or some are new, and others stay old until these are durable: the next checkpoint writes all
+            // of them.
+            let pages = std::mem::take(&mut running.pages);
+            for &name in &pages {
+                self.pages.unwritten(name);
+            }
+            self.checkpoints.forced.extend(pages);
+        }
+        scratch
+            .into_iter()
+            .for_each(|scratch| self.release(scratch));
+        epoch.into_iter().for_each(|epoch| self.leave(epoch));
+        self.end_checkpoint(Some(fault));
+    }
+
+    /// What a drive that stays did not take, of what it was last asked.
+    fn refused(&mut self) -> Option<Fault> {
+        self.running().refused.values().next().copied()
+    }
+
     /// The records are durable: what is to be put in place?
     fn collect(&mut self) {
+        if let Some(fault) = self.gap_fault() {
+            // Something newer than what is durable is in memory in its place.
+            self.checkpoint_refused(fault);
+            return;
+        }
         let covers = self.running().covers;
         let blocks = self.overlay.up_to(covers);
         let zeroed = self.overlay.zeroed_up_to(covers);
@@ -291,6 +324,14 @@ impl Array {
         }
     }
 
+    /// The same for what all drives must have.
+    fn checkpoint_wrote_to_all(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
+            self.running().refused.insert(seat, fault);
+        }
+        self.checkpoint_wrote(seat, offset, outcome);
+    }
+
     fn checkpoint_wrote(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
         let out = self.view.is_out(seat);
         match outcome {
@@ -307,6 +348,9 @@ impl Array {
             return;
         };
         running.writes.decided(seat, out);
+        if out {
+            running.refused.remove(&seat);
+        }
         match running.phase {
             Phase::Installing => self.installs_ended(),
             Phase::Paging => self.pages_ended(),
@@ -318,6 +362,7 @@ impl Array {
     /// The anchor is durable, so that the space before it can be used again; or a flush has failed.
     fn end_checkpoint(&mut self, unflushed: Option<Fault>) {
         let running = self.checkpoints.running.take().expect("a checkpoint runs");
+        self.log.gaps_tried = false;
         let held_back = running.first <= running.covers;
         self.checkpoints.covered = running.covers;
         self.log.ring.release_before(running.first);

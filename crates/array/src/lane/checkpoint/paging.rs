@@ -105,7 +105,7 @@ impl Array {
             self.pages_ended();
             return;
         }
-        self.checkpoint_wrote(seat, offset, outcome);
+        self.checkpoint_wrote_to_all(seat, offset, outcome);
         self.pages_ended();
     }
 
@@ -115,6 +115,11 @@ impl Array {
         if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() {
             return;
         }
+        if let Some(fault) = self.refused() {
+            self.checkpoint_refused(fault);
+            return;
+        }
+        let running = self.running();
         if !running.queue.is_empty() {
             running.phase = Phase::Ordering;
             if !self.begin_flush(Waiter::Checkpoint) {
