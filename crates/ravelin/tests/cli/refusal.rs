@@ -2,6 +2,7 @@
 //!
 //! `RAVELIN_REFUSAL_SECONDS=60` for the long run; a few seconds otherwise.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use export::nbd::Client;
@@ -23,6 +24,8 @@ struct Pool {
     bench: Bench,
     client: Client,
     written: u64,
+    /// Blocks behind the first ones whose last write went well and was flushed: they are what they were.
+    flushed: BTreeSet<u64>,
 }
 
 fn connect(bench: &Bench) -> Client {
@@ -53,6 +56,7 @@ impl Pool {
             bench,
             client,
             written: FLUSHED,
+            flushed: BTreeSet::new(),
         }
     }
 
@@ -61,8 +65,13 @@ impl Pool {
         let block = FLUSHED + self.written % 500;
         self.written += 1;
         let offset = block * BLOCK as u64;
+        // A block always has the same content, so one that was flushed has it whatever becomes of later writes.
         let written = self.client.write(offset, &content(block), false).is_ok();
-        self.client.flush().is_ok() && written
+        let well = self.client.flush().is_ok() && written;
+        if well {
+            self.flushed.insert(block);
+        }
+        well
     }
 
     /// Ticks of a hundredth of a second that the daemon has used.
@@ -109,22 +118,21 @@ impl Pool {
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
 
-    /// What was flushed before anything failed is what it was.
+    /// What was flushed is what it was, whenever that was.
     fn is_right(&mut self) {
-        for block in 0..FLUSHED {
+        let flushed = std::mem::take(&mut self.flushed);
+        for &block in (0..FLUSHED).collect::<Vec<_>>().iter().chain(&flushed) {
             let read = self.client.read(block * BLOCK as u64, BLOCK).unwrap();
             assert!(read == content(block), "block {block}");
         }
+        self.flushed = flushed;
     }
 
     /// The fault has ended, and the daemon is started again.
     fn opens_again(&mut self) {
         self.bench.start();
         self.bench.run(&["pool", "export", "tank"]);
-        let import = ["pool", "import", "--dir", ".", "tank"];
-        if self.bench.run(&import).code != 0 {
-            self.bench.ok(&[&import[..], &["--degraded"]].concat());
-        }
+        self.bench.ok(&["pool", "import", "--dir", ".", "tank"]);
         self.bench.run(&["volume", "detach", "tank/v"]);
         self.client = connect(&self.bench);
         self.is_right();
@@ -165,10 +173,12 @@ fn a_pool_on_full_drives_rests_and_goes_on_when_there_is_space() {
     space(&pool, Some(MIB));
     while pool.write() {}
     pool.ends();
+    pool.opens_again();
 }
 
+/// All six drives went out with their first labels, so that every request ended at once as lost: 30 % of a core, and
+/// 6 MB of log in a minute.
 #[test]
-#[ignore = "all six drives go out together, so every request ends at once as lost: 30 % of a core under a client that does not rest"]
 fn a_pool_whose_flushes_fail_rests_and_ends_when_told() {
     let bench = Bench::new("flushes");
     let drives = bench.drives("d", 6, 128 * MIB);
@@ -192,4 +202,5 @@ fn a_pool_with_three_drives_that_refuse_writes_rests_and_ends_when_told() {
     let mut pool = Pool::new(bench, &faulty);
     pool.rests();
     pool.ends();
+    pool.opens_again();
 }

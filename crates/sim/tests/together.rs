@@ -1,0 +1,303 @@
+//! Drives that misbehave together, more of them than the code survives: what was flushed is there again when they
+//! take everything again.
+//!
+//! *Refusals*: drives that take no writes or no flushes for a while, and the pool is stopped in the middle of that.
+//!
+//! Before, a checkpoint whose pages or anchor such drives had refused let go of the records all the same; what no
+//! drive had taken was put in place without a record, and what was logged behind it was acknowledged; and drives
+//! that could not be spared went out when they refused a label, so that the pool had lost everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{BLOCK_BYTES, Fault, Request, RequestKind, Seat};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sim::{Counted, CutSpec, DriveFault, Region, Trigger, World, WorldOptions};
+
+const VOLUME: &str = "v";
+/// More operations than are refused in one run.
+const FAULTS: u64 = 1_500;
+
+fn content(block: u64, version: u64) -> Vec<u8> {
+    let mut generator = ChaCha8Rng::seed_from_u64(block << 20 | version);
+    let mut bytes = vec![0; usize::try_from(BLOCK_BYTES).unwrap()];
+    generator.fill_bytes(&mut bytes);
+    bytes
+}
+
+/// A client, and what each block may be.
+struct Client {
+    blocks: u64,
+    versions: u64,
+    /// Versions that a block may have, oldest first.
+    may_be: Vec<Vec<u64>>,
+    /// The last version of a block that was acknowledged and not flushed.
+    acknowledged: BTreeMap<u64, u64>,
+}
+
+impl Client {
+    /// Fills the volume and flushes.
+    fn new(world: &mut World, groups: u64) -> Self {
+        let size = groups * world.pool().geometry().group_data_bytes();
+        world.create_volume(VOLUME, size).unwrap();
+        let blocks = size / BLOCK_BYTES;
+        let bytes: Vec<u8> = (0..blocks).flat_map(|block| content(block, 0)).collect();
+        world.write(VOLUME, 0, &bytes).unwrap();
+        let client = Self {
+            blocks,
+            versions: 0,
+            may_be: vec![vec![0]; usize::try_from(blocks).unwrap()],
+            acknowledged: BTreeMap::new(),
+        };
+        world.settle();
+        client
+    }
+
+    /// Begins to write some block; its request, the block and the version.
+    fn submit(&mut self, world: &mut World) -> (u64, u64, u64) {
+        let block = world.rng().random_range(0..self.blocks);
+        self.submit_to(world, block)
+    }
+
+    fn submit_to(&mut self, world: &mut World, block: u64) -> (u64, u64, u64) {
+        self.versions += 1;
+        let version = self.versions;
+        self.may_be[usize::try_from(block).unwrap()].push(version);
+        let request = Request {
+            kind: RequestKind::Write,
+            offset: block * BLOCK_BYTES,
+            length: BLOCK_BYTES,
+            fua: false,
+        };
+        let id = world.submit(VOLUME, request, &content(block, version));
+        (id, block, version)
+    }
+
+    fn submit_flush(world: &mut World) -> u64 {
+        let request = Request {
+            kind: RequestKind::Flush,
+            offset: 0,
+            length: 0,
+            fua: false,
+        };
+        world.submit(VOLUME, request, &[])
+    }
+
+    fn wait(world: &mut World, id: u64) -> Result<Vec<u8>, Fault> {
+        loop {
+            if let Some(end) = world.ended(id) {
+                return end;
+            }
+            assert!(world.step(), "every request ends");
+        }
+    }
+
+    /// Writes some different blocks at once, then flushes; whether all went well.
+    fn turn(&mut self, world: &mut World, writes: usize) -> bool {
+        let mut blocks = BTreeSet::new();
+        while blocks.len() < writes {
+            blocks.insert(world.rng().random_range(0..self.blocks));
+        }
+        let open: Vec<_> = { blocks.into_iter() }
+            .map(|block| self.submit_to(world, block))
+            .collect();
+        let mut well = true;
+        for (id, block, version) in open {
+            let end = Self::wait(world, id);
+            well &= end.is_ok();
+            if end.is_ok() {
+                self.acknowledged.insert(block, version);
+            }
+        }
+        let flush = Self::submit_flush(world);
+        let flushed = Self::wait(world, flush).is_ok();
+        if flushed {
+            self.flushed();
+        }
+        well && flushed
+    }
+
+    /// What was acknowledged is what a block is from now on, or what was tried after that.
+    fn flushed(&mut self) {
+        for (block, version) in std::mem::take(&mut self.acknowledged) {
+            let may_be = &mut self.may_be[usize::try_from(block).unwrap()];
+            let at = may_be.iter().rposition(|&other| other == version).unwrap();
+            may_be.drain(..at);
+        }
+    }
+
+    fn is_right(&self, block: u64, bytes: &[u8]) -> bool {
+        let may_be = &self.may_be[usize::try_from(block).unwrap()];
+        may_be
+            .iter()
+            .any(|&version| bytes == content(block, version))
+    }
+
+    /// Reads these blocks one by one; those that are an error.
+    fn unreadable(&self, world: &mut World, blocks: &BTreeSet<u64>, when: &str) -> Vec<u64> {
+        let mut errors = Vec::new();
+        for &block in blocks {
+            match world.read(VOLUME, block * BLOCK_BYTES, BLOCK_BYTES) {
+                Ok(bytes) => assert!(self.is_right(block, &bytes), "{when}: block {block}"),
+                Err(_) => errors.push(block),
+            }
+        }
+        errors
+    }
+
+    fn all(&self) -> BTreeSet<u64> {
+        (0..self.blocks).collect()
+    }
+
+    fn check(&self, world: &mut World, when: &str) {
+        let errors = self.unreadable(world, &self.all(), when);
+        assert!(
+            errors.is_empty(),
+            "{when}: {} of {} blocks cannot be read: {errors:?}; {:#?}",
+            errors.len(),
+            self.blocks,
+            world.reports
+        );
+    }
+}
+
+// --- refusals --------------------------------------------------------------------------------------
+
+/// What drives refuse.
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    /// Writes behind the labels and cell tables: a file system without space, on files that have those.
+    Space,
+    /// Writes of any kind.
+    Writes,
+    Flushes,
+}
+
+fn refuse(world: &mut World, seats: &[u16], refused: Refused) {
+    let behind = [Region::Journal, Region::Metadata, Region::Data].map(Some);
+    let (counted, regions, fault) = match refused {
+        Refused::Space => (
+            Counted::Writes,
+            behind.to_vec(),
+            DriveFault::Full { for_good: false },
+        ),
+        Refused::Writes => (
+            Counted::Writes,
+            vec![None],
+            DriveFault::Eio { for_good: false },
+        ),
+        Refused::Flushes => (
+            Counted::Flushes,
+            vec![None],
+            DriveFault::Eio { for_good: false },
+        ),
+    };
+    for &seat in seats {
+        // They do not all begin at the same operation.
+        let begin = world.rng().random_range(0..6);
+        for &region in &regions {
+            for skip in begin..begin + FAULTS {
+                let trigger = Trigger {
+                    counted,
+                    region,
+                    skip,
+                };
+                if let Some(drive) = world.drive_in(Seat(seat)) {
+                    drive.inject(trigger, fault);
+                }
+            }
+        }
+    }
+}
+
+fn take_everything(world: &mut World) {
+    for drive in world.drives_mut() {
+        drive.stop_faults();
+    }
+}
+
+/// Twice refused, with a rest between; then stopped in the middle of it, and opened when the fault has ended.
+fn stopped_under_refusals(seats: &[u16], refused: Refused, seed: u64) {
+    let when = format!("{refused:?} on {seats:?}, seed {seed}");
+    let mut world = World::create(&WorldOptions {
+        seed,
+        ..WorldOptions::small("raid6", 6)
+    });
+    let mut client = Client::new(&mut world, 4);
+    for _ in 0..world.rng().random_range(0..4) {
+        client.turn(&mut world, 4);
+    }
+    for round in 0..2 {
+        refuse(&mut world, seats, refused);
+        for _ in 0..world.rng().random_range(2..12) {
+            let writes = world.rng().random_range(1..8);
+            client.turn(&mut world, writes);
+        }
+        if round == 0 && world.rng().random() {
+            take_everything(&mut world);
+            let until = world.now() + std::time::Duration::from_secs(6);
+            while world.now() < until {
+                client.turn(&mut world, 2);
+                let pause = world.now() + std::time::Duration::from_millis(300);
+                while world.now() < pause && world.step() {}
+            }
+            assert!(client.turn(&mut world, 4), "{when}: goes on by itself");
+            client.check(&mut world, &when);
+            for _ in 0..world.rng().random_range(0..4) {
+                client.turn(&mut world, 4);
+            }
+        }
+    }
+    for _ in 0..world.rng().random_range(0..6) {
+        client.submit(&mut world);
+    }
+    for _ in 0..world.rng().random_range(0..600) {
+        if !world.step() {
+            break;
+        }
+    }
+    take_everything(&mut world);
+    let mut drives = match world.rng().random_range(0..3) {
+        0 => world.kill(),
+        1 => world.cut(CutSpec::None),
+        _ => world.cut(CutSpec::Seed(seed)),
+    };
+    for drive in &mut drives {
+        drive.stop_faults();
+    }
+    let mut world = match World::open(drives.clone(), false, seed) {
+        Ok(world) => world,
+        Err(error) => panic!("{when}: {error}"),
+    };
+    client.check(&mut world, &when);
+    world.settle();
+    client.check(&mut world, &when);
+}
+
+#[test]
+fn a_pool_stopped_while_no_drive_has_space_opens_with_all_that_was_flushed() {
+    for seed in 0..60 {
+        stopped_under_refusals(&[0, 1, 2, 3, 4, 5], Refused::Space, seed);
+    }
+}
+
+#[test]
+fn a_pool_stopped_while_every_flush_fails_opens_with_all_that_was_flushed() {
+    for seed in 0..40 {
+        stopped_under_refusals(&[0, 1, 2, 3, 4, 5], Refused::Flushes, seed);
+    }
+}
+
+#[test]
+fn a_pool_stopped_while_half_of_its_drives_refuse_writes_opens_with_all_that_was_flushed() {
+    for seed in 0..60 {
+        stopped_under_refusals(&[0, 1, 2], Refused::Writes, seed);
+    }
+}
+
+#[test]
+fn a_pool_stopped_while_all_its_drives_refuse_writes_opens_with_all_that_was_flushed() {
+    for seed in 0..40 {
+        stopped_under_refusals(&[0, 1, 2, 3, 4, 5], Refused::Writes, seed);
+    }
+}
