@@ -121,7 +121,7 @@ impl Pool {
     /// What was flushed is what it was, whenever that was.
     fn is_right(&mut self) {
         let flushed = std::mem::take(&mut self.flushed);
-        for &block in (0..FLUSHED).collect::<Vec<_>>().iter().chain(&flushed) {
+        for block in (0..FLUSHED).chain(flushed.iter().copied()) {
             let read = self.client.read(block * BLOCK as u64, BLOCK).unwrap();
             assert!(read == content(block), "block {block}");
         }
