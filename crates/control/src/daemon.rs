@@ -322,7 +322,16 @@ impl Daemon {
             // It is open here no longer, but was not closed: who has it must hear of that from us.
             self.forget(&status.pool);
         }
-        self.forget(&taken_down?);
+        let let_go = taken_over.is_some() && !self.pools().contains_key(name);
+        let status = taken_down.map_err(|mut failure| {
+            if let_go {
+                failure.problem.what = format!("pool `{name}` is no longer open here, but was not closed");
+                failure.problem.hint =
+                    "see which host has it; `ravelin pool import` here when that one has exported it".to_owned();
+            }
+            failure
+        })?;
+        self.forget(&status);
         Ok(())
     }
 

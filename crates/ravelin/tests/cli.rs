@@ -18,6 +18,8 @@ mod mistakes;
 mod refusal;
 #[path = "cli/restore.rs"]
 mod restore;
+#[path = "cli/transcripts.rs"]
+mod transcripts;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! What every drive of a pool knows: the payload of its label.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use block::Seat;
 use serde::{Deserialize, Serialize};
@@ -188,6 +189,20 @@ pub enum OutReason {
     Hung,
     /// It answered, but much more slowly than others.
     Slow,
+}
+
+impl fmt::Display for OutReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Faulted => "returned errors",
+            Self::Failed => "failed by command",
+            Self::Offline => "taken offline",
+            Self::Missing => "missing",
+            Self::Stale => "missed writes",
+            Self::Hung => "did not answer",
+            Self::Slow => "much too slow",
+        })
+    }
 }
 
 impl SeatFacts {

@@ -616,18 +616,21 @@ impl Pool {
     /// Groups of volumes whose data cannot be read as a whole any more.
     #[must_use]
     pub fn lost_groups(&self) -> u64 {
+        let mut plans = BandPlans::default();
+        let groups = self.facts.allocated_groups();
+        groups
+            .filter(|&group| self.is_lost(group, &mut plans))
+            .count() as u64
+    }
+
+    /// Whether the group's data cannot be read as a whole any more.
+    pub(super) fn is_lost(&self, group: u64, plans: &mut BandPlans) -> bool {
         let tolerance = usize::from(self.geometry.code().tolerance());
         let columns = usize::from(self.geometry.layout().columns());
-        let mut plans = BandPlans::default();
-        self.facts
-            .allocated_groups()
-            .filter(|&group| {
-                let readable = self.readable_columns(group, &[]);
-                // Mirrors can lose many columns of a group, so the count alone condemns nobody.
-                columns - readable.len() > tolerance
-                    && !is_recoverable(&self.geometry, &mut plans, group, &readable)
-            })
-            .count() as u64
+        let readable = self.readable_columns(group, &[]);
+        // Mirrors can lose many columns of a group, so the count alone condemns nobody.
+        columns - readable.len() > tolerance
+            && !is_recoverable(&self.geometry, plans, group, &readable)
     }
 
     /// When the rebuild began and ended, for reports.

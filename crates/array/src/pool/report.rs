@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use block::Seat;
+use block::{BLOCK_BYTES, Seat};
 use uuid::Uuid;
 
 use super::{LostData, Misfit, OutReason};
@@ -12,7 +12,7 @@ use crate::action::IoKind;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Report {
     /// A drive went out.
-    #[error("seat {seat}: drive is out ({why:?}) since generation {since}")]
+    #[error("seat {seat}: the drive is out: {why} (since generation {since})")]
     DriveOut {
         /// Whose.
         seat: Seat,
@@ -55,7 +55,7 @@ pub enum Report {
     },
     /// A drive that was being replaced is out before its successor had everything.
     #[error(
-        "seat {seat}: the drive that was being replaced is out ({why:?}); drive {drive} takes the seat with {cells} cells that it has, the others are rebuilt"
+        "seat {seat}: the drive that was being replaced is out ({why}); drive {drive} takes the seat with {cells} cells that it has, the others are rebuilt"
     )]
     ReplacedEarly {
         /// Whose.
@@ -101,7 +101,8 @@ pub enum Report {
     },
     /// Of a column on a drive that is back, some blocks are nowhere.
     #[error(
-        "group {group} column {column}: {blocks} blocks changed while their drive was away, and cannot be reconstructed from the drives that are there; the rest of the column counts again"
+        "group {group} column {column}: {} may have changed while the drive was away, and cannot be reconstructed until more drives are back; the rest of the column counts again",
+        Count(*blocks, "block")
     )]
     LeftOut {
         /// Which group.
@@ -214,7 +215,7 @@ pub enum Report {
     },
     /// Requests could not be served.
     #[error(
-        "group {group} stripe {stripe}: more is lost than the code survives; {} failed",
+        "{} failed, for data that is lost or on drives that are out; the first in stripe {stripe} of group {group}",
         Count(*times, "request")
     )]
     StripeLost {
@@ -244,8 +245,11 @@ pub enum Report {
     },
     /// Blocks are not what had been written there.
     #[error(
-        "seat {seat}: {} at bytes {offset} to {} {} not what was written there",
-        Count(*blocks, "block"), end - 1, if *blocks == 1 { "is" } else { "are" }
+        "seat {seat}: {} {} bytes {offset} {} {} of the drive",
+        Count(*blocks, "checksum error"),
+        if *blocks * BLOCK_BYTES == end - offset { "at" } else { "between" },
+        if *blocks * BLOCK_BYTES == end - offset { "to" } else { "and" },
+        end - 1
     )]
     BlockBad {
         /// Whose drive.
@@ -259,7 +263,7 @@ pub enum Report {
     },
     /// Blocks were reconstructed and written again.
     #[error(
-        "{} of {} reconstructed and written again, from group {group} stripe {stripe} on",
+        "{} of {} reconstructed and written again; the first in stripe {stripe} of group {group}",
         Count(*blocks, "block"), Count(*stripes, "stripe")
     )]
     Healed {
@@ -325,7 +329,8 @@ pub enum Report {
     },
     /// A scrub has ended.
     #[error(
-        "scrub ends: {blocks} blocks read, {bad} bad, {mended} repaired; {lost} blocks of data are lost"
+        "scrub ends: {blocks} blocks read, {bad} bad, {mended} repaired; {lost} blocks of data are lost{}",
+        NotChecked(*failed)
     )]
     ScrubEnds {
         /// Blocks read.
@@ -336,12 +341,14 @@ pub enum Report {
         mended: u64,
         /// How many blocks of data can neither be read nor reconstructed.
         lost: u64,
+        /// How many groups could not be read as a whole.
+        failed: u64,
     },
     /// Data can neither be read nor reconstructed.
-    #[error("{0} lost: no drive has that data, and it cannot be reconstructed")]
+    #[error("{0} lost: no drive that is there has that data, and it cannot be reconstructed")]
     DataLost(LostRun),
     /// Data that was lost is there.
-    #[error("{0} there again: that data was written anew, or found right")]
+    #[error("{0} no longer lost: that data was written again, or found right")]
     DataRestored(LostRun),
     /// Drives that cannot be spared refuse writes or flushes.
     #[error(
@@ -449,7 +456,7 @@ impl Report {
             | Self::DriveKept { .. }
             | Self::ResyncFailed { .. }
             | Self::TakenOver { .. } => Severity::Error,
-            Self::ScrubEnds { lost, .. } if *lost > 0 => Severity::Error,
+            Self::ScrubEnds { lost, failed, .. } if *lost > 0 || *failed > 0 => Severity::Error,
             Self::DriveOut { .. }
             | Self::FilledAnew { .. }
             | Self::ReadFault { .. }
@@ -536,6 +543,22 @@ impl Report {
             (Self::DataLost(run), Self::DataLost(next))
             | (Self::DataRestored(run), Self::DataRestored(next)) => run.absorb(next),
             _ => false,
+        }
+    }
+}
+
+/// What a scrub could not look at.
+struct NotChecked(u64);
+
+impl fmt::Display for NotChecked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            groups => write!(
+                f,
+                "; {} could not be checked as a whole",
+                Count(groups, "group")
+            ),
         }
     }
 }

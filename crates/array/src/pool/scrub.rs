@@ -12,6 +12,7 @@ use block::{Instant, Outcome, Seat};
 
 use super::{Effect, Pool, PoolError, Report, Ticket};
 use crate::action::Command;
+use crate::plan::BandPlans;
 
 /// Groups at a time, over all lanes: a scrub is to be felt little.
 const SCRUBBING_MAX: usize = 2;
@@ -39,7 +40,7 @@ pub struct ScrubProgress {
     pub mended: u64,
     /// Blocks of data that can neither be read nor reconstructed.
     pub lost: u64,
-    /// Groups that could not be read.
+    /// Groups that could not be read as a whole.
     pub failed: u64,
     /// When it began.
     pub began: Instant,
@@ -284,13 +285,15 @@ impl Pool {
             self.scrub_ended();
             return;
         }
+        // What is there of a group agrees, but it says nothing of what only lost columns have.
+        let failed = outcome.is_err() || self.is_lost(group, &mut BandPlans::default());
         let progress = &mut self.scrub.progress;
         progress.groups_done += 1;
         progress.blocks += found.blocks;
         progress.bad += found.bad;
         progress.mended += found.mended;
         progress.lost += found.lost;
-        progress.failed += u64::from(outcome.is_err());
+        progress.failed += u64::from(failed);
         if self.scrub.running && self.now.since(self.scrub.noted) >= NOTE_EVERY {
             self.scrub.noted = self.now;
             self.note_scrub();
@@ -320,6 +323,7 @@ impl Pool {
             bad: progress.bad,
             mended: progress.mended,
             lost: progress.lost,
+            failed: progress.failed,
         };
         self.report(ended);
         for ticket in std::mem::take(&mut self.scrub.tickets) {

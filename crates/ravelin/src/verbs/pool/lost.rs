@@ -1,38 +1,78 @@
 //! Data that is lost, as `pool status` shows it.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use array::pool::OutReason;
 use control::api::Status;
-use engine::status::{LostRange, PoolStatus};
+use engine::status::{LostRange, PoolStatus, SeatStatus};
 
+use super::status::reason;
 use crate::verbs::common::size;
 
 /// Ranges that are shown; the rest is in the JSON.
 const SHOWN: usize = 8;
 
-/// What is wrong, and what to do. `out` names drives that are out.
-pub(super) fn advice(pool: &PoolStatus, out: &str) -> (String, String) {
+/// What is wrong, and what to do. `out` are the drives that are out: one that comes back may have what is lost, and
+/// one that does not is replaced before any other.
+pub(super) fn advice(pool: &PoolStatus, out: &[&SeatStatus]) -> (String, String) {
     let name = &pool.name;
     let mut wrong = format!(
         "{} of data are lost: reads there return errors; all other data can be read",
         size(pool.lost.bytes)
     );
-    if !out.is_empty() {
-        wrong = format!("{wrong}; drives are out: {out}");
+    for seat in out {
+        wrong = format!(
+            "{wrong}; the drive in seat {} is out ({})",
+            seat.seat,
+            reason(seat)
+        );
     }
-    let worst = pool.seats.iter().max_by_key(|seat| seat.bad_blocks);
-    let replace = worst
-        .filter(|seat| seat.bad_blocks > 0)
-        .map_or_else(String::new, |seat| {
-            format!(
-                "; then replace the drive in seat {} (`ravelin drive replace {name} {} NEW`)",
-                seat.seat, seat.seat
-            )
-        });
-    let action = format!(
-        "write the lost ranges again, from a backup, and check with `ravelin pool scrub {name} --wait`{replace}"
-    );
+    let scrub = format!("`ravelin pool scrub {name} --wait`");
+    let write = format!("write the lost ranges again, from a backup, and check with {scrub}");
+    let back = |seat: &&&SeatStatus| {
+        let why = seat.why;
+        matches!(
+            why,
+            Some(OutReason::Offline | OutReason::Missing | OutReason::Hung)
+        )
+    };
+    let then = then(pool, out);
+    let action = match out.iter().find(back) {
+        Some(seat) => format!(
+            "bring the drive in seat {} back (`ravelin drive online {name} {}`) and run {scrub}: it may have that data; failing that, {write}{then}",
+            seat.seat, seat.seat
+        ),
+        None => format!("{write}{then}"),
+    };
     (wrong, action)
+}
+
+/// What is to be done when the data is there again: what is out is replaced, and else what returns wrong data.
+fn then(pool: &PoolStatus, out: &[&SeatStatus]) -> String {
+    let name = &pool.name;
+    if let Some(seat) = out.first().map(|seat| seat.seat) {
+        return format!(
+            "; then replace the drive in seat {seat} (`ravelin drive replace {name} {seat} NEW`)"
+        );
+    }
+    let mut bad: Vec<&SeatStatus> = pool.seats.iter().collect();
+    bad.retain(|seat| seat.bad_blocks > 0);
+    bad.sort_by_key(|seat| Reverse(seat.bad_blocks));
+    let Some(first) = bad.first().map(|seat| seat.seat) else {
+        return String::new();
+    };
+    let seats: Vec<String> = bad.iter().map(|seat| seat.seat.to_string()).collect();
+    let which = match seats.len() {
+        1 => format!("the drive in seat {first}, and replace it if it gets"),
+        _ => format!(
+            "the drives in seats {}, and replace those that get",
+            seats.join(", ")
+        ),
+    };
+    format!(
+        "; then check the cables of {which} more checksum errors (`ravelin drive replace {name} {first} NEW`)"
+    )
 }
 
 /// The lost ranges, and what holds them.
@@ -75,7 +115,7 @@ pub(super) fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
             .map_or_else(|| "DEVICE".to_owned(), |path| path.display().to_string());
         writeln!(
             out,
-            "         files on {volume}: `debugfs -R 'icheck {}' {device}` (ext4, blocks of 4 KiB) names the inode at byte {first}; restore the file, then `fsck`",
+            "         files on {volume}: `debugfs -R 'icheck {}' {device}` (ext4, blocks of 4 KiB) names the inode that has byte {first}, and `ncheck INODE` its file: restore it, then run `fsck`",
             first / 4096
         )?;
     }

@@ -74,6 +74,7 @@ pub(super) fn run(
 /// A scrub in a line.
 pub(super) fn line(scrub: &ScrubStatus) -> String {
     let mut found = match (scrub.bad_blocks, scrub.repaired_blocks) {
+        (0, 0) if scrub.failed_groups > 0 => "nothing wrong in what could be read".to_owned(),
         (0, 0) => "nothing wrong".to_owned(),
         (bad, repaired) if repaired >= bad => format!("{bad} bad blocks, all repaired"),
         (bad, 0) => format!("{bad} bad blocks, none repaired"),
@@ -85,7 +86,10 @@ pub(super) fn line(scrub: &ScrubStatus) -> String {
             format!("{found}; {lost} of data CANNOT BE REPAIRED (`ravelin pool status` names it)");
     }
     if scrub.failed_groups > 0 {
-        found = format!("{found}; {} groups could not be read", scrub.failed_groups);
+        let (failed, total) = (scrub.failed_groups, scrub.groups_total);
+        found = format!(
+            "{found}; {failed} of {total} groups COULD NOT BE CHECKED as a whole (`ravelin pool status` shows the drives)"
+        );
     }
     let read = size(scrub.read_bytes);
     let seconds = time(scrub.seconds);

@@ -166,7 +166,9 @@ fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         let wrong = format!(
             "another host has taken the pool over (opening {opening}): nothing is written or acknowledged here any more"
         );
-        let action = format!("see which host has it, and `ravelin pool export {name}` here");
+        let action = format!(
+            "see which host has it, and `ravelin pool export {name}` here, which lets go of it without writing"
+        );
         return Some((wrong, action));
     }
     let rebuilding = pool.rebuild.as_ref().filter(|rebuild| rebuild.running);
@@ -185,13 +187,16 @@ fn advice(pool: &PoolStatus) -> Option<(String, String)> {
             true => "some data cannot be read".to_owned(),
             false => format!("some data cannot be read without the drives that are out: {which}"),
         };
+        let seat = out
+            .first()
+            .map_or_else(|| "SEAT".to_owned(), |seat| seat.seat.to_string());
         let action = format!(
-            "bring a drive back (`ravelin drive online {name} SEAT`); failing that, save what can be read"
+            "bring the drives back (`ravelin drive online {name} {seat}`); failing that, save what can be read"
         );
         return Some((lost, action));
     }
     if pool.health == Health::Damaged {
-        return Some(super::lost::advice(pool, &which));
+        return Some(super::lost::advice(pool, &out));
     }
     if let (Health::Healthy, Some(first)) = (pool.health, out.first()) {
         let wrong = format!(
@@ -275,21 +280,9 @@ fn rotten(pool: &PoolStatus) -> Option<(String, String)> {
 }
 
 /// Why a drive is out, as far as is known.
-fn reason(seat: &SeatStatus) -> &str {
-    seat.reason.as_deref().unwrap_or(why(seat.why))
-}
-
-const fn why(why: Option<OutReason>) -> &'static str {
-    match why {
-        Some(OutReason::Faulted) => "returned errors",
-        Some(OutReason::Failed) => "failed by command",
-        Some(OutReason::Offline) => "taken offline",
-        Some(OutReason::Missing) => "missing",
-        Some(OutReason::Stale) => "missed writes",
-        Some(OutReason::Hung) => "did not answer",
-        Some(OutReason::Slow) => "much too slow",
-        None => "out",
-    }
+pub(super) fn reason(seat: &SeatStatus) -> String {
+    let known = || seat.why.map_or_else(String::new, |why| why.to_string());
+    seat.reason.clone().unwrap_or_else(known)
 }
 
 #[expect(

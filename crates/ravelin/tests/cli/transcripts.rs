@@ -1,0 +1,378 @@
+//! What administrators read: a pool in each of its states, as transcripts.
+//!
+//! `(the same)` stands for what the command before has printed. What differs from run to run (paths, identities, times, amounts of I/O) is redacted. `INSTA_UPDATE=always cargo test -p ravelin --test cli transcripts` writes the transcripts anew;
+//! what changed is reviewed.
+
+use std::fmt::Write;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use array::format::{HOLDER_OFFSET, Holder, newest_label};
+use serde_json::Value;
+
+use crate::bench::{Bench, bytes};
+use crate::{MIB, connect};
+
+const BLOCK: u64 = 4096;
+const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/// A pool `tank` of three drives, and what was typed and answered.
+struct Session {
+    bench: Bench,
+    transcript: String,
+    /// What the last command printed.
+    last: String,
+}
+
+impl Session {
+    /// A pool whose volume is written, opened anew.
+    fn new(test: &str) -> Self {
+        let session = Self::closed(test);
+        session.bench.ok(&["pool", "import", "--dir", ".", "tank"]);
+        session
+    }
+
+    /// A pool whose volume is written, closed.
+    fn closed(test: &str) -> Self {
+        let bench = Bench::new(&format!("shown-{test}"));
+        let drives = bench.drives("d", 3, 32 * MIB);
+        assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+        bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
+        let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
+        let mut client = connect(export["uri"].as_str().unwrap());
+        let data: Vec<u8> = (0..8 * MIB).map(|at| (at / BLOCK % 251) as u8).collect();
+        client.write(0, &data, false).unwrap();
+        client.flush().unwrap();
+        client.disconnect().unwrap();
+        bench.ok(&["volume", "detach", "tank/v"]);
+        bench.ok(&["pool", "export", "tank"]);
+        Self {
+            bench,
+            transcript: String::new(),
+            last: String::new(),
+        }
+    }
+
+    /// Eight blocks of the drive's second chunk go bad.
+    fn spoil(&self, drive: &str) {
+        let held = bytes(&self.bench.path(drive));
+        let slot = |at: usize| &held[at..at + (504 << 10)];
+        let (_, label) = newest_label([slot(4 << 10), slot(512 << 10)]).unwrap();
+        let path = self.bench.path(drive);
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        let noise = [0xa5; 8 * 4096];
+        let offset = label.facts.data_offset + label.facts.chunk_bytes;
+        file.write_all_at(&noise, offset).unwrap();
+    }
+
+    fn import(&self) {
+        self.bench.ok(&["pool", "import", "--dir", ".", "tank"]);
+    }
+
+    /// A client reads the whole volume.
+    fn read(&self) {
+        let export = self
+            .bench
+            .json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
+        let mut client = connect(export["uri"].as_str().unwrap());
+        client.read(0, 8 << 20).unwrap();
+        client.disconnect().unwrap();
+        self.bench.ok(&["volume", "detach", "tank/v"]);
+    }
+
+    fn title(&mut self, title: &str) {
+        writeln!(self.transcript, "# {title}\n").unwrap();
+    }
+
+    /// Runs a command and notes what it says.
+    fn types(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ran = self.bench.run(&words);
+        let mut stdout = match words.contains(&"--json") {
+            true => self.json(&ran.stdout),
+            false => self.redacted(&ran.stdout),
+        };
+        if stdout == self.last && !stdout.is_empty() {
+            stdout = "(the same)\n".to_owned();
+        } else {
+            self.last.clone_from(&stdout);
+        }
+        let out = &mut self.transcript;
+        writeln!(out, "$ ravelin {line}").unwrap();
+        out.push_str(&stdout);
+        let stderr = self.redacted(&ran.stderr);
+        for line in stderr.lines() {
+            writeln!(self.transcript, "stderr: {line}").unwrap();
+        }
+        writeln!(self.transcript, "[exit {}]\n", ran.code).unwrap();
+    }
+
+    fn shows_status(&mut self) {
+        self.types("pool status tank");
+        self.types("pool status tank --check");
+    }
+
+    /// What everybody would look at.
+    fn looks(&mut self) {
+        self.shows_status();
+        self.types("pool events tank");
+        self.types("pool status tank --json");
+        self.types("pool events tank --json");
+    }
+
+    fn json(&self, document: &str) -> String {
+        let mut document: Value = serde_json::from_str(document).unwrap();
+        self.redact(&mut document, "");
+        format!("{document:#}\n")
+    }
+
+    fn redact(&self, value: &mut Value, name: &str) {
+        let varies = [
+            "generation",
+            "seconds",
+            "at_milliseconds",
+            "bytes_per_second",
+            "reads",
+            "writes",
+            "read_bytes",
+            "write_bytes",
+        ];
+        match value {
+            Value::Object(fields) => {
+                // The version is not what this is about.
+                fields.remove("ravelin");
+                for (name, value) in fields {
+                    self.redact(value, name);
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| self.redact(value, name)),
+            Value::String(text) => *text = self.redacted(text),
+            Value::Number(_) if varies.contains(&name) => *value = "N".into(),
+            Value::Number(_) | Value::Bool(_) | Value::Null => {}
+        }
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        let directory = self.bench.directory.display().to_string();
+        let text = text.replace(&directory, "/drives");
+        let mut lines = Vec::new();
+        let mut rest = text.lines().peekable();
+        while let Some(line) = rest.next() {
+            if line.starts_with(" SEAT ") || line.starts_with(" VOLUME ") {
+                let mut table = vec![line];
+                while let Some(row) = rest.next_if(|row| !row.is_empty()) {
+                    table.push(row);
+                }
+                lines.extend(redacted_table(&table));
+            } else {
+                lines.push(redacted_line(line));
+            }
+        }
+        if text.ends_with('\n') {
+            lines.push(String::new());
+        }
+        lines.join("\n")
+    }
+
+    #[track_caller]
+    fn is_as_reviewed(&self, name: &str) {
+        insta::assert_snapshot!(name, self.transcript);
+    }
+}
+
+/// A table without what its drives have read and written, as narrow as that makes it.
+fn redacted_table(rows: &[&str]) -> Vec<String> {
+    let cells = |row: &str| -> Vec<String> {
+        let cells = row.split("  ").map(str::trim);
+        cells
+            .filter(|cell| !cell.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let mut rows: Vec<Vec<String>> = rows.iter().map(|row| cells(row)).collect();
+    let head = rows[0].clone();
+    for row in &mut rows[1..] {
+        assert_eq!(row.len(), head.len(), "{row:?}");
+        for (cell, name) in row.iter_mut().zip(&head) {
+            if ["READ", "WRITTEN"].contains(&&**name) {
+                "SIZE".clone_into(cell);
+            }
+        }
+    }
+    let wide = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap();
+    let widths: Vec<usize> = (0..head.len()).map(wide).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
+        format!(" {}", cells.collect::<Vec<_>>().join("  "))
+            .trim_end()
+            .to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A line without identities, times, generations and amounts of I/O.
+fn redacted_line(line: &str) -> String {
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let is_number = |word: &str| word.parse::<f64>().is_ok();
+    let mut at = 0;
+    while at < words.len() {
+        let next = words.get(at + 1).cloned().unwrap_or_default();
+        let before = |back: usize| at.checked_sub(back).map_or("", |at| &*words[at]);
+        let core = words[at]
+            .trim_matches(|c: char| !c.is_ascii_alphanumeric())
+            .to_owned();
+        if is_uuid(&core) {
+            words[at] = words[at].replace(&core, "UUID");
+        } else if is_date(&words[at]) {
+            words.splice(at..at + 2, ["TIME".to_owned()]);
+        } else if words[at] == "generation" {
+            let number = next
+                .trim_end_matches(|c: char| !c.is_ascii_digit())
+                .to_owned();
+            words[at + 1] = next.replace(&number, "N");
+        } else if words[at] == "read" && UNITS.contains(&before(1)) && is_number(before(2)) {
+            words.splice(at - 2..at, ["SIZE".to_owned()]);
+            at -= 1;
+        } else if words[at] == "blocks" && next == "read," && is_number(before(1)) {
+            "N".clone_into(&mut words[at - 1]);
+        } else if words[at] == "in" && is_number(&next) {
+            let unit = words.get(at + 2).cloned().unwrap_or_default();
+            if unit.trim_end_matches([':', ',', ';']) == "s" {
+                words.splice(at + 1..at + 3, [unit.replace('s', "TIME")]);
+            }
+        } else if words[at].ends_with("/s") && is_number(before(1)) {
+            words.splice(at - 1..=at, ["SPEED".to_owned()]);
+            at -= 1;
+        }
+        at += 1;
+    }
+    words.join(" ").trim_end().to_owned()
+}
+
+fn is_uuid(word: &str) -> bool {
+    let hyphens = [8, 13, 18, 23];
+    word.len() == 36
+        && word
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| match hyphens.contains(&at) {
+                true => byte == b'-',
+                false => byte.is_ascii_hexdigit(),
+            })
+}
+
+fn is_date(word: &str) -> bool {
+    let parts: Vec<&str> = word.split('-').collect();
+    let numbers = |parts: &[&str]| parts.iter().all(|part| part.parse::<u16>().is_ok());
+    parts.len() == 3 && word.len() == 10 && numbers(&parts)
+}
+
+#[test]
+fn a_healthy_pool() {
+    let mut session = Session::new("healthy");
+    session.shows_status();
+    session.types("pool scrub tank --wait");
+    session.looks();
+    session.is_as_reviewed("healthy");
+}
+
+#[test]
+fn a_degraded_pool() {
+    let mut session = Session::new("degraded");
+    session.types("drive fail tank 1");
+    session.shows_status();
+    session.types("pool scrub tank --wait");
+    session.looks();
+    session.is_as_reviewed("degraded");
+}
+
+#[test]
+fn a_drive_with_checksum_errors() {
+    let mut session = Session::closed("checksums");
+    session.spoil("d2");
+    session.import();
+    session.title("A client has read everything.");
+    session.read();
+    session.looks();
+    session.types("pool scrub tank --wait");
+    session.is_as_reviewed("checksum_errors");
+}
+
+#[test]
+fn damage_that_was_repaired() {
+    let mut session = Session::closed("repaired");
+    session.spoil("d2");
+    session.import();
+    session.types("pool scrub tank --wait");
+    session.looks();
+    session.is_as_reviewed("repaired");
+}
+
+#[test]
+fn damage_that_was_not_repaired() {
+    let mut session = Session::closed("damaged");
+    session.spoil("d1");
+    session.spoil("d2");
+    session.import();
+    session.types("pool scrub tank --wait");
+    session.types("pool scrub tank --wait --json");
+    session.looks();
+    session.title("After a restart of the daemon.");
+    assert_eq!(session.bench.terminate(), Some(0));
+    session.bench.start();
+    session.shows_status();
+    session.types("pool events tank");
+    session.title("Another drive goes offline.");
+    session.types("drive offline tank 0");
+    session.shows_status();
+    session.is_as_reviewed("damaged");
+}
+
+#[test]
+fn an_unusable_pool() {
+    let mut session = Session::closed("unusable");
+    for drive in ["d1", "d2"] {
+        std::fs::remove_file(session.bench.path(drive)).unwrap();
+    }
+    session.types("pool import --dir . tank");
+    session.types("pool import --dir . tank --degraded");
+    session.shows_status();
+    session.types("pool scrub tank --wait");
+    session.looks();
+    session.is_as_reviewed("unusable");
+}
+
+#[test]
+fn a_pool_that_was_taken_over() {
+    let mut session = Session::new("taken");
+    for drive in ["d0", "d1", "d2"] {
+        let held = bytes(&session.bench.path(drive));
+        let slot = |at: usize| &held[at..at + (504 << 10)];
+        let (_, label) = newest_label([slot(4 << 10), slot(512 << 10)]).unwrap();
+        let claim = Holder {
+            pool: label.facts.uuid,
+            opening: label.drive,
+            boot: label.drive,
+            beat: 1,
+            period_ms: 10_000,
+            number: Some(label.generation + 100),
+        };
+        let path = session.bench.path(drive);
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(&claim.encode(), HOLDER_OFFSET).unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    while session.bench.json(&["pool", "status", "tank"])["health"] != "unusable" {
+        assert!(Instant::now() < until, "the claim is seen");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    session.looks();
+    session.types("pool scrub tank --wait");
+    session.types("drive offline tank 1");
+    session.types("pool export tank");
+    session.types("pool status --check");
+    session.is_as_reviewed("taken_over");
+}
