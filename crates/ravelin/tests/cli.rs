@@ -18,6 +18,8 @@ mod mistakes;
 mod refusal;
 #[path = "cli/restore.rs"]
 mod restore;
+#[path = "cli/stories.rs"]
+mod stories;
 #[path = "cli/transcripts.rs"]
 mod transcripts;
 
