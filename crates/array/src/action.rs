@@ -186,6 +186,8 @@ pub enum Command {
     Suspect(Seat),
     /// It is as quick as others again.
     Trust(Seat),
+    /// Copies of a block are alike everywhere, though no checksums say so: any of them may be read.
+    CopiesAgree,
     /// Fill `target` with this column of the group, whole. `avoid` names columns whose drives
     /// should be spared if the code can do without them.
     Fill {

@@ -219,3 +219,28 @@ fn sixty_drives_of_300_gb_are_rebuilt() {
         );
     }
 }
+
+/// Virtual time of so many random reads at depth 16.
+fn reads_take(scheme: &str, journal: bool) -> u64 {
+    let mut pool = pool(scheme, journal);
+    // The checksum pages of all copies are loaded meanwhile.
+    let mut run = run(&mut pool, &load(16, 100), 4000);
+    let begun = pool.now();
+    run.requests(&mut pool, 4000);
+    pool.now().since(begun).as_nanos().try_into().unwrap()
+}
+
+#[test]
+fn mirrors_read_from_the_drive_that_has_least_to_do() {
+    for journal in [false, true] {
+        let stripes = reads_take("raid0:4c", journal);
+        for scheme in ["raid10:4c", "raid1:2r:4c"] {
+            let copies = reads_take(scheme, journal);
+            // With the first copies alone two drives of four would do it: twice the time.
+            assert!(
+                copies < stripes * 5 / 4,
+                "{scheme}, journal: {journal}: {copies} ns beside {stripes}"
+            );
+        }
+    }
+}

@@ -124,6 +124,7 @@ impl Array {
         let second = self.pair_up(&mut flight);
         for flight in [Some(flight), second].into_iter().flatten() {
             self.actions.push_back(Action::Io(flight.io));
+            self.balance.begins(&flight.io);
             self.ios.insert(flight.io.id, flight);
         }
         self.watch_begins();
@@ -135,6 +136,7 @@ impl Array {
             self.straggler_ended(id);
             return;
         };
+        self.balance.ended(&flight.io);
         self.watch_ended(&flight);
         let write = matches!(flight.io.kind, IoKind::Write | IoKind::WriteZeroes);
         if write
@@ -183,6 +185,7 @@ impl Array {
     /// From now on nobody waits for an operation.
     pub(super) fn abandon(&mut self, id: IoId) -> Option<Flight> {
         let flight = self.ios.remove(id)?;
+        self.balance.ended(&flight.io);
         let straggler = (flight.io.seat, flight.io.slice);
         self.stragglers.in_flight.insert(id, straggler);
         Some(flight)

@@ -2,6 +2,7 @@
 
 mod arbitrate;
 mod backoff;
+mod balance;
 mod catchup;
 mod checkpoint;
 mod flight;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use block::{Fault, Instant, Outcome, Seat};
 
 use self::backoff::Retries;
+use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
@@ -148,6 +150,7 @@ pub struct Array {
     /// Faults are of a drive that has left its seat, and not reported.
     hushed: bool,
     watch: Watch,
+    balance: Balance,
     /// Second reads under way.
     hedges: usize,
     computes: Numbered<ComputeId, Computing>,
@@ -211,6 +214,7 @@ impl Array {
         let used_blocks = used_bytes / block::BLOCK_BYTES;
         let seats = geometry.layout().drives();
         Self {
+            balance: Balance::new(&geometry),
             geometry,
             lane,
             view: View::default(),
@@ -381,6 +385,7 @@ impl Array {
                 self.check_here(group)?;
                 self.begin_job(Job::resync(group));
             }
+            Command::CopiesAgree => self.balance.agree = true,
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
             Command::KnowLost(ranges) => self.know_lost(&ranges),
             Command::Checkpoint => {

@@ -126,6 +126,19 @@ impl Pages {
         true
     }
 
+    /// The pages of `count` blocks from `first` on that are not here.
+    pub(super) fn missing(&self, first: BlockName, count: u32) -> BTreeSet<PageName> {
+        let end = first.block.saturating_add(count);
+        let starts = first.block / ENTRIES_PER_META_PAGE..end.div_ceil(ENTRIES_PER_META_PAGE);
+        starts
+            .map(|index| {
+                let block = index * ENTRIES_PER_META_PAGE;
+                BlockName { block, ..first }.page()
+            })
+            .filter(|&name| !self.contains(name))
+            .collect()
+    }
+
     /// Changes an entry of a page that is here.
     pub(super) fn set(&mut self, name: BlockName, entry: Entry) {
         self.clock += 1;

@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
 
+use super::balance::Sound;
 use super::op::{Op, Owner, Phase, Task};
 use super::pages::LaneBlocks;
 use super::{Array, Computing, Purpose};
@@ -97,9 +98,17 @@ impl Array {
             self.arbitrate(id);
             return;
         }
-        if let Some(plan) = self.plan_of_sound(op) {
-            self.read(id, plan);
-            return;
+        match self.plan_of_sound(op) {
+            Some(Sound::Plan(plan)) => {
+                self.read(id, plan);
+                return;
+            }
+            Some(Sound::Pages(names)) => {
+                self.ops.get_mut(&id).expect("just seen").phase = Phase::Fetching;
+                self.fetch_pages(id, names);
+                return;
+            }
+            None => {}
         }
         if !self.compare_pages(id) {
             return;
@@ -254,56 +263,6 @@ impl Array {
             }
             Err(Lost) => self.lost(id),
         }
-    }
-
-    /// The plan of a read of whole blocks that are all known to be where they belong: what
-    /// [`plan::plan_read`] says of it too, without the search for what else could be done. Nearly all
-    /// reads are of this kind.
-    fn plan_of_sound(&self, op: &Op) -> Option<Plan> {
-        let Task::Read(pieces) = &op.task else {
-            return None;
-        };
-        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.distrusted.is_empty() {
-            return None;
-        }
-        let store = self.geometry.store().is_some();
-        let stripe = op.stripes.start;
-        let mut plan = Plan::new(Kind::Read);
-        for piece in pieces {
-            let length = piece.slice.length;
-            if !(piece.low | length).is_multiple_of(BLOCK_BYTES) {
-                return None;
-            }
-            let (column, chunk) = self.geometry.place(op.group, stripe, piece.slot);
-            let cell = self.view.column(&self.geometry, op.group, column).source?;
-            if !op.patient && self.watch.suspects.contains(&cell.seat) {
-                return None;
-            }
-            let offset = self.geometry.drive_offset(cell, chunk) + piece.low;
-            let first = BlockName {
-                group: op.group,
-                column,
-                block: u32::try_from(self.geometry.block_of(offset)).ok()?,
-            };
-            let blocks = u32::try_from(length / BLOCK_BYTES).ok()?;
-            let sound = !store
-                || !self.overlay.holds(first, blocks)
-                    && !self.overlay.is_zeroed(op.group, stripe)
-                    && self.pages.are_written(first, blocks);
-            if !sound {
-                return None;
-            }
-            plan.reads.push(Transfer {
-                seat: cell.seat,
-                column,
-                kind: IoKind::Read,
-                offset,
-                length,
-                slice: Some(piece.slice),
-            });
-        }
-        plan::merge(&mut plan.reads);
-        Some(plan)
     }
 
     /// An operation needs more than is left.

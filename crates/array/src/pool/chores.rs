@@ -15,6 +15,8 @@ const RESYNCING_MAX: usize = 8;
 pub(super) struct Chores {
     waiting: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
+    /// Some could not be done.
+    failed: bool,
 }
 
 impl Chores {
@@ -38,7 +40,9 @@ impl Pool {
         if self.geometry.code().tolerance() == 0 {
             self.chores.waiting.clear();
         }
-        if !self.chores.waiting.is_empty() {
+        if self.chores.waiting.is_empty() {
+            self.tell_lanes(&Command::CopiesAgree);
+        } else {
             let groups = self.chores.waiting.len() as u64;
             self.report(Report::ResyncBegins { groups });
         }
@@ -67,9 +71,13 @@ impl Pool {
             return;
         }
         if outcome.is_err() {
+            self.chores.failed = true;
             self.report(Report::ResyncFailed { group });
         }
         if self.chores.is_idle() {
+            if !self.chores.failed {
+                self.tell_lanes(&Command::CopiesAgree);
+            }
             self.report(Report::ResyncEnds);
         }
     }

@@ -376,7 +376,7 @@ fn create_with(
     let mut pool = Pool::assemble(geometry, facts, 0);
     pool.commit(vec![Effect::Recover {
         fresh: true,
-        then: vec![Effect::Done(ticket, Ok(()))],
+        then: vec![Effect::CopiesAgree, Effect::Done(ticket, Ok(()))],
     }]);
     Ok(pool)
 }

@@ -145,6 +145,8 @@ enum Effect {
         then: Vec<Self>,
     },
     Resync,
+    /// Parity and copies agree with data, by the last stop.
+    CopiesAgree,
     Done(Ticket, Result<(), PoolError>),
     Report(Report),
 }
@@ -535,6 +537,7 @@ impl Pool {
             Effect::Requeue => self.requeue_fills(),
             Effect::Recover { fresh, then } => self.recover_lanes(fresh, then),
             Effect::Resync => self.begin_resync(),
+            Effect::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
             Effect::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
             Effect::Done(ticket, outcome) => self.done(ticket, outcome),
             Effect::Report(report) => self.report(report),

@@ -445,9 +445,11 @@ impl Opening {
         then.extend(heirs.into_iter().map(Effect::SeatSpare));
         then.push(Effect::Requeue);
         // What a journal holds makes parity right; without one it is computed anew.
-        if unclean && pool.facts.store.is_none() {
-            then.push(Effect::Resync);
-        }
+        then.push(if unclean && pool.facts.store.is_none() {
+            Effect::Resync
+        } else {
+            Effect::CopiesAgree
+        });
         effects.push(Effect::Recover { fresh: false, then });
         pool.level_labels(&lagging, &newest);
         pool.commit(effects);
