@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use doctor::{Options, Report, Tree, examine};
 
@@ -29,8 +30,12 @@ fn put(path: &Path, bytes: &[u8]) {
 }
 
 fn plant(name: &str) -> Planted {
+    // Tests of one process plant the same tree at the same time.
+    static PLANTED: AtomicU32 = AtomicU32::new(0);
     let text = fs::read_to_string(trees().join(format!("{name}.tree"))).unwrap();
-    let root = std::env::temp_dir().join(format!("ravelin-doctor-{name}-{}", std::process::id()));
+    let number = PLANTED.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    let root = std::env::temp_dir().join(format!("ravelin-doctor-{name}-{process}-{number}"));
     let planted = Planted(root);
     for file in text.split("\n== ").skip(1) {
         let (path, body) = file.split_once('\n').unwrap_or((file, ""));
