@@ -219,7 +219,9 @@ impl Array {
         // What the successor was given to write before is the seat's now.
         for id in self.in_flight_at(with, is_second) {
             if let Some(flight) = self.ios.get_mut(id) {
+                self.balance.ended(&flight.io);
                 flight.io.seat = seat;
+                self.balance.begins(&flight.io);
             }
         }
         self.flushes.wrote(seat);
