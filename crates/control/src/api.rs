@@ -415,6 +415,25 @@ pub struct Attach {
     /// Whatever would change the volume is refused.
     #[serde(default, skip_serializing_if = "is_false")]
     pub read_only: bool,
+    /// By NBD: clients must use TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<AttachTls>,
+    /// By NBD over TCP: serve other machines without TLS.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub insecure: bool,
+}
+
+/// Files of a server's TLS, in PEM; absolute.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachTls {
+    /// The server's certificate and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities of which clients must show a certificate; without it any client is served that uses TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_authority: Option<PathBuf>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

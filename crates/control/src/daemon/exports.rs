@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use block::{BlockDevice, Completed, Extent, Limits, Memory, Region, Request, Submission};
 use export::fuse::{FuseError, FuseFile, loops};
-use export::nbd::{self, BindError, Listen, Options, ParseListenError, Place, Server, Uri};
+use export::nbd::{
+    self, BindError, Listen, Options, ParseListenError, Place, Server, ServerTls, Uri,
+};
 use export::socket::SocketError;
 
 use super::Daemon;
@@ -61,7 +63,7 @@ impl Exported {
                         }
                     },
                     name: format!("{}/{}", self.pool, self.volume),
-                    tls: false,
+                    tls: self.attach.tls.is_some(),
                 };
                 (
                     address.to_string(),
@@ -278,6 +280,13 @@ impl Daemon {
             let name = name.to_owned();
             Failure::pool(what, &array::pool::PoolError::NoVolume { name })
         })?;
+        if request.nbd.is_none() && (request.tls.is_some() || request.insecure) {
+            return Err(Failure::request(
+                what,
+                "TLS is for NBD, and a file has none",
+                "give --nbd ADDRESS, or leave it out",
+            ));
+        }
         if request.loop_device && request.fuse.is_none() {
             return Err(Failure::request(
                 what,
@@ -292,7 +301,12 @@ impl Daemon {
                     name: format!("{pool}/{name}"),
                     volume,
                 };
-                Way::Nbd(serve_nbd(&exports, address, one, request.read_only, what)?)
+                Way::Nbd(serve_nbd(
+                    &exports,
+                    (address, request, restored),
+                    one,
+                    what,
+                )?)
             }
             (None, Some(path)) => {
                 let device: Arc<dyn BlockDevice> = match request.read_only {
@@ -395,9 +409,8 @@ pub(super) fn remove_dead(export: &SavedExport) {
 
 fn serve_nbd(
     exports: &[Exported],
-    address: &str,
+    (address, request, restored): (&str, &Attach, bool),
     one: One,
-    read_only: bool,
     what: &str,
 ) -> Result<Server, Failure> {
     let listen: Listen = address.parse().map_err(|error: ParseListenError| {
@@ -417,8 +430,31 @@ fn serve_nbd(
             "choose another address, or detach that one first",
         ));
     }
+    let tls = request.tls.as_ref().map(|files| {
+        let authority = files.client_authority.as_deref();
+        ServerTls::for_clients(&files.certificate, &files.key, authority, true)
+    });
+    let tls = tls.transpose().map_err(|error| {
+        let text = error.to_string();
+        let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
+        Failure::request(what, why, hint)
+    })?;
+    if let Listen::Tcp(to) = &listen
+        && !to.ip().is_loopback()
+        && tls.is_none()
+        && !(request.insecure || restored)
+    {
+        return Err(Failure::request(
+            what,
+            format!(
+                "{to} can be reached from other machines, and without TLS whoever reaches it has the volume"
+            ),
+            "--tls-cert FILE --tls-key FILE --tls-client-ca FILE, or --insecure where the network is trusted",
+        ));
+    }
     let options = Options {
-        read_only,
+        read_only: request.read_only,
+        tls,
         ..Options::default()
     };
     Server::bind(&listen, Arc::new(one), &options).map_err(|error| bind_failure(what, &error))

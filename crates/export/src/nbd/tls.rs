@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// Why TLS cannot be set up.
@@ -59,15 +60,53 @@ impl ServerTls {
     /// # Errors
     /// When a file cannot be used, or the two do not fit.
     pub fn from_files(certificates: &Path, key: &Path, forced: bool) -> Result<Self, TlsError> {
+        Self::for_clients(certificates, key, None, forced)
+    }
+
+    /// The same, and with `authorities` only clients are served that show a certificate of one of these.
+    ///
+    /// # Errors
+    /// As [`ServerTls::from_files`].
+    pub fn for_clients(
+        certificates: &Path,
+        key: &Path,
+        authorities: Option<&Path>,
+        forced: bool,
+    ) -> Result<Self, TlsError> {
         let chain = read_certificates(certificates)?;
+        let provider = Arc::new(ring::default_provider());
+        let verifier = match authorities {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(authorities) => {
+                let unusable = |reason: String| TlsError::File {
+                    what: "certificate of an authority",
+                    path: authorities.into(),
+                    reason,
+                };
+                let mut roots = RootCertStore::empty();
+                for certificate in read_certificates(authorities)? {
+                    roots
+                        .add(certificate)
+                        .map_err(|error| unusable(error.to_string()))?;
+                }
+                let roots = Arc::new(roots);
+                let provider = Arc::clone(&provider);
+                WebPkiClientVerifier::builder_with_provider(roots, provider)
+                    .build()
+                    .map_err(|error| unusable(error.to_string()))?
+            }
+        };
         let key = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File {
             what: "private key",
             path: key.into(),
             reason: error.to_string(),
         })?;
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .and_then(|builder| {
+                let builder = builder.with_client_cert_verifier(verifier);
+                builder.with_single_cert(chain, key)
+            })
             .map_err(|source| TlsError::Pair { source })?;
         Ok(Self {
             config: Arc::new(config),
