@@ -3,8 +3,11 @@
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 LAB_OUT ?= lab-results
+PREFIX ?= /usr/local
+DESTDIR ?=
+RELEASE = $(or $(CARGO_TARGET_DIR),target)/release/ravelin
 
-.PHONY: demo test check verify e2e bench lab fuzz clean
+.PHONY: demo test check verify e2e bench lab fuzz install uninstall deb clean
 
 # The main job on this machine: no root, no kernel module, no spare drives.
 demo:
@@ -39,6 +42,24 @@ lab:
 # Needs a nightly toolchain and cargo-fuzz: make fuzz TARGET=nbd_request
 fuzz:
 	cd fuzz && $(CARGO) +nightly fuzz run $(TARGET) -- -max_total_time=$(FUZZ_SECONDS)
+
+# The program, manual pages, completions and the unit: make install PREFIX=/usr/local DESTDIR=
+install:
+	$(CARGO) build --release --locked -p ravelin
+	packaging/install $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
+
+# What `install` has put there; pools and what the daemon remembers stay.
+uninstall:
+	rm -f "$(DESTDIR)$(PREFIX)/bin/ravelin" "$(DESTDIR)$(PREFIX)"/share/man/man1/ravelin*.1.gz
+	rm -f "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ravelin"
+	rm -f "$(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_ravelin"
+	rm -f "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ravelin.fish"
+	rm -f "$(DESTDIR)/etc/systemd/system/ravelin.service"
+
+# A Debian package in target/deb.
+deb:
+	$(CARGO) build --release --locked -p ravelin
+	packaging/deb $(RELEASE) target/deb
 
 clean:
 	$(CARGO) clean
