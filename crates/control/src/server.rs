@@ -77,6 +77,17 @@ pub struct Socket {
 }
 
 impl Socket {
+    /// Lets a group's members ask, too. They may then do everything that the daemon can.
+    ///
+    /// # Errors
+    /// When there is no such group, or the socket cannot be given to it.
+    pub fn open_to_group(&self, path: &Path, group: &str) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let number = group_number(group)?;
+        std::os::unix::fs::chown(path, None, Some(number))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
+    }
+
     /// Listens at `path`, for this user only: whoever could connect could wipe drives. The file of
     /// a daemon that was killed is replaced.
     ///
@@ -98,6 +109,26 @@ impl Socket {
             }),
         }
     }
+}
+
+/// The number of a group of this machine, by its name or as a number.
+fn group_number(group: &str) -> io::Result<u32> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let groups = std::fs::read_to_string("/etc/group")?;
+    let number = groups.lines().find_map(|line| {
+        let mut parts = line.split(':');
+        let found = parts.next() == Some(group);
+        parts.nth(1).filter(|_| found)?.parse().ok()
+    });
+    let unknown = || {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            "there is no such group in /etc/group",
+        )
+    };
+    number.ok_or_else(unknown)
 }
 
 /// What a daemon is to know besides its socket.

@@ -32,17 +32,21 @@ struct Arguments {
 enum Verb {
     /// Run the daemon in the foreground.
     Daemon(verbs::daemon::DaemonArguments),
-    /// Create, watch and put away pools.
+    /// Create, monitor and remove pools.
     #[command(subcommand)]
     Pool(verbs::pool::PoolCommand),
-    /// Take drives of a pool out and bring them in.
+    /// Take drives of a pool out, bring them in, replace and wipe them.
     #[command(subcommand)]
     Drive(verbs::drive::DriveCommand),
     /// Create volumes and serve them.
     #[command(subcommand)]
     Volume(verbs::volume::VolumeCommand),
     /// Compare schemes for drives: capacity, failures survived, rebuild time, small writes.
+    #[command(after_long_help = verbs::examples::ADVISE)]
     Advise(verbs::advise::AdviseArguments),
+    /// Show everything at a glance: pools, their health, volumes and work under way.
+    #[command(after_long_help = verbs::examples::GLANCE)]
+    Status(verbs::pool::GlanceArguments),
     /// Run a load against a volume, inside the daemon.
     Bench(verbs::bench::BenchArguments),
     /// Look at erasure codes: list them, show one, put them to the test, measure them.
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Verb::Pool(command) => end(&context, command.run(&context)),
         Verb::Drive(command) => end(&context, command.run(&context)),
         Verb::Volume(command) => end(&context, command.run(&context)),
+        Verb::Status(arguments) => end(&context, arguments.run(&context)),
         Verb::Advise(arguments) => end(&context, arguments.run(&context)),
         Verb::Bench(arguments) => end(&context, arguments.run(&context)),
         Verb::Code(command) => end(&context, command.run(json)),
@@ -94,5 +99,69 @@ fn main() -> ExitCode {
         Verb::Demo(command) => end(&context, command.run(json)),
         Verb::Completions(arguments) => end(&context, arguments.run(Arguments::command())),
         Verb::Man(arguments) => end(&context, arguments.run(Arguments::command())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of a command's help, and whether it must have any.
+    fn check(command: &clap::Command, path: &[String], seen: &mut usize) {
+        let inside: Vec<&clap::Command> = command.get_subcommands().collect();
+        for child in inside {
+            let path = [path, &[child.get_name().to_owned()]].concat();
+            check(child, &path, seen);
+        }
+        let text = command.get_after_long_help().map(ToString::to_string);
+        let text = text.unwrap_or_default();
+        let examples: Vec<&str> = { text.lines() }
+            .map(str::trim)
+            .filter(|line| line.starts_with("ravelin "))
+            .collect();
+        let administrators = path.len() == 2
+            && ["pool", "drive", "volume"].contains(&&*path[0])
+            && path[1] != "help";
+        assert!(
+            !administrators || !examples.is_empty(),
+            "{path:?} has no example"
+        );
+        for example in examples {
+            *seen += 1;
+            let words: Vec<&str> = example.split(' ').collect();
+            let verb = words[1..].iter().zip(path);
+            assert!(
+                verb.clone().count() == path.len() && verb.into_iter().all(|(a, b)| a == b),
+                "{example}"
+            );
+            if let Err(error) = Arguments::try_parse_from(words) {
+                panic!("{example}: {error}");
+            }
+        }
+    }
+
+    /// Every command of ours that the page names, as it is typed there.
+    #[test]
+    fn the_page_for_those_who_come_from_elsewhere_names_commands_that_there_are() {
+        let page = include_str!("../../../docs/coming-from.md");
+        let rows = page.lines().filter(|line| line.starts_with('|'));
+        let mut seen = 0;
+        for row in rows {
+            let ours = row.split('|').nth(2).unwrap_or_default();
+            for command in ours.split('`').filter(|part| part.starts_with("ravelin ")) {
+                seen += 1;
+                if let Err(error) = Arguments::try_parse_from(command.split(' ')) {
+                    panic!("{command}: {error}");
+                }
+            }
+        }
+        assert!(seen > 35, "{seen}");
+    }
+
+    #[test]
+    fn every_command_of_an_administrator_has_examples_that_are_well_written() {
+        let mut seen = 0;
+        check(&Arguments::command(), &[], &mut seen);
+        assert!(seen > 30, "{seen}");
     }
 }

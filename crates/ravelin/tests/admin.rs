@@ -13,5 +13,7 @@ mod plans;
 mod schemes;
 #[path = "admin/small.rs"]
 mod small;
+#[path = "admin/tls.rs"]
+mod tls;
 
 const MIB: u64 = 1 << 20;

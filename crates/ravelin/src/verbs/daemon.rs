@@ -32,6 +32,9 @@ pub(crate) struct DaemonArguments {
     /// from a disk that may be a volume of its own.
     #[arg(long)]
     lock_memory: bool,
+    /// A group whose members may use the daemon, and so do all that it can; else only its own user may.
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
     /// Programs that are run when a drive goes out, a rebuild begins or ends, data is lost, and so
     /// on; the event is on their standard input, as JSON.
     #[arg(long, value_name = "DIR")]
@@ -66,6 +69,12 @@ impl DaemonArguments {
             .init();
         // Said after the log is there: it may have something to say.
         let state = StateFile::open(&state).map_err(ServeError::from)?;
+        if let Some(group) = &self.group
+            && let Err(error) = socket.open_to_group(&path, group)
+        {
+            // Who may use it otherwise still can.
+            tracing::warn!("the group `{group}` cannot use the socket: {error}");
+        }
         more_files();
         if self.lock_memory {
             lock_memory();

@@ -7,11 +7,13 @@ use control::client::path;
 use serde_json::json;
 
 use super::common::{Context, Failure, absolute};
+use super::examples;
 
 /// Take drives of a pool out, bring them in, replace and wipe them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DriveCommand {
     /// Take a drive out for good; what it held is rebuilt onto spare space.
+    #[command(after_long_help = examples::DRIVE_FAIL)]
     Fail {
         /// The pool.
         pool: String,
@@ -24,6 +26,7 @@ pub(crate) enum DriveCommand {
     },
     /// Take a drive out for maintenance. Spares wait, nothing is rebuilt, and when it comes back it gets what it
     /// missed.
+    #[command(after_long_help = examples::DRIVE_OFFLINE)]
     Offline {
         /// The pool.
         pool: String,
@@ -38,6 +41,7 @@ pub(crate) enum DriveCommand {
         rebuild: bool,
     },
     /// Bring a drive back that is out.
+    #[command(after_long_help = examples::DRIVE_ONLINE)]
     Online {
         /// The pool.
         pool: String,
@@ -46,6 +50,7 @@ pub(crate) enum DriveCommand {
         drive: String,
     },
     /// Put a new drive into the seat of an old one.
+    #[command(after_long_help = examples::DRIVE_REPLACE)]
     Replace {
         /// The pool.
         pool: String,
@@ -61,6 +66,7 @@ pub(crate) enum DriveCommand {
         yes: bool,
     },
     /// Add a spare drive.
+    #[command(after_long_help = examples::DRIVE_ADD)]
     Add {
         /// The pool.
         pool: String,
@@ -74,6 +80,7 @@ pub(crate) enum DriveCommand {
         yes: bool,
     },
     /// Remove a spare drive from a pool; its label goes, and the drive is free.
+    #[command(after_long_help = examples::DRIVE_REMOVE)]
     Remove {
         /// The pool.
         pool: String,
@@ -82,6 +89,7 @@ pub(crate) enum DriveCommand {
         drive: String,
     },
     /// Forget the errors of a drive; one that is out because of errors or slowness comes back.
+    #[command(after_long_help = examples::DRIVE_CLEAR)]
     Clear {
         /// The pool.
         pool: String,
@@ -90,6 +98,7 @@ pub(crate) enum DriveCommand {
         drive: String,
     },
     /// Remove labels and signatures from a drive that belongs to no open pool: what it holds is lost.
+    #[command(after_long_help = examples::DRIVE_WIPE)]
     Wipe {
         /// The drive.
         drive: String,

@@ -7,6 +7,7 @@ pub(crate) mod common;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod drive;
+pub(crate) mod examples;
 pub(crate) mod lab;
 pub(crate) mod layout;
 pub(crate) mod pages;

@@ -2,6 +2,7 @@
 
 mod create;
 mod events;
+mod glance;
 mod import;
 mod iostat;
 mod lost;
@@ -19,19 +20,24 @@ use control::client::path;
 use serde_json::json;
 
 use super::common::{Context, Ended, Failure, count, size};
+use super::examples;
 
 pub(crate) use create::CreateArguments;
+pub(crate) use glance::GlanceArguments;
 
-/// Create, watch and put away pools.
+/// Create, monitor and remove pools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
-    /// Make a pool of drives.
+    /// Create a pool of drives.
+    #[command(after_long_help = examples::CREATE)]
     Create(CreateArguments),
     /// List the pools that are open.
     #[command(visible_alias = "ls")]
+    #[command(after_long_help = examples::LIST)]
     List,
-    /// Tell how pools are.
+    /// Show pool health and progress.
     #[command(visible_alias = "detail")]
+    #[command(after_long_help = examples::STATUS)]
     Status {
         /// One pool only.
         name: Option<String>,
@@ -39,7 +45,8 @@ pub(crate) enum PoolCommand {
         #[arg(long)]
         check: bool,
     },
-    /// Put an end to a pool and what it holds.
+    /// Destroy a pool and what it holds.
+    #[command(after_long_help = examples::DESTROY)]
     Destroy {
         /// The pool.
         name: String,
@@ -52,9 +59,11 @@ pub(crate) enum PoolCommand {
     },
     /// Open a pool, or without a name show which could be opened.
     #[command(visible_alias = "assemble")]
+    #[command(after_long_help = examples::IMPORT)]
     Import(import::ImportArguments),
     /// Close a pool, so that its drives can be taken elsewhere.
     #[command(visible_alias = "stop")]
+    #[command(after_long_help = examples::EXPORT)]
     Export {
         /// The pool.
         name: String,
@@ -63,6 +72,7 @@ pub(crate) enum PoolCommand {
         force: bool,
     },
     /// Read everything, compare it with its checksums, and mend what is wrong.
+    #[command(after_long_help = examples::SCRUB)]
     Scrub {
         /// The pool.
         name: String,
@@ -80,12 +90,15 @@ pub(crate) enum PoolCommand {
         #[arg(conflicts_with_all = ["pause", "resume", "wait"])]
         every: Option<u32>,
     },
-    /// Print a pool's log.
+    /// Show a pool's events.
     #[command(visible_alias = "history")]
+    #[command(after_long_help = examples::EVENTS)]
     Events(events::EventsArguments),
-    /// Print what the drives do.
+    /// Show what the drives do.
+    #[command(after_long_help = examples::IOSTAT)]
     Iostat(iostat::IostatArguments),
     /// Wait for long work to end.
+    #[command(after_long_help = examples::WAIT)]
     Wait(wait::WaitArguments),
 }
 

@@ -7,19 +7,21 @@ use block::ByteSize;
 use clap::{Args, Subcommand};
 use control::Client;
 use control::api::{
-    Attach, ClosePool, CreateVolume, DeleteVolume, Done, Export, Exports, Pools, RenameVolume,
-    ResizeVolume, Volume, Volumes,
+    Attach, AttachTls, ClosePool, CreateVolume, DeleteVolume, Done, Export, Exports, Pools,
+    RenameVolume, ResizeVolume, Volume, Volumes,
 };
 use control::client::path;
 use serde_json::json;
 
 use super::common::{Context, Failure, VolumeName, size};
+use super::examples;
 use super::pool::table;
 
 /// Create volumes and serve them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeCommand {
     /// Create a volume; its bytes are zeros.
+    #[command(after_long_help = examples::VOLUME_CREATE)]
     Create {
         /// POOL/VOLUME.
         volume: VolumeName,
@@ -29,11 +31,13 @@ pub(crate) enum VolumeCommand {
     },
     /// List volumes, and where they are attached.
     #[command(visible_alias = "ls")]
+    #[command(after_long_help = examples::VOLUME_LIST)]
     List {
         /// One pool only.
         pool: Option<String>,
     },
-    /// Give a volume another size.
+    /// Resize a volume.
+    #[command(after_long_help = examples::VOLUME_RESIZE)]
     Resize {
         /// POOL/VOLUME.
         volume: VolumeName,
@@ -47,7 +51,8 @@ pub(crate) enum VolumeCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Give a volume another name. It must not be attached.
+    /// Rename a volume. It must not be attached.
+    #[command(after_long_help = examples::VOLUME_RENAME)]
     Rename {
         /// POOL/VOLUME.
         volume: VolumeName,
@@ -57,6 +62,7 @@ pub(crate) enum VolumeCommand {
     },
     /// Delete a volume and what it holds.
     #[command(visible_aliases = ["destroy", "rm"])]
+    #[command(after_long_help = examples::VOLUME_DELETE)]
     Delete {
         /// POOL/VOLUME.
         volume: VolumeName,
@@ -65,6 +71,7 @@ pub(crate) enum VolumeCommand {
         yes: bool,
     },
     /// Serve a volume, for as long as the daemon runs.
+    #[command(after_long_help = examples::VOLUME_ATTACH)]
     Attach {
         /// POOL/VOLUME.
         volume: VolumeName,
@@ -76,8 +83,11 @@ pub(crate) enum VolumeCommand {
         /// Refuse whatever would change the volume.
         #[arg(long)]
         read_only: bool,
+        #[command(flatten)]
+        tls: Tls,
     },
     /// Stop serving a volume.
+    #[command(after_long_help = examples::VOLUME_DETACH)]
     Detach {
         /// POOL/VOLUME.
         volume: VolumeName,
@@ -97,6 +107,37 @@ pub(crate) struct Way {
     /// By FUSE, as this file: it need not exist, and a loop device over it is a block device.
     #[arg(long, value_name = "FILE")]
     fuse: Option<PathBuf>,
+}
+
+/// TLS of an NBD server.
+#[derive(Debug, Args)]
+pub(crate) struct Tls {
+    /// With --nbd: the server's certificate (PEM); clients must use TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve only clients that show a certificate of this authority (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// With --nbd tcp: serve other machines without TLS: whoever reaches the port has the volume.
+    #[arg(long, requires = "nbd", conflicts_with = "tls_cert")]
+    insecure: bool,
+}
+
+impl Tls {
+    /// The files, as the daemon finds them, which runs in another directory.
+    fn files(self) -> std::io::Result<Option<AttachTls>> {
+        let (Some(certificate), Some(key)) = (self.tls_cert, self.tls_key) else {
+            return Ok(None);
+        };
+        Ok(Some(AttachTls {
+            certificate: std::path::absolute(certificate)?,
+            key: std::path::absolute(key)?,
+            client_authority: self.tls_client_ca.map(std::path::absolute).transpose()?,
+        }))
+    }
 }
 
 impl VolumeCommand {
@@ -136,7 +177,14 @@ impl VolumeCommand {
                 way,
                 loop_device,
                 read_only,
-            } => attach(context, &client, &volume, way, (loop_device, read_only)),
+                tls,
+            } => attach(
+                context,
+                &client,
+                &volume,
+                way,
+                (loop_device, read_only, tls),
+            ),
             Self::Rename { volume, new } => rename(context, &client, &volume, &new),
             Self::Detach { volume, force } => {
                 let request = ClosePool { force };
@@ -164,7 +212,7 @@ fn attach(
     client: &Client,
     volume: &VolumeName,
     way: Way,
-    (loop_device, read_only): (bool, bool),
+    (loop_device, read_only, tls): (bool, bool, Tls),
 ) -> Result<(), Failure> {
     let Way { nbd, fuse } = way;
     // The daemon runs in another directory.
@@ -182,6 +230,8 @@ fn attach(
         fuse,
         loop_device,
         read_only,
+        insecure: tls.insecure,
+        tls: tls.files()?,
     };
     let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
     context.print("volume attach", &export, |out| {

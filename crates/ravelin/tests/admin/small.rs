@@ -193,3 +193,115 @@ fn a_loop_device_grows_with_its_volume_and_is_shown() {
     assert_eq!(size(), 16 * MIB);
     bench.ok(&["volume", "detach", "tank/v"]);
 }
+
+#[test]
+fn status_shows_everything_at_a_glance_or_only_what_is_wrong() {
+    let bench = Bench::new("glance");
+    assert_eq!(bench.ok(&["status"]), "no pools are open\n");
+    for (pool, prefix) in [("tank", "t"), ("attic", "a")] {
+        let drives = bench.drives(prefix, 3, 40 * MIB);
+        assert_eq!(bench.create(pool, "raid5", &drives, &[]).code, 0);
+    }
+    let text = bench.ok(&["status"]);
+    assert!(text.contains("tank") && text.contains("attic"), "{text}");
+    assert_eq!(bench.ok(&["status", "-x"]), "all pools are healthy\n");
+    bench.ok(&["drive", "offline", "tank", "1"]);
+    let text = bench.ok(&["status", "-x"]);
+    assert!(!text.contains("attic"), "{text}");
+    for part in ["tank", "DEGRADED", "3, 1 out", "drive online tank 1"] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    let ran = bench.run(&["status", "-x", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(document["kind"], "status");
+    assert_eq!(document["pools"][0]["drives_out"], 1);
+}
+
+/// The unit let the daemon and its hooks do all that root may.
+#[test]
+fn the_shipped_unit_exposes_little() {
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/systemd/ravelin.service"
+    );
+    let judged = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--no-pager", "--threshold=40"])
+        .arg(unit)
+        .output();
+    let Ok(judged) = judged else {
+        eprintln!("skipped: there is no systemd-analyze");
+        return;
+    };
+    let said = String::from_utf8_lossy(&judged.stdout);
+    if !said.contains("Overall exposure") {
+        eprintln!("skipped: this systemd-analyze judges no files");
+        return;
+    }
+    assert!(judged.status.success(), "{said}");
+    let text = std::fs::read_to_string(unit).unwrap();
+    for line in [
+        "NoNewPrivileges=yes",
+        "CapabilityBoundingSet=CAP_SYS_ADMIN ",
+        "ProtectSystem=",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
+}
+
+/// The package has the program, its pages, completions and unit, and the program runs from where it is unpacked.
+#[test]
+fn the_package_unpacks_into_a_fresh_tree_and_runs_from_there() {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no dpkg-deb");
+        return;
+    }
+    let bench = Bench::without_daemon("deb");
+    let made = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/deb"))
+        .arg(env!("CARGO_BIN_EXE_ravelin"))
+        .arg(bench.path("out"))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let package = String::from_utf8(made.stdout).unwrap();
+    let unpacked = Command::new("dpkg")
+        .args(["-x", package.trim()])
+        .arg(bench.path("tree"))
+        .status()
+        .unwrap();
+    assert!(unpacked.success());
+    for file in [
+        "usr/bin/ravelin",
+        "usr/lib/systemd/system/ravelin.service",
+        "usr/share/man/man1/ravelin-pool-create.1.gz",
+        "usr/share/bash-completion/completions/ravelin",
+        "usr/share/zsh/vendor-completions/_ravelin",
+        "usr/share/doc/ravelin/coming-from.md",
+        "etc/ravelin/hooks.d",
+    ] {
+        assert!(bench.path("tree").join(file).exists(), "{file}");
+    }
+    let ran = Command::new(bench.path("tree/usr/bin/ravelin"))
+        .args(["advise", "mem:1G", "mem:1G", "mem:1G"])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+}
+
+#[test]
+fn the_socket_can_be_a_groups() {
+    use std::os::unix::fs::MetadataExt;
+    let mut bench = Bench::without_daemon("group");
+    bench.start();
+    let mode = |bench: &Bench| std::fs::metadata(bench.path("socket")).unwrap().mode() & 0o777;
+    assert_eq!(mode(&bench), 0o600);
+    bench.terminate();
+    let group = std::fs::metadata(&bench.directory).unwrap().gid();
+    bench.start_with(&["--group", &group.to_string()]);
+    assert_eq!(mode(&bench), 0o660);
+    let socket = std::fs::metadata(bench.path("socket")).unwrap();
+    assert_eq!(socket.gid(), group);
+    bench.terminate();
+    bench.start_with(&["--group", "no-such-group"]);
+    assert_eq!(mode(&bench), 0o600);
+    assert!(bench.log().contains("no such group"), "{}", bench.log());
+}

@@ -11,7 +11,7 @@ use control::api::{CreatePool, CreatedPool};
 use crate::verbs::common::{Context, Failure, absolute, bad_scheme, size};
 use crate::verbs::plan;
 
-/// Make a pool of drives.
+/// Create a pool of drives.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArguments {
     /// Its name.

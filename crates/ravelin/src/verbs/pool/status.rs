@@ -159,7 +159,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
 }
 
 /// What is wrong, and what to do.
-fn advice(pool: &PoolStatus) -> Option<(String, String)> {
+pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     let name = &pool.name;
     if let Some(by) = &pool.taken_over {
         let opening = &by.opening;
@@ -291,7 +291,7 @@ pub(super) fn reason(seat: &SeatStatus) -> String {
     clippy::cast_sign_loss,
     reason = "a bar and a rate for display"
 )]
-fn rebuild_line(rebuild: &RebuildStatus) -> String {
+pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
     let rate = size(rebuild.bytes_per_second as u64);
     let lost = match rebuild.cells_lost {
         0 => String::new(),

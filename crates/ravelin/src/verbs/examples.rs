@@ -1,0 +1,64 @@
+//! What stands below the options of a command's help: schemes, options, and examples.
+
+/// `pool create`.
+pub(crate) const CREATE: &str = "\
+Schemes:
+  raid0                    striping, no redundancy
+  raid1                    a copy on every drive; raid1:2r says how many copies
+  raid10[:near|offset|far] two copies, striped; raid10:3r has three
+  raid5, raid6, raid7      one, two, three parities over all drives
+  raid6:4d                 striped groups of 4 data and 2 parity drives (others call it raid60)
+  pddl2:8d:2s              declustered: stripes of 8+2 over all drives, spare space of two drives, fast rebuilds
+  draid2:8d:2s             the same by OpenZFS's maps
+  ddp:8d                   pool of pieces, 8+2 wide, with spare space; for many drives
+  raid6:rdp, ddp:dcode     another code with two parities: dcode xcode rdp evenodd hcode hdp pcode liberation blaumroth cauchy
+Numbers: d data columns of a stripe, s spares, r copies, f failure domains, c drives.
+
+Options (-o KEY=VALUE):
+  chunk=64K                what is consecutive on one drive
+  cell=16M, piece=512M     what a layout places
+  code=rdp                 as a word of the scheme
+  journal=intent checksum=off   both together: no journal and no checksums
+
+Examples:
+  ravelin pool create tank raid6 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
+  ravelin pool create tank raid5 /dev/sdb /dev/sdc /dev/sdd spare /dev/sde
+  ravelin pool create tank raid10 /dev/sdb@left /dev/sdc@left /dev/sdd@right /dev/sde@right
+  ravelin pool create -n tank pddl2:3d:1s /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf /dev/sdg";
+pub(crate) const LIST: &str = "Examples:\n  ravelin pool list\n  ravelin pool list --json";
+pub(crate) const STATUS: &str =
+    "Examples:\n  ravelin pool status\n  ravelin pool status tank --check";
+pub(crate) const DESTROY: &str =
+    "Examples:\n  ravelin pool destroy tank\n  ravelin pool destroy tank --yes";
+pub(crate) const IMPORT: &str =
+    "Examples:\n  ravelin pool import\n  ravelin pool import --dir /dev/disk/by-id tank";
+pub(crate) const EXPORT: &str = "Examples:\n  ravelin pool export tank";
+pub(crate) const SCRUB: &str =
+    "Examples:\n  ravelin pool scrub tank --wait\n  ravelin pool scrub tank --every month";
+pub(crate) const EVENTS: &str =
+    "Examples:\n  ravelin pool events tank\n  ravelin pool events tank --follow";
+pub(crate) const IOSTAT: &str = "Examples:\n  ravelin pool iostat tank";
+pub(crate) const WAIT: &str = "Examples:\n  ravelin pool wait tank --for rebuild";
+pub(crate) const DRIVE_FAIL: &str =
+    "Examples:\n  ravelin drive fail tank 2\n  ravelin drive fail tank /dev/sdd";
+pub(crate) const DRIVE_OFFLINE: &str =
+    "Examples:\n  ravelin drive offline tank 2\n  ravelin drive offline tank /dev/sdd --rebuild";
+pub(crate) const DRIVE_ONLINE: &str = "Examples:\n  ravelin drive online tank 2";
+pub(crate) const DRIVE_REPLACE: &str = "Examples:\n  ravelin drive replace tank 2 /dev/sdh";
+pub(crate) const DRIVE_ADD: &str = "Examples:\n  ravelin drive add tank /dev/sdh";
+pub(crate) const DRIVE_REMOVE: &str = "Examples:\n  ravelin drive remove tank /dev/sdh";
+pub(crate) const DRIVE_CLEAR: &str = "Examples:\n  ravelin drive clear tank 2";
+pub(crate) const DRIVE_WIPE: &str = "Examples:\n  ravelin drive wipe /dev/sdh";
+pub(crate) const VOLUME_CREATE: &str = "Examples:\n  ravelin volume create tank/home --size 100G";
+pub(crate) const VOLUME_LIST: &str = "Examples:\n  ravelin volume list\n  ravelin volume list tank";
+pub(crate) const VOLUME_RESIZE: &str = "Examples:\n  ravelin volume resize tank/home --size +50G
+  ravelin volume resize tank/home --size 80G --yes";
+pub(crate) const VOLUME_RENAME: &str = "Examples:\n  ravelin volume rename tank/home attic";
+pub(crate) const VOLUME_DELETE: &str = "Examples:\n  ravelin volume delete tank/home";
+pub(crate) const VOLUME_ATTACH: &str = "Examples:
+  ravelin volume attach tank/home --fuse /run/home.img --loop
+  ravelin volume attach tank/home --nbd unix:/run/home.sock
+  ravelin volume attach tank/home --nbd tcp:192.0.2.1:10809 --tls-cert cert.pem --tls-key key.pem --tls-client-ca ca.pem";
+pub(crate) const VOLUME_DETACH: &str = "Examples:\n  ravelin volume detach tank/home";
+pub(crate) const ADVISE: &str = "Examples:\n  ravelin advise /dev/sdb /dev/sdc /dev/sdd /dev/sde\n  ravelin advise mem:4T mem:4T mem:4T";
+pub(crate) const GLANCE: &str = "Examples:\n  ravelin status\n  ravelin status -x";

@@ -1,0 +1,118 @@
+//! Volumes served by TLS, with certificates on both sides.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+use crate::MIB;
+use crate::bench::Bench;
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut authority = CertificateParams::new(vec![]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Writes a certificate of an authority, its key and the authority's certificate, named as GnuTLS programs want them.
+fn certificate(dir: &Path, name: &str, by: &Authority, trusts: &Authority) {
+    std::fs::create_dir_all(dir).unwrap();
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let key = KeyPair::generate().unwrap();
+    let signed = CertificateParams::new(names)
+        .unwrap()
+        .signed_by(&key, by)
+        .unwrap();
+    std::fs::write(dir.join("ca-cert.pem"), trusts.pem()).unwrap();
+    std::fs::write(dir.join(format!("{name}-cert.pem")), signed.pem()).unwrap();
+    std::fs::write(dir.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+}
+
+/// Whether a client of another make sees the volume.
+fn seen(uri: &str, certificates: Option<PathBuf>) -> Result<String, String> {
+    let mut uri = uri.replace("127.0.0.1", "localhost");
+    if let Some(dir) = certificates {
+        uri = format!("{uri}?tls-certificates={}", dir.display());
+    }
+    let told = Command::new("nbdinfo")
+        .args(["--size", &uri])
+        .output()
+        .unwrap();
+    match told.status.success() {
+        true => Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned()),
+        false => Err(String::from_utf8_lossy(&told.stderr).into_owned()),
+    }
+}
+
+/// The README promised TLS, and the daemon could not be told of a certificate.
+#[test]
+fn a_volume_is_served_by_tls_to_those_who_show_a_certificate() {
+    let bench = Bench::new("tls");
+    let drives = bench.drives("d", 3, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
+    let (ours, others) = (authority(), authority());
+    certificate(&bench.path("server"), "server", &ours, &ours);
+    certificate(&bench.path("known"), "client", &ours, &ours);
+    certificate(&bench.path("stranger"), "client", &others, &ours);
+    certificate(&bench.path("mistrusts"), "client", &ours, &others);
+    std::fs::create_dir(bench.path("nothing")).unwrap();
+    std::fs::write(bench.path("nothing/ca-cert.pem"), ours.pem()).unwrap();
+
+    let attach = ["volume", "attach", "tank/v", "--nbd", "tcp:127.0.0.1:0"];
+    let (cert, key) = ("server/server-cert.pem", "server/server-key.pem");
+    let tls = ["--tls-cert", cert, "--tls-key", key];
+    let export = bench.json(&[&attach[..], &tls].concat());
+    let uri = export["uri"].as_str().unwrap().to_owned();
+    assert!(uri.starts_with("nbds://127.0.0.1:"), "{uri}");
+    if Command::new("nbdinfo").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no nbdinfo");
+        return;
+    }
+    let size = Ok((4 * MIB).to_string());
+    assert_eq!(seen(&uri, Some(bench.path("nothing"))), size);
+    seen(&uri.replace("nbds", "nbd"), None).unwrap_err();
+    seen(&uri, Some(bench.path("mistrusts"))).unwrap_err();
+    bench.ok(&["volume", "detach", "tank/v"]);
+
+    let known = [&tls[..], &["--tls-client-ca", "server/ca-cert.pem"]].concat();
+    let export = bench.json(&[&attach[..], &known].concat());
+    let uri = export["uri"].as_str().unwrap().to_owned();
+    assert_eq!(seen(&uri, Some(bench.path("known"))), size);
+    seen(&uri, Some(bench.path("stranger"))).unwrap_err();
+    seen(&uri, Some(bench.path("nothing"))).unwrap_err();
+    seen(&uri.replace("nbds", "nbd"), None).unwrap_err();
+    bench.ok(&["volume", "detach", "tank/v"]);
+}
+
+#[test]
+fn tcp_that_others_reach_needs_tls_or_the_word_that_it_is_meant() {
+    let mut bench = Bench::new("insecure");
+    let drives = bench.drives("d", 3, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
+    let attach = ["volume", "attach", "tank/v", "--nbd", "tcp:0.0.0.0:0"];
+    bench.run(&attach).refused(
+        2,
+        &["reached from other machines", "--tls-cert", "--insecure"],
+    );
+    let absent = [
+        &attach[..],
+        &["--tls-cert", "no.pem", "--tls-key", "no.pem"],
+    ]
+    .concat();
+    bench
+        .run(&absent)
+        .refused(2, &["no.pem holds no usable certificate"]);
+    bench
+        .run(&[&attach[..], &["--tls-cert", "no.pem"]].concat())
+        .refused(2, &["--tls-key"]);
+    bench.ok(&[&attach[..], &["--insecure"]].concat());
+    // A start serves it as it was asked for.
+    bench.terminate();
+    bench.start();
+    let status = bench.json(&["pool", "status", "tank"]);
+    assert_eq!(status["exports"].as_array().unwrap().len(), 1);
+}
