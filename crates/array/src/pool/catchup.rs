@@ -245,6 +245,7 @@ impl Pool {
         self.report(Report::LeftOut {
             group,
             column,
+            columns: 1,
             blocks,
         });
     }

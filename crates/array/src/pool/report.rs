@@ -99,17 +99,19 @@ pub enum Report {
         /// Why.
         why: Misfit,
     },
-    /// Of a column on a drive that is back, some blocks are nowhere.
+    /// Of columns on drives that are back, some blocks are nowhere.
     #[error(
-        "group {group} column {column}: {} may have changed while the drive was away, and cannot be reconstructed until more drives are back; the rest of the column counts again",
-        Count(*blocks, "block")
+        "{} of {} may have changed while their drive was away, and cannot be reconstructed until more drives are back; the first in column {column} of group {group}. The rest of these columns counts again",
+        Count(*blocks, "block"), Count(*columns, "column")
     )]
     LeftOut {
-        /// Which group.
+        /// Which group, of the first.
         group: u64,
-        /// Which column.
+        /// Which column, of the first.
         column: u16,
-        /// How many.
+        /// How many columns.
+        columns: u64,
+        /// How many blocks.
         blocks: u64,
     },
     /// A drive that was away is up to date.
@@ -479,6 +481,7 @@ impl Report {
                 | Self::Healed { .. }
                 | Self::ReadFault { .. }
                 | Self::StripeLost { .. }
+                | Self::LeftOut { .. }
                 | Self::PageLost { .. }
                 | Self::DataLost(_)
                 | Self::DataRestored(_)
@@ -534,6 +537,20 @@ impl Report {
             }
             (Self::StripeLost { times, .. }, Self::StripeLost { times: more, .. }) => {
                 *times += more;
+                true
+            }
+            (
+                Self::LeftOut {
+                    columns, blocks, ..
+                },
+                Self::LeftOut {
+                    columns: more,
+                    blocks: more_blocks,
+                    ..
+                },
+            ) => {
+                *columns += more;
+                *blocks += more_blocks;
                 true
             }
             (Self::PageLost { pages, .. }, Self::PageLost { pages: more, .. }) => {

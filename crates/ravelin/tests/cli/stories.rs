@@ -356,3 +356,44 @@ fn a_drive_with_thousands_of_bad_blocks_is_counted_and_named() {
     bench.ok(&IMPORT);
     assert_eq!(status(&bench)["seats"][2]["bad_blocks"], bad);
 }
+
+/// Two drives of four were not there and come back: their checksums were on each other, so that nothing of the
+/// first one can be compared before the second one is there. Each of its cells was an error of its own in the log.
+#[test]
+fn two_drives_that_come_back_have_everything_and_are_told_in_few_events() {
+    let (bench, blocks) = filled("come-back", "raid5", 4, 40 * MIB, 16 * MIB);
+    std::fs::create_dir(bench.path("away")).unwrap();
+    let moves = |from: &str, to: &str| std::fs::rename(bench.path(from), bench.path(to)).unwrap();
+    moves("d1", "away/d1");
+    moves("d2", "away/d2");
+    bench
+        .run(&IMPORT)
+        .refused(1, &["only 2 of 4", "seat 1", "seat 2", "--degraded"]);
+    bench.ok(&[&IMPORT[..], &["--degraded"]].concat());
+    assert_eq!(check(&bench), 2);
+    let scrub = bench.run(&["pool", "scrub", "tank", "--wait"]);
+    assert_eq!(scrub.code, 1, "{}", scrub.stdout);
+    assert!(
+        scrub.stdout.contains("COULD NOT BE CHECKED"),
+        "{}",
+        scrub.stdout
+    );
+    moves("away/d1", "d1");
+    moves("away/d2", "d2");
+    bench.ok(&["drive", "online", "tank", "1"]);
+    std::thread::sleep(Duration::from_millis(300));
+    let told = events(&bench, "left_out").len();
+    bench.ok(&["drive", "online", "tank", "2"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    becomes(&bench, "healthy");
+    assert_eq!(unreadable(&bench, blocks, 1), [].into());
+    assert!((1..8).contains(&told), "{told} events");
+    // What could not be had meanwhile is there again.
+    assert_eq!(named(&status(&bench)), [].into());
+    for kind in ["data_lost", "data_restored"] {
+        let told = events(&bench, kind).len();
+        assert!(told < 8, "{told} events {kind}");
+    }
+    let scrub = bench.run(&["pool", "scrub", "tank", "--wait"]);
+    assert_eq!(scrub.code, 0, "{}", scrub.stdout);
+}
