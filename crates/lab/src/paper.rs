@@ -20,3 +20,11 @@ pub(crate) static DCODE: Paper = Paper {
     authors: "Yingxun Fu, Jiwu Shu",
     from: "Tsinghua University",
 };
+
+/// Declustered RAID in ZFS. The text at hand begins with the abstract: it has neither title nor names.
+pub(crate) static DRAID: Paper = Paper {
+    id: "draid",
+    title: "Declustered RAID (dRAID) in ZFS: performance of I/O and recovery",
+    authors: "the text at hand does not name its authors",
+    from: "storage test platform at Los Alamos National Laboratory",
+};

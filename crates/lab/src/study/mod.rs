@@ -4,6 +4,7 @@
 
 mod context;
 mod dcode;
+mod draid;
 
 pub use context::{Context, Stopped};
 
@@ -17,6 +18,9 @@ pub static STUDIES: &[&dyn Study] = &[
     &dcode::Fig6,
     &dcode::Fig7,
     &dcode::Features,
+    &draid::Fig1,
+    &draid::Fig2,
+    &draid::Sweep,
 ];
 
 /// One figure or table of a paper.

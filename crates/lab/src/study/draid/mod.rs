@@ -1,0 +1,182 @@
+//! Declustered RAID in ZFS against RAIDZ: throughput, recovery, and what both depend on.
+//!
+//! The drives are models (`sim::model`), the arrays are arrays without bytes: `sim::plain` is a dRAID or a RAIDZ as
+//! far as placement, code and order of the rebuild go; `sim::StudyVolume` is our whole pool.
+
+mod fig1;
+mod fig2;
+mod islands;
+mod sweep;
+
+pub(crate) use fig1::Fig1;
+pub(crate) use fig2::Fig2;
+pub(crate) use sweep::Sweep;
+
+use block::{Instant, Seat};
+use sim::load::{Run, Target};
+use sim::model::{ModelOptions, Order, Preset, QueueOptions, preset};
+use sim::plain::rebuild::{CellOrder, ReadColumns, RebuildOptions};
+use sim::plain::{PlainArray, PlainOptions};
+
+use super::{Context, Stopped};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// dRAID's cell is a row of 16 MiB of a drive (OpenZFS, `vdev_draid.c`).
+const CELL_BYTES: u64 = 16 * MIB;
+/// Records of ZFS are 128 KiB by default.
+const RECORD_BYTES: u64 = 128 * KIB;
+
+/// A 7,200 rpm disk. ZFS keeps a queue for each drive in the order of addresses, so the queue is C-LOOK over all that
+/// waits.
+fn zfs_disk() -> Preset {
+    let mut drive = disk();
+    if let ModelOptions::Disk(options) = &mut drive.options {
+        options.queue = QueueOptions {
+            order: Order::CLook,
+            depth: usize::MAX,
+        };
+    }
+    drive
+}
+
+/// The same disk with the queue that it has itself.
+fn disk() -> Preset {
+    preset("nearline").expect("a preset")
+}
+
+/// An array as ZFS makes it, on the first `drive_bytes` of each drive.
+fn array(scheme: &str, drive: Preset, drive_bytes: u64, cell_bytes: u64) -> PlainArray {
+    let options = PlainOptions {
+        drive_bytes: Some(drive_bytes),
+        cell_bytes: Some(cell_bytes),
+        chunk_bytes: RECORD_BYTES.min(cell_bytes),
+        ..PlainOptions::new(scheme, drive)
+    };
+    PlainArray::new(&options).expect("the schemes of these studies fit their drives")
+}
+
+/// Bytes that a sequential rebuild of OpenZFS has in flight for each drive of the vdev, from the first dRAID until 2023
+/// (`zfs_rebuild_vdev_limit`, which openzfs/zfs#14428 raised to 64 MiB).
+const REBUILD_VDEV_LIMIT: u64 = 32 * MIB;
+/// Bytes of a data column that one of its steps has (`zfs_rebuild_max_segment`).
+const REBUILD_SEGMENT: u64 = MIB;
+
+/// Steps that a rebuild of OpenZFS has in flight.
+fn zfs_window(drives: u16, data: u16) -> usize {
+    let bytes = REBUILD_VDEV_LIMIT * u64::from(drives);
+    usize::try_from(bytes / (REBUILD_SEGMENT * u64::from(data))).expect("a few hundred")
+}
+
+/// dRAID's rebuild: in order of address, all survivors read.
+fn zfs_rebuild(window: usize) -> RebuildOptions {
+    RebuildOptions {
+        order: CellOrder::Lba { window },
+        step_bytes: REBUILD_SEGMENT,
+        read: ReadColumns::All,
+        bytes_per_second_max: 0,
+    }
+}
+
+/// Steps of a simulation between two looks at whether to go on.
+const STEPS: u32 = 4096;
+
+/// Fails a seat, and rebuilds it by `options`, onto spare cells or, with `fresh`, onto that drive. Seconds that it took.
+fn rebuild(
+    context: &Context<'_>,
+    array: &mut PlainArray,
+    seat: Seat,
+    fresh: Option<&Preset>,
+    options: RebuildOptions,
+) -> Result<f64, Stopped> {
+    let began = array.now();
+    array.fail(began, seat);
+    if let Some(drive) = fresh {
+        array.replace(began, seat, drive.build());
+    }
+    array.begin_rebuild(began, options);
+    finish(context, array, |array| {
+        array
+            .rebuild()
+            .and_then(sim::plain::rebuild::Rebuild::ended)
+    })
+    .map(|ended| seconds(began, ended))
+}
+
+/// Lets a target go on until `ended` says when it did.
+fn finish<T: Target>(
+    context: &Context<'_>,
+    target: &mut T,
+    ended: impl Fn(&T) -> Option<Instant>,
+) -> Result<Instant, Stopped> {
+    let mut told = target.poll_timeout().unwrap_or(Instant::ZERO);
+    loop {
+        context.check()?;
+        for _ in 0..STEPS {
+            if let Some(at) = ended(target) {
+                context.passed(nanoseconds(told, at));
+                return Ok(at);
+            }
+            let at = target.poll_timeout().expect("what is not done goes on");
+            target.handle_timeout(at);
+        }
+        let at = target.poll_timeout().unwrap_or(told);
+        context.passed(nanoseconds(told, at));
+        told = told.max(at);
+    }
+}
+
+/// Lets `count` requests end.
+fn requests<T: Target>(
+    context: &Context<'_>,
+    run: &mut Run,
+    target: &mut T,
+    count: u64,
+) -> Result<(), Stopped> {
+    let mut left = count;
+    while left > 0 {
+        context.check()?;
+        let began = run.now();
+        let some = left.min(u64::from(STEPS));
+        run.requests(target, some);
+        context.passed(nanoseconds(began, run.now()));
+        left -= some;
+    }
+    Ok(())
+}
+
+fn nanoseconds(from: Instant, to: Instant) -> u64 {
+    to.0.saturating_sub(from.0)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts and times far below 2^53"
+)]
+const fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to_f64(nanoseconds(from, to)) / 1e9
+}
+
+/// Least and greatest of some samples.
+fn range(samples: &[f64]) -> (f64, f64) {
+    let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (least, most)
+}
+
+fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / to_f64(samples.len().max(1) as u64)
+}
+
+/// Greatest ÷ mean of what drives other than the failed one did.
+fn imbalance(array: &PlainArray, failed: Seat, of: impl Fn(sim::model::Work) -> u64) -> f64 {
+    let others = (0..array.seats()).map(Seat).filter(|&seat| seat != failed);
+    let did: Vec<f64> = others.map(|seat| to_f64(of(array.work(seat)))).collect();
+    range(&did).1 / mean(&did)
+}
