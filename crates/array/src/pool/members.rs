@@ -247,6 +247,18 @@ impl Pool {
     ) -> Result<(), PoolError> {
         self.now = now;
         self.check_seat(seat)?;
+        let state = self.facts.seats[seat.index()].state;
+        if let SeatState::Out { since, .. } = state
+            && why == OutReason::Failed
+            && self.is_away_for_a_while(seat)
+        {
+            // It was waited for, and is no longer.
+            self.facts.seats[seat.index()].state = SeatState::Out { since, why };
+            let done = Effect::Done(ticket, Ok(()));
+            self.commit(vec![done, Effect::SeatSpare(seat), Effect::Requeue]);
+            self.advance();
+            return Ok(());
+        }
         if !self.drives.contains_key(&seat) {
             return Err(PoolError::AlreadyOut { seat });
         }
