@@ -132,6 +132,12 @@ pub struct PoolStatus {
     pub generation: u64,
     /// Health.
     pub health: Health,
+    /// Drives that may fail at once from now on, whichever they are, so that everything can be read still.
+    #[serde(default)]
+    pub survives_drives: u16,
+    /// Bytes of drives that nothing uses, for every drive counts as the smallest one.
+    #[serde(default)]
+    pub wasted_bytes: u64,
     /// Bytes of user data that it can hold.
     pub capacity_bytes: u64,
     /// Of those, not yet given to volumes.
@@ -357,6 +363,8 @@ impl PoolStatus {
             scheme: scheme_as_it_is(&facts.scheme),
             generation: pool.generation(),
             health: health(pool),
+            survives_drives: pool.survives_drives(),
+            wasted_bytes: wasted_bytes(pool),
             capacity_bytes: pool.capacity_bytes(),
             free_bytes: pool.free_bytes(),
             chunk_bytes: facts.chunk_bytes,
@@ -399,6 +407,20 @@ impl PoolStatus {
             ..self
         }
     }
+}
+
+/// What drives of the layout have beyond what the smallest of them has.
+fn wasted_bytes(pool: &Pool) -> u64 {
+    let drives = usize::from(pool.geometry().layout().drives());
+    let sizes = || {
+        pool.facts()
+            .seats
+            .iter()
+            .take(drives)
+            .map(|seat| seat.size_bytes)
+    };
+    let least = sizes().min().unwrap_or(0);
+    sizes().map(|bytes| bytes - least).sum()
 }
 
 fn health(pool: &Pool) -> Health {

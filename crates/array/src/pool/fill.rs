@@ -613,6 +613,26 @@ impl Pool {
             .sum()
     }
 
+    /// Drives that may fail at once from now on, whichever they are, so that everything can be read still.
+    #[must_use]
+    pub fn survives_drives(&self) -> u16 {
+        let columns = self.geometry.layout().columns();
+        let absent = |group| {
+            let absent = (0..columns).filter(|&column| self.source(group, column).is_none());
+            u16::try_from(absent.count()).unwrap_or(u16::MAX)
+        };
+        let out = || {
+            let out =
+                |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
+            let out = self.layout_seats().filter(out).count();
+            let out = u16::try_from(out).unwrap_or(u16::MAX);
+            out.saturating_sub(self.geometry.layout().spares())
+        };
+        let lost = self.facts.allocated_groups().map(absent).max();
+        let lost = lost.unwrap_or_else(out);
+        self.geometry.code().tolerance().saturating_sub(lost)
+    }
+
     /// Groups of volumes whose data cannot be read as a whole any more.
     #[must_use]
     pub fn lost_groups(&self) -> u64 {

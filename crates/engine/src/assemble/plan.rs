@@ -23,6 +23,9 @@ pub struct PoolPlan {
     pub spares: u16,
     /// Drives that may fail at once, whichever they are.
     pub survives_drives: u16,
+    /// Copies of each block, where a layout keeps copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u16>,
     /// Failure domains, if drives are in any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<String>,
@@ -109,6 +112,7 @@ impl PoolPlan {
             spare_drives: u16::try_from(blueprint.spares.len()).unwrap_or(u16::MAX),
             spares,
             survives_drives,
+            copies: { blueprint.scheme.family.is_mirror() }.then_some(survives_drives + 1),
             domains: Vec::new(),
             survives_domains: None,
             order: Vec::new(),

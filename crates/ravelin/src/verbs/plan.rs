@@ -47,6 +47,9 @@ pub(crate) fn rebuild(plan: &PoolPlan) -> String {
 
 /// The lines of a plan.
 pub(crate) fn write(out: &mut dyn Write, plan: &PoolPlan) -> io::Result<()> {
+    if let Some(copies) = plan.copies {
+        writeln!(out, "  copies:   {copies} of each block")?;
+    }
     writeln!(out, "  survives: {}", survives(plan))?;
     writeln!(out, "  rebuild:  {}", rebuild(plan))?;
     let spares = match (plan.spares, plan.spare_drives) {

@@ -137,3 +137,42 @@ fn advice_compares_schemes_and_its_commands_work() {
     bench.run(&["advise", "d0"]).refused(2, &["no redundancy"]);
     bench.run(&["advise", "d0", "d99"]).refused(1, &["d99"]);
 }
+
+#[test]
+fn status_says_how_many_drives_may_fail_now() {
+    let bench = Bench::new("protect");
+    let mut drives = bench.drives("d", 6, 40 * MIB);
+    drives.extend(bench.drives("large", 1, 80 * MIB));
+    let made = bench.create("tank", "raid6", &drives[..5], &["spare", "d5"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let text = bench.ok(&["pool", "status", "tank"]);
+    assert!(
+        text.contains("protect: any 2 drives may fail; a spare drive waits"),
+        "{text}"
+    );
+    bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
+    bench.ok(&["drive", "offline", "tank", "1"]);
+    let text = bench.ok(&["pool", "status", "tank"]);
+    assert!(
+        text.contains("protect: any one drive may fail; a spare"),
+        "{text}"
+    );
+    bench.ok(&["drive", "offline", "tank", "2"]);
+    assert_eq!(
+        bench.json(&["pool", "status", "tank"])["survives_drives"],
+        0
+    );
+    bench.ok(&["drive", "online", "tank", "1"]);
+    bench.ok(&["drive", "online", "tank", "2"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    assert_eq!(
+        bench.json(&["pool", "status", "tank"])["survives_drives"],
+        2
+    );
+    bench.ok(&["drive", "replace", "tank", "0", "large0"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    let status = bench.json(&["pool", "status", "tank"]);
+    assert_eq!(status["wasted_bytes"], 40 * MIB);
+    let text = bench.ok(&["pool", "status", "tank"]);
+    assert!(text.contains(" unused: 40 MiB of 280 MiB"), "{text}");
+}

@@ -21,6 +21,9 @@ fn raid1_keeps_a_copy_on_every_drive() {
         assert_eq!(made.code, 0, "{}", made.stderr);
         let status = bench.json(&["pool", "status", "tank"]);
         assert_eq!(status["scheme"], scheme);
+        assert_eq!(status["survives_drives"], count - 1);
+        let said = format!("copies:   {count} of each block");
+        assert!(made.stdout.contains(&said), "{}", made.stdout);
         bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
         let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
         let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();

@@ -129,6 +129,16 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         size(pool.chunk_bytes),
         size(pool.cell_bytes)
     )?;
+    writeln!(out, "protect: {}", protection(pool))?;
+    let raw_bytes: u64 = pool.seats.iter().map(|seat| seat.size_bytes).sum();
+    if pool.wasted_bytes > raw_bytes / 20 {
+        writeln!(
+            out,
+            " unused: {} of {}: every drive counts as the smallest one",
+            size(pool.wasted_bytes),
+            size(raw_bytes)
+        )?;
+    }
     if let Some(rebuild) = &pool.rebuild {
         writeln!(out, "rebuild: {}", rebuild_line(rebuild))?;
     }
@@ -156,6 +166,28 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         writeln!(out, "\n{}", volumes(status))?;
     }
     Ok(())
+}
+
+/// What may fail from now on, and what takes its place.
+fn protection(pool: &PoolStatus) -> String {
+    let may_fail = match (pool.health, pool.survives_drives) {
+        (Health::Unusable, _) => "none".to_owned(),
+        (_, 0) => "no drive may fail".to_owned(),
+        (_, 1) => "any one drive may fail".to_owned(),
+        (_, count) => format!("any {count} drives may fail"),
+    };
+    let waiting = pool
+        .seats
+        .iter()
+        .filter(|seat| seat.state == "waiting")
+        .count();
+    match waiting {
+        0 => may_fail,
+        _ => format!(
+            "{may_fail}; {}",
+            count(waiting, "a spare drive waits", "spare drives wait")
+        ),
+    }
 }
 
 /// What is wrong, and what to do.
