@@ -455,6 +455,9 @@ pub struct Export {
     /// The loop device made over the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
+    /// The device's name that stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<PathBuf>,
     /// Whether whatever would change the volume is refused.
     #[serde(default, skip_serializing_if = "is_false")]
     pub read_only: bool,

@@ -4,6 +4,7 @@
 
 mod drives;
 mod exports;
+mod links;
 mod restore;
 mod volumes;
 
@@ -45,6 +46,8 @@ pub struct Daemon {
     state: Option<StateFile>,
     /// Programs to be told.
     hooks: Option<Hooks>,
+    /// Where devices of attached volumes have names that stay.
+    links: Option<PathBuf>,
     /// What this life did not begin with although it should have.
     unrestored: Mutex<Vec<Unrestored>>,
 }
@@ -86,10 +89,11 @@ impl Drop for Reserved<'_> {
 impl Daemon {
     /// Without pools. Those of an earlier life come back by [`Daemon::restore`].
     #[must_use]
-    pub fn new(state: StateFile, hooks: Option<Hooks>) -> Self {
+    pub fn new(state: StateFile, hooks: Option<Hooks>, links: Option<PathBuf>) -> Self {
         Self {
             state: Some(state),
             hooks,
+            links,
             ..Self::default()
         }
     }

@@ -138,6 +138,8 @@ pub struct Options {
     pub state: StateFile,
     /// Programs to be told what happens.
     pub hooks: Option<HookOptions>,
+    /// Where devices of attached volumes get names that stay, `POOL/VOLUME`.
+    pub links: Option<PathBuf>,
     /// How long its start waits for drives that are not there: opening a pool without a drive puts
     /// it out, and it would have to be filled again.
     pub late_drives: Duration,
@@ -153,6 +155,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
     let Options {
         state,
         hooks,
+        links,
         late_drives,
     } = options;
     let (hooks, hooks_end) = hooks.map(Hooks::start).transpose()?.unzip();
@@ -163,7 +166,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         .enable_all()
         .thread_name("api")
         .build()?;
-    let daemon = Arc::new(Daemon::new(state, hooks));
+    let daemon = Arc::new(Daemon::new(state, hooks, links));
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

@@ -14,6 +14,7 @@ use export::nbd::{
 use export::socket::SocketError;
 
 use super::Daemon;
+use super::links::DeviceLink;
 use crate::Failure;
 use crate::api::{Attach, Export};
 use crate::state::SavedExport;
@@ -24,8 +25,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// What serves a volume. Dropping it ends it.
 enum Way {
     Nbd(Server),
-    /// With the loop device made over it, which goes with it.
-    Fuse(FuseFile, Option<PathBuf>),
+    /// With the loop device made over it, which goes with it, and its name that stays.
+    Fuse(FuseFile, Option<PathBuf>, Option<DeviceLink>),
 }
 
 /// A volume at an address.
@@ -52,6 +53,7 @@ impl Exported {
     }
 
     fn view(&self) -> Export {
+        let mut link = None;
         let (address, uri, clients, device) = match &self.way {
             Way::Nbd(server) => {
                 let address = server.address();
@@ -72,7 +74,8 @@ impl Exported {
                     None,
                 )
             }
-            Way::Fuse(file, device) => {
+            Way::Fuse(file, device, name) => {
+                link = name.as_ref().map(|name| name.path().to_owned());
                 let path = file.path().display();
                 let clients = match device {
                     None => file.opens(),
@@ -95,6 +98,7 @@ impl Exported {
             uri,
             clients,
             device,
+            link,
             read_only: self.attach.read_only,
         }
     }
@@ -317,7 +321,9 @@ impl Daemon {
                 let device = request
                     .loop_device
                     .then(|| loop_over(&file, request.read_only, what));
-                Way::Fuse(file, device.transpose()?)
+                let device = device.transpose()?;
+                let link = self.link_to(device.as_deref(), (pool, name));
+                Way::Fuse(file, device, link)
             }
             (None, None) | (Some(_), Some(_)) => {
                 return Err(Failure::request(
@@ -348,6 +354,13 @@ impl Daemon {
             self.end_exports(pool, Some(name));
         }
         Ok(view)
+    }
+
+    /// Gives a device its name that stays. It can be had by its number without one.
+    fn link_to(&self, device: Option<&Path>, (pool, name): (&str, &str)) -> Option<DeviceLink> {
+        let made = DeviceLink::make(self.links.as_ref()?, pool, name, device?);
+        made.inspect_err(|error| tracing::warn!(pool, name, "no link to its device: {error}"))
+            .ok()
     }
 
     /// Serves a volume no longer, anywhere.

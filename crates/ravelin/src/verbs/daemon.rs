@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -32,6 +32,10 @@ pub(crate) struct DaemonArguments {
     /// from a disk that may be a volume of its own.
     #[arg(long)]
     lock_memory: bool,
+    /// Where the block devices of attached volumes get names that stay: DIR/POOL/VOLUME. For root at the usual
+    /// socket `/dev/ravelin`.
+    #[arg(long, value_name = "DIR")]
+    links: Option<PathBuf>,
     /// A group whose members may use the daemon, and so do all that it can; else only its own user may.
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
@@ -94,9 +98,15 @@ impl DaemonArguments {
             time_limit: Duration::from_secs(self.hook_seconds),
             socket: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
         });
+        let usual = context.socket.is_none() && rustix::process::geteuid().is_root();
+        let links = self
+            .links
+            .as_deref()
+            .or(usual.then_some(Path::new("/dev/ravelin")));
         let options = server::Options {
             state,
             hooks,
+            links: links.and_then(|links| std::path::absolute(links).ok()),
             late_drives: Duration::from_secs(self.wait_drives),
         };
         Ok(server::run(&socket, options, ready)?)

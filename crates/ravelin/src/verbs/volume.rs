@@ -236,7 +236,7 @@ fn attach(
     let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
     context.print("volume attach", &export, |out| {
         if let Some(device) = &export.device {
-            let device = device.display();
+            let device = export.link.as_ref().unwrap_or(device).display();
             writeln!(
                 out,
                 "volume `{volume}` is the block device {device}, over the file {}",

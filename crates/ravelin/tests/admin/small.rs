@@ -305,3 +305,37 @@ fn the_socket_can_be_a_groups() {
     assert_eq!(mode(&bench), 0o600);
     assert!(bench.log().contains("no such group"), "{}", bench.log());
 }
+
+/// A loop device has another number after each start; scripts and fstab want a name that stays.
+#[test]
+fn a_device_has_a_name_that_stays() {
+    let mut bench = Bench::without_daemon("links");
+    bench.start_with(&["--links", "links"]);
+    let drives = bench.drives("d", 3, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
+    // What an earlier life left.
+    std::fs::create_dir_all(bench.path("links/tank")).unwrap();
+    let link = bench.path("links/tank/v");
+    std::os::unix::fs::symlink("/dev/gone", &link).unwrap();
+    let attach = [
+        "volume", "attach", "tank/v", "--fuse", "v.img", "--loop", "--json",
+    ];
+    let attached = bench.run(&attach);
+    if attached.code != 0 {
+        eprintln!("skipped: no loop device: {}", attached.stderr);
+        return;
+    }
+    let export: serde_json::Value = serde_json::from_str(&attached.stdout).unwrap();
+    assert_eq!(export["link"], link.to_str().unwrap());
+    let leads_to = |link: &std::path::Path| std::fs::read_link(link).unwrap();
+    assert_eq!(leads_to(&link).to_str(), export["device"].as_str());
+    bench.terminate();
+    assert!(!link.exists() && link.symlink_metadata().is_err());
+    bench.start_with(&["--links", "links"]);
+    let now = bench.json(&["pool", "status", "tank"])["exports"][0]["device"].clone();
+    assert_eq!(leads_to(&link).to_str(), now.as_str());
+    bench.ok(&["volume", "detach", "tank/v"]);
+    assert!(link.symlink_metadata().is_err());
+    assert!(!bench.path("links/tank").exists());
+}
