@@ -159,6 +159,9 @@ pub enum Command {
     /// The seat's drive is out, and that is durable on enough labels: from now on nothing waits
     /// for it, reads from it or writes to it. Its cells are absent.
     SeatOut(Seat),
+    /// The same for drives that are out since one generation: nothing happens between them, so that a group that
+    /// cannot be read without all of them has not changed since any of them was there.
+    SeatsOut(Vec<Seat>),
     /// The seat's drive stays in use although an operation failed: there is no redundancy left to
     /// do without it. What waited for the verdict ends in an error.
     SeatKept(Seat),

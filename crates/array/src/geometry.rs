@@ -307,6 +307,13 @@ impl Geometry {
         self.layout.groups(self.rows)
     }
 
+    /// Whether each stripe has a part in every column of its group. In a far layout a group has more columns than a
+    /// stripe, and a drive several of them: what it has lost does not say what its stripes have lost.
+    #[must_use]
+    pub fn stripes_use_all_columns(&self) -> bool {
+        self.code().columns() == self.layout().columns()
+    }
+
     /// Stripes in a group.
     #[must_use]
     pub const fn stripes_per_group(&self) -> u64 {

@@ -1,14 +1,21 @@
-//! Drives that misbehave together, more of them than the code survives: what was flushed is there again when they
-//! take everything again.
+//! Drives that misbehave together, more of them than the code survives: what was flushed is there again when
+//! they are, and while they are not, whatever a drive still holds can be read.
 //!
 //! *Refusals*: drives that take no writes or no flushes for a while, and the pool is stopped in the middle of that.
 //!
 //! Before, a checkpoint whose pages or anchor such drives had refused let go of the records all the same; what no
 //! drive had taken was put in place without a record, and what was logged behind it was acknowledged; and drives
 //! that could not be spared went out when they refused a label, so that the pool had lost everything.
+//!
+//! *Absence*: drives that are gone, together or one after another, and come back.
+//!
+//! Before, what a drive that came back held did not count where all copies of its pages had been gone with others, and
+//! the first to be back were told that nothing was known: half of a volume could be lost that every drive still had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use array::pool::SeatState;
+use array::router::VolumeMap;
 use block::{BLOCK_BYTES, Fault, Request, RequestKind, Seat};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -138,7 +145,14 @@ impl Client {
         let mut errors = Vec::new();
         for &block in blocks {
             match world.read(VOLUME, block * BLOCK_BYTES, BLOCK_BYTES) {
-                Ok(bytes) => assert!(self.is_right(block, &bytes), "{when}: block {block}"),
+                Ok(bytes) => {
+                    let is = (0..=self.versions).find(|&version| bytes == content(block, version));
+                    let may_be = &self.may_be[usize::try_from(block).unwrap()];
+                    assert!(
+                        self.is_right(block, &bytes),
+                        "{when}: block {block} is version {is:?} and may be {may_be:?}"
+                    );
+                }
                 Err(_) => errors.push(block),
             }
         }
@@ -300,4 +314,212 @@ fn a_pool_stopped_while_all_its_drives_refuse_writes_opens_with_all_that_was_flu
     for seed in 0..40 {
         stopped_under_refusals(&[0, 1, 2, 3, 4, 5], Refused::Writes, seed);
     }
+}
+
+// --- absence ---------------------------------------------------------------------------------------
+
+/// How drives leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leave {
+    Together,
+    /// With a few steps between.
+    WithinATurn,
+    /// Each when the pool has come to rest from the one before.
+    OneAfterAnother,
+}
+
+/// How they come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Back {
+    Online,
+    /// Online, after a loss of power of their own.
+    OnlineUnflushed,
+    /// The pool is stopped, and opened with all.
+    Reopened,
+}
+
+/// Blocks whose own drive is not one of these.
+fn held(world: &World, gone: &BTreeSet<Seat>) -> BTreeSet<u64> {
+    let geometry = world.pool().geometry();
+    let map = VolumeMap::new(geometry, &world.pool().facts().volumes[0]);
+    (0..map.size_bytes() / BLOCK_BYTES)
+        .filter(|block| {
+            let parts = map.split(&Request {
+                kind: RequestKind::Read,
+                offset: block * BLOCK_BYTES,
+                length: BLOCK_BYTES,
+                fua: false,
+            });
+            let request = parts[0].request;
+            let (stripe, segments) = &geometry.stripes(&request)[0];
+            let (column, _) = geometry.place(request.group, *stripe, segments[0].slot);
+            !gone.contains(&geometry.layout().cell(request.group, column).seat)
+        })
+        .collect()
+}
+
+fn absent_and_back(
+    (scheme, drives, groups): (&str, u16, u64),
+    leave: Leave,
+    back: Back,
+    seed: u64,
+) -> Result<(), String> {
+    let when = format!("{scheme}, {leave:?}, {back:?}, seed {seed}");
+    let mut world = World::create(&WorldOptions {
+        seed,
+        ..WorldOptions::small(scheme, drives)
+    });
+    let mut client = Client::new(&mut world, groups);
+    let tolerance = world.pool().geometry().code().tolerance();
+    for _ in 0..world.rng().random_range(0..12) {
+        assert!(client.turn(&mut world, 4), "{when}: nothing fails yet");
+    }
+    // Into a checkpoint, now and then.
+    for _ in 0..world.rng().random_range(0..400) {
+        world.step();
+    }
+    let most = drives.min(tolerance + 3);
+    let count = world.rng().random_range(tolerance + 1..=most);
+    let mut gone: BTreeSet<Seat> = BTreeSet::new();
+    while gone.len() < usize::from(count) {
+        gone.insert(Seat(world.rng().random_range(0..drives)));
+    }
+    let mut open = Vec::new();
+    for _ in 0..world.rng().random_range(0..8) {
+        open.push(client.submit(&mut world));
+    }
+    if world.rng().random() {
+        for _ in 0..world.rng().random_range(0..60) {
+            world.step();
+        }
+    }
+    let mut order: Vec<Seat> = gone.iter().copied().collect();
+    for index in (1..order.len()).rev() {
+        let other = world.rng().random_range(0..=index);
+        order.swap(index, other);
+    }
+    let mut reads = Vec::new();
+    for &seat in &order {
+        world.pull(seat);
+        for _ in 0..8 {
+            let block = world.rng().random_range(0..client.blocks);
+            let request = Request {
+                kind: RequestKind::Read,
+                offset: block * BLOCK_BYTES,
+                length: BLOCK_BYTES,
+                fua: false,
+            };
+            reads.push(world.submit(VOLUME, request, &[]));
+        }
+        match leave {
+            Leave::Together => {}
+            Leave::WithinATurn => {
+                for _ in 0..world.rng().random_range(1..60) {
+                    world.step();
+                }
+            }
+            Leave::OneAfterAnother => world.settle(),
+        }
+    }
+    for (id, ..) in open {
+        let _ends = Client::wait(&mut world, id);
+    }
+    for id in reads {
+        let _ends = Client::wait(&mut world, id);
+    }
+    // Until every drive that is gone was asked for something.
+    let _errors = client.unreadable(&mut world, &client.all(), &when);
+    world.settle();
+    let held = held(&world, &gone);
+    let errors = client.unreadable(&mut world, &held, &when);
+    if !errors.is_empty() {
+        return Err(format!(
+            "{when}: while {gone:?} are gone, {} of {} blocks on others cannot be read: {errors:?}",
+            errors.len(),
+            held.len()
+        ));
+    }
+    let places: Vec<(Seat, usize)> = { gone.iter() }
+        .map(|&seat| (seat, world.drive_index_of(seat)))
+        .collect();
+    let lost = (back == Back::OnlineUnflushed).then_some(seed);
+    for &seat in &gone {
+        world.plug_in(seat, lost);
+    }
+    if back == Back::Reopened {
+        let drives = world.kill();
+        let plain = World::open(drives.clone(), false, seed);
+        world = plain.or_else(|_| World::open(drives, true, seed)).unwrap();
+    }
+    for (seat, index) in places {
+        let out = matches!(
+            world.pool().facts().seats[seat.index()].state,
+            SeatState::Out { .. }
+        );
+        if !out {
+            continue;
+        }
+        if back == Back::Reopened {
+            let drive = world.drives()[index].clone();
+            assert!(world.begin_return_drive(seat, Some(drive)), "{when}");
+        } else {
+            world.return_drive(seat).unwrap();
+        }
+        if seed.is_multiple_of(2) {
+            world.settle();
+        }
+    }
+    world.settle();
+    let errors = client.unreadable(&mut world, &client.all(), &when);
+    if !errors.is_empty() {
+        return Err(format!(
+            "{when}: {gone:?} are back, and {} of {} blocks cannot be read: {errors:?}; {:#?}",
+            errors.len(),
+            client.blocks,
+            world.reports
+        ));
+    }
+    Ok(())
+}
+
+fn drives_leave_and_come_back(pool: (&str, u16, u64), seeds: u64) {
+    let (mut runs, mut failures) = (0, Vec::new());
+    for leave in [Leave::Together, Leave::WithinATurn, Leave::OneAfterAnother] {
+        for back in [Back::Online, Back::OnlineUnflushed, Back::Reopened] {
+            for seed in 0..seeds {
+                runs += 1;
+                failures.extend(absent_and_back(pool, leave, back, seed).err());
+            }
+        }
+    }
+    let some: Vec<&str> = failures
+        .iter()
+        .map(|text| text.split("; [").next().unwrap())
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {runs}: {some:#?}, the first: {}",
+        failures.len(),
+        failures[0]
+    );
+}
+
+#[test]
+fn two_drives_of_a_raid5_leave_and_come_back_with_all_that_was_flushed() {
+    drives_leave_and_come_back(("raid5", 5, 4), 25);
+}
+
+#[test]
+fn three_drives_of_a_raid6_leave_and_come_back_with_all_that_was_flushed() {
+    drives_leave_and_come_back(("raid6", 6, 4), 25);
+}
+
+#[test]
+fn all_drives_of_a_mirror_leave_and_come_back_with_all_that_was_flushed() {
+    drives_leave_and_come_back(("raid1:3r", 3, 4), 25);
+}
+
+#[test]
+fn drives_of_a_declustered_pool_leave_and_come_back_with_all_that_was_flushed() {
+    drives_leave_and_come_back(("pddl2:4d:13c:1s", 13, 13), 12);
 }

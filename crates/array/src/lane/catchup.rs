@@ -30,8 +30,13 @@ pub(super) struct Held {
 impl Held {
     /// Whether the target has the block that this entry of the column is of.
     pub(super) fn holds(&self, name: BlockName, entry: Entry) -> bool {
+        entry.is_before(self.before) && self.has_entry(name, entry)
+    }
+
+    /// Whether its own entry of a block that is known is the same.
+    pub(super) fn has_entry(&self, name: BlockName, entry: Entry) -> bool {
         let page = self.pages.get(&name.page());
-        entry.is_before(self.before) && page.is_some_and(|page| page.get(name.entry()) == entry)
+        entry != Entry::UNKNOWN && page.is_some_and(|page| page.get(name.entry()) == entry)
     }
 }
 

@@ -7,7 +7,8 @@
 //! be there once less) and when the ring wants room. Only if there is no room even for that is it let go.
 //!
 //! What is kept is little: what was logged when the drives went. A stripe that cannot be read is not
-//! written to.
+//! written to; nor is one that what is kept makes whole, where that would change a block of a column that is
+//! absent: its drive may come back and be taken as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,6 +99,19 @@ impl Array {
         names
     }
 
+    /// The same of more blocks, beside those that are kept already.
+    pub(super) fn keep_more(
+        &mut self,
+        blocks: &[(BlockName, Logged)],
+        forgotten: &BTreeSet<u64>,
+        room: bool,
+    ) -> BTreeSet<BlockName> {
+        let before = std::mem::take(&mut self.keeping.names);
+        let more = self.keep(blocks, forgotten, room);
+        self.keeping.names.extend(before);
+        more
+    }
+
     /// Blocks that may be logged again to make room: they take no more than a part of the ring and the
     /// memory.
     fn relogs_at_most(&self) -> usize {
@@ -182,7 +196,10 @@ impl Array {
 
     /// A checkpoint has ended that wanted `room` and could not move the tail as far as it should have.
     pub(super) fn kept_in_the_way(&mut self, room: bool) {
-        self.keeping.gives_up = room && self.log.crowded && !self.keeping.names.is_empty();
+        // Where no drive is there nothing is logged, whatever is let go.
+        let nowhere = self.live_seats().is_empty();
+        let crowded = self.log.crowded && !nowhere;
+        self.keeping.gives_up = room && crowded && !self.keeping.names.is_empty();
     }
 
     /// The next checkpoint keeps nothing.

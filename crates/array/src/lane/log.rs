@@ -724,6 +724,10 @@ impl Array {
         } else if let Some(before) = self.gap_fault() {
             // Recovery does not come as far as this.
             fault = Some(before);
+        } else if self.columns_there(&batch).0 < batch.data_columns() {
+            // Its drives have gone out, more of them than it survives: it is in memory alone, where the stripe's blocks
+            // are kept, and nobody is told that it is durable.
+            fault = Some(Fault::Lost);
         } else {
             self.try_succeeded(Work::Batch);
         }

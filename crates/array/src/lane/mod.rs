@@ -311,22 +311,8 @@ impl Array {
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         self.now = now;
         match command {
-            Command::SeatOut(seat) => {
-                self.watch.forget(seat);
-                match self.twins.succeeds(seat) {
-                    true => self.view.successor_out(seat),
-                    false => self.view.seat_out(seat),
-                }
-                self.twin_out(seat);
-                self.jobs_lost_seat(seat);
-                self.abandon_seat(seat);
-                self.leaves(seat);
-                self.decide(seat, true);
-                if self.geometry.store().is_some() && self.recovery.is_none() {
-                    self.batches_thinned();
-                    self.want_checkpoint();
-                }
-            }
+            Command::SeatOut(seat) => self.seats_out(&[seat]),
+            Command::SeatsOut(seats) => self.seats_out(&seats),
             Command::SeatKept(seat) => self.decide(seat, false),
             Command::SeatIn(seat) => {
                 self.watch.forget(seat);
@@ -342,6 +328,7 @@ impl Array {
             Command::Succeed { seat, with, filled } => self.succeed(seat, with, filled.as_ref()),
             Command::SeatCurrent(seat) => {
                 self.view.seat_current(&self.geometry, seat);
+                self.forget_nowhere(None);
                 self.want_anchor();
             }
             Command::Fill {
@@ -360,6 +347,9 @@ impl Array {
                 if self.view.is_out(target.seat) && !planted::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
+                } else if self.lacks_pages_beside(group, column) {
+                    // The target may have the last copies of them.
+                    job.fail(Fault::Lost);
                 }
                 self.begin_job(job);
             }
@@ -369,7 +359,12 @@ impl Array {
                 cell,
             } => {
                 self.check_here(group)?;
+                let before = self.view.column(&self.geometry, group, column);
                 self.view.settle(group, column, cell);
+                if !before.writable() {
+                    self.column_is_back(group, column);
+                }
+                self.forget_nowhere(Some(group));
                 self.place_kept();
                 self.report_after_drain(Event::Settled { group, column });
             }
@@ -411,6 +406,28 @@ impl Array {
         }
         self.advance();
         Ok(())
+    }
+
+    /// Drives are out. All are before what waits for a verdict goes on.
+    fn seats_out(&mut self, seats: &[Seat]) {
+        for &seat in seats {
+            self.watch.forget(seat);
+            match self.twins.succeeds(seat) {
+                true => self.view.successor_out(seat),
+                false => self.view.seat_out(seat),
+            }
+        }
+        for &seat in seats {
+            self.twin_out(seat);
+            self.jobs_lost_seat(seat);
+            self.abandon_seat(seat);
+            self.leaves(seat);
+            self.decide(seat, true);
+        }
+        if self.geometry.store().is_some() && self.recovery.is_none() {
+            self.batches_thinned();
+            self.want_checkpoint();
+        }
     }
 
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).

@@ -25,6 +25,21 @@ struct Cached {
     used: Cell<bool>,
     /// Changed since it was written.
     dirty: bool,
+    /// No drive that has a copy was there: what it says is that nothing is known.
+    nowhere: bool,
+    /// And drives that are away are expected to bring it back: what changes is kept apart.
+    owes: bool,
+}
+
+/// How a page has come into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// As it is on all drives.
+    Same,
+    /// Some drive should have it as it is here.
+    Changed,
+    /// On none that is there; if `owes`, one that is away is expected to bring it back.
+    Nowhere { owes: bool },
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +83,11 @@ pub(super) struct Pages {
     used_blocks: u64,
     /// Of all pages that are here.
     unknown: u64,
+    /// Some may be here that no drive has.
+    some_nowhere: bool,
+    /// Entries that have changed since their page was nowhere: they count as later than what a drive says that brings
+    /// the page back.
+    owed: BTreeMap<PageName, BTreeMap<usize, Entry>>,
     /// Counts changes of pages; of two copies the later one counts.
     pub(super) clock: u64,
 }
@@ -149,7 +169,14 @@ impl Pages {
             cached.unknown = cached.unknown + u32::from(is) - u32::from(was);
             self.unknown = self.unknown + u64::from(is) - u64::from(was);
             cached.page.set(name.entry(), entry, clock);
-            cached.dirty = true;
+            if cached.owes {
+                // Of the others nothing is known here, and a drive that is away may have them.
+                let owed = self.owed.entry(name.page()).or_default();
+                owed.insert(name.entry(), entry);
+            } else {
+                cached.dirty = true;
+                cached.nowhere = false;
+            }
         }
     }
 
@@ -166,7 +193,7 @@ impl Pages {
     /// Drives may not have the page as it is here: it is written again.
     pub(super) fn unwritten(&mut self, name: PageName) {
         if let Some(cached) = self.cached.get_mut(&name) {
-            cached.dirty = true;
+            cached.dirty = !cached.nowhere;
         }
     }
 
@@ -175,7 +202,7 @@ impl Pages {
         let Some(cached) = self.cached.get_mut(&name) else {
             return;
         };
-        if cached.page.is_overruled_by(copy) {
+        if !cached.owes && cached.page.is_overruled_by(copy) {
             // Not even a copy of a clock that nobody here has reached.
             let later = copy.latest().max(self.clock) + 1;
             self.clock = later;
@@ -192,8 +219,43 @@ impl Pages {
             .map(|(&name, _)| name)
     }
 
+    /// True if nobody knows what a page says but that no drive that has it was there.
+    pub(super) fn is_nowhere(&self, name: PageName) -> bool {
+        let cached = self.cached.get(&name);
+        cached.is_some_and(|cached| cached.nowhere)
+    }
+
+    /// Drives are there again that may have pages that none had: these are looked for anew.
+    fn forget_nowhere(&mut self, group: Option<u64>, keep: &BTreeSet<PageName>) {
+        let unknown = &mut self.unknown;
+        let left = &mut self.some_nowhere;
+        *left = false;
+        self.cached.retain(|name, cached| {
+            let here = group.is_none_or(|group| name.group == group);
+            let stays = !here || !cached.nowhere || cached.dirty || keep.contains(name);
+            if !stays {
+                *unknown -= u64::from(cached.unknown);
+            }
+            *left |= stays && cached.nowhere;
+            stays
+        });
+    }
+
+    /// Puts into a page what has changed while it was nowhere; whether there was anything.
+    fn put_owed(&mut self, name: PageName, page: &mut MetaPage) -> bool {
+        let Some(owed) = self.owed.get(&name) else {
+            return false;
+        };
+        self.clock = self.clock.max(page.latest()) + 1;
+        for (&index, &entry) in owed {
+            page.set(index, entry, self.clock);
+        }
+        true
+    }
+
     /// The group begins a new life.
     pub(super) fn drop_group(&mut self, group: u64) {
+        self.owed.retain(|name, _| name.group != group);
         let unknown = &mut self.unknown;
         self.cached.retain(|name, cached| {
             let stays = name.group != group;
@@ -217,7 +279,7 @@ impl Pages {
         self.loading.contains_key(&name)
     }
 
-    fn insert(&mut self, name: PageName, page: MetaPage, dirty: bool, keep: &BTreeSet<PageName>) {
+    fn insert(&mut self, name: PageName, page: MetaPage, found: Found, keep: &BTreeSet<PageName>) {
         let first = u64::from(name.index) * u64::from(ENTRIES_PER_META_PAGE);
         let blocks = self.used_blocks.saturating_sub(first);
         let blocks = blocks.min(ENTRIES_PER_META_PAGE.into());
@@ -228,8 +290,11 @@ impl Pages {
             page,
             unknown,
             used: Cell::new(true),
-            dirty,
+            dirty: found == Found::Changed,
+            nowhere: matches!(found, Found::Nowhere { .. }),
+            owes: found == Found::Nowhere { owes: true },
         };
+        self.some_nowhere |= cached.nowhere;
         self.unknown += u64::from(unknown);
         if let Some(old) = self.cached.insert(name, cached) {
             self.unknown -= u64::from(old.unknown);
@@ -361,6 +426,21 @@ impl Blocks for LaneBlocks<'_> {
     }
 
     fn is_held(&self, column: u16, block: u64) -> bool {
+        self.is_at_target(column, block, Held::holds)
+    }
+
+    fn may_be_held(&self, column: u16, block: u64) -> bool {
+        self.is_at_target(column, block, Held::has_entry)
+    }
+}
+
+impl LaneBlocks<'_> {
+    fn is_at_target(
+        &self,
+        column: u16,
+        block: u64,
+        has: impl Fn(&Held, BlockName, Entry) -> bool,
+    ) -> bool {
         let Some(held) = self.held.filter(|held| held.column == column) else {
             return false;
         };
@@ -370,7 +450,7 @@ impl Blocks for LaneBlocks<'_> {
             block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
         };
         let entry = self.pages.entry(name);
-        self.overlay.get(name).is_none() && entry.is_some_and(|entry| held.holds(name, entry))
+        self.overlay.get(name).is_none() && entry.is_some_and(|entry| has(held, name, entry))
     }
 }
 
@@ -429,6 +509,64 @@ impl Array {
         }
     }
 
+    /// Columns can be read again, of one group or of any.
+    pub(super) fn forget_nowhere(&mut self, group: Option<u64>) {
+        if !self.pages.some_nowhere {
+            return;
+        }
+        let keep = self.checkpoint_pages();
+        self.pages.forget_nowhere(group, &keep);
+    }
+
+    /// True if a group has lost more columns than the code survives, and those that were lost last come back with their
+    /// drives as they are.
+    fn comes_back_as_it_is(&self, group: u64) -> bool {
+        // Where there are spare cells nothing comes back without a fill.
+        self.geometry.layout().spares() == 0 && self.is_beyond_reading(group)
+    }
+
+    /// True if all stripes of a group have lost more columns than the code survives.
+    fn is_beyond_reading(&self, group: u64) -> bool {
+        if self.geometry.store().is_none() || !self.geometry.stripes_use_all_columns() {
+            return false;
+        }
+        let columns = self.view.columns(&self.geometry, group);
+        let absent = columns.iter().filter(|column| !column.readable()).count();
+        absent > usize::from(self.geometry.code().tolerance())
+    }
+
+    /// True if a page that was nowhere can be read again and has not been: what has changed in it is not on its way to a
+    /// drive.
+    pub(super) fn page_is_back(&self, name: PageName) -> bool {
+        let owes = self.pages.cached.get(&name).is_some_and(|page| page.owes);
+        let places = || self.page_places(name, true);
+        owes && places().iter().any(|place| !self.view.is_out(place.seat))
+    }
+
+    /// True if a group has lost more columns than the code survives, and with them all copies of a page that has one
+    /// beside this column. To fill the column would be to write there that nothing is known.
+    pub(super) fn lacks_pages_beside(&self, group: u64, column: u16) -> bool {
+        let nowhere = |name: PageName| match self.pages.cached.get(&name) {
+            Some(cached) => cached.nowhere,
+            None => {
+                let places = self.page_places(name, true);
+                places.iter().all(|place| self.view.is_out(place.seat))
+            }
+        };
+        self.comes_back_as_it_is(group)
+            && self
+                .geometry
+                .pages_beside(column)
+                .into_iter()
+                .any(|(column, index)| {
+                    nowhere(PageName {
+                        group,
+                        column,
+                        index,
+                    })
+                })
+    }
+
     /// Begins to load a page, unless it is here or on its way.
     pub(super) fn load_page(&mut self, name: PageName) {
         self.load_copies(name, false);
@@ -444,7 +582,18 @@ impl Array {
             .filter(|place| !self.view.is_out(place.seat))
             .collect();
         if places.is_empty() {
-            self.page_here(name, MetaPage::filled(Entry::UNKNOWN, 0), false);
+            let mut page = MetaPage::filled(Entry::UNKNOWN, 0);
+            let changed = self.pages.put_owed(name, &mut page);
+            let found = match self.comes_back_as_it_is(name.group) {
+                false if changed => {
+                    self.pages.owed.remove(&name);
+                    Found::Changed
+                }
+                // The group can do without it: what is in it is reconstructed, and counts.
+                false if !self.is_beyond_reading(name.group) => Found::Same,
+                owes => Found::Nowhere { owes },
+            };
+            self.page_here(name, page, found);
             return;
         }
         let scratch = self.fresh_scratch();
@@ -542,12 +691,12 @@ impl Array {
         self.release(loading.scratch);
         if self.trusted {
             // Read, and right by definition: everything was written.
-            self.page_here(name, MetaPage::filled(Entry::WRITTEN, 0), false);
+            self.page_here(name, MetaPage::filled(Entry::WRITTEN, 0), Found::Same);
             return;
         }
         let store = self.geometry.store().expect("pages need a store");
         let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
-        let (page, merged) = MetaPage::merge(store.pool, name, &copies);
+        let (mut page, merged) = MetaPage::merge(store.pool, name, &copies);
         if merged.lost > 0 && (loading.hasty || loading.epoch != self.epoch) {
             // The other copy is needed after all; or its column has moved meanwhile, and somebody
             // else may have been given the place.
@@ -575,7 +724,13 @@ impl Array {
         }
         let failed = |outcome: &Outcome| !matches!(outcome, Ok(()) | Err(Fault::Shutdown));
         let failed = loading.copies.iter().any(|(_, outcome)| failed(outcome));
-        self.page_here(name, page, merged.differ || merged.lost > 0 || failed);
+        let changed = self.pages.put_owed(name, &mut page);
+        self.pages.owed.remove(&name);
+        let found = match changed || merged.differ || merged.lost > 0 || failed {
+            true => Found::Changed,
+            false => Found::Same,
+        };
+        self.page_here(name, page, found);
         let column = self.view.column(&self.geometry, name.group, name.column);
         if merged.lost == 0 && column.readable() && self.pages.has_unknown(name) {
             // An earlier life of the pool lost the page, and was cut before it had made up for that.
@@ -584,7 +739,7 @@ impl Array {
         }
     }
 
-    fn page_here(&mut self, name: PageName, page: MetaPage, dirty: bool) {
+    fn page_here(&mut self, name: PageName, page: MetaPage, found: Found) {
         let mut keep = BTreeSet::new();
         if self.pages.cached.len() >= PAGES_MAX {
             keep = self.checkpoint_pages();
@@ -592,7 +747,7 @@ impl Array {
                 keep.extend(names);
             }
         }
-        self.pages.insert(name, page, dirty, &keep);
+        self.pages.insert(name, page, found, &keep);
         let mut ready = Vec::new();
         for (&op, names) in &mut self.pages.waiting {
             names.remove(&name);
@@ -605,5 +760,42 @@ impl Array {
             self.runnable.push_back(op);
         }
         self.checkpoint_page_here();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_in_a_page_that_is_nowhere_does_not_hide_what_a_drive_brings_back() {
+        let name = PageName {
+            group: 0,
+            column: 0,
+            index: 0,
+        };
+        let block = |block| BlockName {
+            group: 0,
+            column: 0,
+            block,
+        };
+        let mut pages = Pages::new(8);
+        let nowhere = MetaPage::filled(Entry::UNKNOWN, 0);
+        let found = Found::Nowhere { owes: true };
+        pages.insert(name, nowhere, found, &BTreeSet::new());
+        pages.set(block(3), Entry::UNWRITTEN);
+        pages.unwritten(name);
+        assert!(pages.is_nowhere(name), "of the others nothing is known");
+        assert_eq!(pages.entry(block(3)), Some(Entry::UNWRITTEN));
+        assert_eq!(pages.dirty().count(), 0, "it must not be written");
+
+        pages.forget_nowhere(Some(0), &BTreeSet::new());
+        assert!(!pages.contains(name), "it is looked for anew");
+        let mut brought = MetaPage::filled(Entry::WRITTEN, 1000);
+        assert!(pages.put_owed(name, &mut brought));
+        assert_eq!(brought.get(3), Entry::UNWRITTEN);
+        assert_eq!(brought.get(2), Entry::WRITTEN);
+        assert!(brought.latest() > 1000, "it counts as the later one");
+        assert!(!pages.lack_entries());
     }
 }

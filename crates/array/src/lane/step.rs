@@ -216,6 +216,19 @@ impl Array {
         } else {
             planned
         };
+        // What is logged may make a stripe whole of a group that has lost more columns than the code survives. Still
+        // no block of a column that is nowhere changes: if its drive was among the last to leave, it holds the column
+        // as it is, and that counts as soon as the drive is back.
+        let absent = columns.iter().filter(|column| !column.readable()).count();
+        let stays = store
+            && matches!(op.task, Task::Write(_))
+            && self.geometry.layout().spares() == 0
+            && self.geometry.stripes_use_all_columns()
+            && absent > usize::from(self.geometry.code().tolerance());
+        let planned = planned.and_then(|plan| match stays && !plan.absent.is_empty() {
+            true => Err(Lost),
+            false => Ok(plan),
+        });
         // Where the column is, its blocks should be known: they are mended when this has ended.
         let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
         op.unknown = unknown.into_iter().filter(here).collect();

@@ -251,19 +251,22 @@ pub fn plan_fill(
                     }
                 }
                 let (written, left_out) = plans.split_lost(code, &readable, &written);
-                let nowhere = left_out.iter().map(|slot| {
+                let part = |slot, low, high| {
                     let (column, chunk) = Run::chunk(&stripe, slot);
-                    let offset = chunk * chunk_bytes + low;
-                    let length = high - low;
                     Absent {
                         column,
-                        offset,
-                        length,
+                        offset: chunk * chunk_bytes + low,
+                        length: high - low,
                         slice: None,
                     }
-                });
+                };
+                let nowhere = left_out.iter().map(|slot| part(slot, low, high));
                 if first.blocks.leaves_out_lost() {
-                    absent.extend(nowhere);
+                    for slot in left_out.iter() {
+                        let kept = stripe.runs(low, high, |at| stripe.may_be_held(slot, at));
+                        let others = kept.into_iter().filter(|&(.., kept)| !kept);
+                        absent.extend(others.map(|(low, high, _)| part(slot, low, high)));
+                    }
                 } else if plans
                     .recover(code, &stripe.by_column(low), &left_out)
                     .is_ok()

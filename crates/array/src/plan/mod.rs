@@ -183,6 +183,12 @@ pub trait Blocks: fmt::Debug {
         false
     }
 
+    /// Whether it may have it: its own entry is the same, which is no proof that the block was written. The checksum
+    /// tells when it is read; that is better than nothing where nobody else has the block.
+    fn may_be_held(&self, _column: u16, _block: u64) -> bool {
+        false
+    }
+
     /// Whether a fill goes on where a block can neither be read nor reconstructed.
     fn leaves_out_lost(&self) -> bool {
         false
@@ -255,6 +261,13 @@ impl Stripe<'_> {
         let (column, _, chunk) = self.place(slot);
         let block = (chunk * self.geometry.chunk_bytes() + at) / BLOCK_BYTES;
         self.blocks.is_held(column, block)
+    }
+
+    /// Whether it may have it.
+    fn may_be_held(&self, slot: usize, at: u64) -> bool {
+        let (column, _, chunk) = self.place(slot);
+        let block = (chunk * self.geometry.chunk_bytes() + at) / BLOCK_BYTES;
+        self.blocks.may_be_held(column, block)
     }
 
     /// Cuts `low..high` of a chunk into the longest runs of blocks of which `at` says the same.

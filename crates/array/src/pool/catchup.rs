@@ -5,7 +5,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
-use super::{Pool, PoolAction, PoolError, PoolWrite, Report, SeatState, Ticket};
+use super::{Effect, Pool, PoolAction, PoolError, PoolWrite, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
 use crate::planted::{self, Bug};
 
@@ -150,11 +150,16 @@ impl Pool {
             self.blank(seat);
             return Ok(());
         }
+        let mut done = vec![Effect::Done(ticket, Ok(()))];
+        if let (Ok(_), Some(evidence)) = (&holds, evidence) {
+            let columns = self.unchanged_columns(seat, &evidence.label);
+            done.push(Effect::Readmit(seat, columns));
+        }
         let (holds, report) = match holds {
             Ok(holds) => (Some(holds), Report::CatchingUp { seat }),
             Err(why) => (None, Report::FilledAnew { seat, why }),
         };
-        self.seat_drive(seat, facts, holds, ticket)?;
+        self.seat_drive(seat, facts, holds, done)?;
         if self.facts.seats[seat.index()].state == SeatState::Filling {
             self.report(report);
         }
@@ -205,7 +210,12 @@ impl Pool {
         let seated = match outcome {
             Err(fault) => Err(PoolError::Fault { fault }),
             Ok(()) if self.fills_are_stopped() => Err(PoolError::Closing),
-            Ok(()) => self.seat_drive(seat, blanking.facts, None, ticket),
+            Ok(()) => self.seat_drive(
+                seat,
+                blanking.facts,
+                None,
+                vec![Effect::Done(ticket, Ok(()))],
+            ),
         };
         match seated {
             Err(error) => self.done(ticket, Err(error)),
@@ -306,6 +316,64 @@ impl Pool {
             before.map_or(first, |&before| first.min(before))
         });
         Ok(holds.collect())
+    }
+
+    /// Columns of a drive that is out of which nothing has changed since it left: their groups lost with it, at the
+    /// latest, more than the code survives, and have been so since. What cannot be read is not written to, and what was
+    /// logged stays in the journal. (Where columns move to spare cells the seats alone do not say when one was lost.)
+    fn unchanged_columns(&self, seat: Seat, label: &Label) -> Vec<(u64, u16)> {
+        let facts = &self.facts.seats[seat.index()];
+        let SeatState::Out { since: own, .. } = facts.state else {
+            return Vec::new();
+        };
+        let layout = self.geometry.layout();
+        // One that had missed generations before it went out had missed something else, too.
+        let stale = label.generation + 2 < own;
+        let whole = self.geometry.stripes_use_all_columns();
+        if stale
+            || !whole
+            || layout.spares() > 0
+            || facts.holds.is_some()
+            || seat.0 >= layout.drives()
+        {
+            return Vec::new();
+        }
+        let tolerance = usize::from(self.geometry.code().tolerance());
+        // Groups that were given to the same volume when it left.
+        let groups = self.facts.volumes.iter().flat_map(|volume| {
+            let then = { label.facts.volumes.iter() }.find(|then| then.uuid == volume.uuid);
+            let then: Vec<(u64, u64)> = then.map_or_else(Vec::new, |then| then.extents.clone());
+            let groups = volume.extents.iter();
+            let groups = groups.flat_map(|&(first, count)| first..first + count);
+            groups.filter(move |group| {
+                then.iter()
+                    .any(|&(first, count)| (first..first + count).contains(group))
+            })
+        });
+        let mut columns = Vec::new();
+        for group in groups {
+            let absent: Vec<u16> = (0..layout.columns())
+                .filter(|&column| self.source(group, column).is_none())
+                .collect();
+            let mut since: Vec<u64> = { absent.iter() }
+                .map(|&column| self.out_since(layout.cell(group, column).seat))
+                .collect();
+            since.sort_unstable();
+            let broken = since.get(tolerance).copied();
+            let here = { absent.into_iter() }
+                .filter(|&column| layout.cell(group, column).seat == seat)
+                .filter(|_| broken.is_some_and(|broken| own >= broken));
+            columns.extend(here.map(|column| (group, column)));
+        }
+        columns
+    }
+
+    /// Since when what a seat's drive should hold is not there; late rather than early, if that is not known.
+    fn out_since(&self, seat: Seat) -> u64 {
+        match self.facts.seats[seat.index()].state {
+            SeatState::Out { since, .. } => since,
+            _ => self.left_since.get(&seat).copied().unwrap_or(u64::MAX),
+        }
     }
 
     /// Up to which batch the target of a fill has everything of the column, if it is known.

@@ -408,6 +408,7 @@ impl Pool {
             next_cell_generation: 1,
             fills: Fills::default(),
             returns: BTreeMap::new(),
+            left_since: BTreeMap::new(),
             blanking: BTreeMap::new(),
             leaving: BTreeMap::new(),
             replacements: BTreeMap::new(),

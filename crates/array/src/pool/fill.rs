@@ -360,6 +360,10 @@ impl Pool {
                 .caught_up(&fill.sources, target.seat, copied_bytes);
             self.note_return(target.seat, copied_bytes);
         }
+        self.record_fill((group, column), target);
+    }
+
+    fn record_fill(&mut self, (group, column): (u64, u16), target: Cell) {
         self.fills.recording.insert((group, column), target);
         let generation = self.next_cell_generation;
         self.next_cell_generation += 1;
@@ -375,6 +379,29 @@ impl Pool {
             generation,
         };
         self.write_entry(target, Some(entry), vec![effect]);
+    }
+
+    /// Columns are in their home cells on a drive that is back: recorded as if they had been filled.
+    pub(super) fn readmit(&mut self, seat: Seat, columns: Vec<(u64, u16)>) {
+        if self.facts.seats[seat.index()].state != SeatState::Filling {
+            return;
+        }
+        for (group, column) in columns {
+            let key = (group, column);
+            let home = self.geometry.layout().cell(group, column);
+            let known = self.facts.allocated_groups().any(|other| other == group);
+            if !known
+                || self.source(group, column).is_some()
+                || self.fills.is_under_way(key)
+                || self.taken.contains_key(&home)
+            {
+                continue;
+            }
+            self.taken.insert(home, key);
+            self.fills.progress.cells_total += 1;
+            self.note_return(seat, 0);
+            self.record_fill(key, home);
+        }
     }
 
     /// The record is durable: the cell is the column's place from now on.
@@ -409,8 +436,14 @@ impl Pool {
                 self.write_entry(old, None, vec![Effect::Cleared]);
             }
         }
-        if self.wait_again(key) {
-            self.fills.progress.cells_total += 1;
+        // With this column others of the group may be reconstructed that could not be.
+        let others = self.fills.hopeless.iter().copied();
+        let others: Vec<(u64, u16)> = others.filter(|other| other.0 == group).collect();
+        for key in others.into_iter().chain([key]) {
+            self.fills.hopeless.remove(&key);
+            if self.wait_again(key) {
+                self.fills.progress.cells_total += 1;
+            }
         }
         self.fills_ended();
     }

@@ -233,7 +233,8 @@ impl Pool {
                 .into_iter()
                 .partition(|&(generation, _)| generation <= durable);
             self.labels.effects = later;
-            for effect in now.into_iter().flat_map(|(_, effects)| effects) {
+            let now = now.into_iter().flat_map(|(_, effects)| effects).collect();
+            for effect in out_together(now) {
                 self.carry_out(effect);
             }
         }
@@ -309,6 +310,23 @@ impl Pool {
             self.done(ticket, Err(super::PoolError::Fault { fault }));
         }
     }
+}
+
+/// Drives that go out with one generation do so in one moment, unless some come in with it, too.
+fn out_together(mut effects: Vec<Effect>) -> Vec<Effect> {
+    let is_out = |effect: &Effect| matches!(effect, Effect::Lanes(Command::SeatOut(_)));
+    let only = |effect: &Effect| is_out(effect) || !matches!(effect, Effect::Lanes(_));
+    let seats = effects.iter().filter_map(|effect| match effect {
+        Effect::Lanes(Command::SeatOut(seat)) => Some(*seat),
+        _ => None,
+    });
+    let seats: Vec<Seat> = seats.collect();
+    if seats.len() > 1 && effects.iter().all(only) {
+        let first = effects.iter().position(is_out).expect("there are some");
+        effects[first] = Effect::Lanes(Command::SeatsOut(seats));
+        effects.retain(|effect| !is_out(effect));
+    }
+    effects
 }
 
 #[cfg(test)]

@@ -104,6 +104,7 @@ impl Pool {
         }
         let succeeds = self.replacement_ends(seat);
         self.drives.remove(&seat);
+        self.left_since.remove(&seat);
         let since = self.next_generation();
         let was = self.facts.seats[seat.index()].state;
         let known = was != SeatState::Waiting || succeeds.is_some();
@@ -283,7 +284,7 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
-        self.seat_drive(seat, facts, None, ticket)
+        self.seat_drive(seat, facts, None, vec![Effect::Done(ticket, Ok(()))])
     }
 
     /// Puts a drive into a seat; with `holds` its home cells have what was logged before that, by
@@ -293,13 +294,17 @@ impl Pool {
         seat: Seat,
         facts: (Uuid, String, u64),
         holds: Option<Vec<u64>>,
-        ticket: Ticket,
+        done: Vec<Effect>,
     ) -> Result<(), PoolError> {
         self.check_free(seat, facts.2)?;
         let (drive, path, size_bytes) = facts;
         let domain = self.facts.seats[seat.index()].domain.clone();
         // Behind the layout's seats only spares wait.
         let waits = seat.0 >= self.geometry.layout().drives();
+        match (self.facts.seats[seat.index()].state, &holds) {
+            (SeatState::Out { since, .. }, Some(_)) => self.left_since.insert(seat, since),
+            _ => self.left_since.remove(&seat),
+        };
         self.facts.seats[seat.index()] = SeatFacts {
             drive,
             path,
@@ -315,7 +320,6 @@ impl Pool {
             found_bytes: None,
         };
         self.returns.remove(&seat);
-        let done = vec![Effect::Done(ticket, Ok(()))];
         if waits {
             self.drives.insert(seat, Drive::default());
             self.commit(done);

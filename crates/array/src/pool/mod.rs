@@ -132,6 +132,8 @@ enum Effect {
     Cleared,
     /// A waiting spare drive takes the seat, if there is one and it must.
     SeatSpare(Seat),
+    /// These columns are in their home cells on the seat's drive, as they were when it left.
+    Readmit(Seat, Vec<(u64, u16)>),
     /// A successor has its seat.
     Succeed(Seat),
     /// Nothing is in this seat behind the layout's any more.
@@ -200,6 +202,8 @@ pub struct Pool {
     fills: Fills,
     /// Drives that were away and catch up.
     returns: BTreeMap<Seat, Return>,
+    /// Since which generation they had been out.
+    left_since: BTreeMap<Seat, u64>,
     /// Drives that take part once their journal is overwritten.
     blanking: BTreeMap<Seat, Blanking>,
     /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
@@ -532,6 +536,7 @@ impl Pool {
             ),
             Effect::Cleared => {}
             Effect::SeatSpare(seat) => self.seat_spare(seat),
+            Effect::Readmit(seat, columns) => self.readmit(seat, columns),
             Effect::Succeed(seat) => self.promoted(seat),
             Effect::Vacate(seat) => self.vacate(seat),
             Effect::Requeue => self.requeue_fills(),

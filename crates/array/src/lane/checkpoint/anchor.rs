@@ -29,6 +29,7 @@ impl Array {
             self.checkpoint_refused(fault);
             return;
         }
+        self.installs_durable();
         let running = self.running();
         running.phase = Phase::Anchoring;
         running.begun = false;

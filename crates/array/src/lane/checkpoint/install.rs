@@ -8,6 +8,7 @@ use super::{INSTALLS_MAX, Phase, Wanting};
 use crate::action::IoKind;
 use crate::format::{BlockName, Entry};
 use crate::lane::op::Owner;
+use crate::lane::overlay::Logged;
 use crate::lane::{Array, Purpose};
 use crate::plan::{Transfer, merge};
 use crate::planted::{self, Bug};
@@ -170,6 +171,16 @@ impl Array {
         let kept = self.keep(&blocks, &forgotten, room);
         let running = self.running();
         running.stuck.extend(kept);
+        // Nor is what came back while it ran, a column or a page, as it should be.
+        let back = |name: &BlockName| running.back.contains(&(name.group, name.column));
+        let missed = blocks.iter().map(|&(name, _)| name).filter(back);
+        let missed: Vec<BlockName> = missed.collect();
+        running.stuck.extend(missed);
+        let unlisted = |name: &BlockName| self.page_is_back(name.page());
+        let unlisted = blocks.iter().map(|&(name, _)| name).filter(unlisted);
+        let unlisted: Vec<BlockName> = unlisted.collect();
+        let running = self.running();
+        running.stuck.extend(unlisted);
         running.room = room;
         running.progress = blocks.is_empty() || running.stuck.len() < blocks.len();
         let stuck = running.stuck.clone();
@@ -193,7 +204,8 @@ impl Array {
                 None => logged.entry,
             };
             self.pages.set(name, entry);
-            self.overlay.installed(name, logged.sequence);
+            let logged = Logged { entry, ..logged };
+            self.running().installed.push((name, logged));
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);
@@ -202,6 +214,38 @@ impl Array {
         self.runnable.extend(fills);
         self.relog_kept(room);
         self.write_pages();
+    }
+
+    /// What was put in place is durable there. Until now it was in memory, too: where its drive has gone out since, and
+    /// with it more than the code survives, it may have been in that drive's cache only, and stays logged.
+    pub(super) fn installs_durable(&mut self) {
+        let installed = std::mem::take(&mut self.running().installed);
+        let forgotten = self.groups_forgotten();
+        let room = self.running().room;
+        let mut kept = self.keep_more(&installed, &forgotten, room);
+        let logged = |&&(name, logged): &&(BlockName, Logged)| {
+            let now = self.overlay.get(name);
+            now.is_some_and(|now| now.sequence == logged.sequence)
+        };
+        let unlisted = installed.iter().filter(logged).map(|&(name, _)| name);
+        kept.extend(unlisted.filter(|name| self.page_is_back(name.page())));
+        for (name, logged) in installed {
+            if kept.contains(&name) {
+                let running = self.running();
+                running.first = running.first.min(logged.sequence);
+            } else {
+                // It may have been reconstructed in the meantime, and its entry be known.
+                let now = self.overlay.get(name).copied();
+                let now = now.filter(|now| now.sequence == logged.sequence);
+                if let Some(now) = now.filter(|now| now.entry != logged.entry) {
+                    self.pages.set(name, now.entry);
+                }
+                self.overlay.installed(name, logged.sequence);
+            }
+        }
+        let running = self.running();
+        running.late |= !kept.is_empty();
+        running.stuck.extend(kept);
     }
 
     /// Groups that those who wait for this checkpoint are about to make unwritten.

@@ -71,6 +71,12 @@ struct Running {
     writes: Writes,
     /// Blocks that a drive that stays did not take, and those that have no place: they stay logged.
     stuck: BTreeSet<BlockName>,
+    /// Columns that came back with their drive while it ran: nothing was written there.
+    back: BTreeSet<(u64, u16)>,
+    /// Some blocks turned out to have no place when it was too late to log them again.
+    late: bool,
+    /// Blocks that were put in place, and are in memory until that is durable.
+    installed: Vec<(BlockName, Logged)>,
     /// Drives that did not take a page or the anchor and have not gone out, and what they said.
     refused: BTreeMap<Seat, Fault>,
     /// Whether it is there to make room.
@@ -201,6 +207,9 @@ impl Array {
             queue: VecDeque::new(),
             writes: Writes::default(),
             stuck: BTreeSet::new(),
+            back: BTreeSet::new(),
+            late: false,
+            installed: Vec::new(),
             refused: BTreeMap::new(),
             room: false,
             progress: false,
@@ -342,6 +351,15 @@ impl Array {
         self.running().writes.ended(seat, outcome, out);
     }
 
+    /// A column is where it was when its drive left, and was not filled: what the running checkpoint puts in place it
+    /// does not put there.
+    pub(super) fn column_is_back(&mut self, group: u64, column: u16) {
+        if let Some(running) = self.checkpoints.running.as_mut() {
+            running.back.insert((group, column));
+            self.want_checkpoint();
+        }
+    }
+
     /// The pool has decided about a drive.
     pub(super) fn checkpoint_judged(&mut self, seat: Seat, out: bool) {
         let Some(running) = self.checkpoints.running.as_mut() else {
@@ -363,13 +381,14 @@ impl Array {
     fn end_checkpoint(&mut self, unflushed: Option<Fault>) {
         let running = self.checkpoints.running.take().expect("a checkpoint runs");
         self.log.gaps_tried = false;
+        self.forget_nowhere(None);
         let held_back = running.first <= running.covers;
         self.checkpoints.covered = running.covers;
         self.log.ring.release_before(running.first);
         if running.covers == self.log.completed && !held_back {
             self.log.blocked = false;
         }
-        self.kept_in_the_way(running.room && held_back);
+        self.kept_in_the_way(running.room && held_back && !running.late);
         let refused = unflushed.or(self.log.stuck.filter(|_| !running.progress));
         match refused {
             Some(fault) => {

@@ -56,6 +56,10 @@ impl Array {
         let scratch = running.scratch.expect("pages were laid out");
         let mut turns = [Vec::new(), Vec::new()];
         for (index, name) in in_order(&running.pages).into_iter().enumerate() {
+            if self.pages.is_nowhere(name) {
+                // A drive that has come back since may have it.
+                continue;
+            }
             let places = self.page_places(name, false);
             for (place, turn) in places.iter().zip(turns_of(&places)) {
                 turns[turn].push(Transfer {
