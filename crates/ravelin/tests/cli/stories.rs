@@ -358,7 +358,8 @@ fn a_drive_with_thousands_of_bad_blocks_is_counted_and_named() {
 }
 
 /// Two drives of four were not there and come back: their checksums were on each other, so that nothing of the
-/// first one can be compared before the second one is there. Each of its cells was an error of its own in the log.
+/// first one can be compared before the second one is there. Each of its cells was an error of its own in the log, and
+/// left out until the other drive was there.
 #[test]
 fn two_drives_that_come_back_have_everything_and_are_told_in_few_events() {
     let (bench, blocks) = filled("come-back", "raid5", 4, 40 * MIB, 16 * MIB);
@@ -387,7 +388,8 @@ fn two_drives_that_come_back_have_everything_and_are_told_in_few_events() {
     bench.ok(&["pool", "wait", "tank"]);
     becomes(&bench, "healthy");
     assert_eq!(unreadable(&bench, blocks, 1), [].into());
-    assert!((1..8).contains(&told), "{told} events");
+    // Nothing was written to their groups while both were away: what they hold counts as it is.
+    assert_eq!(told, 0, "events");
     // What could not be had meanwhile is there again.
     assert_eq!(named(&status(&bench)), [].into());
     for kind in ["data_lost", "data_restored"] {
