@@ -149,6 +149,10 @@ impl Pool {
             }
         }
         if waiting == 0 {
+            // Of a rebuild under way nothing is left that could be done: its drive went out again.
+            if self.fills.progress.cells_total > 0 {
+                self.fills_ended();
+            }
             return;
         }
         if was_idle {

@@ -235,6 +235,43 @@ fn errors_are_counted_until_they_are_cleared() {
     client.disconnect().unwrap();
 }
 
+/// A drive that came back went out again before its first cell was filled: the rebuild was under way for ever, and
+/// `pool wait` with it.
+#[test]
+fn a_rebuild_ends_whose_drive_goes_out_again_before_it_has_begun() {
+    let bench = Bench::new("again");
+    let mut drives = bench.drives("d", 3, 40 * MIB);
+    drives[1] = "faulty:d1?fail=eio&nth=80&times=400&on=write".to_owned();
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
+    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
+    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
+    let state = || bench.json(&["pool", "status", "tank"])["seats"][1]["state"].clone();
+    let mut round = 0;
+    while state() != "out" {
+        client
+            .write(round % 16 * MIB, &[7; 64 << 10], true)
+            .unwrap();
+        round += 1;
+        assert!(round < 400);
+    }
+    // Its errors end after four hundred writes, and then it is cleared for good.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while state() != "current" {
+        assert!(std::time::Instant::now() < deadline, "{}", state());
+        bench.run(&["drive", "clear", "tank", "1"]);
+        let mut waiting = bench.begin(&["pool", "wait", "tank"]);
+        while waiting.try_wait().unwrap().is_none() {
+            if std::time::Instant::now() > deadline {
+                waiting.kill().unwrap();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    client.disconnect().unwrap();
+}
+
 /// After a rebuild onto spare space the pool stayed DEGRADED until a new drive came, though nothing was missing.
 #[test]
 fn a_pool_that_is_rebuilt_onto_its_spare_space_is_healthy_and_has_no_spare_left() {
