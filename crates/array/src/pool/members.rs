@@ -341,7 +341,19 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
-        let (drive, path, size_bytes) = facts;
+        self.seat_behind(facts, None)?;
+        self.commit(vec![Effect::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// Gives a drive a seat behind the layout's, where it waits for any seat, or for that of the drive which it is
+    /// to succeed.
+    pub(super) fn seat_behind(
+        &mut self,
+        (drive, path, size_bytes): (Uuid, String, u64),
+        replaces: Option<Seat>,
+    ) -> Result<Seat, PoolError> {
         let needed_bytes = self.needed_bytes();
         if size_bytes < needed_bytes {
             return Err(PoolError::DriveTooSmall {
@@ -357,13 +369,11 @@ impl Pool {
             domain: None,
             state: SeatState::Waiting,
             holds: None,
-            replaces: None,
+            replaces: replaces.map(|seat| seat.0),
             found_bytes: None,
         });
         self.drives.insert(seat, Drive::default());
-        self.commit(vec![Effect::Done(ticket, Ok(()))]);
-        self.advance();
-        Ok(())
+        Ok(seat)
     }
 
     /// Gives up a spare: a drive that waits behind the layout's seats, or has gone there. Other drives keep their

@@ -87,7 +87,6 @@ impl Pool {
     ) -> Result<(), PoolError> {
         self.now = now;
         self.check_seat(seat)?;
-        let (drive, path, size_bytes) = facts;
         let state = self.facts.seats[seat.index()].state;
         if state != SeatState::Current || self.promotions.contains_key(&seat) {
             return Err(PoolError::NotCurrent { seat });
@@ -95,25 +94,7 @@ impl Pool {
         if let Some(with) = self.successor(seat) {
             return Err(PoolError::BeingReplaced { seat, with });
         }
-        let needed_bytes = self.needed_bytes();
-        if size_bytes < needed_bytes {
-            return Err(PoolError::DriveTooSmall {
-                size_bytes,
-                needed_bytes,
-            });
-        }
-        let with = Seat(u16::try_from(self.facts.seats.len()).expect("seats are 16 bits"));
-        self.facts.seats.push(SeatFacts {
-            drive,
-            path,
-            size_bytes,
-            domain: None,
-            state: SeatState::Waiting,
-            holds: None,
-            replaces: Some(seat.0),
-            found_bytes: None,
-        });
-        self.drives.insert(with, Drive::default());
+        let with = self.seat_behind(facts, Some(seat))?;
         let done = vec![Effect::Done(ticket, Ok(()))];
         self.begin_replacement(seat, with, OutReason::Failed, done);
         self.advance();
