@@ -13,17 +13,11 @@ use block::{BLOCK_BYTES, Seat};
 
 use super::Array;
 use super::op::{Op, Task};
+use super::watch::units;
 use crate::Geometry;
 use crate::action::{Io, IoKind};
 use crate::format::{BlockName, PageName};
 use crate::plan::{self, Kind, Piece, Plan, Transfer};
-
-/// Bytes that count like one operation more.
-const UNIT_BYTES_LOG2: u32 = 16;
-
-const fn units(io: &Io) -> u64 {
-    1 + (io.length >> UNIT_BYTES_LOG2)
-}
 
 /// What drives have to do, and where else the bytes of a data element are.
 #[derive(Clone, Debug)]
@@ -63,7 +57,7 @@ impl Balance {
     }
 
     pub(super) fn begins(&mut self, io: &Io) {
-        *Self::at(&mut self.queued, io.seat) += units(io);
+        *Self::at(&mut self.queued, io.seat) += units(io.length);
         if io.kind == IoKind::Read {
             *Self::at(&mut self.read_to, io.seat) = io.offset + io.length;
         }
@@ -71,7 +65,9 @@ impl Balance {
 
     pub(super) fn ended(&mut self, io: &Io) {
         let queued = Self::at(&mut self.queued, io.seat);
-        *queued = queued.checked_sub(units(io)).expect("what ends has begun");
+        *queued = queued
+            .checked_sub(units(io.length))
+            .expect("what ends has begun");
     }
 
     fn queued(&self, seat: Seat) -> u64 {

@@ -80,7 +80,8 @@ const fn class(kind: IoKind) -> Option<usize> {
     }
 }
 
-fn units(length: u64) -> u64 {
+/// What an operation counts: long ones as several.
+pub(super) const fn units(length: u64) -> u64 {
     1 + (length >> UNIT_BYTES_LOG2)
 }
 
