@@ -208,6 +208,7 @@ impl Failure {
             | PoolError::NotASpare { .. }
             | PoolError::NotCurrent { .. }
             | PoolError::StillBusy { .. }
+            | PoolError::GoingOut { .. }
             | PoolError::WouldLose { .. }
             | PoolError::DriveTooSmall { .. }
             | PoolError::TooManyVolumes { .. }

@@ -123,3 +123,20 @@ fn blocks_without_checksums_are_found_again_after_a_kill() {
         "schedules/unknown-blocks-are-found-again-raid10.txt"
     ));
 }
+
+/// Seed 9400011020. A fresh drive was put into a seat while the labels that said that the old one was out were being
+/// written. Lanes, which had not heard of it, wrote a page to the fresh drive; that one hung, and the page arrived
+/// after the rebuild. A seat is free when the lanes know that its drive is out.
+#[test]
+fn a_fresh_drive_is_given_nothing_that_was_meant_for_the_one_before_it() {
+    holds(include_str!("schedules/seat-free-when-lanes-know.txt"));
+}
+
+/// Seeds 9400194749 and 9300080763. A copy of a page of checksums was older than the others since a power cut, and its
+/// drive was slow: whoever needed the page went on without that copy, and it stayed as it was. When a late copy comes,
+/// all of them are compared.
+#[test]
+fn a_copy_of_a_page_that_came_late_is_compared_with_the_others() {
+    holds(include_str!("schedules/late-copy-is-compared-dcode.txt"));
+    holds(include_str!("schedules/late-copy-is-compared-pddl2.txt"));
+}

@@ -17,6 +17,7 @@ use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use super::op::Task;
 use super::{Array, Purpose};
 use crate::action::{Action, BufferId, Io, IoId, IoKind, Slice};
+use crate::format::PageName;
 use crate::plan::Piece;
 use crate::{RequestId, ScratchId};
 
@@ -49,6 +50,8 @@ pub(super) struct Flight {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stragglers {
     in_flight: BTreeMap<IoId, (Seat, Option<Slice>)>,
+    /// Those that read a copy of a page.
+    copies: BTreeMap<IoId, PageName>,
     /// Scratch memory to be given back when none of them is in it.
     kept: Vec<ScratchId>,
 }
@@ -191,6 +194,13 @@ impl Array {
         Some(flight)
     }
 
+    /// The same for the read of a copy of a page.
+    pub(super) fn abandon_copy(&mut self, id: IoId, name: PageName) {
+        if self.abandon(id).is_some() {
+            self.stragglers.copies.insert(id, name);
+        }
+    }
+
     /// The seat's drive is out: whatever it was asked has failed, whether it answers or not.
     pub(super) fn abandon_seat(&mut self, seat: Seat) {
         // The end of one may be the beginning of another.
@@ -210,7 +220,12 @@ impl Array {
     /// A drive has answered what nobody waits for.
     fn straggler_ended(&mut self, id: IoId) {
         let known = self.stragglers.in_flight.remove(&id);
-        assert!(known.is_some(), "{id:?} is in flight");
+        let (seat, _) = known.unwrap_or_else(|| panic!("{id:?} is in flight"));
+        if let Some(name) = self.stragglers.copies.remove(&id)
+            && !self.view.is_out(seat)
+        {
+            self.late_copy_came(name);
+        }
         let kept = std::mem::take(&mut self.stragglers.kept);
         for scratch in kept {
             self.release(scratch);

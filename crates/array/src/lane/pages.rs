@@ -10,7 +10,9 @@ use super::overlay::{Bytes, Overlay};
 use super::{Array, Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoId, IoKind, Slice};
-use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::format::{
+    BlockName, ENTRIES_PER_META_PAGE, Entry, Merged, MetaPage, PAGE_BYTES, PageName,
+};
 use crate::plan::{BlockState, Blocks};
 
 /// Pages that a lane keeps: with 16 lanes, 256 MiB in all.
@@ -55,7 +57,11 @@ struct Loading {
     hasty: bool,
     /// All copies are waited for.
     patient: bool,
+    /// The group has begun a new life since: what is read does not count.
+    void: bool,
     epoch: u64,
+    /// The newest anchor when the reads began: pages are written before an anchor is.
+    anchor: u64,
 }
 
 /// Where a copy of a page is.
@@ -256,6 +262,9 @@ impl Pages {
     /// The group begins a new life.
     pub(super) fn drop_group(&mut self, group: u64) {
         self.owed.retain(|name, _| name.group != group);
+        for (name, loading) in &mut self.loading {
+            loading.void |= name.group == group;
+        }
         let unknown = &mut self.unknown;
         self.cached.retain(|name, cached| {
             let stays = name.group != group;
@@ -273,6 +282,11 @@ impl Pages {
             .filter(|(name, cached)| name.group == group && !cached.dirty)
             .map(|(&name, _)| name)
             .collect()
+    }
+
+    /// Whether the page is here as it was written, or as it was found.
+    fn is_clean(&self, name: PageName) -> bool {
+        { self.cached.get(&name) }.is_some_and(|cached| !cached.dirty && !cached.nowhere)
     }
 
     pub(super) fn is_loading(&self, name: PageName) -> bool {
@@ -576,6 +590,72 @@ impl Array {
         if self.pages.contains(name) || self.pages.is_loading(name) {
             return;
         }
+        self.read_copies(name, patient);
+    }
+
+    /// A drive has answered that was too slow for somebody who waited for a page: its copy was not looked at, and may
+    /// be older than the others. All copies are compared, and made alike before a failure lets the older one count.
+    pub(super) fn late_copy_came(&mut self, name: PageName) {
+        let places = self.page_places(name, true);
+        let readable = places.iter().filter(|place| !self.view.is_out(place.seat));
+        let compares = readable.count() > 1
+            && self.pages.is_clean(name)
+            && !self.pages.is_loading(name)
+            && !self.checkpoint_pages().contains(&name);
+        if compares {
+            self.read_copies(name, true);
+        }
+    }
+
+    /// The copies of a page that is here have been read.
+    fn copies_compared(&mut self, loading: &Loading, name: PageName, computed: &Computed) {
+        if !self.pages.is_clean(name) || self.checkpoint_pages().contains(&name) || self.trusted {
+            // All copies are written in any case; or all are right by definition.
+            return;
+        }
+        if (loading.anchor, loading.epoch) != (self.log.anchor, self.epoch) {
+            // The page was perhaps written meanwhile, or its column has moved.
+            self.late_copy_came(name);
+            return;
+        }
+        let (page, merged) = self.merged(name, computed);
+        let here = &self.pages.cached[&name].page;
+        if here.is_overruled_by(&page) {
+            self.page_here(name, page, Found::Changed);
+        } else if merged.differ || *here != page {
+            self.pages.unwritten(name);
+        } else {
+            return;
+        }
+        self.tell_mended(loading, name, merged);
+        self.want_checkpoint();
+    }
+
+    /// What the copies of a page say together.
+    fn merged(&self, name: PageName, computed: &Computed) -> (MetaPage, Merged) {
+        let store = self.geometry.store().expect("pages need a store");
+        let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
+        MetaPage::merge(store.pool, name, &copies)
+    }
+
+    /// Reports copies that are damaged or older than the others.
+    fn tell_mended(&mut self, loading: &Loading, name: PageName, merged: Merged) {
+        let here = loading.copies.iter().zip(&loading.seats);
+        let here = here.filter(|((_, outcome), _)| outcome.is_ok());
+        for (index, (_, &seat)) in here.enumerate() {
+            let damaged = merged.damaged & 1 << index != 0;
+            if damaged || merged.older & 1 << index != 0 {
+                self.events.push_back(Event::PageMended {
+                    seat,
+                    group: name.group,
+                    column: name.column,
+                    damaged,
+                });
+            }
+        }
+    }
+
+    fn read_copies(&mut self, name: PageName, patient: bool) {
         let places: Vec<PagePlace> = self
             .page_places(name, true)
             .into_iter()
@@ -612,7 +692,9 @@ impl Array {
             good: 0,
             hasty: false,
             patient,
+            void: false,
             epoch: self.epoch,
+            anchor: self.log.anchor,
         };
         self.pages.loading.insert(name, loading);
         for (index, place) in places.into_iter().enumerate() {
@@ -660,7 +742,7 @@ impl Array {
             });
         let late: Vec<(IoId, usize)> = late.collect();
         for (id, index) in late {
-            self.abandon(id);
+            self.abandon_copy(id, name);
             let loading = self.pages.loading.get_mut(&name).expect("just seen");
             // Not an error: the page is not written anew for this.
             loading.copies[index].1 = Err(Fault::Shutdown);
@@ -689,33 +771,27 @@ impl Array {
     pub(super) fn page_loaded(&mut self, name: PageName, computed: &Computed) {
         let loading = self.pages.loading.remove(&name).expect("it was read");
         self.release(loading.scratch);
+        if loading.void {
+            self.load_copies(name, loading.patient);
+            return;
+        }
+        if self.pages.contains(name) {
+            self.copies_compared(&loading, name, computed);
+            return;
+        }
         if self.trusted {
             // Read, and right by definition: everything was written.
             self.page_here(name, MetaPage::filled(Entry::WRITTEN, 0), Found::Same);
             return;
         }
-        let store = self.geometry.store().expect("pages need a store");
-        let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
-        let (mut page, merged) = MetaPage::merge(store.pool, name, &copies);
+        let (mut page, merged) = self.merged(name, computed);
         if merged.lost > 0 && (loading.hasty || loading.epoch != self.epoch) {
             // The other copy is needed after all; or its column has moved meanwhile, and somebody
             // else may have been given the place.
             self.load_copies(name, loading.hasty);
             return;
         }
-        let here = loading.copies.iter().zip(&loading.seats);
-        let here = here.filter(|((_, outcome), _)| outcome.is_ok());
-        for (index, (_, &seat)) in here.enumerate() {
-            let damaged = merged.damaged & 1 << index != 0;
-            if damaged || merged.older & 1 << index != 0 {
-                self.events.push_back(Event::PageMended {
-                    seat,
-                    group: name.group,
-                    column: name.column,
-                    damaged,
-                });
-            }
-        }
+        self.tell_mended(&loading, name, merged);
         if merged.lost > 0 {
             self.events.push_back(Event::PageLost {
                 group: name.group,

@@ -35,6 +35,14 @@ pub enum PoolError {
         /// How many.
         operations: u64,
     },
+    /// The seat's drive is going out, and lanes still use the seat.
+    #[error(
+        "the drive in seat {seat} is going out, and the other drives have not recorded that yet: try again in a moment"
+    )]
+    GoingOut {
+        /// Which seat.
+        seat: Seat,
+    },
     /// Taking the drive out would lose data.
     #[error(
         "without the drive in seat {seat}, group {group} could not be read any more: wait for the rebuild, or bring another drive back first"

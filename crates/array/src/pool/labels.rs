@@ -59,6 +59,11 @@ impl Labels {
         self.retry_at.filter(|_| self.is_refused())
     }
 
+    /// Whether a seat's drive is out as soon as the labels say so, and lanes still use the seat.
+    pub(super) fn is_going_out(&self, seat: Seat) -> bool {
+        self.going_out().any(|going| going == seat)
+    }
+
     /// Seats of which lanes are to hear that they are out.
     fn going_out(&self) -> impl Iterator<Item = Seat> {
         let effects = self.effects.iter().flat_map(|(_, effects)| effects);

@@ -214,10 +214,19 @@ impl Pool {
     }
 
     /// Whether a drive of this size may take the seat.
-    pub(super) fn check_free(&self, seat: Seat, size_bytes: u64) -> Result<(), PoolError> {
+    ///
+    /// A seat whose drive is going out is free when all lanes have heard of it. Before that, a lane would write to the
+    /// new drive what is meant for the old one, and such a write can arrive there after the rebuild.
+    ///
+    /// # Errors
+    /// When the seat does not exist or is in use, or the drive is too small.
+    pub fn check_free(&self, seat: Seat, size_bytes: u64) -> Result<(), PoolError> {
         self.check_seat(seat)?;
         if self.drives.contains_key(&seat) {
             return Err(PoolError::Occupied { seat });
+        }
+        if self.labels.is_going_out(seat) {
+            return Err(PoolError::GoingOut { seat });
         }
         if self.blanking.contains_key(&seat) {
             let operations = 1;

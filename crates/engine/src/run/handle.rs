@@ -215,8 +215,27 @@ impl PoolHandle {
     /// As [`Pool::insert_drive`].
     pub fn insert_drive(&self, seat: Seat, drive: Option<Drive>) -> Result<(), PoolError> {
         match drive {
-            Some(drive) => self.admin(Admin::InsertDrive { seat, drive }),
+            Some(drive) => Self::insist(|| {
+                let drive = drive.clone();
+                self.admin(Admin::InsertDrive { seat, drive })
+            }),
             None => self.return_drive(seat, None),
+        }
+    }
+
+    /// Tries again while the drive that leaves the seat is still busy or still going out.
+    fn insist(mut attempt: impl FnMut() -> Result<(), PoolError>) -> Result<(), PoolError> {
+        let began = std::time::Instant::now();
+        loop {
+            let outcome = attempt();
+            let again = matches!(
+                outcome,
+                Err(PoolError::StillBusy { .. } | PoolError::GoingOut { .. })
+            );
+            if !again || began.elapsed() > STILL_BUSY_MAX {
+                return outcome;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -230,21 +249,15 @@ impl PoolHandle {
             Some(drive) => drive,
             None => self.drive(seat)?,
         };
-        let began = std::time::Instant::now();
-        loop {
+        Self::insist(|| {
             // Here and not on the pool's thread: a drive that has just come back may take its time.
             let evidence = evidence(&drive).map(Box::new);
-            let outcome = self.admin(Admin::ReturnDrive {
+            self.admin(Admin::ReturnDrive {
                 seat,
                 drive: drive.clone(),
                 evidence,
-            });
-            let busy = matches!(outcome, Err(PoolError::StillBusy { .. }));
-            if !busy || began.elapsed() > STILL_BUSY_MAX {
-                return outcome;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            })
+        })
     }
 
     /// The drive that is attached to a seat.

@@ -413,10 +413,10 @@ impl PoolThread {
         if operations > 0 {
             return Err(PoolError::StillBusy { seat, operations });
         }
+        // Lanes must not have the new drive while they still use the seat.
+        self.pool.check_free(seat, drive.size_bytes)?;
         let old = self.seats.drive(seat).cloned();
         let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
-        // The lanes have heard that the seat is out, so nothing is sent to the new drive before
-        // the pool says that it is in.
         self.seats.set(seat, Some(drive));
         self.tell_seats();
         let started = tell(&mut self.pool, facts);
