@@ -470,6 +470,7 @@ impl Pool {
             self.report(Report::CellLost {
                 group,
                 column,
+                cells: 1,
                 fault,
             });
         }

@@ -205,14 +205,19 @@ pub enum Report {
         /// How many were filled.
         cells: u64,
     },
-    /// A cell could not be filled.
-    #[error("group {group} column {column} cannot be filled: {fault}")]
+    /// Cells could not be filled.
+    #[error(
+        "{} cannot be rebuilt: {fault}; the first is column {column} of group {group}",
+        Count(*cells, "cell")
+    )]
     CellLost {
-        /// Which group.
+        /// Which group, of the first.
         group: u64,
-        /// Which column.
+        /// Which column, of the first.
         column: u16,
-        /// Why.
+        /// How many.
+        cells: u64,
+        /// Why, the first.
         fault: block::Fault,
     },
     /// Requests could not be served.
@@ -481,6 +486,7 @@ impl Report {
                 | Self::Healed { .. }
                 | Self::ReadFault { .. }
                 | Self::StripeLost { .. }
+                | Self::CellLost { .. }
                 | Self::LeftOut { .. }
                 | Self::PageLost { .. }
                 | Self::DataLost(_)
@@ -537,6 +543,10 @@ impl Report {
             }
             (Self::StripeLost { times, .. }, Self::StripeLost { times: more, .. }) => {
                 *times += more;
+                true
+            }
+            (Self::CellLost { cells, .. }, Self::CellLost { cells: more, .. }) => {
+                *cells += more;
                 true
             }
             (

@@ -202,6 +202,23 @@ mod tests {
         assert_eq!(gather.poll_timeout(), None);
     }
 
+    /// Two drives that die together can cost thousands of cells.
+    #[test]
+    fn cells_that_cannot_be_rebuilt_are_told_together() {
+        let lost = |group, cells| Report::CellLost {
+            group,
+            column: 2,
+            cells,
+            fault: block::Fault::Lost,
+        };
+        let mut gather = Gather::default();
+        let told: Vec<Report> = (0..5000)
+            .flat_map(|group| gather.push(Instant::ZERO, lost(group, 1)))
+            .collect();
+        assert_eq!(told, [lost(0, 1)]);
+        assert_eq!(gather.all(), [lost(1, 4999)]);
+    }
+
     #[test]
     fn a_flood_pushes_out_itself() {
         let mut log = EventLog::default();
