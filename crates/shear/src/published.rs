@@ -60,6 +60,21 @@ impl Bench {
             .map(|_| rng.random_range(0..segments) * stride + residue)
             .collect()
     }
+
+    /// The same of two residues, by turns: an array that sends each read to the copy whose drive has least to do
+    /// can share the burst evenly only if it meets both residues together.
+    fn both(
+        rng: &mut ChaCha8Rng,
+        size: u64,
+        stride: u64,
+        count: usize,
+        residues: (u64, u64),
+    ) -> Vec<u64> {
+        let first = Self::segments(rng, size, stride, count, residues.0);
+        let second = Self::segments(rng, size, stride, count, residues.1);
+        let pairs = first.into_iter().zip(second);
+        pairs.flat_map(|(first, second)| [first, second]).collect()
+    }
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -124,9 +139,7 @@ async fn steps(options: &Options, desk: &Desk) -> Result<(), Stop> {
         let before = (at + pattern - BLOCK) % pattern;
         let time = bench
             .mean(Kind::Read, |rng| {
-                let mut offsets = Bench::segments(rng, size, pattern, count, at);
-                offsets.extend(Bench::segments(rng, size, pattern, count, before));
-                offsets
+                Bench::both(rng, size, pattern, count, (at, before))
             })
             .await?;
         boundaries.push((at, time));
@@ -152,9 +165,7 @@ async fn steps(options: &Options, desk: &Desk) -> Result<(), Stop> {
         for b in a..chunks {
             let time = bench
                 .mean(Kind::Read, |rng| {
-                    let mut offsets = Bench::segments(rng, size, pattern, count, a * chunk);
-                    offsets.extend(Bench::segments(rng, size, pattern, count, b * chunk));
-                    offsets
+                    Bench::both(rng, size, pattern, count, (a * chunk, b * chunk))
                 })
                 .await?;
             pairs.push((a, b, time));
