@@ -22,6 +22,7 @@ use std::fmt;
 pub use error::SchemeError;
 pub use foreign::meant_by;
 pub use forms::{Raid5Form, Raid6Form, Raid10Form};
+pub use parse::NAMES;
 
 /// Codes whose names are words of two-parity schemes, as `erasure` knows them.
 pub const CODE_WORDS: [&str; 11] = [

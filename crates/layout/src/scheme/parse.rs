@@ -7,7 +7,8 @@ use super::error::nearest;
 use super::foreign::{meant_by, near};
 use super::{CODE_WORDS, Expansion, Family, Raid5Form, Raid6Form, Raid10Form, Scheme, SchemeError};
 
-const NAMES: [&str; 22] = [
+/// Names that a scheme may begin with; `elastic5` and `elastic6` are for layouts only, pools refuse them.
+pub const NAMES: [&str; 22] = [
     "raid0", "raid1", "raid10", "chained", "zigzag", "raid5", "raid6", "raid7", "pddl1", "pddl2",
     "pddl3", "draid1", "draid2", "draid3", "random2", "design1", "ddp", "crush2", "crush3",
     "elastic5", "elastic6", "raid4",

@@ -10,6 +10,7 @@ use layout::scheme::meant_by;
 use serde_json::json;
 
 use super::common::{Context, Failure, size, time};
+use super::complete;
 use super::pool::table;
 
 /// Drives that are named in a command; more are `DRIVE…`.
@@ -20,7 +21,7 @@ const NAMED_MAX: usize = 6;
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArguments {
     /// The drives.
-    #[arg(required = true, value_name = "DRIVE")]
+    #[arg(required = true, value_name = "DRIVE", add = complete::drives())]
     drives: Vec<DriveUri>,
 }
 

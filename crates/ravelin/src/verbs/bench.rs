@@ -8,11 +8,13 @@ use control::client::path;
 use engine::load::{Load, LoadReport, Pattern};
 
 use super::common::{Context, Failure, VolumeName, size};
+use super::complete;
 
 /// Run a load against a volume, inside the daemon.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
     /// POOL/VOLUME.
+    #[arg(add = complete::volumes())]
     volume: VolumeName,
     /// Which requests.
     #[arg(long, value_enum, default_value_t = Rw::Randread)]

@@ -14,27 +14,33 @@ use erasure::{
 use serde_json::{Value, json};
 
 use super::common::print_document;
+use super::complete;
+use super::examples;
 
 /// Look at erasure codes: list them, show one, put them to the test, measure them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CodeCommand {
     /// List the codes and what they survive.
+    #[command(after_long_help = examples::CODE_LIST)]
     List,
     /// Draw a code's stripe and its equations.
+    #[command(after_long_help = examples::CODE_SHOW)]
     Show {
         /// A code, such as dcode:7 or pq:8:zfs: a prime for array codes, else data columns.
-        #[arg(value_name = "NAME[:P]")]
+        #[arg(value_name = "NAME[:P]", add = complete::codes())]
         code: String,
         /// Add a worked stripe: one byte an element, data[i] = (37 i + 11) mod 256.
         #[arg(long)]
         example: bool,
     },
     /// Lose every set of columns, with real bytes on every kernel, and see what comes back.
+    #[command(after_long_help = examples::CODE_VERIFY)]
     Verify(VerifyArguments),
     /// Measure encoding and decoding in this machine's caches and memory.
+    #[command(after_long_help = examples::CODE_BENCH)]
     Bench {
         /// Codes to measure, by name; all if none is said.
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = complete::codes())]
         codes: Vec<String>,
         /// Columns of a stripe, where the code has that width.
         #[arg(long, default_value_t = 8)]
@@ -47,7 +53,7 @@ pub(crate) enum CodeCommand {
 #[group(required = true, multiple = false)]
 pub(crate) struct VerifyArguments {
     /// One code, such as rdp:7, or all widths and primes of one, such as rdp.
-    #[arg(value_name = "NAME[:P]")]
+    #[arg(value_name = "NAME[:P]", add = complete::codes())]
     code: Option<String>,
     /// Every code, at every width up to 24 and for every prime up to 23.
     #[arg(long)]

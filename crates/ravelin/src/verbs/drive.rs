@@ -7,6 +7,7 @@ use control::client::path;
 use serde_json::json;
 
 use super::common::{Context, Failure, absolute};
+use super::complete;
 use super::examples;
 
 /// Take drives of a pool out, bring them in, replace and wipe them.
@@ -16,9 +17,10 @@ pub(crate) enum DriveCommand {
     #[command(after_long_help = examples::DRIVE_FAIL)]
     Fail {
         /// The pool.
+        #[arg(add = complete::pools())]
         pool: String,
         /// Its seat's number, or its name.
-        #[arg(value_name = "SEAT-or-PATH")]
+        #[arg(value_name = "SEAT-or-PATH", add = complete::members())]
         drive: String,
         /// Even though data is lost.
         #[arg(long)]
@@ -29,9 +31,10 @@ pub(crate) enum DriveCommand {
     #[command(after_long_help = examples::DRIVE_OFFLINE)]
     Offline {
         /// The pool.
+        #[arg(add = complete::pools())]
         pool: String,
         /// Its seat's number, or its name.
-        #[arg(value_name = "SEAT-or-PATH")]
+        #[arg(value_name = "SEAT-or-PATH", add = complete::members())]
         drive: String,
         /// Even though data cannot be read meanwhile.
         #[arg(long)]
@@ -44,19 +47,23 @@ pub(crate) enum DriveCommand {
     #[command(after_long_help = examples::DRIVE_ONLINE)]
     Online {
         /// The pool.
+        #[arg(add = complete::pools())]
         pool: String,
         /// Its seat's number, or its name.
-        #[arg(value_name = "SEAT-or-PATH")]
+        #[arg(value_name = "SEAT-or-PATH", add = complete::members())]
         drive: String,
     },
     /// Put a new drive into the seat of an old one.
     #[command(after_long_help = examples::DRIVE_REPLACE)]
     Replace {
         /// The pool.
+        #[arg(add = complete::pools())]
         pool: String,
         /// The old drive: its seat's number, or its name.
+        #[arg(add = complete::members())]
         old: String,
         /// The new drive.
+        #[arg(add = complete::drives())]
         new: String,
         /// Even if the new drive holds something: what that is is shown, and lost once the pool's name is typed.
         #[arg(long)]
@@ -69,8 +76,10 @@ pub(crate) enum DriveCommand {
     #[command(after_long_help = examples::DRIVE_ADD)]
     Add {
         /// The pool.
+        #[arg(add = complete::pools())]
         pool: String,
         /// The drive.
+        #[arg(add = complete::drives())]
         drive: String,
         /// Even if the drive holds something: what that is is shown, and lost once the pool's name is typed.
         #[arg(long)]
@@ -83,24 +92,27 @@ pub(crate) enum DriveCommand {
     #[command(after_long_help = examples::DRIVE_REMOVE)]
     Remove {
         /// The pool.
+        #[arg(add = complete::pools())]
         pool: String,
         /// Its seat's number, or its name.
-        #[arg(value_name = "SEAT-or-PATH")]
+        #[arg(value_name = "SEAT-or-PATH", add = complete::members())]
         drive: String,
     },
     /// Forget the errors of a drive; one that is out because of errors or slowness comes back.
     #[command(after_long_help = examples::DRIVE_CLEAR)]
     Clear {
         /// The pool.
+        #[arg(add = complete::pools())]
         pool: String,
         /// Its seat's number, or its name.
-        #[arg(value_name = "SEAT-or-PATH")]
+        #[arg(value_name = "SEAT-or-PATH", add = complete::members())]
         drive: String,
     },
     /// Remove labels and signatures from a drive that belongs to no open pool: what it holds is lost.
     #[command(after_long_help = examples::DRIVE_WIPE)]
     Wipe {
         /// The drive.
+        #[arg(add = complete::drives())]
         drive: String,
         /// Do not ask.
         #[arg(long)]

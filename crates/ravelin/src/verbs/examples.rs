@@ -1,4 +1,7 @@
-//! What stands below the options of a command's help: schemes, options, and examples.
+//! What stands below the options of a command's help and in its manual page: schemes, options, and examples.
+//!
+//! Every command has examples, and `tests/manual.rs` runs each of them as the manual page prints it. There, names
+//! below `/dev` and `/run` stand for files of the test's own.
 
 /// `pool create`.
 pub(crate) const CREATE: &str = "\
@@ -12,9 +15,10 @@ Schemes:
   draid2:8d:2s             the same by OpenZFS's maps
   ddp:8d                   pool of pieces, 8+2 wide, with spare space; for many drives
   raid6:rdp, ddp:dcode     another code with two parities: dcode xcode rdp evenodd hcode hdp pcode liberation blaumroth cauchy
-Numbers: d data columns of a stripe, s spares, r copies, f failure domains, c drives.
+Numbers:
+  d data columns of a stripe, s spares, r copies, f failure domains, c drives
 
-Options (-o KEY=VALUE):
+Keys of -o KEY=VALUE:
   chunk=64K                what is consecutive on one drive
   cell=16M, piece=512M     what a layout places
   code=rdp                 as a word of the scheme
@@ -60,5 +64,35 @@ pub(crate) const VOLUME_ATTACH: &str = "Examples:
   ravelin volume attach tank/home --nbd unix:/run/home.sock
   ravelin volume attach tank/home --nbd tcp:192.0.2.1:10809 --tls-cert cert.pem --tls-key key.pem --tls-client-ca ca.pem";
 pub(crate) const VOLUME_DETACH: &str = "Examples:\n  ravelin volume detach tank/home";
+pub(crate) const DAEMON: &str =
+    "Examples:\n  ravelin daemon\n  ravelin daemon --hooks /etc/ravelin/hooks.d --group ravelin";
+pub(crate) const BENCH: &str = "Examples:\n  ravelin bench tank/home --rw randread --bs 4k --time 1
+  ravelin bench tank/home --rw write --bs 1M --time 1 --yes";
+pub(crate) const CODE_LIST: &str = "Examples:\n  ravelin code list";
+pub(crate) const CODE_SHOW: &str =
+    "Examples:\n  ravelin code show dcode:7\n  ravelin code show rdp:5 --example";
+pub(crate) const CODE_VERIFY: &str = "Examples:\n  ravelin code verify rdp:7";
+pub(crate) const CODE_BENCH: &str = "Examples:\n  ravelin code bench rdp --columns 6";
+pub(crate) const LAYOUT_SHOW: &str = "Examples:\n  ravelin layout show pddl2:4d:13c:1s --rows 13
+  ravelin layout show raid5 --drives 5";
+pub(crate) const LAYOUT_BALANCE: &str =
+    "Examples:\n  ravelin layout balance pddl2:4d:13c:1s --drive-size 20T";
+pub(crate) const LAYOUT_MAP: &str = "Examples:\n  ravelin layout map draid2:8d:24c:2s";
+pub(crate) const LAYOUT_LOCATE: &str = "Examples:\n  ravelin layout locate raid6:6c 3 1";
+pub(crate) const LAYOUT_CRUSH: &str =
+    "Examples:\n  ravelin layout crush --devices 9 --rule indep:3 --x 0..3";
+pub(crate) const DOCTOR: &str = "Examples:\n  ravelin doctor\n  ravelin doctor --json";
+pub(crate) const SHEAR: &str = "Examples:\n  ravelin shear /dev/sdb --max-seconds 2
+  ravelin shear sim:raid5:5c --max-ios 20000";
+pub(crate) const SIM_RUN: &str = "Examples:\n  ravelin sim run pool.toml --csv course.csv";
+pub(crate) const SIM_SWARM: &str =
+    "Examples:\n  ravelin sim swarm --seconds 1\n  ravelin sim swarm --seconds 1 --faults silent";
+pub(crate) const SIM_FAULTS: &str = "Examples:\n  ravelin sim faults --only phases";
+pub(crate) const SIM_REPLAY: &str = "Examples:\n  ravelin sim replay 7";
+pub(crate) const LAB_LIST: &str = "Examples:\n  ravelin lab list";
+pub(crate) const LAB_RUN: &str = "Examples:\n  ravelin lab run dcode-features --out results";
+pub(crate) const DEMO: &str = "Examples:\n  ravelin demo --size 64M";
+pub(crate) const COMPLETIONS: &str = "Examples:\n  ravelin completions bash";
+pub(crate) const MAN: &str = "Examples:\n  ravelin man --dir man";
 pub(crate) const ADVISE: &str = "Examples:\n  ravelin advise /dev/sdb /dev/sdc /dev/sdd /dev/sde\n  ravelin advise mem:4T mem:4T mem:4T";
 pub(crate) const GLANCE: &str = "Examples:\n  ravelin status\n  ravelin status -x";

@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::common::{Context, Ended, Failure, document};
+use super::complete;
+use super::examples;
 use progress::watch;
 
 /// Written into every document and page.
@@ -26,8 +28,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     /// List the studies.
+    #[command(after_long_help = examples::LAB_LIST)]
     List,
     /// Run studies and compare their numbers with the papers'.
+    #[command(after_long_help = examples::LAB_RUN)]
     Run(RunArguments),
 }
 
@@ -35,7 +39,7 @@ pub(crate) enum LabCommand {
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// Studies, as `lab list` names them, or `all`.
-    #[arg(required = true, value_name = "STUDY")]
+    #[arg(required = true, value_name = "STUDY", add = complete::studies())]
     studies: Vec<String>,
     /// Run at the papers' sizes; minutes instead of seconds.
     #[arg(long)]

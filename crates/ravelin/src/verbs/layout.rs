@@ -13,12 +13,15 @@ use serde_json::json;
 use sha2::Digest;
 
 use super::common::{pointed, print_document};
+use super::complete;
+use super::examples;
 use crush::{CrushArguments, CrushError};
 
 /// Look at placement: show it, weigh it, find a cell.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LayoutCommand {
     /// Draw rows of a layout.
+    #[command(after_long_help = examples::LAYOUT_SHOW)]
     Show {
         #[command(flatten)]
         scheme: SchemeArguments,
@@ -28,6 +31,7 @@ pub(crate) enum LayoutCommand {
         rows: Option<u64>,
     },
     /// Count how evenly space and rebuild work are spread.
+    #[command(after_long_help = examples::LAYOUT_BALANCE)]
     Balance {
         #[command(flatten)]
         scheme: SchemeArguments,
@@ -48,11 +52,13 @@ pub(crate) enum LayoutCommand {
         bandwidth: ByteSize,
     },
     /// Print the base permutations of a pddl, draid or random layout.
+    #[command(after_long_help = examples::LAYOUT_MAP)]
     Map {
         #[command(flatten)]
         scheme: SchemeArguments,
     },
     /// Find a cell: which drive and row hold a column of a group.
+    #[command(after_long_help = examples::LAYOUT_LOCATE)]
     Locate {
         #[command(flatten)]
         scheme: SchemeArguments,
@@ -65,6 +71,7 @@ pub(crate) enum LayoutCommand {
         rows: u64,
     },
     /// Place inputs by CRUSH, as Ceph does.
+    #[command(after_long_help = examples::LAYOUT_CRUSH)]
     Crush(CrushArguments),
 }
 
@@ -75,6 +82,7 @@ const ROWS: u64 = 1024;
 #[derive(Debug, Args)]
 pub(crate) struct SchemeArguments {
     /// A scheme, such as raid6:8c or pddl2:8d:22c:2s.
+    #[arg(add = complete::schemes())]
     scheme: String,
     /// Drives, if the scheme does not say them.
     #[arg(long, value_name = "C")]

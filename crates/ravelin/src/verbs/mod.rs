@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod code;
 pub(crate) mod common;
+pub(crate) mod complete;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod drive;

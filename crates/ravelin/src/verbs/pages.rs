@@ -5,8 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_complete::env::Shells;
+use clap_mangen::Man;
 
 use super::common::Failure;
+use super::complete::VARIABLE;
 
 /// Print what completes these commands in a shell.
 #[derive(Debug, Args)]
@@ -16,10 +19,13 @@ pub(crate) struct CompletionsArguments {
 }
 
 impl CompletionsArguments {
-    /// Prints the script for `command`.
-    pub(crate) fn run(self, mut command: Command) -> Result<(), Failure> {
+    /// Prints the script, which asks this program for candidates.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let name = self.shell.to_string();
+        let shells = Shells::builtins();
+        let shell = shells.completer(&name).expect("every shell has an adapter");
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut command, "ravelin", &mut script);
+        shell.write_registration(VARIABLE, "ravelin", "ravelin", "ravelin", &mut script)?;
         Ok(io::stdout().lock().write_all(&script)?)
     }
 }
@@ -35,12 +41,79 @@ pub(crate) struct ManArguments {
 impl ManArguments {
     /// Prints or writes the pages of `command`.
     pub(crate) fn run(self, command: Command) -> Result<(), Failure> {
-        if let Some(dir) = self.dir {
-            std::fs::create_dir_all(&dir)?;
-            return Ok(clap_mangen::generate_to(command, &dir)?);
+        let mut command = command.disable_help_subcommand(true);
+        command.build();
+        let Some(dir) = self.dir else {
+            return Ok(io::stdout().lock().write_all(&page(command)?)?);
+        };
+        std::fs::create_dir_all(&dir)?;
+        let mut left = vec![command];
+        while let Some(command) = left.pop() {
+            left.extend(command.get_subcommands().cloned());
+            let name = Man::new(command.clone()).get_filename();
+            std::fs::write(dir.join(name), page(command)?)?;
         }
-        let mut page = Vec::new();
-        clap_mangen::Man::new(command).render(&mut page)?;
-        Ok(io::stdout().lock().write_all(&page)?)
+        Ok(())
+    }
+}
+
+/// The manual page of a command. What stands below the options of its help gets sections of their own.
+fn page(command: Command) -> io::Result<Vec<u8>> {
+    let below = command.get_after_long_help().map(ToString::to_string);
+    let (has_options, has_verbs) = (
+        command.get_arguments().next().is_some(),
+        command.has_subcommands(),
+    );
+    let man = Man::new(command);
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    if has_options {
+        man.render_options_section(&mut page)?;
+    }
+    if has_verbs {
+        man.render_subcommands_section(&mut page)?;
+    }
+    page.extend(sections(&below.unwrap_or_default()).bytes());
+    Ok(page)
+}
+
+/// Lines at the left margin head a section; the lines below are printed as they are.
+fn sections(text: &str) -> String {
+    let mut roff = String::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let escaped = line.replace('\\', "\\e").replace('-', "\\-");
+        match escaped.strip_prefix("  ") {
+            Some(line) => roff += &format!("{line}\n"),
+            None => {
+                let words = escaped.trim_end_matches(':').split(' ');
+                let title: Vec<String> = words.map(heading).collect();
+                roff += &format!(".fi\n.SH \"{}\"\n.nf\n", title.join(" "));
+            }
+        }
+    }
+    roff
+}
+
+/// A word of a heading: in capitals, unless it is an option.
+fn heading(word: &str) -> String {
+    match word.starts_with('\\') {
+        true => word.to_owned(),
+        false => word.to_uppercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sections;
+
+    #[test]
+    fn what_stands_below_the_options_is_printed_line_by_line() {
+        assert_eq!(
+            sections("Keys of -o:\n\nExamples:\n  ravelin pool list\n  ravelin x --json"),
+            ".fi\n.SH \"KEYS OF \\-o\"\n.nf\n.fi\n.SH \"EXAMPLES\"\n.nf\nravelin pool list\nravelin x \\-\\-json\n"
+        );
     }
 }

@@ -20,6 +20,7 @@ use control::client::path;
 use serde_json::json;
 
 use super::common::{Context, Ended, Failure, count, size};
+use super::complete;
 use super::examples;
 
 pub(crate) use create::CreateArguments;
@@ -40,6 +41,7 @@ pub(crate) enum PoolCommand {
     #[command(after_long_help = examples::STATUS)]
     Status {
         /// One pool only.
+        #[arg(add = complete::pools())]
         name: Option<String>,
         /// Exit with 0 if healthy, 1 degraded, 2 data lost or unusable, 4 cannot tell.
         #[arg(long)]
@@ -49,6 +51,7 @@ pub(crate) enum PoolCommand {
     #[command(after_long_help = examples::DESTROY)]
     Destroy {
         /// The pool.
+        #[arg(add = complete::pools())]
         name: String,
         /// Do not ask.
         #[arg(long)]
@@ -66,6 +69,7 @@ pub(crate) enum PoolCommand {
     #[command(after_long_help = examples::EXPORT)]
     Export {
         /// The pool.
+        #[arg(add = complete::pools())]
         name: String,
         /// Cut off clients that are connected.
         #[arg(long)]
@@ -75,6 +79,7 @@ pub(crate) enum PoolCommand {
     #[command(after_long_help = examples::SCRUB)]
     Scrub {
         /// The pool.
+        #[arg(add = complete::pools())]
         name: String,
         /// Hold the scrub that is under way.
         #[arg(long, conflicts_with = "resume")]

@@ -16,6 +16,7 @@ use sim::enumerate::{Share, Tally, Workload, cuts, phases, said, silent, workloa
 use sim::schedule::{Runner, Schedule, Scope, shrink};
 
 use super::common::{Context, Ended, Failure};
+use super::examples;
 
 /// Failing seeds that are named; more than a few say nothing new.
 const SEEDS_NAMED_MAX: usize = 20;
@@ -26,12 +27,16 @@ const SHARE: u64 = 50;
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
     /// Run a load on an array of modelled drives, in virtual time, as a file says.
+    #[command(after_long_help = examples::SIM_RUN)]
     Run(run::RunArguments),
     /// Run schedules of requests, faults and power cuts, one from each seed.
+    #[command(after_long_help = examples::SIM_SWARM)]
     Swarm(SwarmArguments),
     /// Cut the power everywhere and let every operation go wrong, on twenty small workloads.
+    #[command(after_long_help = examples::SIM_FAULTS)]
     Faults(FaultsArguments),
     /// Run the schedule of one seed again, say what happens in it, and cut it down if it fails.
+    #[command(after_long_help = examples::SIM_REPLAY)]
     Replay(ReplayArguments),
 }
 

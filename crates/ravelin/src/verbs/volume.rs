@@ -14,6 +14,7 @@ use control::client::path;
 use serde_json::json;
 
 use super::common::{Context, Failure, VolumeName, size};
+use super::complete;
 use super::examples;
 use super::pool::table;
 
@@ -34,12 +35,14 @@ pub(crate) enum VolumeCommand {
     #[command(after_long_help = examples::VOLUME_LIST)]
     List {
         /// One pool only.
+        #[arg(add = complete::pools())]
         pool: Option<String>,
     },
     /// Resize a volume.
     #[command(after_long_help = examples::VOLUME_RESIZE)]
     Resize {
         /// POOL/VOLUME.
+        #[arg(add = complete::volumes())]
         volume: VolumeName,
         /// Its new size, or what to add or take off: 2G, +500M, -1G.
         #[arg(long, value_name = "[+|-]SIZE", allow_hyphen_values = true)]
@@ -55,6 +58,7 @@ pub(crate) enum VolumeCommand {
     #[command(after_long_help = examples::VOLUME_RENAME)]
     Rename {
         /// POOL/VOLUME.
+        #[arg(add = complete::volumes())]
         volume: VolumeName,
         /// Its new name: VOLUME, or POOL/VOLUME with the same pool.
         #[arg(value_name = "NEW")]
@@ -65,6 +69,7 @@ pub(crate) enum VolumeCommand {
     #[command(after_long_help = examples::VOLUME_DELETE)]
     Delete {
         /// POOL/VOLUME.
+        #[arg(add = complete::volumes())]
         volume: VolumeName,
         /// Do not ask.
         #[arg(long)]
@@ -74,6 +79,7 @@ pub(crate) enum VolumeCommand {
     #[command(after_long_help = examples::VOLUME_ATTACH)]
     Attach {
         /// POOL/VOLUME.
+        #[arg(add = complete::volumes())]
         volume: VolumeName,
         #[command(flatten)]
         way: Way,
@@ -90,6 +96,7 @@ pub(crate) enum VolumeCommand {
     #[command(after_long_help = examples::VOLUME_DETACH)]
     Detach {
         /// POOL/VOLUME.
+        #[arg(add = complete::volumes())]
         volume: VolumeName,
         /// Cut off clients that are connected.
         #[arg(long)]

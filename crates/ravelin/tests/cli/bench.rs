@@ -175,6 +175,18 @@ impl Bench {
         Ran::new(self.command(arguments).output().unwrap())
     }
 
+    /// Runs a line by the shell, in the bench's directory; what it prints on either stream is in `stdout`.
+    pub(crate) fn shell(&self, line: &str) -> Ran {
+        Ran::new(self.shell_command(line).output().unwrap())
+    }
+
+    /// That line, to be run; `ravelin` is this build's.
+    pub(crate) fn shell_command(&self, line: &str) -> Command {
+        let mut command = self.prepared(Command::new("sh"), &["-c", &format!("exec 2>&1; {line}")]);
+        command.env("PATH", with_ravelin());
+        command
+    }
+
     /// Begins a command and does not wait for it.
     pub(crate) fn begin(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
@@ -236,6 +248,14 @@ impl Drop for Bench {
         }
         std::fs::remove_dir_all(&self.directory).ok();
     }
+}
+
+/// The search path, with this build's `ravelin` before others.
+pub(crate) fn with_ravelin() -> std::ffi::OsString {
+    let ours = Path::new(env!("CARGO_BIN_EXE_ravelin")).parent().unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(ours.to_owned()).chain(std::env::split_paths(&path));
+    std::env::join_paths(all).unwrap()
 }
 
 /// All bytes of a file.

@@ -9,7 +9,7 @@ use control::Client;
 use control::api::{CreatePool, CreatedPool};
 
 use crate::verbs::common::{Context, Failure, absolute, bad_scheme, size};
-use crate::verbs::plan;
+use crate::verbs::{complete, plan};
 
 /// Create a pool of drives.
 #[derive(Debug, Args)]
@@ -17,9 +17,10 @@ pub(crate) struct CreateArguments {
     /// Its name.
     name: String,
     /// Its scheme, such as raid6 or pddl2:8d:22c:2s.
+    #[arg(add = complete::schemes())]
     scheme: String,
     /// Drives, and behind the word `spare` those that wait. DRIVE@DOMAIN names an enclosure.
-    #[arg(required = true, value_name = "DRIVE")]
+    #[arg(required = true, value_name = "DRIVE", add = complete::drives())]
     drives: Vec<String>,
     /// Options: chunk=SIZE, cell=SIZE (or piece=SIZE), code=NAME.
     #[arg(short = 'o', value_name = "KEY=VALUE")]

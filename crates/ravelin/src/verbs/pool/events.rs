@@ -11,6 +11,7 @@ use engine::status::LoggedEvent;
 use serde_json::{Value, json};
 
 use crate::verbs::common::{Context, Failure, document};
+use crate::verbs::complete;
 
 /// How often new lines are asked for.
 const FOLLOW: Duration = Duration::from_millis(250);
@@ -19,6 +20,7 @@ const FOLLOW: Duration = Duration::from_millis(250);
 #[derive(Debug, Args)]
 pub(crate) struct EventsArguments {
     /// The pool.
+    #[arg(add = complete::pools())]
     name: String,
     /// Go on printing lines as they come; with --json an object a line.
     #[arg(short = 'f', long)]

@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 
 use super::{ask, names, table};
 use crate::verbs::common::{Context, Failure, size};
+use crate::verbs::complete;
 
 /// Print what the drives do.
 #[derive(Debug, Args)]
 pub(crate) struct IostatArguments {
     /// One pool only.
+    #[arg(add = complete::pools())]
     name: Option<String>,
     /// Report again after so many seconds, what was done between. Without it, what was done since
     /// the pool was opened.

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::{ask, status};
 use crate::verbs::common::{Context, Failure, size, time};
+use crate::verbs::complete;
 
 /// How often the bar moves.
 const LOOK: Duration = Duration::from_millis(200);
@@ -32,6 +33,7 @@ enum Work {
 #[derive(Debug, Args)]
 pub(crate) struct WaitArguments {
     /// The pool.
+    #[arg(add = complete::pools())]
     name: String,
     /// For one kind of work only; for all of it if not given.
     #[arg(long = "for", value_name = "WORK")]
