@@ -14,6 +14,8 @@ mod hooks;
 mod members;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
+#[path = "cli/redact.rs"]
+mod redact;
 #[path = "cli/refusal.rs"]
 mod refusal;
 #[path = "cli/restore.rs"]

@@ -6,6 +6,10 @@
 mod bench;
 #[path = "docs/manual.rs"]
 mod manual;
+#[path = "docs/pages.rs"]
+mod pages;
+#[path = "cli/redact.rs"]
+mod redact;
 #[path = "docs/shells.rs"]
 mod shells;
 #[path = "docs/stage.rs"]
