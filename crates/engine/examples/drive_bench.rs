@@ -1,4 +1,4 @@
-//! What a drive's back ends cost: CPU time per request, as docs/performance-drives.md reports it.
+//! What a drive's back ends cost: CPU time per request, as docs/history/performance-drives.md reports it.
 //!
 //! ```text
 //! drive_bench [--seconds S] [--rounds N] [--depth N] [--block BYTES] NAME=PATH…
