@@ -36,6 +36,7 @@ fn label(generation: u64) -> Label {
                 holds: None,
                 replaces: None,
                 found_bytes: None,
+                number: None,
             }],
             volumes: vec![VolumeFacts {
                 name: "v".to_owned(),

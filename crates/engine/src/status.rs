@@ -36,9 +36,12 @@ pub struct LoggedEvent {
     /// How bad it is.
     #[serde(default)]
     pub severity: Severity,
-    /// Which seat it is about.
+    /// The number of the drive that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<u16>,
+    /// The drive's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// What.
     pub text: String,
 }
@@ -46,36 +49,18 @@ pub struct LoggedEvent {
 impl LoggedEvent {
     /// What is one flood: the event's name, and the seat that it is about.
     pub(crate) fn key(report: &Report) -> (String, Option<u16>) {
-        (word(report), Self::seat_of(report))
+        (word(report), report.seat().map(|seat| seat.0))
     }
 
-    fn seat_of(report: &Report) -> Option<u16> {
-        match report {
-            Report::DriveOut { seat, .. }
-            | Report::DriveCut { seat, .. }
-            | Report::DriveIn { seat, .. }
-            | Report::ReplacementBegins { seat, .. }
-            | Report::Replaced { seat, .. }
-            | Report::ReplacedEarly { seat, .. }
-            | Report::ReplacementEnds { seat, .. }
-            | Report::SeatComplete { seat }
-            | Report::CatchingUp { seat }
-            | Report::FilledAnew { seat, .. }
-            | Report::CaughtUp { seat, .. }
-            | Report::DriveKept { seat, .. }
-            | Report::DriveSuspect { seat }
-            | Report::DriveTrusted { seat }
-            | Report::DriveHangs { seat }
-            | Report::BlockBad { seat, .. }
-            | Report::PagesMended { seat, .. }
-            | Report::DriveOld { seat, .. }
-            | Report::ReadFault { seat, .. } => Some(seat.0),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn new(number: u64, report: &Report) -> Self {
+    /// A report about the drive at `path`.
+    pub(crate) fn new(number: u64, report: &Report, path: Option<String>) -> Self {
         let (event, seat) = Self::key(report);
+        let mut text = report.to_string();
+        if let (Some(seat), Some(path)) = (seat, &path)
+            && let Some(rest) = text.strip_prefix(&format!("seat {seat}"))
+        {
+            text = format!("seat {seat} ({path}){rest}");
+        }
         Self {
             number,
             at: SystemTime::now(),
@@ -86,7 +71,8 @@ impl LoggedEvent {
                 pool::Severity::Error => Severity::Error,
             },
             seat,
-            text: report.to_string(),
+            path,
+            text,
         }
     }
 }
@@ -148,7 +134,7 @@ pub struct PoolStatus {
     pub features: Vec<String>,
     /// Bytes of a cell.
     pub cell_bytes: u64,
-    /// Seats in order, waiting spares last.
+    /// Drives in the order of their numbers.
     pub seats: Vec<SeatStatus>,
     /// Volumes.
     pub volumes: Vec<VolumeStatus>,
@@ -205,8 +191,14 @@ pub struct LostRange {
 /// A seat and its drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeatStatus {
-    /// Number.
+    /// The drive's number. A spare that takes the place of another drive keeps its own, and so does the other one.
     pub seat: u16,
+    /// The seat of the layout whose place the drive has taken as a spare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes_place_of: Option<u16>,
+    /// The number of the spare that has taken the drive's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place_taken_by: Option<u16>,
     /// The drive's name.
     pub path: String,
     /// The drive's identity.
@@ -370,11 +362,7 @@ impl PoolStatus {
             chunk_bytes: facts.chunk_bytes,
             features: facts.features.clone(),
             cell_bytes: facts.cell_bytes,
-            seats: facts
-                .seats()
-                .filter(|(seat, facts)| !facts.is_removed(*seat))
-                .map(|(seat, _)| seat_status(pool, seats, seat))
-                .collect(),
+            seats: seat_statuses(pool, seats),
             volumes: facts
                 .volumes
                 .iter()
@@ -461,7 +449,21 @@ fn lost(pool: &Pool) -> LostStatus {
     }
 }
 
+/// All drives that are or were in the pool, in the order of their numbers.
+fn seat_statuses(pool: &Pool, seats: &Seats) -> Vec<SeatStatus> {
+    let there = pool.facts().seats();
+    let there = there.filter(|(seat, facts)| !facts.is_removed(*seat));
+    let mut all: Vec<SeatStatus> = there
+        .map(|(seat, _)| seat_status(pool, seats, seat))
+        .collect();
+    all.sort_by_key(|status| status.seat);
+    all
+}
+
 fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
+    let layout_drives = pool.geometry().layout().drives();
+    let number = |seat: Seat| pool.facts().number(seat);
+    let own = number(seat);
     let facts = &pool.facts().seats[seat.index()];
     let (state, why) = match facts.state {
         SeatState::Current => ("current", None),
@@ -489,14 +491,17 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
             }
         });
     SeatStatus {
-        seat: seat.0,
+        seat: own,
+        takes_place_of: (seat.0 < layout_drives && own != seat.0).then_some(seat.0),
+        place_taken_by: (own < layout_drives && own != seat.0).then(|| number(Seat(own))),
         path: facts.path.clone(),
         drive: facts.drive.to_string(),
         size_bytes: facts.size_bytes,
         domain: facts.domain.clone(),
         state: state.to_owned(),
-        replaces: facts.replaces.filter(|_| facts.is_successor()),
-        replaced_by: pool.successor(seat).map(|with| with.0),
+        replaces: { facts.replaces.filter(|_| facts.is_successor()) }
+            .map(|seat| number(Seat(seat))),
+        replaced_by: pool.successor(seat).map(number),
         why,
         reason: facts.short_of(),
         slow: pool.is_suspect(seat),
@@ -553,15 +558,15 @@ mod tests {
             why: OutReason::Failed,
             since: 7,
         };
-        let event = LoggedEvent::new(1, &out);
+        let event = LoggedEvent::new(1, &out, None);
         assert_eq!((&*event.event, event.seat), ("drive_out", Some(3)));
-        let event = LoggedEvent::new(2, &Report::ResyncEnds);
+        let event = LoggedEvent::new(2, &Report::ResyncEnds, None);
         assert_eq!((&*event.event, event.seat), ("resync_ends", None));
         let lost = Report::StripeLost {
             group: 0,
             stripe: 1,
             times: 1,
         };
-        assert_eq!(LoggedEvent::new(3, &lost).event, "stripe_lost");
+        assert_eq!(LoggedEvent::new(3, &lost, None).event, "stripe_lost");
     }
 }

@@ -338,6 +338,7 @@ fn create_with(
         holds: None,
         replaces: None,
         found_bytes: None,
+        number: None,
     };
     let facts = PoolFacts {
         uuid: blueprint.uuid,

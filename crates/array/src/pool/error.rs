@@ -158,3 +158,24 @@ pub enum PoolError {
     #[error("the pool is being exported")]
     Closing,
 }
+
+impl PoolError {
+    /// The same with other numbers for seats: those by which people know the drives.
+    #[must_use]
+    pub fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
+        match &mut self {
+            Self::BeingReplaced { seat, with } => {
+                (*seat, *with) = (number(*seat), number(*with));
+            }
+            Self::AlreadyOut { seat }
+            | Self::Occupied { seat }
+            | Self::StillBusy { seat, .. }
+            | Self::GoingOut { seat }
+            | Self::WouldLose { seat, .. }
+            | Self::NotASpare { seat }
+            | Self::NotCurrent { seat } => *seat = number(*seat),
+            _ => {}
+        }
+        self
+    }
+}

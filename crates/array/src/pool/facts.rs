@@ -150,6 +150,10 @@ pub struct SeatFacts {
     /// Of a drive that is out because it was found smaller than the pool's regions: its size then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_bytes: Option<u64>,
+    /// The number by which people know the drive, where that is not its seat's: a spare that takes another drive's
+    /// seat keeps its number, and so does the other drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u16>,
 }
 
 /// Whether a seat's cells count.
@@ -267,6 +271,36 @@ impl PoolFacts {
             .iter()
             .zip(0..)
             .map(|(facts, seat)| (Seat(seat), facts))
+    }
+
+    /// The number by which people know the drive in a seat.
+    #[must_use]
+    pub fn number(&self, seat: Seat) -> u16 {
+        let facts = self.seats.get(seat.index());
+        facts.and_then(|facts| facts.number).unwrap_or(seat.0)
+    }
+
+    /// The seat of the drive that people know by this number.
+    #[must_use]
+    pub fn seat_numbered(&self, number: u16) -> Option<Seat> {
+        let mut seats = self.seats().map(|(seat, _)| seat);
+        seats.find(|&seat| self.number(seat) == number)
+    }
+
+    /// Gives the drives in two seats these numbers.
+    pub(super) fn set_numbers(&mut self, seats: [Seat; 2], numbers: [u16; 2]) {
+        for (seat, number) in seats.into_iter().zip(numbers) {
+            self.seats[seat.index()].number = (number != seat.0).then_some(number);
+        }
+    }
+
+    /// The number of a drive that is new in the seat behind the last one: the seat's, or the first that is free.
+    pub(super) fn new_number(&self, seat: Seat) -> Option<u16> {
+        let free = |number: &u16| self.seat_numbered(*number).is_none();
+        if free(&seat.0) {
+            return None;
+        }
+        (0..seat.0).find(free)
     }
 
     /// All groups that belong to volumes, in volume order.

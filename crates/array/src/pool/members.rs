@@ -178,14 +178,21 @@ impl Pool {
             .find(|(_, facts)| facts.is_free())
             .map(|(seat, _)| seat);
         if let Some(waiting) = waiting {
+            let seats = [seat, waiting];
+            let [number, spare] = seats.map(|seat| self.facts.number(seat));
             self.facts.seats.swap(seat.index(), waiting.index());
+            self.facts.set_numbers(seats, [spare, number]);
             self.suspicions.swap(seat, waiting);
             self.moves(seat, waiting);
             if let Some(drive) = self.drives.remove(&waiting) {
                 self.drives.insert(seat, drive);
             }
             self.actions.push_back(PoolAction::Swap(seat, waiting));
-            self.bring_in(seat, Vec::new());
+            let takes_over = Report::SpareTakesOver {
+                seat,
+                from: waiting,
+            };
+            self.bring_in(seat, vec![Effect::Report(takes_over)]);
         }
     }
 
@@ -327,6 +334,7 @@ impl Pool {
             holds: holds.filter(|_| !waits),
             replaces: None,
             found_bytes: None,
+            number: self.facts.seats[seat.index()].number,
         };
         self.returns.remove(&seat);
         if waits {
@@ -380,6 +388,7 @@ impl Pool {
             holds: None,
             replaces: replaces.map(|seat| seat.0),
             found_bytes: None,
+            number: self.facts.new_number(seat),
         });
         self.drives.insert(seat, Drive::default());
         Ok(seat)

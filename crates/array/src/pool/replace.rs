@@ -331,6 +331,7 @@ impl Pool {
         let since = self.next_generation();
         let old = self.facts.seats[seat.index()].clone();
         let new = self.facts.seats[with.index()].clone();
+        let numbers = [seat, with].map(|seat| self.facts.number(seat));
         self.facts.seats[seat.index()] = SeatFacts {
             domain: new.domain.or_else(|| old.domain.clone()),
             state,
@@ -344,6 +345,13 @@ impl Pool {
             replaces: forgets_old.then_some(seat.0),
             ..old.clone()
         };
+        // Who is named as the new drive of a seat is known by that seat's number; a spare that steps in keeps its own.
+        let [number, successors] = numbers;
+        let numbers = match forgets_old {
+            true => [number, successors],
+            false => [successors, number],
+        };
+        self.facts.set_numbers([seat, with], numbers);
         self.seat_joins(seat);
         old
     }
@@ -459,11 +467,16 @@ impl Pool {
         *self.leaving.entry(with).or_default() += u32::from(self.geometry.lanes());
         let mut first = vec![Effect::Lanes(Command::SeatOut(with))];
         if let Some((old, drive)) = promotion.old {
+            let number = match promotion.forgets_old {
+                true => self.facts.number(with),
+                false => self.facts.number(seat),
+            };
             let new = std::mem::replace(&mut self.facts.seats[seat.index()], old);
             let replaces = Some(seat.0);
             self.facts.seats[with.index()] = SeatFacts {
                 state,
                 replaces,
+                number: (number != with.0).then_some(number),
                 ..new
             };
             self.drives.insert(seat, drive);

@@ -35,7 +35,7 @@ pub enum Report {
     },
     /// A working drive is being replaced.
     #[error(
-        "seat {seat}: the drive is being replaced by drive {drive} (seat {with} until then); it stays in use until that is complete"
+        "seat {seat}: the drive is being replaced by that in seat {with}; it stays in use until that is complete"
     )]
     ReplacementBegins {
         /// Whose.
@@ -46,7 +46,7 @@ pub enum Report {
         drive: Uuid,
     },
     /// A drive has taken the place of one that it was to replace.
-    #[error("seat {seat}: drive {drive} has replaced the one before it, with all that was on it")]
+    #[error("seat {seat}: the drive has replaced the one before it, with all that was on it")]
     Replaced {
         /// Whose.
         seat: Seat,
@@ -55,7 +55,7 @@ pub enum Report {
     },
     /// A drive that was being replaced is out before its successor had everything.
     #[error(
-        "seat {seat}: the drive that was being replaced is out ({why}); drive {drive} takes the seat with {cells} cells that it has, the others are rebuilt"
+        "seat {seat}: the drive before it is out ({why}) and was being replaced; this one has {cells} cells, the others are rebuilt"
     )]
     ReplacedEarly {
         /// Whose.
@@ -78,12 +78,20 @@ pub enum Report {
         with: Seat,
     },
     /// A drive came in and is being filled.
-    #[error("seat {seat}: drive {drive} takes part from now on")]
+    #[error("seat {seat}: the drive joined")]
     DriveIn {
         /// Whose.
         seat: Seat,
         /// Its identity.
         drive: Uuid,
+    },
+    /// A spare takes the place of a drive that is out.
+    #[error("seat {seat}: the spare takes the place of the drive in seat {from}")]
+    SpareTakesOver {
+        /// The spare's seat, which is that of the layout from now on.
+        seat: Seat,
+        /// Where the drive is that is out.
+        from: Seat,
     },
     /// A drive that was away is back, and what it missed is copied to it.
     #[error("seat {seat}: the drive is back; it is brought up to date")]
@@ -475,6 +483,51 @@ impl Report {
             | Self::ResyncBegins { .. } => Severity::Warning,
             _ => Severity::Info,
         }
+    }
+
+    /// The seats that it names; the first is the one that it is about.
+    fn seats_mut(&mut self) -> [Option<&mut Seat>; 2] {
+        match self {
+            Self::ReplacementBegins { seat, with, .. } | Self::ReplacementEnds { seat, with } => {
+                [Some(seat), Some(with)]
+            }
+            Self::SpareTakesOver { seat, from } => [Some(seat), Some(from)],
+            Self::DriveOut { seat, .. }
+            | Self::DriveCut { seat, .. }
+            | Self::DriveIn { seat, .. }
+            | Self::Replaced { seat, .. }
+            | Self::ReplacedEarly { seat, .. }
+            | Self::SeatComplete { seat }
+            | Self::CatchingUp { seat }
+            | Self::FilledAnew { seat, .. }
+            | Self::CaughtUp { seat, .. }
+            | Self::DriveKept { seat, .. }
+            | Self::DriveSuspect { seat }
+            | Self::DriveTrusted { seat }
+            | Self::DriveHangs { seat }
+            | Self::BlockBad { seat, .. }
+            | Self::PagesMended { seat, .. }
+            | Self::DriveOld { seat, .. }
+            | Self::ReadFault { seat, .. } => [Some(seat), None],
+            _ => [None, None],
+        }
+    }
+
+    /// The seat that it is about.
+    #[must_use]
+    pub fn seat(&self) -> Option<Seat> {
+        let mut copy = self.clone();
+        let [seat, _] = copy.seats_mut();
+        seat.copied()
+    }
+
+    /// The same with other numbers for seats: those by which people know the drives.
+    #[must_use]
+    pub fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
+        for seat in self.seats_mut().into_iter().flatten() {
+            *seat = number(*seat);
+        }
+        self
     }
 
     /// Whether reports of this kind may come by the thousand and can be told together.

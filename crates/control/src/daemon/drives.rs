@@ -128,9 +128,9 @@ impl Daemon {
             Change::Clear => at.clear(&request.drive),
             Change::Add => {
                 let drive = self.new_drive(&request.drive, request.force, what)?;
-                let name = drive.uri.to_string();
+                let before = at.seats()?;
                 handle.add_spare(drive).map_err(|error| at.failed(&error))?;
-                at.changed(&at.newest(&name)?)
+                at.changed(&at.newest(&before)?)
             }
             Change::Replace => {
                 let Some(new) = &request.new else {
@@ -271,19 +271,23 @@ impl At<'_> {
         })
     }
 
-    /// The seat of a drive that has just come: of several with one name, the last.
-    fn newest(&self, name: &str) -> Result<SeatStatus, Failure> {
-        let found = self.seats()?.into_iter().rfind(|seat| seat.path == name);
-        found.map_or_else(|| self.seat(name), Ok)
+    /// The drive that has come since.
+    fn newest(&self, before: &[SeatStatus]) -> Result<SeatStatus, Failure> {
+        let is_new = |seat: &SeatStatus| before.iter().all(|known| known.drive != seat.drive);
+        let gone = || {
+            let why = "the new drive is out again already";
+            Failure::missing(self.what, why, "`ravelin pool events` says why")
+        };
+        self.seats()?.into_iter().find(is_new).ok_or_else(gone)
     }
 
     /// How the seat is now.
     fn changed(&self, seat: &SeatStatus) -> Result<ChangedDrive, Failure> {
-        // Drives may change seats: a waiting spare takes the place of one that goes out.
+        // A drive that has replaced another one has its number by then; one that is back is given a new identity.
         let seats = self.seats()?;
         let now = { seats.iter() }
             .find(|now| now.drive == seat.drive)
-            .or_else(|| seats.iter().find(|now| now.path == seat.path))
+            .or_else(|| seats.iter().find(|now| now.seat == seat.seat))
             .unwrap_or(seat);
         Ok(ChangedDrive {
             seat: now.seat,
@@ -396,14 +400,13 @@ impl At<'_> {
     }
 
     fn replace(&self, old: &SeatStatus, new: Drive) -> Result<ChangedDrive, Failure> {
-        let name = new.uri.to_string();
+        let before = self.seats()?;
         if old.state == "current" {
             // What it holds is not thrown away: it stays in use until the new drive has everything.
             self.handle
                 .replace_drive(Seat(old.seat), new)
                 .map_err(|error| self.failed(&error))?;
-            let seat = self.newest(&name)?;
-            return self.changed(&seat);
+            return self.changed(&self.newest(&before)?);
         }
         let mut took_out = false;
         if old.state != "out" {
@@ -412,24 +415,14 @@ impl At<'_> {
                 .map_err(|error| self.failed(&error))?;
             took_out = true;
         }
-        // A waiting spare may have taken the seat at once; then the new drive waits in its stead.
-        let spare_came = self
-            .seats()?
-            .iter()
-            .any(|seat| seat.seat == old.seat && seat.state != "out");
-        let placed = if spare_came {
-            self.handle.add_spare(new)
-        } else {
-            self.handle.insert_drive(Seat(old.seat), Some(new))
-        };
-        if let Err(error) = placed {
-            if took_out && !spare_came {
+        // Where a spare has taken its place, the new drive is a spare in its stead.
+        if let Err(error) = self.handle.insert_drive(Seat(old.seat), Some(new)) {
+            if took_out {
                 // Back to how it was; what it says matters less than why the new one was refused.
                 self.handle.insert_drive(Seat(old.seat), None).ok();
             }
             return Err(self.failed(&error));
         }
-        let seat = self.newest(&name)?;
-        self.changed(&seat)
+        self.changed(&self.newest(&before)?)
     }
 }

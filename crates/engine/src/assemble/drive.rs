@@ -32,7 +32,8 @@ pub fn open_empty(uri: &DriveUri, force: bool) -> Result<Drive, AssembleError> {
     let what = match (&label, found.first()) {
         (Some((_, label)), _) => Some(format!(
             "seat {} of the Ravelin pool `{}`",
-            label.seat, label.facts.name
+            label.facts.number(label.seat),
+            label.facts.name
         )),
         (None, Some(signature)) => Some(signature.to_string()),
         (None, None) => None,

@@ -109,9 +109,9 @@ pub(super) struct EventLog {
 
 impl EventLog {
     /// Adds a report; the event that it becomes.
-    pub(super) fn add(&mut self, report: &Report) -> LoggedEvent {
+    pub(super) fn add(&mut self, report: &Report, path: Option<String>) -> LoggedEvent {
         self.last += 1;
-        let event = LoggedEvent::new(self.last, report);
+        let event = LoggedEvent::new(self.last, report, path);
         if self.events.len() >= EVENTS_MAX {
             let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
             for event in &self.events {
@@ -222,11 +222,11 @@ mod tests {
     #[test]
     fn a_flood_pushes_out_itself() {
         let mut log = EventLog::default();
-        log.add(&out(3));
+        log.add(&out(3), None);
         for block in 0..5000 {
-            log.add(&bad(1, block));
+            log.add(&bad(1, block), None);
         }
-        log.add(&out(4));
+        log.add(&out(4), None);
         assert_eq!(log.events().len(), EVENTS_MAX);
         let outs = log
             .events()

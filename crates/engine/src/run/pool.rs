@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::events::{EventLog, Gather};
 use super::hold::{InUse, Lease, in_use};
 use super::lane::{LaneMessage, LaneSender};
+use super::names::Names;
 use super::volume::Volume;
 use super::{Clock, Seats};
 use crate::drive::Drive;
@@ -25,7 +26,7 @@ pub(crate) type Volumes = RwLock<BTreeMap<String, Arc<Volume>>>;
 /// Where the answer to an administrator's command goes.
 pub(crate) type Answer = Sender<Result<(), PoolError>>;
 
-/// An administrator's command.
+/// An administrator's command. Seats are called by the numbers of their drives, as status shows them.
 pub(crate) enum Admin {
     CreateVolume {
         name: String,
@@ -88,6 +89,25 @@ pub(crate) enum Admin {
     Close,
 }
 
+impl Admin {
+    /// The same with the seat that has the drive of this number now.
+    fn with_seat(
+        mut self,
+        of: impl Fn(Seat) -> Result<Seat, PoolError>,
+    ) -> Result<Self, PoolError> {
+        match &mut self {
+            Self::RemoveSpare { seat }
+            | Self::ClearDrive { seat }
+            | Self::FailDrive { seat, .. }
+            | Self::InsertDrive { seat, .. }
+            | Self::ReturnDrive { seat, .. }
+            | Self::ReplaceDrive { seat, .. } => *seat = of(*seat)?,
+            _ => {}
+        }
+        Ok(self)
+    }
+}
+
 /// Told of every event, on the pool's thread: it must not wait.
 pub type Listener = Box<dyn Fn(&LoggedEvent) + Send>;
 
@@ -147,6 +167,7 @@ pub(crate) struct PoolThread {
     writes: BTreeMap<IoId, Option<Drive>>,
     answers: BTreeMap<Ticket, Answer>,
     next_ticket: u64,
+    names: Names,
     gather: Gather,
     events: EventLog,
     listeners: Vec<Listener>,
@@ -176,6 +197,7 @@ impl PoolThread {
             })
         };
         Self {
+            names: Names::new(pool.facts()),
             pool,
             seats,
             lanes,
@@ -321,6 +343,20 @@ impl PoolThread {
             answer.send(Err(PoolError::TakenOver)).unwrap_or_default();
             return;
         }
+        let facts = self.pool.facts();
+        let last = { facts.seats() }.map(|(seat, _)| facts.number(seat)).max();
+        let known = |number: Seat| {
+            let last = last.unwrap_or(0);
+            let unknown = PoolError::NoSeat { seat: number, last };
+            facts.seat_numbered(number.0).ok_or(unknown)
+        };
+        let command = match command.with_seat(known) {
+            Ok(command) => command,
+            Err(error) => {
+                answer.send(Err(error)).unwrap_or_default();
+                return;
+            }
+        };
         let started = match command {
             Admin::CreateVolume { name, size_bytes } => {
                 self.pool
@@ -391,14 +427,21 @@ impl PoolThread {
             Ok(()) => {
                 self.answers.insert(ticket, answer);
             }
-            Err(error) => answer.send(Err(error)).unwrap_or_default(),
+            Err(error) => answer.send(Err(self.in_numbers(error))).unwrap_or_default(),
         }
+    }
+
+    /// An error with people's numbers.
+    fn in_numbers(&self, error: PoolError) -> PoolError {
+        let facts = self.pool.facts();
+        error.renumbered(|seat| Seat(facts.number(seat)))
     }
 
     fn drive(&self, seat: Seat) -> Result<Drive, PoolError> {
         let last = self.pool.facts().seats.len().saturating_sub(1);
         let last = u16::try_from(last).unwrap_or(u16::MAX);
-        let drive = self.seats.drive(seat).cloned();
+        let there = self.pool.facts().seat_numbered(seat.0);
+        let drive = there.and_then(|seat| self.seats.drive(seat).cloned());
         drive.ok_or(PoolError::NoSeat { seat, last })
     }
 
@@ -424,6 +467,8 @@ impl PoolThread {
             self.seats.set(seat, old);
             self.tell_seats();
         }
+        // The seat's drive is another one now.
+        self.names = Names::new(self.pool.facts());
         started
     }
 
@@ -466,8 +511,12 @@ impl PoolThread {
                 PoolAction::Swap(a, b) => {
                     self.seats.swap(a, b);
                     self.tell_seats();
+                    self.names = Names::new(self.pool.facts());
                 }
-                PoolAction::Succeed(seat, with, commands) => self.succeed(seat, with, commands),
+                PoolAction::Succeed(seat, with, commands) => {
+                    self.succeed(seat, with, commands);
+                    self.names = Names::new(self.pool.facts());
+                }
                 PoolAction::Vacate(seat) => {
                     self.seats.set(seat, None);
                     self.tell_seats();
@@ -475,12 +524,14 @@ impl PoolThread {
                 PoolAction::VolumesChanged => self.change_volumes(),
                 PoolAction::Done(ticket, outcome) => {
                     if let Some(answer) = self.answers.remove(&ticket) {
+                        let outcome = outcome.map_err(|error| self.in_numbers(error));
                         answer.send(outcome).unwrap_or_default();
                     }
                 }
                 PoolAction::Report(report) => self.log(&report),
             }
         }
+        self.names = Names::new(self.pool.facts());
     }
 
     fn write(&mut self, id: IoId, seat: Seat, offset: u64, bytes: &[u8]) {
@@ -541,19 +592,24 @@ impl PoolThread {
     }
 
     fn log(&mut self, report: &Report) {
-        for report in self.gather.push(self.clock.now(), report.clone()) {
+        let report = self.names.renumbered(self.pool.facts(), report.clone());
+        for report in self.gather.push(self.clock.now(), report) {
             self.add_event(&report);
         }
     }
 
     fn add_event(&mut self, report: &Report) {
-        let pool = &self.pool.facts().name;
+        let facts = self.pool.facts();
+        let path = report
+            .seat()
+            .and_then(|number| self.names.path(facts, number));
+        let event = self.events.add(report, path);
+        let (pool, text) = (&facts.name, &event.text);
         match report.severity() {
-            Severity::Info => tracing::info!(%pool, "{report}"),
-            Severity::Warning => tracing::warn!(%pool, "{report}"),
-            Severity::Error => tracing::error!(%pool, "{report}"),
+            Severity::Info => tracing::info!(%pool, "{text}"),
+            Severity::Warning => tracing::warn!(%pool, "{text}"),
+            Severity::Error => tracing::error!(%pool, "{text}"),
         }
-        let event = self.events.add(report);
         for listener in &self.listeners {
             listener(&event);
         }

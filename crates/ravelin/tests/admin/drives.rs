@@ -56,6 +56,113 @@ fn a_drive_that_is_offline_keeps_its_seat_and_leaves_the_spare_alone() {
     }
 }
 
+/// A spare and the drive whose place it took swapped their seats' numbers: `drive online` of the drive that had failed
+/// met the spare, and `drive offline` took out the wrong one.
+#[test]
+fn a_spare_that_takes_over_keeps_its_number_and_so_does_the_drive_that_failed() {
+    let mut bench = Bench::new("numbers");
+    let drives = bench.drives("d", 6, 40 * MIB);
+    let spares = ["spare", "d3", "d4"];
+    let made = bench.create("tank", "raid5", &drives[..3], &spares);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
+    let path = |name: &str| bench.path(name).display().to_string();
+    let paths: Vec<String> = drives.iter().map(|name| path(name)).collect();
+    // Number, path and state of every drive; whose place it took, and who took its.
+    let shown = |bench: &Bench| {
+        let status = bench.json(&["pool", "status", "tank"]);
+        let seats = status["seats"].as_array().unwrap().clone();
+        let mut lines = Vec::new();
+        for seat in &seats {
+            let number = seat["seat"].as_u64().unwrap();
+            let at = usize::try_from(number).unwrap();
+            assert_eq!(seat["path"], *paths[at], "{status}");
+            let state = seat["state"].as_str().unwrap();
+            let place = |key: &str| seat[key].as_u64();
+            let places = (place("takes_place_of"), place("place_taken_by"));
+            lines.push((number, state.to_owned(), places));
+        }
+        lines
+    };
+    let line = |number: u64, state: &str, of: Option<u64>, by: Option<u64>| {
+        (number, state.to_owned(), (of, by))
+    };
+    let failed = bench.json(&["drive", "fail", "tank", "1"]);
+    assert_eq!(
+        (&failed["seat"], &failed["state"]),
+        (&1.into(), &"out".into())
+    );
+    bench.ok(&["pool", "wait", "tank"]);
+    let taken_over = [
+        line(0, "current", None, None),
+        line(1, "out", None, Some(3)),
+        line(2, "current", None, None),
+        line(3, "current", Some(1), None),
+        line(4, "waiting", None, None),
+    ];
+    assert_eq!(shown(&bench), taken_over);
+    let text = bench.ok(&["pool", "status", "tank"]);
+    for part in ["spare 3 took its place", "spare in the place of 1"] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    let events = bench.json(&["pool", "events", "tank"]);
+    let events = events["events"].as_array().unwrap();
+    let find = |name: &str| {
+        { events.iter() }
+            .find(|event| event["event"] == name)
+            .unwrap()
+    };
+    for (name, number) in [("drive_out", 1), ("spare_takes_over", 3), ("drive_in", 3)] {
+        let event = find(name);
+        assert_eq!(event["seat"], number, "{event}");
+        let told = format!("seat {number} ({})", paths[number]);
+        assert!(
+            event["text"].as_str().unwrap().starts_with(&told),
+            "{event}"
+        );
+    }
+    // A stop and a start change nothing about it.
+    bench.terminate();
+    bench.start();
+    bench.ok(&["pool", "wait", "tank"]);
+    assert_eq!(shown(&bench), taken_over);
+
+    // Its number means the drive: the spare that is in use goes offline and comes back, and so does the one that failed.
+    let off = bench.json(&["drive", "offline", "tank", "3"]);
+    assert_eq!((&off["seat"], &off["state"]), (&3.into(), &"out".into()));
+    assert_eq!(shown(&bench)[3], line(3, "out", Some(1), None));
+    assert_eq!(bench.json(&["drive", "online", "tank", "3"])["seat"], 3);
+    bench.ok(&["pool", "wait", "tank"]);
+    let back = bench.json(&["drive", "online", "tank", "1"]);
+    assert_eq!(
+        (&back["seat"], &back["state"]),
+        (&1.into(), &"waiting".into())
+    );
+    assert_eq!(shown(&bench)[1], line(1, "waiting", None, Some(3)));
+
+    // It takes its own place again, as the first spare that waits.
+    bench.ok(&["drive", "fail", "tank", "3"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    assert_eq!(
+        shown(&bench),
+        [
+            line(0, "current", None, None),
+            line(1, "current", None, None),
+            line(2, "current", None, None),
+            line(3, "out", None, None),
+            line(4, "waiting", None, None),
+        ]
+    );
+    bench
+        .run(&["drive", "replace", "tank", "9", "d5"])
+        .refused(1, &["no seat 9"]);
+    let new = bench.json(&["drive", "replace", "tank", "0", "d5"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    let status = bench.json(&["pool", "status", "tank"]);
+    assert_eq!(status["seats"][0]["path"], *paths[5], "{new} {status}");
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+}
+
 /// `/dev/disk/by-id` has several links to a drive: `import --dir` opened it twice, and the second time it was "in
 /// use by another daemon", which was the very same.
 #[test]
@@ -167,13 +274,16 @@ fn a_spare_can_be_removed_and_others_keep_their_numbers() {
     bench.ok(&["drive", "remove", "tank", "4"]);
     assert_eq!(numbers(&bench), [0, 1, 2]);
     assert_eq!(bench.json(&["drive", "add", "tank", "d3"])["seat"], 3);
-    // What is a spare takes a seat that becomes free, as ever.
+    // What is a spare takes the place of a drive that fails, as ever.
     bench.ok(&["drive", "fail", "tank", "0"]);
     bench.ok(&["pool", "wait", "tank"]);
     bench.terminate();
     bench.start();
-    bench.ok(&["drive", "remove", "tank", "3"]);
-    assert_eq!(numbers(&bench), [0, 1, 2]);
+    bench
+        .run(&["drive", "remove", "tank", "3"])
+        .refused(1, &["seat 3 is no spare"]);
+    bench.ok(&["drive", "remove", "tank", "0"]);
+    assert_eq!(numbers(&bench), [1, 2, 3]);
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
 }
 

@@ -349,7 +349,7 @@ fn a_drive_with_thousands_of_bad_blocks_is_counted_and_named() {
             .all(|(severity, text)| severity == "warning" && text.contains("seat 2"))
     );
     assert_eq!(events(&bench, "scrub_begins").len(), 1, "is not pushed out");
-    assert!(bench.log().contains("WARN seat 2: "), "{}", bench.log());
+    assert!(bench.log().contains("WARN seat 2 ("), "{}", bench.log());
     assert_eq!(unreadable(&bench, blocks, 1), [].into());
     // The count outlives the opening.
     bench.ok(&["pool", "export", "tank"]);

@@ -70,6 +70,7 @@ pub(super) fn fields(event: &LoggedEvent) -> Value {
         "event": event.event,
         "severity": event.severity,
         "seat": event.seat,
+        "path": event.path,
         "text": event.text,
     })
 }

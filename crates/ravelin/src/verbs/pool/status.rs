@@ -358,31 +358,43 @@ pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
     )
 }
 
+/// A drive's state, and what other drives have to do with it.
+fn state(seat: &SeatStatus) -> String {
+    let mut state = match seat.why {
+        Some(_) => format!("out: {}", reason(seat)),
+        None => seat.state.clone(),
+    };
+    let mut add = |more: &str| {
+        state.push_str(", ");
+        state.push_str(more);
+    };
+    if let Some(spare) = seat.place_taken_by {
+        add(&format!("spare {spare} took its place"));
+    }
+    if let Some(place) = seat.takes_place_of {
+        add(&format!("spare in the place of {place}"));
+    }
+    if seat.why.is_some() {
+        return state;
+    }
+    if seat.hangs {
+        add("does not answer");
+    } else if let Some(with) = seat.replaced_by {
+        add(&format!("being replaced by seat {with}"));
+    } else if let Some(old) = seat.replaces {
+        add(&format!("replaces seat {old}"));
+    } else if seat.slow {
+        add("slow");
+    }
+    state
+}
+
 fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
     let mut lines = table(&[
         "SEAT", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "ERRORS", "CHECKSUM", "REBUILD",
     ]);
     for seat in seats {
-        let state = match seat.why {
-            Some(_) => format!("out: {}", reason(seat)),
-            None if seat.hangs => format!("{}, does not answer", seat.state),
-            None if seat.replaced_by.is_some() => {
-                format!(
-                    "{}, being replaced by seat {}",
-                    seat.state,
-                    seat.replaced_by.unwrap_or(0)
-                )
-            }
-            None if seat.replaces.is_some() => {
-                format!(
-                    "{}, replaces seat {}",
-                    seat.state,
-                    seat.replaces.unwrap_or(0)
-                )
-            }
-            None if seat.slow => format!("{}, slow", seat.state),
-            None => seat.state.clone(),
-        };
+        let state = state(seat);
         let moved = seat.rebuild_read_bytes + seat.rebuild_write_bytes;
         lines.add_row(vec![
             seat.seat.to_string(),
