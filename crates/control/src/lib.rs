@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod client;
+mod connections;
 mod daemon;
 mod failure;
 pub mod hooks;

@@ -1,6 +1,5 @@
 //! Listening, serving, and stopping in good order.
 
-use std::future::IntoFuture;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::hooks::{HookOptions, Hooks};
 use crate::state::{StateError, StateFile};
-use crate::{Daemon, Failure, routes, supervisor};
+use crate::{Daemon, Failure, connections, routes, supervisor};
 
 /// How long requests under way may go on after a stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
@@ -103,10 +102,12 @@ impl Socket {
             Err(SocketError::Busy { .. }) => Err(ServeError::Busy { path }),
             Err(SocketError::NotASocket { .. }) => Err(ServeError::NotASocket { path }),
             Err(SocketError::System { source, .. }) => Err(ServeError::Listen { path, source }),
-            Err(error @ SocketError::TooLong { .. }) => Err(ServeError::Listen {
-                path,
-                source: io::Error::other(error),
-            }),
+            Err(error @ (SocketError::TooLong { .. } | SocketError::Left { .. })) => {
+                Err(ServeError::Listen {
+                    path,
+                    source: io::Error::other(error),
+                })
+            }
         }
     }
 }
@@ -179,12 +180,11 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         }
         let listener = tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?;
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving = axum::serve(listener, routes::router(Arc::clone(&daemon)))
-            .with_graceful_shutdown(async move {
-                // An error means that nobody can ask any more, which is the same.
-                stopped.await.ok();
-            });
-        let serving = tokio::spawn(serving.into_future());
+        let router = routes::router(Arc::clone(&daemon));
+        let serving = tokio::spawn(connections::serve(listener, router, async move {
+            // An error means that nobody can ask any more, which is the same.
+            stopped.await.ok();
+        }));
         let living = tokio::spawn(supervisor::live(Arc::clone(&daemon)));
         supervisor::ready(&daemon);
         ready();

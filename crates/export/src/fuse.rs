@@ -50,6 +50,8 @@ use file::DeviceFile;
 use flights::Flights;
 use place::{MountState, Place};
 
+/// What mounts are known by in the kernel's table.
+const SOURCE: &str = "ravelin";
 /// How long dropping a [`FuseFile`] waits for what is in flight, and for the kernel to let go.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -70,9 +72,9 @@ pub enum FuseError {
         /// The name.
         file: PathBuf,
     },
-    /// Mounting over the file would hide what it holds.
-    #[error("{} holds bytes that would be hidden; choose another name, or remove it", .file.display())]
-    NotEmpty {
+    /// Mounting over the file would hide what it is for others.
+    #[error("{} exists already and is not Ravelin's; choose the name of a file that does not exist yet", .file.display())]
+    Exists {
         /// The file.
         file: PathBuf,
     },
@@ -117,9 +119,9 @@ impl fmt::Debug for FuseFile {
 }
 
 impl FuseFile {
-    /// Mounts `device` over `file`, which is created if it does not exist and must be empty if it
-    /// does. What a killed process has left mounted there is unmounted first. Only the caller's
-    /// user (and root, if that is the caller) may open the file.
+    /// Mounts `device` over `file`, which is made for that and must not exist, unless a killed process of ours has
+    /// left it: what that has mounted there is unmounted first. Only the caller's user (and root, if that is the
+    /// caller) may open the file.
     ///
     /// # Errors
     /// When there is no FUSE, the file is not one to mount over, or the mount is refused.
@@ -134,7 +136,7 @@ impl FuseFile {
         let root = rustix::process::geteuid().is_root();
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::FSName("ravelin".to_owned()),
+            MountOption::FSName(SOURCE.to_owned()),
             MountOption::Subtype("ravelin".to_owned()),
             MountOption::DefaultPermissions,
             MountOption::NoAtime,

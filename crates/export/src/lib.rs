@@ -4,6 +4,7 @@
 //! device behind the trait. [`nbd`] speaks the Network Block Device protocol, [`fuse`] makes
 //! the device a file.
 
+mod descriptors;
 pub mod fuse;
 pub mod nbd;
 pub mod socket;

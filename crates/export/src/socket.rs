@@ -41,6 +41,15 @@ pub enum SocketError {
         /// The file.
         path: PathBuf,
     },
+    /// A socket is there at which nobody listens, and this program has not put it there.
+    #[error(
+        "{} is a socket that another program has left behind; remove it, or choose another path",
+        path.display()
+    )]
+    Left {
+        /// The file.
+        path: PathBuf,
+    },
     /// The path does not fit into a socket address.
     #[error(
         "the socket path {} is too long: at most 107 bytes fit; choose a shorter one",
@@ -84,6 +93,32 @@ impl Drop for SocketFile {
 /// # Errors
 /// Who or what is in the way.
 pub fn listen(path: &Path, mode: u32, backlog: i32) -> Result<(OwnedFd, SocketFile), SocketError> {
+    listen_and(path, mode, backlog, remove_if_dead)
+}
+
+/// The same where nothing may be replaced.
+///
+/// # Errors
+/// As [`listen`]; and where there is a dead server's file.
+pub fn listen_anew(
+    path: &Path,
+    mode: u32,
+    backlog: i32,
+) -> Result<(OwnedFd, SocketFile), SocketError> {
+    listen_and(path, mode, backlog, |path, address| {
+        match is_dead(path, address)? {
+            true => Err(SocketError::Left { path: path.into() }),
+            false => Ok(()),
+        }
+    })
+}
+
+fn listen_and(
+    path: &Path,
+    mode: u32,
+    backlog: i32,
+    make_room: impl FnOnce(&Path, &SocketAddrUnix) -> Result<(), SocketError>,
+) -> Result<(OwnedFd, SocketFile), SocketError> {
     let address = address(path)?;
     let system = |source: io::Error| SocketError::System {
         path: path.to_owned(),
@@ -95,7 +130,7 @@ pub fn listen(path: &Path, mode: u32, backlog: i32) -> Result<(OwnedFd, SocketFi
         if error != Errno::ADDRINUSE {
             return Err(system(error.into()));
         }
-        remove_if_dead(path, &address)?;
+        make_room(path, &address)?;
         bind(&socket, &address).map_err(|error| system(error.into()))?;
     }
     let finish = || -> io::Result<SocketFile> {
@@ -162,16 +197,30 @@ fn lock_directory(path: &Path) -> Option<File> {
 
 /// Removes a socket file at which nobody answers.
 fn remove_if_dead(path: &Path, address: &SocketAddrUnix) -> Result<(), SocketError> {
+    if !is_dead(path, address)? {
+        return Ok(());
+    }
+    std::fs::remove_file(path).map_err(|source| SocketError::System {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Whether a socket file is there at which nobody answers; not where it has gone meanwhile.
+fn is_dead(path: &Path, address: &SocketAddrUnix) -> Result<bool, SocketError> {
     let system = |source: io::Error| SocketError::System {
         path: path.to_owned(),
         source,
     };
-    let found = std::fs::symlink_metadata(path).map_err(system)?;
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        found => found.map_err(system)?,
+    };
     if !found.file_type().is_socket() {
         return Err(SocketError::NotASocket { path: path.into() });
     }
     match connect(new_socket(path)?, address) {
-        Err(Errno::CONNREFUSED) => std::fs::remove_file(path).map_err(system),
+        Err(Errno::CONNREFUSED) => Ok(true),
         Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(system(error.into())),
         // A full backlog (EAGAIN) is a server too, only a busy one.
         _ => Err(SocketError::Busy { path: path.into() }),
@@ -206,6 +255,9 @@ mod tests {
         // A server that was killed leaves its file behind.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
+        let anew = listen_anew(&path, 0o600, 1).map(drop);
+        assert!(matches!(anew, Err(SocketError::Left { path: named }) if named == path));
+        assert!(path.exists(), "nothing is removed");
         let second = listen(&path, 0o600, 1).unwrap();
         let bits = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(bits & 0o777, 0o600);
@@ -217,7 +269,8 @@ mod tests {
         remove_dead(&path).unwrap();
 
         std::fs::write(&path, "precious").unwrap();
-        for result in [listen(&path, 0o600, 1).map(drop), remove_dead(&path)] {
+        let anew = listen_anew(&path, 0o600, 1).map(drop);
+        for result in [listen(&path, 0o600, 1).map(drop), anew, remove_dead(&path)] {
             assert!(matches!(result, Err(SocketError::NotASocket { .. })));
         }
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");

@@ -7,6 +7,8 @@ mod bench;
 mod destroying;
 #[path = "admin/drives.rs"]
 mod drives;
+#[path = "admin/hardening.rs"]
+mod hardening;
 #[path = "admin/package.rs"]
 mod package;
 #[path = "admin/plans.rs"]

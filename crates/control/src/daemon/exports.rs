@@ -250,16 +250,13 @@ impl Daemon {
     }
 
     /// Serves a volume as it was served in an earlier life.
-    pub(super) fn attach_again(
-        &self,
-        pool: &str,
-        name: &str,
-        request: &Attach,
-    ) -> Result<Export, Failure> {
+    pub(super) fn attach_again(&self, pool: &str, export: &SavedExport) -> Result<Export, Failure> {
+        let (name, request) = (&export.volume, &export.attach);
         let what = format!("volume `{pool}/{name}` was not attached again");
         // A killed daemon's sockets and mounts are dead when the kernel has taken it down.
         let deadline = Instant::now() + GOODBYE;
         loop {
+            remove_dead(export);
             match self.serve(pool, name, request, true, &what) {
                 Err(failure)
                     if failure.status == StatusCode::CONFLICT && Instant::now() < deadline =>
@@ -483,7 +480,7 @@ fn serve_fuse(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<F
     }
     FuseFile::mount(file, volume).map_err(|error| {
         let status = match &error {
-            FuseError::NotAFile { .. } | FuseError::NotEmpty { .. } | FuseError::Busy { .. } => {
+            FuseError::NotAFile { .. } | FuseError::Exists { .. } | FuseError::Busy { .. } => {
                 StatusCode::CONFLICT
             }
             FuseError::Prepare { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -519,7 +516,14 @@ fn bind_failure(what: &str, error: &io::Error) -> Failure {
         .and_then(|inner| inner.downcast_ref::<BindError>());
     let status = match (inner, error.kind()) {
         (Some(BindError::Socket(SocketError::TooLong { .. })), _) => StatusCode::BAD_REQUEST,
-        (Some(BindError::Socket(SocketError::Busy { .. } | SocketError::NotASocket { .. })), _)
+        (
+            Some(BindError::Socket(
+                SocketError::Busy { .. }
+                | SocketError::NotASocket { .. }
+                | SocketError::Left { .. },
+            )),
+            _,
+        )
         | (_, io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => StatusCode::CONFLICT,
         (_, io::ErrorKind::NotFound) => StatusCode::NOT_FOUND,
         _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -161,8 +161,7 @@ impl Daemon {
         };
         for export in &saved.exports {
             let SavedExport { volume, attach, .. } = export;
-            remove_dead(export);
-            match self.attach_again(&saved.name, volume, attach) {
+            match self.attach_again(&saved.name, export) {
                 Ok(served) => self.remember_device(uuid, attach, &served),
                 Err(failure) => {
                     self.did_not_return(&saved.name, uuid, Some(volume.clone()), failure);

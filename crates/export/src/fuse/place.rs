@@ -69,9 +69,9 @@ impl Place {
             Ok(found) if found.ino() == ROOT_INODE && on_fuse(&path) => {
                 return Err(FuseError::Busy { file: path });
             }
-            Ok(found) if found.len() > 0 => return Err(FuseError::NotEmpty { file: path }),
-            // What a dead mount had hidden is as a rule the file made for it.
-            Ok(_) => stale,
+            // What a dead mount of ours had hidden is the file made for it.
+            Ok(found) if found.len() == 0 && stale => true,
+            Ok(_) => return Err(FuseError::Exists { file: path }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 OpenOptions::new()
                     .write(true)
@@ -161,10 +161,10 @@ fn resolved(file: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(parent.join(name)))
 }
 
-/// Removes dead mounts over a file, and the loop devices over them; whether there were any.
+/// Removes dead mounts of ours over a file, and the loop devices over them; whether there were any.
 fn bury(path: &Path) -> io::Result<bool> {
     let mut stale = false;
-    while fs::metadata(path).is_err_and(|error| is_dead(&error)) {
+    while fs::metadata(path).is_err_and(|error| is_dead(&error)) && is_ours(path) {
         tracing::info!(file = %path.display(), "a dead mount is removed");
         // Before the mount goes: it gives them the name by which they are known.
         super::loops::let_go(path);
@@ -172,6 +172,20 @@ fn bury(path: &Path) -> io::Result<bool> {
         stale = true;
     }
     Ok(stale)
+}
+
+/// Whether the topmost mount at a path is of a file of Ravelin's, by the name that it gives its source.
+fn is_ours(path: &Path) -> bool {
+    // Blanks and the like are written in octal there.
+    let escape = |text: String, letter: char| match letter {
+        ' ' | '\t' | '\n' | '\\' => format!("{text}\\{:03o}", u32::from(letter)),
+        letter => text + letter.encode_utf8(&mut [0; 4]),
+    };
+    let place = path.to_string_lossy().chars().fold(String::new(), escape);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let at = { mounts.lines() }.rfind(|line| line.split(' ').nth(4) == Some(&place));
+    let source = at.and_then(|line| line.split_once(" - ")?.1.split(' ').nth(1));
+    source == Some(super::SOURCE)
 }
 
 /// See [`super::remove_dead`].
@@ -216,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_empty_file_is_mounted_over_and_only_a_new_one_is_removed() {
+    fn only_a_new_file_is_mounted_over_and_others_are_left_as_they_are() {
         let directory = std::env::temp_dir().join(format!("ravelin-place-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let file = directory.join("f");
@@ -224,15 +238,12 @@ mod tests {
         drop(Place::prepare(&file).unwrap());
         assert!(!file.exists(), "it was made for the mount");
 
-        fs::write(&file, "").unwrap();
-        drop(Place::prepare(&file).unwrap());
-        assert!(file.exists(), "it was there before");
-
-        fs::write(&file, "precious").unwrap();
-        assert!(matches!(
-            Place::prepare(&file),
-            Err(FuseError::NotEmpty { .. })
-        ));
+        for held in ["", "precious"] {
+            fs::write(&file, held).unwrap();
+            let refused = Place::prepare(&file);
+            assert!(matches!(refused, Err(FuseError::Exists { .. })), "{held}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), held);
+        }
         assert!(matches!(
             Place::prepare(&directory),
             Err(FuseError::NotAFile { .. })

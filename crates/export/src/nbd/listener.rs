@@ -77,7 +77,9 @@ impl From<BindError> for io::Error {
     fn from(error: BindError) -> Self {
         let kind = match &error {
             BindError::Socket(SocketError::Busy { .. }) => io::ErrorKind::AddrInUse,
-            BindError::Socket(SocketError::NotASocket { .. }) => io::ErrorKind::AlreadyExists,
+            BindError::Socket(SocketError::NotASocket { .. } | SocketError::Left { .. }) => {
+                io::ErrorKind::AlreadyExists
+            }
             BindError::Socket(SocketError::TooLong { .. }) => io::ErrorKind::InvalidInput,
             BindError::Socket(SocketError::System { source, .. })
             | BindError::System { source, .. } => source.kind(),
@@ -104,7 +106,7 @@ impl Listener {
         };
         match listen_on {
             Listen::Unix(path) => {
-                let (socket, file) = crate::socket::listen(path, mode, BACKLOG)?;
+                let (socket, file) = crate::socket::listen_anew(path, mode, BACKLOG)?;
                 Ok(Self {
                     socket,
                     address: listen_on.clone(),

@@ -23,6 +23,7 @@ use super::mailbox::Mailbox;
 use super::patience::Patience;
 use super::server::Exports;
 use super::slab::{Key, Slab};
+use crate::descriptors::is_kept_back;
 
 /// epoll's names for what is no connection. Keys of connections are smaller.
 const BELL: u64 = u64::MAX;
@@ -179,6 +180,12 @@ impl Worker {
         loop {
             match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
+                    if is_kept_back(&socket) {
+                        tracing::warn!(
+                            "a client was turned away: too few file descriptors are left"
+                        );
+                        continue;
+                    }
                     let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
                     if before >= self.shared.connections_max {
                         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
