@@ -418,6 +418,10 @@ pub struct Attach {
     /// By NBD: clients must use TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<AttachTls>,
+    /// By NBD: clients must use TLS with one of the keys in this file, lines of `NAME:KEY`; absolute. In place of
+    /// `tls`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_psk: Option<PathBuf>,
     /// By NBD over TCP: serve other machines without TLS.
     #[serde(default, skip_serializing_if = "is_false")]
     pub insecure: bool,

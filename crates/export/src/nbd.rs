@@ -33,6 +33,7 @@ mod mailbox;
 mod output;
 mod patience;
 pub mod protocol;
+mod psk;
 mod server;
 mod session;
 pub(crate) mod slab;

@@ -65,7 +65,7 @@ impl Exported {
                         }
                     },
                     name: format!("{}/{}", self.pool, self.volume),
-                    tls: self.attach.tls.is_some(),
+                    tls: self.attach.tls.is_some() || self.attach.tls_psk.is_some(),
                 };
                 (
                     address.to_string(),
@@ -281,7 +281,8 @@ impl Daemon {
             let name = name.to_owned();
             Failure::pool(what, &array::pool::PoolError::NoVolume { name })
         })?;
-        if request.nbd.is_none() && (request.tls.is_some() || request.insecure) {
+        let secured = request.tls.is_some() || request.tls_psk.is_some();
+        if request.nbd.is_none() && (secured || request.insecure) {
             return Err(Failure::request(
                 what,
                 "TLS is for NBD, and a file has none",
@@ -440,10 +441,26 @@ fn serve_nbd(
             "choose another address, or detach that one first",
         ));
     }
-    let tls = request.tls.as_ref().map(|files| {
-        let authority = files.client_authority.as_deref();
-        ServerTls::for_clients(&files.certificate, &files.key, authority, true)
-    });
+    let tls = match (&request.tls, &request.tls_psk) {
+        (None, None) => None,
+        (Some(files), None) => {
+            let authority = files.client_authority.as_deref();
+            Some(ServerTls::for_clients(
+                &files.certificate,
+                &files.key,
+                authority,
+                true,
+            ))
+        }
+        (None, Some(keys)) => Some(ServerTls::from_keys(keys, true)),
+        (Some(_), Some(_)) => {
+            return Err(Failure::request(
+                what,
+                "clients show either a certificate or a key that both sides know",
+                "leave one of them out",
+            ));
+        }
+    };
     let tls = tls.transpose().map_err(|error| {
         let text = error.to_string();
         let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
@@ -459,7 +476,7 @@ fn serve_nbd(
             format!(
                 "{to} can be reached from other machines, and without TLS whoever reaches it has the volume"
             ),
-            "--tls-cert FILE --tls-key FILE --tls-client-ca FILE, or --insecure where the network is trusted",
+            "--tls-cert FILE --tls-key FILE --tls-client-ca FILE or --tls-psk FILE, or --insecure where the network is trusted",
         ));
     }
     let options = Options {

@@ -2,10 +2,8 @@
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use block::{Fault, Memory, RequestKind};
-use rustls::{ServerConfig, ServerConnection};
 
 use super::flights::{Flight, Flights};
 use super::handshake::{Handshake, HangUp, Step};
@@ -17,6 +15,7 @@ use super::protocol::{
 };
 use super::session::{Decision, Session, fault_errno};
 use super::slab::Key;
+use super::tls::ServerTls;
 use super::transport::Transport;
 
 /// One receive takes at most so much besides a payload. It must hold the longest option.
@@ -61,7 +60,7 @@ struct Payload {
 /// What a connection needs to know of its server.
 #[derive(Clone)]
 pub(super) struct Terms {
-    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) tls: Option<ServerTls>,
     /// Requests and replies in flight, in bytes, beyond which nothing more is read.
     pub(super) in_flight_bytes_max: usize,
 }
@@ -505,9 +504,8 @@ impl Connection {
 
     fn begin_tls(&mut self) -> Result<(), Broken> {
         match (self.phase.take(), &self.terms.tls) {
-            (Some(Phase::StartingTls(mut handshake)), Some(config)) => {
-                let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-                self.transport.begin_tls(tls.into());
+            (Some(Phase::StartingTls(mut handshake)), Some(tls)) => {
+                tls.begin(&mut self.transport)?;
                 handshake.secured();
                 self.phase = Some(Phase::Handshake(handshake));
             }

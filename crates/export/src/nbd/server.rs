@@ -105,7 +105,7 @@ impl Server {
         let shared = Arc::new(Shared {
             exports,
             terms: Terms {
-                tls: options.tls.as_ref().map(ServerTls::config),
+                tls: options.tls.clone(),
                 in_flight_bytes_max: options.in_flight_bytes_max.max(REQUEST_BYTES_MAX as usize),
             },
             tls: policy,

@@ -5,11 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use openssl::ssl::SslContext;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection};
+
+use super::psk;
+use super::transport::Transport;
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +26,14 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
         /// What the reader says.
+        reason: String,
+    },
+    /// A file of keys that both sides know cannot be used.
+    #[error("{} holds no usable keys: {reason}; make one with `psktool -u NAME -p FILE`", path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
         reason: String,
     },
     /// Certificate and key do not fit, or are of a kind that is not supported.
@@ -38,10 +50,17 @@ impl From<TlsError> for io::Error {
     }
 }
 
-/// A server's certificate, and whether clients must use it.
+/// By what the two sides know each other.
+#[derive(Clone)]
+enum Proof {
+    Certificates(Arc<ServerConfig>),
+    Keys(SslContext),
+}
+
+/// A server's certificate or keys, and whether clients must use them.
 #[derive(Clone)]
 pub struct ServerTls {
-    config: Arc<ServerConfig>,
+    proof: Proof,
     forced: bool,
 }
 
@@ -109,17 +128,36 @@ impl ServerTls {
             })
             .map_err(|source| TlsError::Pair { source })?;
         Ok(Self {
-            config: Arc::new(config),
+            proof: Proof::Certificates(Arc::new(config)),
             forced,
         })
+    }
+
+    /// Reads keys that clients know, too: lines of `NAME:KEY`, the key in hexadecimal. Only clients that have one
+    /// are served.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub fn from_keys(file: &Path, forced: bool) -> Result<Self, TlsError> {
+        let proof = Proof::Keys(psk::context(file)?);
+        Ok(Self { proof, forced })
     }
 
     pub(super) const fn forced(&self) -> bool {
         self.forced
     }
 
-    pub(super) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config)
+    /// From here on everything on a connection goes through TLS.
+    pub(super) fn begin(&self, transport: &mut Transport) -> io::Result<()> {
+        match &self.proof {
+            Proof::Certificates(config) => {
+                let session =
+                    ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+                transport.begin_tls(session.into());
+                Ok(())
+            }
+            Proof::Keys(context) => transport.begin_psk(context),
+        }
     }
 }
 

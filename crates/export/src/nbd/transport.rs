@@ -2,42 +2,61 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use openssl::ssl::SslContext;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, send, sendmsg,
 };
 
+use super::psk::PskStream;
+
 /// Plain text and records that TLS may hold back before it takes no more.
-const TLS_BUFFER_BYTES: usize = 256 << 10;
+pub(super) const TLS_BUFFER_BYTES: usize = 256 << 10;
 
 /// The socket. All calls return `WouldBlock` instead of waiting.
 pub(super) struct Transport {
-    socket: OwnedFd,
-    tls: Option<Box<rustls::Connection>>,
+    socket: Arc<OwnedFd>,
+    tls: Option<Tls>,
+}
+
+/// Who speaks TLS.
+enum Tls {
+    /// By certificates.
+    Rustls(Box<rustls::Connection>),
+    /// By keys that both sides know.
+    Psk(Box<PskStream>),
 }
 
 impl Transport {
-    pub(super) const fn plain(socket: OwnedFd) -> Self {
+    pub(super) fn plain(socket: OwnedFd) -> Self {
+        let socket = Arc::new(socket);
         Self { socket, tls: None }
     }
 
     /// From here on everything goes through `tls`.
     pub(super) fn begin_tls(&mut self, mut tls: rustls::Connection) {
         tls.set_buffer_limit(Some(TLS_BUFFER_BYTES));
-        self.tls = Some(Box::new(tls));
+        self.tls = Some(Tls::Rustls(Box::new(tls)));
     }
 
-    pub(super) const fn socket(&self) -> &OwnedFd {
+    /// The same, as the server of a client that has a key.
+    pub(super) fn begin_psk(&mut self, context: &SslContext) -> io::Result<()> {
+        let stream = PskStream::accept(context, Arc::clone(&self.socket))?;
+        self.tls = Some(Tls::Psk(Box::new(stream)));
+        Ok(())
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
     /// Receives into `buffers`, in order. 0 means that the peer sends no more.
     pub(super) fn receive(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else {
-            // No room for ancillary data: descriptors that a peer passes are closed by the kernel.
-            let mut none = RecvAncillaryBuffer::default();
-            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-            return Ok(recvmsg(&self.socket, buffers, &mut none, flags)?.bytes);
+        let tls = match &mut self.tls {
+            Some(Tls::Rustls(tls)) => tls,
+            Some(Tls::Psk(tls)) => return tls.receive(buffers),
+            None => return receive_plain(&self.socket, buffers),
         };
         loop {
             match read_plain(tls, buffers) {
@@ -59,10 +78,14 @@ impl Transport {
 
     /// Sends from `buffers`, in order; how many bytes were taken.
     pub(super) fn send(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else {
-            let mut none = SendAncillaryBuffer::default();
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            return Ok(sendmsg(&self.socket, buffers, &mut none, flags)?);
+        let tls = match &mut self.tls {
+            Some(Tls::Rustls(tls)) => tls,
+            Some(Tls::Psk(tls)) => return tls.send(buffers),
+            None => {
+                let mut none = SendAncillaryBuffer::default();
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                return Ok(sendmsg(&*self.socket, buffers, &mut none, flags)?);
+            }
         };
         let mut count = 0;
         for buffer in buffers {
@@ -86,14 +109,19 @@ impl Transport {
     /// Sends what TLS has held back. Whether all of it is out.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
-            Some(tls) => write_tls(tls, &self.socket),
+            Some(Tls::Rustls(tls)) => write_tls(tls, &self.socket),
+            Some(Tls::Psk(tls)) => tls.flush(),
             None => Ok(true),
         }
     }
 
     /// Whether TLS holds records back that want to be sent.
     pub(super) fn wants_write(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+        match &self.tls {
+            Some(Tls::Rustls(tls)) => tls.wants_write(),
+            Some(Tls::Psk(tls)) => tls.wants_write(),
+            None => false,
+        }
     }
 
     pub(super) const fn is_tls(&self) -> bool {
@@ -102,11 +130,22 @@ impl Transport {
 
     /// Says goodbye, where there is a way to say it.
     pub(super) fn close_notify(&mut self) {
-        if let Some(tls) = &mut self.tls {
-            tls.send_close_notify();
-            let _ = write_tls(tls, &self.socket);
+        match &mut self.tls {
+            Some(Tls::Rustls(tls)) => {
+                tls.send_close_notify();
+                let _ = write_tls(tls, &self.socket);
+            }
+            Some(Tls::Psk(tls)) => tls.close_notify(),
+            None => {}
         }
     }
+}
+
+fn receive_plain(socket: &OwnedFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    // No room for ancillary data: descriptors that a peer passes are closed by the kernel.
+    let mut none = RecvAncillaryBuffer::default();
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    Ok(recvmsg(socket, buffers, &mut none, flags)?.bytes)
 }
 
 /// Takes decrypted bytes that are there already.

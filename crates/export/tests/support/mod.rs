@@ -14,6 +14,8 @@
     reason = "each test uses another part; sizes here are small; tests say what they skip"
 )]
 
+pub mod tunnel;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -413,7 +415,11 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn serve(exports: Arc<dyn Exports>, options: &Options) -> Self {
-        let dir = Dir::new();
+        Self::serve_in(Dir::new(), exports, options)
+    }
+
+    /// In a directory that holds what the server needs.
+    pub fn serve_in(dir: Dir, exports: Arc<dyn Exports>, options: &Options) -> Self {
         let socket = dir.path("nbd.sock");
         let server = Server::bind(&Listen::Unix(socket.clone()), exports, options).unwrap();
         Self {

@@ -128,8 +128,16 @@ pub(crate) struct Tls {
     /// Serve only clients that show a certificate of this authority (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
+    /// With --nbd: clients must use TLS with one of the keys in this file, NAME:HEX in a line as psktool writes them.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "nbd",
+        conflicts_with = "tls_cert"
+    )]
+    tls_psk: Option<PathBuf>,
     /// With --nbd tcp: serve other machines without TLS: whoever reaches the port has the volume.
-    #[arg(long, requires = "nbd", conflicts_with = "tls_cert")]
+    #[arg(long, requires = "nbd", conflicts_with_all = ["tls_cert", "tls_psk"])]
     insecure: bool,
 }
 
@@ -238,6 +246,7 @@ fn attach(
         loop_device,
         read_only,
         insecure: tls.insecure,
+        tls_psk: tls.tls_psk.as_ref().map(std::path::absolute).transpose()?,
         tls: tls.files()?,
     };
     let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;

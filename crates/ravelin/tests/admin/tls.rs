@@ -87,6 +87,64 @@ fn a_volume_is_served_by_tls_to_those_who_show_a_certificate() {
     bench.ok(&["volume", "detach", "tank/v"]);
 }
 
+/// Keys that both sides know, for those who keep no certificates.
+#[test]
+fn a_volume_is_served_by_tls_to_those_who_have_a_key() {
+    let mut bench = Bench::new("psk");
+    let drives = bench.drives("d", 3, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
+    let keys = |name: &str, byte: &str| {
+        let line = format!("alice:{}\n", byte.repeat(32));
+        std::fs::write(bench.path(name), line).unwrap();
+    };
+    keys("keys", "5a");
+    keys("wrong", "a5");
+    std::fs::write(bench.path("short"), "alice:5a5a\n").unwrap();
+    let attach = |file: &str| {
+        let to = ["volume", "attach", "tank/v", "--nbd", "tcp:127.0.0.1:0"];
+        [&to[..], &["--tls-psk", file]].concat().join(" ")
+    };
+    let line = attach("short");
+    let line: Vec<&str> = line.split(' ').collect();
+    bench
+        .run(&line)
+        .refused(2, &["short holds no usable keys", "less than 128 bits"]);
+    let line = attach("keys");
+    let line: Vec<&str> = line.split(' ').collect();
+    bench
+        .run(&[&line[..], &["--tls-cert", "c", "--tls-key", "k"]].concat())
+        .refused(2, &["--tls-psk"]);
+    let export = bench.json(&line);
+    let uri = export["uri"].as_str().unwrap().to_owned();
+    assert!(uri.starts_with("nbds://127.0.0.1:"), "{uri}");
+    if Command::new("nbdinfo").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no nbdinfo");
+        return;
+    }
+    let whose = |name: &str, file: &str| {
+        let uri = uri.replace("nbds://", &format!("nbds://{name}@"));
+        format!("{uri}?tls-psk-file={}", bench.path(file).display())
+    };
+    let size = Ok((4 * MIB).to_string());
+    assert_eq!(seen(&whose("alice", "keys"), None), size);
+    seen(&whose("alice", "wrong"), None).unwrap_err();
+    std::fs::write(bench.path("eve"), format!("eve:{}\n", "5a".repeat(32))).unwrap();
+    seen(&whose("eve", "eve"), None).unwrap_err();
+    // Neither by TLS without a key, nor in plain text.
+    std::fs::create_dir(bench.path("nothing")).unwrap();
+    std::fs::write(bench.path("nothing/ca-cert.pem"), authority().pem()).unwrap();
+    seen(&uri, Some(bench.path("nothing"))).unwrap_err();
+    seen(&uri.replace("nbds", "nbd"), None).unwrap_err();
+    assert_eq!(seen(&whose("alice", "keys"), None), size);
+    // A start serves it as it was asked for.
+    let (with_key, plain) = (whose("alice", "keys"), uri.replace("nbds", "nbd"));
+    bench.terminate();
+    bench.start();
+    assert_eq!(seen(&with_key, None), size);
+    seen(&plain, None).unwrap_err();
+}
+
 #[test]
 fn tcp_that_others_reach_needs_tls_or_the_word_that_it_is_meant() {
     let mut bench = Bench::new("insecure");

@@ -1,0 +1,248 @@
+//! A plain socket into a server's TLS: what is written at one end reaches the server encrypted, and an end on either
+//! side is one on the other. So whatever can be said to a server in plain text can be said by TLS, too.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use export::nbd::ServerTls;
+use export::nbd::protocol::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, encode_option, opt};
+use openssl::ssl::{Ssl, SslContext, SslMethod, SslStream};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::Dir;
+
+/// How a client reaches the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Plain,
+    Certificates,
+    Keys,
+}
+
+const NAME: &str = "mallory";
+const KEY: [u8; 32] = [0x5a; 32];
+
+impl Way {
+    /// What the server needs for it, written into a directory; clients in plain text are served as well.
+    pub fn server(self, dir: &Dir) -> Option<ServerTls> {
+        match self {
+            Self::Plain => None,
+            Self::Certificates => {
+                let key = KeyPair::generate().unwrap();
+                let names = vec!["localhost".to_owned()];
+                let own = CertificateParams::new(names).unwrap().self_signed(&key);
+                let (at, key_at) = (dir.path("cert.pem"), dir.path("key.pem"));
+                std::fs::write(&at, own.unwrap().pem()).unwrap();
+                std::fs::write(&key_at, key.serialize_pem()).unwrap();
+                Some(ServerTls::from_files(&at, &key_at, false).unwrap())
+            }
+            Self::Keys => {
+                let hex: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
+                std::fs::write(dir.path("keys"), format!("{NAME}:{hex}\n")).unwrap();
+                Some(ServerTls::from_keys(&dir.path("keys"), false).unwrap())
+            }
+        }
+    }
+
+    /// Options that a client has used up when it is connected.
+    pub fn options(self) -> usize {
+        usize::from(self != Self::Plain)
+    }
+
+    /// A connection that is about to send its flags.
+    pub fn connect(self, socket: &Path, dir: &Dir) -> UnixStream {
+        let mut server = UnixStream::connect(socket).unwrap();
+        let timeout = Some(Duration::from_secs(20));
+        server.set_read_timeout(timeout).unwrap();
+        server.read_exact(&mut [0; 18]).unwrap();
+        if self == Self::Plain {
+            return server;
+        }
+        // What was said before TLS but the client's flags is forgotten; these are said once.
+        let flags = u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
+        let mut bytes = flags.to_be_bytes().to_vec();
+        encode_option(&mut bytes, opt::STARTTLS, &[]);
+        server.write_all(&bytes).unwrap();
+        server.read_exact(&mut [0; 20]).unwrap();
+        server.set_nonblocking(true).unwrap();
+        let session: Box<dyn Session> = match self {
+            Self::Keys => Box::new(by_key(server)),
+            _ => Box::new(by_certificate(server, &dir.path("cert.pem"))),
+        };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(timeout).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        std::thread::spawn(move || tunnel(session, theirs));
+        ours
+    }
+}
+
+/// A client's side of TLS on a socket that does not block.
+trait Session: Read + Write + Send {
+    /// Says that nothing more is sent.
+    fn end(&mut self) -> io::Result<()>;
+}
+
+struct ByCertificate(rustls::StreamOwned<ClientConnection, UnixStream>);
+
+fn by_certificate(server: UnixStream, trusted: &Path) -> ByCertificate {
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    let mut roots = RootCertStore::empty();
+    let certificate = CertificateDer::from_pem_file(trusted).unwrap();
+    roots.add(certificate).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    ByCertificate(rustls::StreamOwned::new(session, server))
+}
+
+impl Read for ByCertificate {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for ByCertificate {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.conn.wants_write() {
+            self.0.flush()?;
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Session for ByCertificate {
+    fn end(&mut self) -> io::Result<()> {
+        self.0.conn.send_close_notify();
+        self.0.flush()?;
+        self.0.sock.shutdown(Shutdown::Write)
+    }
+}
+
+struct ByKey(SslStream<UnixStream>);
+
+fn by_key(server: UnixStream) -> ByKey {
+    let mut context = SslContext::builder(SslMethod::tls_client()).unwrap();
+    context.set_psk_client_callback(|_, _, name, key| {
+        name[..NAME.len()].copy_from_slice(NAME.as_bytes());
+        name[NAME.len()] = 0;
+        key[..KEY.len()].copy_from_slice(&KEY);
+        Ok(KEY.len())
+    });
+    let mut ssl = Ssl::new(&context.build()).unwrap();
+    ssl.set_connect_state();
+    ByKey(SslStream::new(ssl, server).unwrap())
+}
+
+impl Read for ByKey {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for ByKey {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Session for ByKey {
+    fn end(&mut self) -> io::Result<()> {
+        self.0.shutdown().map_err(io::Error::other)?;
+        self.0.get_ref().shutdown(Shutdown::Write)
+    }
+}
+
+/// One direction.
+#[derive(Default)]
+struct Half {
+    waiting: Vec<u8>,
+    /// Its source has ended; `ended` when its sink knows.
+    source_ended: bool,
+    ended: bool,
+}
+
+impl Half {
+    /// Moves what can be moved; whether anything was. An error means that an end is gone.
+    fn pump(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+        write: impl FnOnce(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<bool> {
+        let later = |moved: io::Result<usize>| match moved {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            moved => moved.map(Some),
+        };
+        let mut moved = false;
+        if self.waiting.is_empty() && !self.source_ended {
+            let mut buffer = [0; 16 << 10];
+            if let Some(count) = later(read(&mut buffer))? {
+                self.waiting = buffer[..count].to_vec();
+                self.source_ended = count == 0;
+                moved = true;
+            }
+        }
+        if !self.waiting.is_empty()
+            && let Some(count) = later(write(&self.waiting))?
+        {
+            self.waiting.drain(..count);
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Whether its sink is to be told of the end now.
+    fn ends(&mut self) -> bool {
+        self.source_ended && self.waiting.is_empty() && !std::mem::replace(&mut self.ended, true)
+    }
+}
+
+/// Carries bytes until both sides have ended, or one is gone.
+fn tunnel(session: Box<dyn Session>, mut plain: UnixStream) {
+    let session = std::cell::RefCell::new(session);
+    let (mut up, mut down) = (Half::default(), Half::default());
+    let mut to_plain = plain.try_clone().unwrap();
+    while !(up.ended && down.ended) {
+        let sent = up.pump(
+            |buffer| plain.read(buffer),
+            |bytes| session.borrow_mut().write(bytes),
+        );
+        let received = down.pump(
+            |buffer| session.borrow_mut().read(buffer),
+            |bytes| to_plain.write(bytes),
+        );
+        let (Ok(sent), Ok(received)) = (sent, received) else {
+            return;
+        };
+        session.borrow_mut().flush().ok();
+        if up.ends() && session.borrow_mut().end().is_err() {
+            return;
+        }
+        if down.ends() {
+            // A server that has ended a connection takes nothing more.
+            return;
+        }
+        if !sent && !received {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
