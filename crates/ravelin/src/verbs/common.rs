@@ -173,35 +173,31 @@ impl Failure {
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self::Refused {
-            problem: Box::new(Problem {
-                what: what.into(),
-                why: why.into(),
-                hint: hint.into(),
-                kind: Kind::Usage,
-                span: None,
-            }),
-            usage: true,
-        }
+        Self::refused(Kind::Usage, [what.into(), why.into(), hint.into()])
     }
-}
 
-impl Failure {
     /// What was tried did not succeed.
     pub(crate) fn failed(
         what: impl Into<String>,
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
+        Self::refused(Kind::Failed, [what.into(), why.into(), hint.into()])
+    }
+
+    fn refused(kind: Kind, [what, why, hint]: [String; 3]) -> Self {
+        let usage = kind == Kind::Usage;
+        let span = None;
+        let problem = Problem {
+            what,
+            why,
+            hint,
+            kind,
+            span,
+        };
         Self::Refused {
-            problem: Box::new(Problem {
-                what: what.into(),
-                why: why.into(),
-                hint: hint.into(),
-                kind: Kind::Failed,
-                span: None,
-            }),
-            usage: false,
+            problem: Box::new(problem),
+            usage,
         }
     }
 }

@@ -171,7 +171,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
 /// What may fail from now on, and what takes its place.
 fn protection(pool: &PoolStatus) -> String {
     let may_fail = match (pool.health, pool.survives_drives) {
-        (Health::Unusable, _) => "none".to_owned(),
+        (Health::Unusable, _) => return unusable(pool),
         (_, 0) => "no drive may fail".to_owned(),
         (_, 1) => "any one drive may fail".to_owned(),
         (_, count) => format!("any {count} drives may fail"),
@@ -186,6 +186,21 @@ fn protection(pool: &PoolStatus) -> String {
         _ => format!(
             "{may_fail}; {}",
             count(waiting, "a spare drive waits", "spare drives wait")
+        ),
+    }
+}
+
+/// What is true of a pool of which some data cannot be read.
+fn unusable(pool: &PoolStatus) -> String {
+    if pool.taken_over.is_some() {
+        return "not known here: another host has the pool".to_owned();
+    }
+    let out = pool.seats.iter().filter(|seat| seat.state == "out").count();
+    match out {
+        0 => "no drive may fail, and some data cannot be read as it is".to_owned(),
+        _ => format!(
+            "no other drive may fail: {} out, more than the pool survives",
+            count(out, "a drive is", "drives are")
         ),
     }
 }
