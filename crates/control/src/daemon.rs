@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use engine::assemble::{self, AssembleError, NewPool};
 use engine::drive::{self, DriveUri, Open, OpenDriveError};
 use engine::status::{LoggedEvent, PoolStatus};
+use engine::traffic::PoolTraffic;
 use engine::{PoolHandle, RunOptions};
 
 use crate::Failure;
@@ -62,12 +63,14 @@ struct Reserved<'a> {
 impl Reserved<'_> {
     fn fill(self, handle: PoolHandle) {
         self.daemon.tell("pool_open", self.name, "the pool is open");
+        self.daemon.keep_events(&handle);
         if let Some(hooks) = self.daemon.hooks.clone() {
             let pool = self.name.to_owned();
             handle.listen(Box::new(move |event| {
                 let told = HookEvent::new(&event.event, &pool, event.at, event.text.clone());
                 hooks.send(HookEvent {
                     seat: event.seat,
+                    path: event.path.clone(),
                     ..told
                 });
             }));
@@ -104,6 +107,21 @@ impl Daemon {
             let now = std::time::SystemTime::now();
             hooks.send(HookEvent::new(event, pool, now, text.to_owned()));
         }
+    }
+
+    /// Has a pool's events kept on disk, numbered as those that follow the ones that are there.
+    fn keep_events(&self, handle: &PoolHandle) {
+        let Some(files) = self.state.as_ref().map(StateFile::events) else {
+            return;
+        };
+        let Ok(status) = handle.status() else { return };
+        let last = files
+            .read(&status.uuid)
+            .last()
+            .map_or(0, |event| event.number);
+        handle.number_events_after(last);
+        let files = files.clone();
+        handle.listen(Box::new(move |event| files.keep(&status.uuid, event)));
     }
 
     fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Option<Arc<PoolHandle>>>> {
@@ -183,9 +201,23 @@ impl Daemon {
 
     /// The lines of a pool's log after line number `after`.
     pub fn events(&self, name: &str, after: u64) -> Result<Vec<LoggedEvent>, Failure> {
-        let mut events = self.status(name)?.pool.events;
+        let pool = self.status(name)?.pool;
+        let first = pool.events.first().map_or(u64::MAX, |event| event.number);
+        let earlier = { self.state.as_ref() }.map(|state| state.events().read(&pool.uuid));
+        let mut events = earlier.unwrap_or_default();
+        events.retain(|event| event.number < first);
+        events.extend(pool.events);
         events.retain(|event| event.number > after);
         Ok(events)
+    }
+
+    /// What drives and volumes of a pool do.
+    pub fn traffic(&self, name: &str) -> Result<PoolTraffic, Failure> {
+        let what = format!("what is done in pool `{name}` cannot be told");
+        let handle = self.handle(name, &what)?;
+        handle
+            .traffic()
+            .map_err(|error| Failure::pool(&what, &error))
     }
 
     /// Waits, for `timeout` at most, until nothing in the pool is filled or computed anew.
@@ -387,6 +419,9 @@ impl Daemon {
             if let Err(error) = wiped {
                 failed = Some(Failure::assemble(&what, &error, ""));
             }
+        }
+        if let Some(state) = &self.state {
+            state.events().forget(&status.uuid);
         }
         tracing::info!(pool = name, "destroyed");
         failed.map_or(Ok(()), Err)

@@ -46,6 +46,8 @@ pub(crate) struct HookEvent {
     pub(crate) text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seat: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
 }
 
 impl HookEvent {
@@ -57,6 +59,7 @@ impl HookEvent {
             at_milliseconds: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             text,
             seat: None,
+            path: None,
         }
     }
 }

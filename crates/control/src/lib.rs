@@ -15,6 +15,7 @@ pub mod api;
 pub mod client;
 mod connections;
 mod daemon;
+mod event_files;
 mod failure;
 pub mod hooks;
 mod routes;

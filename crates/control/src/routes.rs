@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::routing::{get, patch, post};
 use axum::{Router, response::IntoResponse};
+use engine::traffic::PoolTraffic;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -36,6 +37,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .route("/scrub", post(scrub))
         .route("/events", get(events))
         .route("/quiet", get(quiet))
+        .route("/traffic", get(traffic))
         .route("/drives/{change}", post(change_drive))
         .route("/volumes", get(volumes).post(create_volume))
         .route(
@@ -230,6 +232,10 @@ async fn events(
     Asked(After { after }): Asked<After>,
 ) -> Answer<Events> {
     blocking(move || daemon.events(&name, after).map(|events| Events { events })).await
+}
+
+async fn traffic(State(daemon): Shared, At(name): At<String>) -> Answer<PoolTraffic> {
+    blocking(move || daemon.traffic(&name)).await
 }
 
 #[derive(Deserialize)]

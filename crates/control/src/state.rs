@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Attach;
+use crate::event_files::EventFiles;
 
 const FILE: &str = "exports.json";
 /// Held by the daemon that lives in the directory.
@@ -93,6 +94,8 @@ pub struct StateFile {
     path: PathBuf,
     _lock: File,
     pools: Mutex<Vec<SavedPool>>,
+    /// What has happened to pools.
+    events: EventFiles,
 }
 
 impl StateFile {
@@ -142,11 +145,17 @@ impl StateFile {
             path,
             _lock: lock,
             pools: Mutex::new(pools),
+            events: EventFiles::open(directory).map_err(failed)?,
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<SavedPool>> {
         self.pools.lock().expect("no holder of the lock panics")
+    }
+
+    /// What has happened to pools.
+    pub(crate) const fn events(&self) -> &EventFiles {
+        &self.events
     }
 
     /// All pools that shall be open.

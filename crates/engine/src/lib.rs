@@ -15,5 +15,6 @@ pub mod load;
 pub mod ring;
 mod run;
 pub mod status;
+pub mod traffic;
 
 pub use run::{Listener, PoolHandle, RunOptions, StartError, Volume};

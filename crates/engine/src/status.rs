@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::run::Seats;
+use crate::traffic::{DriveLine, Traffic};
 
 /// How bad an event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +27,7 @@ pub enum Severity {
 /// A line of the pool's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedEvent {
-    /// Counts from 1 since the pool was opened.
+    /// Counts from 1 since the pool was made, or as far back as whoever runs it knows.
     pub number: u64,
     /// When, by the wall clock.
     pub at: SystemTime,
@@ -447,6 +448,23 @@ fn lost(pool: &Pool) -> LostStatus {
         ranges,
         unlisted_bytes,
     }
+}
+
+/// What the drives do, in the order of their numbers.
+pub(crate) fn drive_traffic(pool: &Pool, seats: &Seats) -> Vec<DriveLine> {
+    let seat_of = |number: u16| pool.facts().seat_numbered(number);
+    let line = |status: SeatStatus| {
+        let drive = seat_of(status.seat).and_then(|seat| seats.drive(seat));
+        let seen = drive.map(|drive| drive.telemetry.snapshot());
+        DriveLine {
+            seat: status.seat,
+            path: status.path,
+            drive: status.drive,
+            state: status.state,
+            traffic: seen.as_ref().map(Traffic::new).unwrap_or_default(),
+        }
+    };
+    seat_statuses(pool, seats).into_iter().map(line).collect()
 }
 
 /// All drives that are or were in the pool, in the order of their numbers.

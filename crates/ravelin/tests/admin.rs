@@ -19,5 +19,7 @@ mod schemes;
 mod small;
 #[path = "admin/tls.rs"]
 mod tls;
+#[path = "admin/watching.rs"]
+mod watching;
 
 const MIB: u64 = 1 << 20;

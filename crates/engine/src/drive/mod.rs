@@ -20,7 +20,7 @@ mod mem;
 mod signature;
 mod slow;
 pub mod sync;
-mod telemetry;
+pub(crate) mod telemetry;
 mod ticket;
 mod timer;
 mod uri;

@@ -30,7 +30,7 @@ fn bucket(nanoseconds: u64) -> usize {
 }
 
 /// The largest number of nanoseconds of a bucket, exclusive.
-fn bucket_end(index: usize) -> u64 {
+pub(crate) fn bucket_end(index: usize) -> u64 {
     if index == 0 {
         return 1 << FIRST_OCTAVE;
     }

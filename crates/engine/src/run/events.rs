@@ -129,6 +129,14 @@ impl EventLog {
         event
     }
 
+    /// Numbers events as those that follow the one with number `last`, in an earlier life of the pool.
+    pub(super) fn number_after(&mut self, last: u64) {
+        self.last += last;
+        for event in &mut self.events {
+            event.number += last;
+        }
+    }
+
     /// The events that are kept, oldest first.
     pub(super) const fn events(&self) -> &VecDeque<LoggedEvent> {
         &self.events

@@ -19,6 +19,7 @@ use super::{Clock, Seats};
 use crate::assemble::evidence;
 use crate::drive::Drive;
 use crate::status::PoolStatus;
+use crate::traffic::PoolTraffic;
 
 /// How long a drive that comes back may take to end what was asked of it before it left.
 const STILL_BUSY_MAX: Duration = Duration::from_secs(5);
@@ -338,6 +339,25 @@ impl PoolHandle {
             .send(PoolMessage::Status(to))
             .map_err(|_| PoolError::Closing)?;
         status.recv().map_err(|_| PoolError::Closing)
+    }
+
+    /// What drives and volumes do.
+    ///
+    /// # Errors
+    /// [`PoolError::Closing`] when the pool has stopped.
+    pub fn traffic(&self) -> Result<PoolTraffic, PoolError> {
+        let (to, traffic) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::Traffic(to))
+            .map_err(|_| PoolError::Closing)?;
+        traffic.recv().map_err(|_| PoolError::Closing)
+    }
+
+    /// Numbers the pool's events as those that follow the one with number `last`. To be called once, before
+    /// [`listen`](Self::listen).
+    pub fn number_events_after(&self, last: u64) {
+        // A pool that has stopped has nothing to tell any more.
+        self.pool.send(PoolMessage::NumberAfter(last)).ok();
     }
 
     /// Waits until nothing is being filled or computed anew; false if that took longer than

@@ -18,7 +18,8 @@ use super::names::Names;
 use super::volume::Volume;
 use super::{Clock, Seats};
 use crate::drive::Drive;
-use crate::status::{LoggedEvent, PoolStatus};
+use crate::status::{LoggedEvent, PoolStatus, drive_traffic};
+use crate::traffic::{PoolTraffic, VolumeLine};
 
 /// The pool's volumes by name, shared with everyone who opens them.
 pub(crate) type Volumes = RwLock<BTreeMap<String, Arc<Volume>>>;
@@ -120,6 +121,9 @@ pub(crate) enum PoolMessage {
     Flushed(IoId, Outcome),
     Admin(Admin, Answer),
     Status(Sender<PoolStatus>),
+    Traffic(Sender<PoolTraffic>),
+    /// Events are numbered as those that follow the one with this number.
+    NumberAfter(u64),
     /// The drive that is attached to a seat.
     Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answer when nothing is being filled, resynced or recorded.
@@ -253,6 +257,8 @@ impl PoolThread {
                 PoolMessage::Admin(command, answer) => self.admin(command, answer),
                 // Whoever asked may have gone.
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
+                PoolMessage::Traffic(to) => to.send(self.traffic()).unwrap_or_default(),
+                PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitQuiet(to) => self.waiting.push(to),
                 PoolMessage::TakenOver(by) => self.taken_over(by),
@@ -312,6 +318,18 @@ impl PoolThread {
         match self.usurper {
             Some(by) => status.taken_over(by),
             None => status,
+        }
+    }
+
+    fn traffic(&self) -> PoolTraffic {
+        let volumes = self.volumes.read().expect("no holder of the lock panics");
+        let volumes = volumes.values().map(|volume| VolumeLine {
+            name: volume.name().to_owned(),
+            traffic: volume.traffic(),
+        });
+        PoolTraffic {
+            drives: drive_traffic(&self.pool, &self.seats),
+            volumes: volumes.collect(),
         }
     }
 

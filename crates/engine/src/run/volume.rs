@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 use array::GroupRequest;
 use array::router::{Part, VolumeMap};
@@ -13,6 +14,8 @@ use block::{
 
 use super::compute::{Patch, assemble};
 use super::lane::{Answer, LaneMessage, LaneSender, PartEnded};
+use crate::drive::telemetry::Telemetry;
+use crate::traffic::Traffic;
 
 /// The longest read or write that a volume takes: what NBD clients send at most.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -24,6 +27,7 @@ pub struct Volume {
     lanes: Arc<[LaneSender]>,
     closed: AtomicBool,
     in_flight: Arc<AtomicU64>,
+    telemetry: Arc<Telemetry>,
     preferred_bytes: u32,
 }
 
@@ -40,6 +44,7 @@ impl Volume {
             lanes,
             closed: AtomicBool::new(false),
             in_flight: Arc::new(AtomicU64::new(0)),
+            telemetry: Arc::new(Telemetry::new()),
             preferred_bytes,
         }
     }
@@ -54,6 +59,12 @@ impl Volume {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// What its clients have asked, and how long that took.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        Traffic::new(&self.telemetry.snapshot())
     }
 
     /// From now on every request ends with [`Fault::Shutdown`].
@@ -136,11 +147,18 @@ struct Join {
     token: u64,
     to: Arc<dyn Completed>,
     in_flight: Arc<AtomicU64>,
+    telemetry: Arc<Telemetry>,
+    kind: RequestKind,
+    bytes: u64,
+    began: Instant,
 }
 
 impl Join {
     fn answer(&self) -> Answer {
         self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        let outcome = outcome(self.outcome.load(Ordering::Acquire));
+        self.telemetry
+            .end(self.kind, self.bytes, self.began.elapsed(), outcome);
         let mut elsewhere = self
             .elsewhere
             .lock()
@@ -149,7 +167,7 @@ impl Join {
         Answer {
             to: Arc::clone(&self.to),
             token: self.token,
-            outcome: outcome(self.outcome.load(Ordering::Acquire)),
+            outcome,
             elsewhere: elsewhere.map(|(memory, patches)| assemble(&memory, patches)),
         }
     }
@@ -260,6 +278,7 @@ impl Volume {
         }
         let parts = self.parts(&request);
         self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.telemetry.begin();
         let join: Arc<dyn PartEnded> = Arc::new(Join {
             parts: AtomicUsize::new(parts.len()),
             outcome: AtomicU8::new(0),
@@ -267,6 +286,10 @@ impl Volume {
             token,
             to: Arc::clone(to),
             in_flight: Arc::clone(&self.in_flight),
+            telemetry: Arc::clone(&self.telemetry),
+            kind: request.kind,
+            bytes: request.length,
+            began: Instant::now(),
         });
         let mut memory = Some(memory);
         let mut parts = parts.into_iter().peekable();

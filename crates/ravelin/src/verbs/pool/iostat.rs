@@ -1,18 +1,20 @@
-//! `ravelin pool iostat`: what the drives do.
+//! `ravelin pool iostat`: what drives and volumes do, how long it takes them, and what waits.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use control::Client;
-use engine::status::{DriveTraffic, SeatStatus};
+use control::client::path;
+use engine::traffic::{DriveLine, PoolTraffic, Traffic, VolumeLine};
 use serde_json::{Value, json};
 
-use super::{ask, names, table};
+use super::{names, table};
 use crate::verbs::common::{Context, Failure, size};
 use crate::verbs::complete;
 
-/// Print what the drives do.
+/// Print what drives and volumes do: operations, bytes, what waits (QUEUE), and how long reads and writes take, on
+/// average and 99 of 100 at most.
 #[derive(Debug, Args)]
 pub(crate) struct IostatArguments {
     /// One pool only.
@@ -27,16 +29,12 @@ pub(crate) struct IostatArguments {
     count: Option<u32>,
 }
 
-/// A drive's traffic in a report.
-struct Line {
-    pool: String,
-    seat: SeatStatus,
-    done: DriveTraffic,
-}
+/// The pools' names, and what is done in them.
+type Report = Vec<(String, PoolTraffic)>;
 
 impl IostatArguments {
     pub(super) fn run(self, context: &Context, client: &Client) -> Result<(), Failure> {
-        let since_open = lines(client, self.name.as_deref())?;
+        let since_open = report(client, self.name.as_deref())?;
         let Some(interval) = self.interval else {
             return print(context, &since_open, None);
         };
@@ -45,67 +43,110 @@ impl IostatArguments {
         while left != Some(0) {
             left = left.map(|left| left - 1);
             std::thread::sleep(Duration::from_secs(interval.into()));
-            let mut now = lines(client, self.name.as_deref())?;
+            let now = report(client, self.name.as_deref())?;
             let seconds = at.elapsed().as_secs_f64();
             at = Instant::now();
-            let total: Vec<DriveTraffic> = now.iter().map(|line| line.done).collect();
-            for line in &mut now {
-                let earlier = before.iter().find(|earlier| {
-                    earlier.pool == line.pool && earlier.seat.drive == line.seat.drive
-                });
-                if let Some(earlier) = earlier {
-                    line.done = less(line.done, earlier.done);
-                }
-            }
-            print(context, &now, Some(seconds))?;
-            for (line, total) in now.iter_mut().zip(total) {
-                line.done = total;
-            }
+            let done =
+                { now.iter() }.map(|(name, pool)| (name.clone(), since(&before, name, pool)));
+            print(context, &done.collect(), Some(seconds))?;
             before = now;
         }
         Ok(())
     }
 }
 
-fn lines(client: &Client, name: Option<&str>) -> Result<Vec<Line>, Failure> {
-    let mut lines = Vec::new();
+fn report(client: &Client, name: Option<&str>) -> Result<Report, Failure> {
+    let mut report = Report::new();
     for name in names(client, name.map(str::to_owned))? {
-        let status = ask(client, &name)?;
-        lines.extend(status.pool.seats.into_iter().map(|seat| Line {
-            pool: name.clone(),
-            done: seat.traffic,
+        let traffic = client.get(&path(&["pools", &name, "traffic"]))?;
+        report.push((name, traffic));
+    }
+    Ok(report)
+}
+
+/// What was done in a pool since `before`.
+fn since(before: &Report, name: &str, now: &PoolTraffic) -> PoolTraffic {
+    let earlier = before.iter().find(|(other, _)| other == name);
+    let Some((_, earlier)) = earlier else {
+        return now.clone();
+    };
+    let mut done = now.clone();
+    for line in &mut done.drives {
+        let was = { earlier.drives.iter() }.find(|was| was.drive == line.drive);
+        if let Some(was) = was {
+            line.traffic = line.traffic.since(&was.traffic);
+        }
+    }
+    for line in &mut done.volumes {
+        let was = { earlier.volumes.iter() }.find(|was| was.name == line.name);
+        if let Some(was) = was {
+            line.traffic = line.traffic.since(&was.traffic);
+        }
+    }
+    done
+}
+
+fn print(context: &Context, report: &Report, seconds: Option<f64>) -> Result<(), Failure> {
+    let mut drives = Vec::new();
+    let mut volumes = Vec::new();
+    for (pool, traffic) in report {
+        for DriveLine {
             seat,
-        }));
+            path,
+            state,
+            traffic,
+            ..
+        } in &traffic.drives
+        {
+            let which = json!({ "pool": pool, "seat": seat, "path": path, "state": state });
+            drives.push(fields(which, traffic));
+        }
+        for VolumeLine { name, traffic } in &traffic.volumes {
+            volumes.push(fields(json!({ "pool": pool, "volume": name }), traffic));
+        }
     }
-    Ok(lines)
+    let document = json!({ "seconds": seconds, "drives": drives, "volumes": volumes });
+    context.print("pool iostat", &document, |out| write(out, report, seconds))
 }
 
-/// Counters begin anew when a drive is opened anew; then what they say is what was done since.
-fn less(now: DriveTraffic, before: DriveTraffic) -> DriveTraffic {
-    let less = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
-    DriveTraffic {
-        reads: less(now.reads, before.reads),
-        read_bytes: less(now.read_bytes, before.read_bytes),
-        writes: less(now.writes, before.writes),
-        write_bytes: less(now.write_bytes, before.write_bytes),
-        errors: less(now.errors, before.errors),
+/// What names a line, and its numbers.
+fn fields(mut which: Value, traffic: &Traffic) -> Value {
+    let numbers = json!({
+        "reads": traffic.reads, "read_bytes": traffic.read_bytes,
+        "writes": traffic.writes, "write_bytes": traffic.write_bytes,
+        "errors": traffic.errors, "queue": traffic.queue,
+        "latency_mean_nanoseconds": traffic.mean_nanoseconds(),
+        "latency_99_nanoseconds": traffic.most_nanoseconds(),
+    });
+    if let (Value::Object(which), Value::Object(numbers)) = (&mut which, numbers) {
+        which.extend(numbers);
     }
+    which
 }
 
-fn print(context: &Context, lines: &[Line], seconds: Option<f64>) -> Result<(), Failure> {
-    let drives: Vec<Value> = lines
-        .iter()
-        .map(|line| {
-            json!({
-                "pool": line.pool, "seat": line.seat.seat, "path": line.seat.path,
-                "state": line.seat.state, "reads": line.done.reads,
-                "read_bytes": line.done.read_bytes, "writes": line.done.writes,
-                "write_bytes": line.done.write_bytes, "errors": line.done.errors,
-            })
-        })
-        .collect();
-    let fields = json!({ "seconds": seconds, "drives": drives });
-    context.print("pool iostat", &fields, |out| write(out, lines, seconds))
+fn write(out: &mut dyn io::Write, report: &Report, seconds: Option<f64>) -> io::Result<()> {
+    let (reads, writes) = match seconds {
+        None => (["READS", "READ"], ["WRITES", "WRITTEN"]),
+        Some(_) => (["READS/s", "READ/s"], ["WRITES/s", "WRITTEN/s"]),
+    };
+    let numbers = [&reads[..], &writes, &["QUEUE", "MEAN", "99 %", "ERRORS"]].concat();
+    let mut drives = table(&[&["POOL", "SEAT", "DRIVE"], &*numbers].concat());
+    let mut volumes = table(&[&["POOL", "VOLUME"], &*numbers].concat());
+    for (pool, traffic) in report {
+        for line in &traffic.drives {
+            let which = vec![pool.clone(), line.seat.to_string(), line.path.clone()];
+            drives.add_row([which, cells(&line.traffic, seconds)].concat());
+        }
+        for line in &traffic.volumes {
+            let which = vec![pool.clone(), line.name.clone()];
+            volumes.add_row([which, cells(&line.traffic, seconds)].concat());
+        }
+    }
+    writeln!(out, "{drives}")?;
+    if volumes.row_count() > 0 {
+        writeln!(out, "\n{volumes}")?;
+    }
+    Ok(())
 }
 
 #[expect(
@@ -114,35 +155,46 @@ fn print(context: &Context, lines: &[Line], seconds: Option<f64>) -> Result<(), 
     clippy::cast_sign_loss,
     reason = "rates for display"
 )]
-fn write(out: &mut dyn io::Write, lines: &[Line], seconds: Option<f64>) -> io::Result<()> {
+fn cells(traffic: &Traffic, seconds: Option<f64>) -> Vec<String> {
     let rate =
         |count: u64| seconds.map_or(count, |seconds| (count as f64 / seconds).round() as u64);
-    let mut lines_out = match seconds {
-        None => table(&[
-            "POOL", "SEAT", "DRIVE", "READS", "READ", "WRITES", "WRITTEN", "ERRORS",
-        ]),
-        Some(_) => table(&[
-            "POOL",
-            "SEAT",
-            "DRIVE",
-            "READS/s",
-            "READ/s",
-            "WRITES/s",
-            "WRITTEN/s",
-            "ERRORS",
-        ]),
-    };
-    for line in lines {
-        lines_out.add_row(vec![
-            line.pool.clone(),
-            line.seat.seat.to_string(),
-            line.seat.path.clone(),
-            rate(line.done.reads).to_string(),
-            size(rate(line.done.read_bytes)),
-            rate(line.done.writes).to_string(),
-            size(rate(line.done.write_bytes)),
-            line.done.errors.to_string(),
-        ]);
+    vec![
+        rate(traffic.reads).to_string(),
+        size(rate(traffic.read_bytes)),
+        rate(traffic.writes).to_string(),
+        size(rate(traffic.write_bytes)),
+        traffic.queue.to_string(),
+        latency(traffic.mean_nanoseconds()),
+        latency(traffic.most_nanoseconds()),
+        traffic.errors.to_string(),
+    ]
+}
+
+/// In the unit in which it has one to three digits before the point.
+#[expect(clippy::cast_precision_loss, reason = "for display")]
+fn latency(nanoseconds: Option<u64>) -> String {
+    match nanoseconds {
+        None => "-".to_owned(),
+        Some(short @ ..1_000_000) => format!("{:.0} us", short as f64 / 1e3),
+        Some(medium @ ..1_000_000_000) => format!("{:.1} ms", medium as f64 / 1e6),
+        Some(long) => format!("{:.1} s", long as f64 / 1e9),
     }
-    writeln!(out, "{lines_out}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_print_in_a_unit_that_fits() {
+        for (nanoseconds, text) in [
+            (None, "-"),
+            (Some(400), "0 us"),
+            (Some(81_920), "82 us"),
+            (Some(1_310_720), "1.3 ms"),
+            (Some(2_000_000_000), "2.0 s"),
+        ] {
+            assert_eq!(latency(nanoseconds), text);
+        }
+    }
 }

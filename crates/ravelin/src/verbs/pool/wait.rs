@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use control::Client;
 use control::api::{Kind, Problem, Quiet, Status};
 use control::client::path;
-use engine::status::{Health, RebuildStatus};
+use engine::status::{Health, PoolStatus, RebuildStatus};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -46,8 +46,8 @@ impl WaitArguments {
         // Pools have no expansion under way that the daemon could tell of.
         if self.work != Some(Work::Expand) {
             let mut progress = Progress::new();
-            while !rests(client, &last)? {
-                progress.show(&last)?;
+            while !self.rests(client, &last)? {
+                progress.show(&last, self.work)?;
                 std::thread::sleep(LOOK);
                 last = ask(client, &self.name)?;
             }
@@ -76,18 +76,75 @@ impl WaitArguments {
             writeln!(out, "pool `{}` has nothing under way: {health}", self.name)
         })
     }
+
+    /// Whether what is waited for has ended.
+    fn rests(&self, client: &Client, status: &Status) -> Result<bool, Failure> {
+        let pool = &status.pool;
+        match self.work {
+            Some(Work::Scrub) => return Ok(!scrubs(pool)),
+            Some(Work::Rebuild) if rebuilds(pool) => return Ok(false),
+            // Drives that are being replaced have no rebuild to show between their cells.
+            Some(Work::Rebuild) if scrubs(pool) => {
+                return Ok(pool.seats.iter().all(|seat| seat.replaced_by.is_none()));
+            }
+            _ => {}
+        }
+        if rebuilds(pool) || scrubs(pool) || pool.resync_groups > 0 {
+            return Ok(false);
+        }
+        let at = path(&["pools", &pool.name, "quiet"]);
+        let Quiet { quiet } = client.get(&format!("{at}?seconds=1"))?;
+        Ok(quiet)
+    }
 }
 
-/// Whether nothing is filled or computed anew.
-fn rests(client: &Client, status: &Status) -> Result<bool, Failure> {
-    let pool = &status.pool;
-    let rebuilds = pool.rebuild.as_ref().is_some_and(|rebuild| rebuild.running);
-    if rebuilds || pool.resync_groups > 0 {
-        return Ok(false);
+fn rebuilds(pool: &PoolStatus) -> bool {
+    pool.rebuild.as_ref().is_some_and(|rebuild| rebuild.running)
+}
+
+fn scrubs(pool: &PoolStatus) -> bool {
+    pool.scrub.as_ref().is_some_and(|scrub| scrub.running)
+}
+
+/// How far something is that takes long.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    what: &'static str,
+    done: u64,
+    total: u64,
+    text: String,
+}
+
+impl Step {
+    /// Of what is waited for, whatever is under way.
+    fn of(pool: &PoolStatus, work: Option<Work>) -> Option<Self> {
+        let rebuild = { pool.rebuild.as_ref() }.filter(|rebuild| rebuild.running);
+        let scrub = { pool.scrub.as_ref() }.filter(|scrub| scrub.running);
+        if let Some(rebuild) = rebuild.filter(|_| work != Some(Work::Scrub)) {
+            return Some(Self {
+                what: "rebuild",
+                done: rebuild.done_bytes,
+                total: rebuild.total_bytes,
+                text: format!(
+                    "{} of {}, {}",
+                    size(rebuild.done_bytes),
+                    size(rebuild.total_bytes),
+                    rate(rebuild)
+                ),
+            });
+        }
+        if let Some(scrub) = scrub.filter(|_| work != Some(Work::Rebuild)) {
+            let (done, total) = (scrub.groups_done, scrub.groups_total);
+            let read = size(scrub.read_bytes);
+            return Some(Self {
+                what: "scrub",
+                done,
+                total,
+                text: format!("{done} of {total} groups, {read} read"),
+            });
+        }
+        None
     }
-    let at = path(&["pools", &pool.name, "quiet"]);
-    let Quiet { quiet } = client.get(&format!("{at}?seconds=1"))?;
-    Ok(quiet)
 }
 
 /// A bar on a terminal, else a line now and then; on stderr.
@@ -102,7 +159,7 @@ impl Progress {
             let style = ProgressStyle::with_template("{prefix} [{wide_bar}] {percent} %  {msg}")
                 .expect("the template is right")
                 .progress_chars("##.");
-            ProgressBar::new(0).with_style(style).with_prefix("rebuild")
+            ProgressBar::new(0).with_style(style)
         });
         Self {
             bar,
@@ -110,32 +167,28 @@ impl Progress {
         }
     }
 
-    fn show(&mut self, status: &Status) -> io::Result<()> {
+    fn show(&mut self, status: &Status, work: Option<Work>) -> io::Result<()> {
         let pool = &status.pool;
-        let running = pool.rebuild.as_ref().filter(|rebuild| rebuild.running);
-        let text = match running {
-            Some(rebuild) => rate(rebuild),
+        let step = Step::of(pool, work);
+        let text = match &step {
+            Some(step) => step.text.clone(),
             None if pool.resync_groups > 0 => {
                 format!("parity of {} groups to compute anew", pool.resync_groups)
             }
             None => "beginning or ending".to_owned(),
         };
+        let what = step.as_ref().map_or("", |step| step.what);
         if let Some(bar) = &self.bar {
-            if let Some(rebuild) = running {
-                bar.set_length(rebuild.total_bytes);
-                bar.set_position(rebuild.done_bytes);
+            if let Some(step) = &step {
+                bar.set_length(step.total);
+                bar.set_position(step.done);
             }
+            bar.set_prefix(what);
             bar.set_message(text);
         } else if self.last_line.elapsed() >= LINE {
             self.last_line = Instant::now();
-            let done = running.map_or_else(String::new, |rebuild| {
-                format!(
-                    "{} of {}, ",
-                    size(rebuild.done_bytes),
-                    size(rebuild.total_bytes)
-                )
-            });
-            writeln!(io::stderr(), "pool `{}`: {done}{text}", pool.name)?;
+            let what = step.map_or_else(String::new, |step| format!("{}: ", step.what));
+            writeln!(io::stderr(), "pool `{}`: {what}{text}", pool.name)?;
         }
         Ok(())
     }

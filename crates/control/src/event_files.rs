@@ -1,0 +1,184 @@
+//! Events of pools, kept from one life of the daemon to the next: a file for each pool, `events/UUID` in the state
+//! directory, with one event in a line of JSON.
+//!
+//! ```text
+//!  pool threads ── try_send ──► queue of 1024 ──► one thread ── append; cut in half when too long ──► files
+//! ```
+//!
+//! A pool's thread does not wait for the file. Where the disk does not keep up, events are left out here, and the
+//! numbers of those before and after say how many. A line that a stop has cut short is left out when it is read.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use engine::status::LoggedEvent;
+
+/// Events that may wait to be written.
+const QUEUE_MAX: usize = 1024;
+/// The longest file; then its older half goes. About five thousand events.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+enum Message {
+    /// An event of the pool with this identity.
+    Event(String, LoggedEvent),
+    /// Answer when all before is written.
+    Written(Sender<()>),
+}
+
+/// Where events are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct EventFiles {
+    directory: PathBuf,
+    queue: SyncSender<Message>,
+}
+
+impl EventFiles {
+    /// Begins to keep events in `state`, the daemon's directory.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, or there is no thread.
+    pub(crate) fn open(state: &Path) -> io::Result<Self> {
+        let directory = state.join("events");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)?;
+        let (queue, messages) = sync_channel(QUEUE_MAX);
+        let to = directory.clone();
+        std::thread::Builder::new()
+            .name("events".to_owned())
+            .spawn(move || write_all(&to, &messages))?;
+        Ok(Self { directory, queue })
+    }
+
+    /// Keeps an event. Never waits.
+    pub(crate) fn keep(&self, pool: &str, event: &LoggedEvent) {
+        let message = Message::Event(pool.to_owned(), event.clone());
+        if self.queue.try_send(message).is_err() {
+            tracing::debug!(number = event.number, "an event is not kept: too many wait");
+        }
+    }
+
+    /// The events of a pool that are kept, oldest first.
+    pub(crate) fn read(&self, pool: &str) -> Vec<LoggedEvent> {
+        let (to, written) = channel();
+        if self.queue.send(Message::Written(to)).is_ok() {
+            written.recv().ok();
+        }
+        events(&self.directory.join(pool))
+    }
+
+    /// Forgets a pool's events.
+    pub(crate) fn forget(&self, pool: &str) {
+        self.read(pool);
+        fs::remove_file(self.directory.join(pool)).ok();
+    }
+}
+
+fn events(path: &Path) -> Vec<LoggedEvent> {
+    let bytes = fs::read(path).unwrap_or_default();
+    let lines = bytes.split(|&byte| byte == b'\n');
+    lines
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
+}
+
+fn write_all(directory: &Path, messages: &Receiver<Message>) {
+    let mut failing = false;
+    while let Ok(message) = messages.recv() {
+        match message {
+            Message::Event(pool, event) => {
+                let written = append(&directory.join(pool), &event);
+                if let Err(error) = &written
+                    && !failing
+                {
+                    tracing::warn!("events are not kept: {}: {error}", directory.display());
+                }
+                failing = written.is_err();
+            }
+            // Whoever asked may have gone.
+            Message::Written(to) => to.send(()).unwrap_or_default(),
+        }
+    }
+}
+
+fn append(path: &Path, event: &LoggedEvent) -> io::Result<()> {
+    let mut line = serde_json::to_vec(event).map_err(io::Error::other)?;
+    line.push(b'\n');
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(&line)?;
+    if file.metadata()?.len() > FILE_BYTES_MAX {
+        cut_in_half(path)?;
+    }
+    Ok(())
+}
+
+/// Leaves the newer half of a file. It is found old or new, and whole.
+fn cut_in_half(path: &Path) -> io::Result<()> {
+    let bytes = fs::read(path)?;
+    let half = bytes.len() / 2;
+    let begin = { bytes[half..].iter() }.position(|&byte| byte == b'\n');
+    let rest = begin.map_or(&[][..], |at| &bytes[half + at + 1..]);
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(rest)?;
+    file.sync_data()?;
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: u64) -> LoggedEvent {
+        LoggedEvent {
+            number,
+            at: std::time::SystemTime::UNIX_EPOCH,
+            event: "scrub_begins".to_owned(),
+            severity: engine::status::Severity::Info,
+            seat: None,
+            path: None,
+            text: "scrub of 10 groups begins".to_owned(),
+        }
+    }
+
+    #[test]
+    fn events_are_kept_in_order_and_the_older_half_goes_when_there_are_too_many() {
+        let name = format!("ravelin-events-{}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        let files = EventFiles::open(&place).unwrap();
+        assert_eq!(files.read("a"), []);
+        for number in 1..=3 {
+            files.keep("a", &event(number));
+        }
+        assert_eq!(files.read("a"), [event(1), event(2), event(3)]);
+        assert_eq!(files.read("b"), []);
+        // A stop in the middle of a line.
+        let path = place.join("events/a");
+        let cut = fs::read(&path).unwrap();
+        fs::write(&path, &cut[..cut.len() - 5]).unwrap();
+        assert_eq!(files.read("a"), [event(1), event(2)]);
+
+        let line = serde_json::to_vec(&event(10_000)).unwrap().len() as u64 + 1;
+        let many = 2 * FILE_BYTES_MAX / line;
+        for number in 0..many {
+            append(&place.join("events/b"), &event(10_000 + number)).unwrap();
+        }
+        let kept = files.read("b");
+        assert!(fs::metadata(place.join("events/b")).unwrap().len() <= FILE_BYTES_MAX);
+        assert!(kept.len() as u64 >= many / 4, "{}", kept.len());
+        assert_eq!(kept.last().unwrap().number, 10_000 + many - 1);
+        let in_a_row = |pair: &[LoggedEvent]| pair[0].number + 1 == pair[1].number;
+        assert!(kept.windows(2).all(in_a_row));
+        files.forget("b");
+        assert_eq!(files.read("b"), []);
+        fs::remove_dir_all(&place).unwrap();
+    }
+}

@@ -1,0 +1,172 @@
+//! What drives and volumes do, as a value that travels.
+
+use serde::{Deserialize, Serialize};
+
+use crate::drive::telemetry::{self, TelemetrySnapshot};
+
+/// Counters since a drive or volume was opened, and what it has to do now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Requests that have not been answered.
+    pub queue: u64,
+    /// How long all reads and writes took together.
+    pub nanoseconds: u64,
+    /// How many of them took how long: nanoseconds that they stayed below, in ascending order, and their number.
+    pub latency: Vec<(u64, u64)>,
+}
+
+impl Traffic {
+    pub(crate) fn new(seen: &TelemetrySnapshot) -> Self {
+        let counts = seen.reads.latency.iter().zip(&seen.writes.latency);
+        let counts = counts.map(|(reads, writes)| reads + writes).enumerate();
+        Self {
+            reads: seen.reads.requests,
+            read_bytes: seen.reads.bytes,
+            writes: seen.writes.requests,
+            write_bytes: seen.writes.bytes,
+            errors: seen.errors(),
+            queue: seen.in_flight,
+            nanoseconds: seen.reads.nanoseconds + seen.writes.nanoseconds,
+            latency: counts
+                .filter(|(_, count)| *count > 0)
+                .map(|(index, count)| (telemetry::bucket_end(index), count))
+                .collect(),
+        }
+    }
+
+    /// What was done since `earlier`. Counters begin anew when a drive is opened anew; then all of it was.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let anew = self.reads < earlier.reads
+            || self.writes < earlier.writes
+            || self.nanoseconds < earlier.nanoseconds;
+        if anew {
+            return self.clone();
+        }
+        let before = |end: u64| {
+            let found = earlier.latency.binary_search_by_key(&end, |(end, _)| *end);
+            found.map_or(0, |at| earlier.latency[at].1)
+        };
+        let counts = self.latency.iter();
+        Self {
+            reads: self.reads - earlier.reads,
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            writes: self.writes - earlier.writes,
+            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+            // They may have been cleared.
+            errors: self
+                .errors
+                .checked_sub(earlier.errors)
+                .unwrap_or(self.errors),
+            queue: self.queue,
+            nanoseconds: self.nanoseconds - earlier.nanoseconds,
+            latency: counts
+                .map(|&(end, count)| (end, count.saturating_sub(before(end))))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+        }
+    }
+
+    /// How long a read or write took on average; `None` where there was none.
+    #[must_use]
+    pub fn mean_nanoseconds(&self) -> Option<u64> {
+        self.nanoseconds.checked_div(self.reads + self.writes)
+    }
+
+    /// How long 99 of 100 reads and writes took at most, to about a fifth; `None` where there was none.
+    #[must_use]
+    pub fn most_nanoseconds(&self) -> Option<u64> {
+        let total: u64 = self.latency.iter().map(|(_, count)| count).sum();
+        let wanted = (total * 99).div_ceil(100);
+        let mut seen = 0;
+        let enough = |(_, count): &&(u64, u64)| {
+            seen += count;
+            seen >= wanted
+        };
+        self.latency.iter().find(enough).map(|(end, _)| *end)
+    }
+}
+
+/// What a pool's drives and volumes do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolTraffic {
+    /// By drive, in the order of their numbers.
+    pub drives: Vec<DriveLine>,
+    /// By volume.
+    pub volumes: Vec<VolumeLine>,
+}
+
+/// A drive's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveLine {
+    /// The drive's number.
+    pub seat: u16,
+    /// Its name.
+    pub path: String,
+    /// Its identity.
+    pub drive: String,
+    /// Its state, as in the pool's status.
+    pub state: String,
+    /// Its traffic.
+    pub traffic: Traffic,
+}
+
+/// A volume's: what its clients ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeLine {
+    /// Its name.
+    pub name: String,
+    /// Its traffic.
+    pub traffic: Traffic,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use block::RequestKind;
+
+    use super::*;
+    use crate::drive::telemetry::Telemetry;
+
+    #[test]
+    fn an_intervals_latencies_are_its_own() {
+        let telemetry = Telemetry::new();
+        let done = |kind, micros: u64| {
+            telemetry.begin();
+            telemetry.end(kind, 4096, Duration::from_micros(micros), Ok(()));
+        };
+        for _ in 0..100 {
+            done(RequestKind::Read, 5_000);
+        }
+        let earlier = Traffic::new(&telemetry.snapshot());
+        assert_eq!(earlier.mean_nanoseconds(), Some(5_000_000));
+        for index in 0..100 {
+            done(RequestKind::Write, if index < 99 { 100 } else { 5_000 });
+        }
+        telemetry.begin();
+        let now = Traffic::new(&telemetry.snapshot());
+        let done = now.since(&earlier);
+        assert_eq!((done.reads, done.writes, done.queue), (0, 100, 1));
+        assert_eq!(done.write_bytes, 409_600);
+        assert_eq!(done.mean_nanoseconds(), Some(149_000));
+        let most = done.most_nanoseconds().unwrap();
+        assert!((100_000..=125_000).contains(&most), "{most}");
+        assert!(now.most_nanoseconds().unwrap() >= 5_000_000);
+        // A drive that was opened anew begins at zero.
+        assert_eq!(earlier.since(&now), earlier);
+        let nothing = now.since(&now);
+        assert_eq!(nothing.mean_nanoseconds(), None);
+        assert_eq!(nothing.most_nanoseconds(), None);
+    }
+}
