@@ -19,6 +19,7 @@ struct Papers {
     answer: Option<Result<Sample, Stop>>,
     belief: Belief,
     curve: Vec<(u64, f64)>,
+    boundaries: Vec<(u64, f64)>,
     pairs: Vec<(u32, u32, f64)>,
     ios: u64,
     bursts: u64,
@@ -105,6 +106,11 @@ impl Desk {
         self.0.borrow_mut().curve.push((stride, seconds));
     }
 
+    /// A point of the boundary curve: offset in the pattern and mean seconds.
+    pub(crate) fn boundary(&self, offset: u64, seconds: f64) {
+        self.0.borrow_mut().boundaries.push((offset, seconds));
+    }
+
     /// A point of the chunk-pair map: seconds of the pair over those of one chunk alone.
     pub(crate) fn pair(&self, a: u32, b: u32, ratio: f64) {
         self.0.borrow_mut().pairs.push((a, b, ratio));
@@ -112,6 +118,10 @@ impl Desk {
 
     pub(crate) fn curve(&self) -> Vec<(u64, f64)> {
         self.0.borrow().curve.clone()
+    }
+
+    pub(crate) fn boundaries(&self) -> Vec<(u64, f64)> {
+        self.0.borrow().boundaries.clone()
     }
 
     pub(crate) fn pairs(&self) -> Vec<(u32, u32, f64)> {

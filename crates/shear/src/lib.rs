@@ -153,6 +153,13 @@ impl Shear {
         self.desk.curve()
     }
 
+    /// Boundary curve of the published method: offset in the pattern in bytes, and mean seconds of bursts on both sides
+    /// of it. Ours halves its way to the boundaries and has none.
+    #[must_use]
+    pub fn boundaries(&self) -> Vec<(u64, f64)> {
+        self.desk.boundaries()
+    }
+
     /// Chunk-pair map: two chunks of the pattern, and the time of a burst on both over that of one on one of them: 1
     /// where they are on one drive, a half where they share none.
     #[must_use]

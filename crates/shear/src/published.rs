@@ -142,6 +142,7 @@ async fn steps(options: &Options, desk: &Desk) -> Result<(), Stop> {
                 Bench::both(rng, size, pattern, count, (at, before))
             })
             .await?;
+        desk.boundary(at, time);
         boundaries.push((at, time));
     }
     let times: Vec<f64> = boundaries.iter().map(|&(_, time)| time).collect();
