@@ -31,6 +31,8 @@ pub enum Mark {
     Bars,
     /// Lines with a dot at each point.
     Lines,
+    /// A square at each point: a map.
+    Squares,
 }
 
 /// An axis.

@@ -24,6 +24,14 @@ pub enum Unit {
     Elements,
     /// Additions of whole elements.
     Xors,
+    /// 1024 bytes.
+    Kibibytes,
+    /// Drives.
+    Drives,
+    /// Requests.
+    Requests,
+    /// Places where a chunk ends.
+    Boundaries,
 }
 
 impl Unit {
@@ -40,6 +48,10 @@ impl Unit {
             Self::Gigabytes => "GB",
             Self::Elements => "elements",
             Self::Xors => "XORs",
+            Self::Kibibytes => "KiB",
+            Self::Drives => "drives",
+            Self::Requests => "I/Os",
+            Self::Boundaries => "boundaries",
         }
     }
 }

@@ -19,6 +19,8 @@ use crate::chart::{Axis, Chart, Mark, Point, Reference, Scale, Series};
 /// Width of a picture, and height of one plot in it, in pixels.
 const WIDTH: u32 = 880;
 const HEIGHT: u32 = 360;
+/// Half of a square of a map.
+const SQUARE: i32 = 3;
 /// Of the width, what the legend has.
 const LEGEND: u32 = 200;
 
@@ -130,6 +132,7 @@ fn draw(area: &Area<'_>, chart: &Chart) {
         match chart.mark {
             Mark::Bars => draw_bars(&plane, chart, at, series, &y),
             Mark::Lines => draw_lines(&plane, chart, at, series, &y),
+            Mark::Squares => draw_squares(&plane, chart, at, series),
         }
     }
     for reference in &chart.references {
@@ -213,6 +216,15 @@ fn draw_lines(plane: &Plane<'_, '_>, chart: &Chart, at: usize, series: &Series, 
         draw_band(plane, chart, centre.0, point, y);
         area.draw(&Circle::new(*centre, 3, colour(at).filled()))
             .expect(MEMORY);
+    }
+}
+
+fn draw_squares(plane: &Plane<'_, '_>, chart: &Chart, at: usize, series: &Series) {
+    for point in &series.ours {
+        let centre = (place(&chart.x, point.x), place(&chart.y, point.y));
+        let square = EmptyElement::at(centre)
+            + Rectangle::new([(-SQUARE, -SQUARE), (SQUARE, SQUARE)], colour(at).filled());
+        plane.plotting_area().draw(&square).expect(MEMORY);
     }
 }
 

@@ -56,6 +56,7 @@ fn chart(chart: &Chart) -> Value {
         "mark": match chart.mark {
             Mark::Bars => json!({ "type": "bar", "clip": true }),
             Mark::Lines => json!({ "type": "line", "point": true, "clip": true }),
+            Mark::Squares => json!({ "type": "square", "size": 60, "clip": true }),
         },
         "encoding": encoding,
     })];
