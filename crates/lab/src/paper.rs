@@ -28,3 +28,11 @@ pub(crate) static DRAID: Paper = Paper {
     authors: "the text at hand does not name its authors",
     from: "storage test platform at Los Alamos National Laboratory",
 };
+
+/// Shear, which tells an array's layout from the times of requests.
+pub(crate) static SHEAR: Paper = Paper {
+    id: "shear",
+    title: "Deconstructing Storage Arrays",
+    authors: "Timothy E. Denehy, John Bent, Florentina I. Popovici, Andrea C. Arpaci-Dusseau, Remzi H. Arpaci-Dusseau",
+    from: "University of Wisconsin, Madison",
+};

@@ -5,6 +5,7 @@
 mod context;
 mod dcode;
 mod draid;
+mod shear;
 
 pub use context::{Context, Stopped};
 
@@ -21,6 +22,23 @@ pub static STUDIES: &[&dyn Study] = &[
     &draid::Fig1,
     &draid::Fig2,
     &draid::Sweep,
+    &shear::FIG3,
+    &shear::FIG5,
+    &shear::FIG6,
+    &shear::Fig7,
+    &shear::FIG8,
+    &shear::FIG9,
+    &shear::FIG10,
+    &shear::FIG11,
+    &shear::FIG12,
+    &shear::FIG13,
+    &shear::Fig14,
+    &shear::Fig15,
+    &shear::Fig16,
+    &shear::Fig17,
+    &shear::Fig18,
+    &shear::Fig19,
+    &shear::Fig20,
 ];
 
 /// One figure or table of a paper.
