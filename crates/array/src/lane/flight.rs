@@ -50,8 +50,8 @@ pub(super) struct Flight {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stragglers {
     in_flight: BTreeMap<IoId, (Seat, Option<Slice>)>,
-    /// Those that read a copy of a page.
-    copies: BTreeMap<IoId, PageName>,
+    /// Those that read copies of pages.
+    copies: BTreeMap<IoId, Vec<PageName>>,
     /// Scratch memory to be given back when none of them is in it.
     kept: Vec<ScratchId>,
 }
@@ -175,7 +175,7 @@ impl Array {
             Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
             Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
             Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
-            Purpose::PageRead { name, index, seat } => self.page_read(name, index, seat, outcome),
+            Purpose::PageRead { read, seat } => self.page_read(read, seat, outcome),
             Purpose::Install { transfer } => self.install_written(transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
@@ -194,10 +194,10 @@ impl Array {
         Some(flight)
     }
 
-    /// The same for the read of a copy of a page.
-    pub(super) fn abandon_copy(&mut self, id: IoId, name: PageName) {
+    /// The same for a read of copies of these pages.
+    pub(super) fn abandon_copies(&mut self, id: IoId, names: Vec<PageName>) {
         if self.abandon(id).is_some() {
-            self.stragglers.copies.insert(id, name);
+            self.stragglers.copies.insert(id, names);
         }
     }
 
@@ -221,11 +221,8 @@ impl Array {
     fn straggler_ended(&mut self, id: IoId) {
         let known = self.stragglers.in_flight.remove(&id);
         let (seat, _) = known.unwrap_or_else(|| panic!("{id:?} is in flight"));
-        if let Some(name) = self.stragglers.copies.remove(&id)
-            && !self.view.is_out(seat)
-        {
-            self.late_copy_came(name);
-        }
+        let late = self.stragglers.copies.remove(&id);
+        self.late_copies_came(seat, late.unwrap_or_default());
         let kept = std::mem::take(&mut self.stragglers.kept);
         for scratch in kept {
             self.release(scratch);

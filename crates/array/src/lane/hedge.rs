@@ -32,7 +32,7 @@ impl Array {
             Purpose::Transfer { op, transfer } if transfer.kind == IoKind::Read => {
                 self.hedge_op(op)
             }
-            Purpose::PageRead { name, .. } => self.hedge_page(name),
+            Purpose::PageRead { read, .. } => self.hedge_page_read(read),
             _ => true,
         };
         if let (true, Some(flight)) = (hedged, self.ios.get_mut(id)) {

@@ -17,6 +17,7 @@ mod loss;
 mod numbered;
 mod op;
 mod overlay;
+mod page_reads;
 mod pages;
 mod recover;
 mod request;
@@ -66,12 +67,8 @@ enum Purpose {
     Flush { number: u64, seat: Seat },
     /// A column of a batch of the log.
     Batch { sequence: u64, seat: Seat },
-    /// Copy number `index` of a page.
-    PageRead {
-        name: PageName,
-        index: usize,
-        seat: Seat,
-    },
+    /// Copies of pages that lie side by side (`page_reads.rs`).
+    PageRead { read: u64, seat: Seat },
     /// Logged blocks on their way to their place.
     Install { transfer: Transfer },
     /// Pages on their way to one of their places.

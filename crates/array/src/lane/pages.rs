@@ -5,14 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 
+use super::Array;
 use super::catchup::Held;
 use super::overlay::{Bytes, Overlay};
-use super::{Array, Computing, Purpose};
-use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, Computed, Event, Io, IoId, IoKind, Slice};
-use crate::format::{
-    BlockName, ENTRIES_PER_META_PAGE, Entry, Merged, MetaPage, PAGE_BYTES, PageName,
-};
+use super::page_reads::{Loading, PageReads};
+use crate::action::{Computed, Event};
+use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, Merged, MetaPage, PageName};
 use crate::plan::{BlockState, Blocks};
 
 /// Pages that a lane keeps: with 16 lanes, 256 MiB in all.
@@ -44,26 +42,6 @@ enum Found {
     Nowhere { owes: bool },
 }
 
-#[derive(Clone, Debug)]
-struct Loading {
-    scratch: ScratchId,
-    copies: Vec<(Slice, Outcome)>,
-    /// Whose drive has each of them.
-    seats: Vec<Seat>,
-    in_flight: u64,
-    /// Copies that have come.
-    good: u64,
-    /// A copy is late, and not waited for.
-    hasty: bool,
-    /// All copies are waited for.
-    patient: bool,
-    /// The group has begun a new life since: what is read does not count.
-    void: bool,
-    epoch: u64,
-    /// The newest anchor when the reads began: pages are written before an anchor is.
-    anchor: u64,
-}
-
 /// Where a copy of a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PagePlace {
@@ -80,7 +58,8 @@ pub(super) struct PagePlace {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     cached: BTreeMap<PageName, Cached>,
-    loading: BTreeMap<PageName, Loading>,
+    /// Pages on their way into memory.
+    pub(super) reads: PageReads,
     /// Operations that wait for pages.
     waiting: BTreeMap<u64, BTreeSet<PageName>>,
     /// Where the search for a page to drop goes on.
@@ -262,9 +241,7 @@ impl Pages {
     /// The group begins a new life.
     pub(super) fn drop_group(&mut self, group: u64) {
         self.owed.retain(|name, _| name.group != group);
-        for (name, loading) in &mut self.loading {
-            loading.void |= name.group == group;
-        }
+        self.reads.drop_group(group);
         let unknown = &mut self.unknown;
         self.cached.retain(|name, cached| {
             let stays = name.group != group;
@@ -287,10 +264,6 @@ impl Pages {
     /// Whether the page is here as it was written, or as it was found.
     fn is_clean(&self, name: PageName) -> bool {
         { self.cached.get(&name) }.is_some_and(|cached| !cached.dirty && !cached.nowhere)
-    }
-
-    pub(super) fn is_loading(&self, name: PageName) -> bool {
-        self.loading.contains_key(&name)
     }
 
     fn insert(&mut self, name: PageName, page: MetaPage, found: Found, keep: &BTreeSet<PageName>) {
@@ -509,9 +482,8 @@ impl Array {
 
     /// Loads pages for an operation, which is planned again when they are here.
     pub(super) fn fetch_pages(&mut self, op: u64, names: BTreeSet<PageName>) {
-        for &name in &names {
-            self.load_page(name);
-        }
+        let ahead = self.pages_ahead(op, &names);
+        self.load_pages(names.iter().copied().chain(ahead));
         let left: BTreeSet<PageName> = names
             .into_iter()
             .filter(|&name| !self.pages.contains(name))
@@ -581,16 +553,20 @@ impl Array {
                 })
     }
 
-    /// Begins to load a page, unless it is here or on its way.
-    pub(super) fn load_page(&mut self, name: PageName) {
-        self.load_copies(name, false);
-    }
-
-    fn load_copies(&mut self, name: PageName, patient: bool) {
-        if self.pages.contains(name) || self.pages.is_loading(name) {
-            return;
-        }
-        self.read_copies(name, patient);
+    /// No drive that is there has a copy of a page.
+    pub(super) fn page_without_copies(&mut self, name: PageName) {
+        let mut page = MetaPage::filled(Entry::UNKNOWN, 0);
+        let changed = self.pages.put_owed(name, &mut page);
+        let found = match self.comes_back_as_it_is(name.group) {
+            false if changed => {
+                self.pages.owed.remove(&name);
+                Found::Changed
+            }
+            // The group can do without it: what is in it is reconstructed, and counts.
+            false if !self.is_beyond_reading(name.group) => Found::Same,
+            owes => Found::Nowhere { owes },
+        };
+        self.page_here(name, page, found);
     }
 
     /// A drive has answered that was too slow for somebody who waited for a page: its copy was not looked at, and may
@@ -600,10 +576,10 @@ impl Array {
         let readable = places.iter().filter(|place| !self.view.is_out(place.seat));
         let compares = readable.count() > 1
             && self.pages.is_clean(name)
-            && !self.pages.is_loading(name)
+            && !self.pages.reads.is_loading(name)
             && !self.checkpoint_pages().contains(&name);
         if compares {
-            self.read_copies(name, true);
+            self.read_copies([name], true);
         }
     }
 
@@ -640,9 +616,8 @@ impl Array {
 
     /// Reports copies that are damaged or older than the others.
     fn tell_mended(&mut self, loading: &Loading, name: PageName, merged: Merged) {
-        let here = loading.copies.iter().zip(&loading.seats);
-        let here = here.filter(|((_, outcome), _)| outcome.is_ok());
-        for (index, (_, &seat)) in here.enumerate() {
+        let here = loading.copies.iter().filter(|copy| copy.outcome.is_ok());
+        for (index, seat) in here.map(|copy| copy.seat).enumerate() {
             let damaged = merged.damaged & 1 << index != 0;
             if damaged || merged.older & 1 << index != 0 {
                 self.events.push_back(Event::PageMended {
@@ -655,124 +630,10 @@ impl Array {
         }
     }
 
-    fn read_copies(&mut self, name: PageName, patient: bool) {
-        let places: Vec<PagePlace> = self
-            .page_places(name, true)
-            .into_iter()
-            .filter(|place| !self.view.is_out(place.seat))
-            .collect();
-        if places.is_empty() {
-            let mut page = MetaPage::filled(Entry::UNKNOWN, 0);
-            let changed = self.pages.put_owed(name, &mut page);
-            let found = match self.comes_back_as_it_is(name.group) {
-                false if changed => {
-                    self.pages.owed.remove(&name);
-                    Found::Changed
-                }
-                // The group can do without it: what is in it is reconstructed, and counts.
-                false if !self.is_beyond_reading(name.group) => Found::Same,
-                owes => Found::Nowhere { owes },
-            };
-            self.page_here(name, page, found);
-            return;
-        }
-        let scratch = self.fresh_scratch();
-        let bytes = places.len() as u64 * PAGE_BYTES;
-        self.actions.push_back(Action::Allocate(scratch, bytes));
-        let slice = |index: usize| Slice {
-            buffer: BufferId::Scratch(scratch),
-            offset: index as u64 * PAGE_BYTES,
-            length: PAGE_BYTES,
-        };
-        let loading = Loading {
-            scratch,
-            copies: (0..places.len()).map(|i| (slice(i), Ok(()))).collect(),
-            seats: places.iter().map(|place| place.seat).collect(),
-            in_flight: places.len() as u64,
-            good: 0,
-            hasty: false,
-            patient,
-            void: false,
-            epoch: self.epoch,
-            anchor: self.log.anchor,
-        };
-        self.pages.loading.insert(name, loading);
-        for (index, place) in places.into_iter().enumerate() {
-            let seat = place.seat;
-            let purpose = Purpose::PageRead { name, index, seat };
-            self.push_io(purpose, |id| Io {
-                id,
-                seat,
-                kind: IoKind::Read,
-                offset: place.offset,
-                length: PAGE_BYTES,
-                slice: Some(slice(index)),
-            });
-        }
-    }
-
-    pub(super) fn page_read(&mut self, name: PageName, index: usize, seat: Seat, outcome: Outcome) {
-        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
-            self.report_fault(seat, IoKind::Read, 0, fault, false);
-        }
-        let loading = self.pages.loading.get_mut(&name).expect("it is being read");
-        loading.copies[index].1 = outcome;
-        loading.good += u64::from(outcome.is_ok());
-        loading.in_flight -= 1;
-        self.copies_read(name);
-    }
-
-    /// Goes on with one copy of a page if the other is late; whether nothing more is to be done.
-    pub(super) fn hedge_page(&mut self, name: PageName) -> bool {
-        let Some(loading) = self.pages.loading.get_mut(&name) else {
-            return true;
-        };
-        if loading.patient || loading.good == 0 {
-            return loading.patient;
-        }
-        loading.hasty = true;
-        let late = self
-            .ios
-            .iter()
-            .filter_map(|(id, flight)| match flight.purpose {
-                Purpose::PageRead {
-                    name: other, index, ..
-                } if other == name => Some((id, index)),
-                _ => None,
-            });
-        let late: Vec<(IoId, usize)> = late.collect();
-        for (id, index) in late {
-            self.abandon_copy(id, name);
-            let loading = self.pages.loading.get_mut(&name).expect("just seen");
-            // Not an error: the page is not written anew for this.
-            loading.copies[index].1 = Err(Fault::Shutdown);
-            loading.in_flight -= 1;
-        }
-        self.copies_read(name);
-        true
-    }
-
-    fn copies_read(&mut self, name: PageName) {
-        let loading = &self.pages.loading[&name];
-        if loading.in_flight > 0 {
-            return;
-        }
-        let good = loading.copies.iter().filter(|(_, outcome)| outcome.is_ok());
-        let takes: Vec<Slice> = good.map(|&(slice, _)| slice).collect();
-        self.push_compute(
-            Computing::Page(name),
-            Compute {
-                takes,
-                ..Compute::default()
-            },
-        );
-    }
-
     pub(super) fn page_loaded(&mut self, name: PageName, computed: &Computed) {
-        let loading = self.pages.loading.remove(&name).expect("it was read");
-        self.release(loading.scratch);
+        let loading = self.page_read_ends(name);
         if loading.void {
-            self.load_copies(name, loading.patient);
+            self.load_copies([name], loading.patient);
             return;
         }
         if self.pages.contains(name) {
@@ -788,7 +649,7 @@ impl Array {
         if merged.lost > 0 && (loading.hasty || loading.epoch != self.epoch) {
             // The other copy is needed after all; or its column has moved meanwhile, and somebody
             // else may have been given the place.
-            self.load_copies(name, loading.hasty);
+            self.load_copies([name], loading.hasty);
             return;
         }
         self.tell_mended(&loading, name, merged);
@@ -798,8 +659,8 @@ impl Array {
                 column: name.column,
             });
         }
-        let failed = |outcome: &Outcome| !matches!(outcome, Ok(()) | Err(Fault::Shutdown));
-        let failed = loading.copies.iter().any(|(_, outcome)| failed(outcome));
+        let failed = |outcome: Outcome| !matches!(outcome, Ok(()) | Err(Fault::Shutdown));
+        let failed = loading.copies.iter().any(|copy| failed(copy.outcome));
         let changed = self.pages.put_owed(name, &mut page);
         self.pages.owed.remove(&name);
         let found = match changed || merged.differ || merged.lost > 0 || failed {

@@ -309,12 +309,7 @@ impl Array {
         running.pages.extend(pages);
         running.phase = Phase::Loading;
         let pages: Vec<PageName> = running.pages.iter().copied().collect();
-        for page in pages {
-            // One that is nowhere but in memory is here at once, and may go on to `install`.
-            if self.checkpoint_is_loading() {
-                self.load_page(page);
-            }
-        }
+        self.load_pages(pages);
         self.checkpoint_page_here();
     }
 

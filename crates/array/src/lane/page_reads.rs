@@ -1,0 +1,398 @@
+//! Metadata pages on their way into memory.
+//!
+//! Every copy of a page is read, and the newest whole one counts (`format/page.rs`, `MetaPage::merge`). What is asked
+//! for together and lies side by side on a drive is one read:
+//!
+//! ```text
+//!   beside column 2's cell (p = 1)    │ 1.0 │ 2.0 │ 1.1 │ 2.1 │ 1.2 │ …      column.page
+//!                                     └──────── one read ───────┘
+//! ```
+//!
+//! A job takes a group's pages in their order, so it asks for some pages ahead too: a fill then reads the pages beside
+//! a cell a few times, and not once for every page and copy.
+//!
+//! A joined read is no weaker than its parts. If it fails, its copies are read one by one, so that a bad sector costs
+//! one copy of one page. If it is late, each of its pages goes on without it that has another copy; what it brings then
+//! is compared when it comes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Fault, Outcome, Seat};
+
+use super::op::Owner;
+use super::{Array, Computing, Purpose};
+use crate::ScratchId;
+use crate::action::{Action, BufferId, Compute, IoId, IoKind, Slice};
+use crate::format::{PAGE_BYTES, PageName};
+
+/// Copies in one read at most: 256 KiB.
+const COPIES_TOGETHER: usize = 64;
+
+/// Pages of a column that a job asks for at a time: they describe 31 MiB of its cell. With p = 2 and ten columns that
+/// is 1.9 MiB of memory while they are read; those of a whole cell of 64 MiB would be twice that.
+const PAGES_AHEAD: u32 = 16;
+
+/// A page whose copies are being read.
+#[derive(Clone, Debug)]
+pub(super) struct Loading {
+    scratch: ScratchId,
+    pub(super) copies: Vec<PageCopy>,
+    in_flight: u64,
+    /// Copies that have come.
+    good: u64,
+    /// A copy is late, and not waited for.
+    pub(super) hasty: bool,
+    /// All copies are waited for.
+    pub(super) patient: bool,
+    /// The group has begun a new life since: what is read does not count.
+    pub(super) void: bool,
+    /// When the reads began.
+    pub(super) epoch: u64,
+    /// The newest anchor when the reads began: pages are written before an anchor is.
+    pub(super) anchor: u64,
+}
+
+/// One copy of a page that is being read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageCopy {
+    pub(super) seat: Seat,
+    slice: Slice,
+    /// [`Fault::Shutdown`] if it is not waited for.
+    pub(super) outcome: Outcome,
+}
+
+/// One copy in a read: the page, and the number of the copy.
+type Part = (PageName, usize);
+
+/// Copies that lie side by side, and are read together.
+#[derive(Clone, Debug)]
+struct JoinedRead {
+    /// First byte on the drive.
+    offset: u64,
+    slice: Slice,
+    /// Copies that are waited for.
+    parts: Vec<Part>,
+    /// Pages that have gone on without their copies here.
+    late: Vec<PageName>,
+}
+
+/// What is being read of a lane's pages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PageReads {
+    loading: BTreeMap<PageName, Loading>,
+    joined: BTreeMap<u64, JoinedRead>,
+    /// Pages that are being read into each scratch memory.
+    users: BTreeMap<ScratchId, usize>,
+}
+
+impl PageReads {
+    pub(super) fn is_loading(&self, name: PageName) -> bool {
+        self.loading.contains_key(&name)
+    }
+
+    /// The group begins a new life.
+    pub(super) fn drop_group(&mut self, group: u64) {
+        for (name, loading) in &mut self.loading {
+            loading.void |= name.group == group;
+        }
+    }
+
+    /// The copy of a page, which is being read.
+    fn copy_mut(&mut self, (name, index): Part) -> &mut PageCopy {
+        let loading = self.loading.get_mut(&name).expect("it is being read");
+        &mut loading.copies[index]
+    }
+
+    /// Takes a page out of all reads: the copies that were still to come, and the reads that nothing waits for any
+    /// more with the pages that had been waiting.
+    fn leave_joined(&mut self, name: PageName) -> (Vec<Part>, BTreeMap<u64, Vec<PageName>>) {
+        let mut late = Vec::new();
+        for read in self.joined.values_mut() {
+            let waited = read.parts.len();
+            late.extend(read.parts.extract_if(.., |part| part.0 == name));
+            if read.parts.len() < waited {
+                read.late.push(name);
+            }
+        }
+        let idle = self.joined.extract_if(.., |_, read| read.parts.is_empty());
+        let idle = idle.map(|(number, read)| (number, read.late)).collect();
+        (late, idle)
+    }
+}
+
+/// Runs of copies that lie side by side, each with the number of its first copy in memory. Copies come in the order
+/// of drives and of places on them.
+fn join(copies: &BTreeMap<(Seat, u64), Part>) -> Vec<(Seat, u64, usize, Vec<Part>)> {
+    let mut runs: Vec<(Seat, u64, usize, Vec<Part>)> = Vec::new();
+    for (number, (&(seat, offset), &part)) in copies.iter().enumerate() {
+        match runs.last_mut() {
+            Some((last, begin, _, parts))
+                if *last == seat
+                    && *begin + parts.len() as u64 * PAGE_BYTES == offset
+                    && parts.len() < COPIES_TOGETHER =>
+            {
+                parts.push(part);
+            }
+            _ => runs.push((seat, offset, number, vec![part])),
+        }
+    }
+    runs
+}
+
+impl Array {
+    /// Pages behind those that an operation misses which its job is about to ask for.
+    pub(super) fn pages_ahead(&self, op: u64, missing: &BTreeSet<PageName>) -> Vec<PageName> {
+        if !matches!(self.ops[&op].owner, Owner::Job(_)) {
+            return Vec::new();
+        }
+        let pages = u32::try_from(self.geometry.pages_per_cell()).expect("few pages");
+        let ahead = missing.iter().flat_map(|&name| {
+            let behind = name.index + 1..pages.min(name.index + PAGES_AHEAD);
+            behind.map(move |index| PageName { index, ..name })
+        });
+        ahead.collect()
+    }
+
+    /// Begins to load pages, but for those that are here or on their way.
+    pub(super) fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
+        self.load_copies(names, false);
+    }
+
+    /// The same; `patient` waits for every copy.
+    pub(super) fn load_copies(&mut self, names: impl IntoIterator<Item = PageName>, patient: bool) {
+        let mut names: Vec<PageName> = names.into_iter().collect();
+        names.retain(|&name| !self.pages.contains(name) && !self.pages.reads.is_loading(name));
+        self.read_copies(names, patient);
+    }
+
+    /// Reads all copies of pages, none of which is being read.
+    pub(super) fn read_copies(&mut self, names: impl IntoIterator<Item = PageName>, patient: bool) {
+        let scratch = self.fresh_scratch();
+        let slice = |number: usize, copies: usize| Slice {
+            buffer: BufferId::Scratch(scratch),
+            offset: number as u64 * PAGE_BYTES,
+            length: copies as u64 * PAGE_BYTES,
+        };
+        let mut copies: BTreeMap<(Seat, u64), Part> = BTreeMap::new();
+        let (mut users, mut nowhere) = (0, Vec::new());
+        for name in names {
+            if self.pages.reads.is_loading(name) {
+                // It was named twice.
+                continue;
+            }
+            let mut places = self.page_places(name, true);
+            places.retain(|place| !self.view.is_out(place.seat));
+            if places.is_empty() {
+                nowhere.push(name);
+                continue;
+            }
+            let keys = places.iter().map(|place| (place.seat, place.offset));
+            copies.extend(keys.enumerate().map(|(index, key)| (key, (name, index))));
+            let copy = |seat| PageCopy {
+                seat,
+                // Its own place in memory follows below.
+                slice: slice(0, 1),
+                outcome: Ok(()),
+            };
+            let loading = Loading {
+                scratch,
+                copies: places.iter().map(|place| copy(place.seat)).collect(),
+                in_flight: places.len() as u64,
+                good: 0,
+                hasty: false,
+                patient,
+                void: false,
+                epoch: self.epoch,
+                anchor: self.log.anchor,
+            };
+            self.pages.reads.loading.insert(name, loading);
+            users += 1;
+        }
+        if users > 0 {
+            let bytes = copies.len() as u64 * PAGE_BYTES;
+            self.actions.push_back(Action::Allocate(scratch, bytes));
+            self.pages.reads.users.insert(scratch, users);
+        }
+        for (number, &part) in copies.values().enumerate() {
+            self.pages.reads.copy_mut(part).slice = slice(number, 1);
+        }
+        for (seat, offset, first, parts) in join(&copies) {
+            let slice = slice(first, parts.len());
+            self.push_page_read(seat, offset, slice, parts);
+        }
+        for name in nowhere {
+            self.page_without_copies(name);
+        }
+    }
+
+    fn push_page_read(&mut self, seat: Seat, offset: u64, slice: Slice, parts: Vec<Part>) {
+        let read = self.fresh();
+        let joined = JoinedRead {
+            offset,
+            slice,
+            parts,
+            late: Vec::new(),
+        };
+        self.pages.reads.joined.insert(read, joined);
+        let purpose = Purpose::PageRead { read, seat };
+        self.push_slice(purpose, seat, IoKind::Read, offset, slice);
+    }
+
+    /// A drive has answered.
+    pub(super) fn page_read(&mut self, read: u64, seat: Seat, outcome: Outcome) {
+        let ended = self.pages.reads.joined.remove(&read);
+        let mut ended = ended.expect("it is in flight");
+        self.late_copies_came(seat, std::mem::take(&mut ended.late));
+        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
+            let epoch = self.epoch;
+            let moved = |(name, _): &Part| self.pages.reads.loading[name].epoch != epoch;
+            let joined = fault == Fault::Medium && ended.slice.length > PAGE_BYTES;
+            // What lies there now may be something else if a column has moved, or another drive has the seat.
+            if joined && !self.hushed && !ended.parts.iter().any(moved) {
+                self.read_one_by_one(seat, &ended);
+                return;
+            }
+            self.report_fault(seat, IoKind::Read, 0, fault, false);
+        }
+        for (name, index) in ended.parts {
+            let loading = self.pages.reads.loading.get_mut(&name);
+            let loading = loading.expect("it is being read");
+            loading.copies[index].outcome = outcome;
+            loading.good += u64::from(outcome.is_ok());
+            loading.in_flight -= 1;
+            self.copies_read(name);
+        }
+    }
+
+    /// A joined read has failed: which of its copies are well?
+    fn read_one_by_one(&mut self, seat: Seat, failed: &JoinedRead) {
+        for &part in &failed.parts {
+            let slice = self.pages.reads.copy_mut(part).slice;
+            let offset = failed.offset + (slice.offset - failed.slice.offset);
+            self.push_page_read(seat, offset, slice, vec![part]);
+        }
+    }
+
+    /// Goes on without a late read where there is another copy; whether nothing more is to be done.
+    pub(super) fn hedge_page_read(&mut self, read: u64) -> bool {
+        let Some(late) = self.pages.reads.joined.get(&read) else {
+            return true;
+        };
+        let names: BTreeSet<PageName> = late.parts.iter().map(|&(name, _)| name).collect();
+        let mut done = true;
+        for name in names {
+            let loading = &self.pages.reads.loading[&name];
+            if !loading.patient && loading.good > 0 {
+                self.hurry(name);
+            } else {
+                done &= loading.patient;
+            }
+        }
+        done
+    }
+
+    /// The copies of a page that have come are enough.
+    fn hurry(&mut self, name: PageName) {
+        let (late, mut idle) = self.pages.reads.leave_joined(name);
+        for part in late {
+            // Not an error: the page is not written anew for this.
+            self.pages.reads.copy_mut(part).outcome = Err(Fault::Shutdown);
+        }
+        let loading = self.pages.reads.loading.get_mut(&name);
+        let loading = loading.expect("it is being read");
+        loading.hasty = true;
+        loading.in_flight = 0;
+        let flights = self.ios.iter();
+        let idle = flights.filter_map(|(id, flight)| match flight.purpose {
+            Purpose::PageRead { read, .. } => Some((id, idle.remove(&read)?)),
+            _ => None,
+        });
+        let idle: Vec<(IoId, Vec<PageName>)> = idle.collect();
+        for (id, names) in idle {
+            self.abandon_copies(id, names);
+        }
+        self.copies_read(name);
+    }
+
+    /// A drive has answered what these pages did not wait for.
+    pub(super) fn late_copies_came(&mut self, seat: Seat, names: Vec<PageName>) {
+        for name in names {
+            if !self.view.is_out(seat) {
+                self.late_copy_came(name);
+            }
+        }
+    }
+
+    fn copies_read(&mut self, name: PageName) {
+        let loading = &self.pages.reads.loading[&name];
+        if loading.in_flight > 0 {
+            return;
+        }
+        let good = loading.copies.iter().filter(|copy| copy.outcome.is_ok());
+        let takes = good.map(|copy| copy.slice).collect();
+        self.push_compute(
+            Computing::Page(name),
+            Compute {
+                takes,
+                ..Compute::default()
+            },
+        );
+    }
+
+    /// A page's copies are in memory, or cannot be had.
+    pub(super) fn page_read_ends(&mut self, name: PageName) -> Loading {
+        let reads = &mut self.pages.reads;
+        let loading = reads.loading.remove(&name).expect("it was read");
+        let users = reads.users.get_mut(&loading.scratch);
+        let users = users.expect("it was allocated");
+        *users -= 1;
+        if *users == 0 {
+            reads.users.remove(&loading.scratch);
+            self.release(loading.scratch);
+        }
+        loading
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(column: u16, index: u32) -> Part {
+        let name = PageName {
+            group: 0,
+            column,
+            index,
+        };
+        (name, 0)
+    }
+
+    /// Runs of copies at these places (seat, page), as (seat, first page, number in memory, copies).
+    fn runs(places: impl IntoIterator<Item = (u16, u64)>) -> Vec<(u16, u64, usize, usize)> {
+        let copies = places.into_iter();
+        let copies = copies.map(|(seat, page)| ((Seat(seat), page * PAGE_BYTES), part(seat, 0)));
+        let runs = join(&copies.collect());
+        let short = |(seat, offset, first, parts): (Seat, u64, usize, Vec<Part>)| {
+            (seat.0, offset / PAGE_BYTES, first, parts.len())
+        };
+        runs.into_iter().map(short).collect()
+    }
+
+    #[test]
+    fn neighbours_on_one_drive_are_one_read() {
+        let places = [(0, 4), (0, 5), (0, 7), (1, 8), (1, 9), (1, 10)];
+        assert_eq!(runs(places), [(0, 4, 0, 2), (0, 7, 2, 1), (1, 8, 3, 3)]);
+    }
+
+    #[test]
+    fn the_last_page_of_one_drive_is_no_neighbour_of_the_first_of_the_next() {
+        assert_eq!(runs([(0, 4), (1, 5)]), [(0, 4, 0, 1), (1, 5, 1, 1)]);
+    }
+
+    #[test]
+    fn a_read_has_a_greatest_length() {
+        let places = (0..COPIES_TOGETHER as u64 + 1).map(|page| (3, page));
+        let all = COPIES_TOGETHER;
+        assert_eq!(runs(places), [(3, 0, 0, all), (3, all as u64, all, 1)]);
+    }
+}
