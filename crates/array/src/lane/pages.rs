@@ -582,7 +582,7 @@ impl Array {
         let compares = readable.count() > 1
             && self.pages.is_clean(name)
             && !self.pages.reads.is_loading(name)
-            && !self.checkpoint_pages().contains(&name);
+            && !self.checkpoint_writes_all_copies(name);
         if compares {
             self.read_copies([name], true);
         }
@@ -590,7 +590,8 @@ impl Array {
 
     /// The copies of a page that is here have been read.
     fn copies_compared(&mut self, loading: &Loading, name: PageName, computed: &Computed) {
-        if !self.pages.is_clean(name) || self.checkpoint_pages().contains(&name) || self.trusted {
+        let written = !self.pages.is_clean(name) || self.checkpoint_writes_all_copies(name);
+        if written || self.trusted {
             // All copies are written in any case; or all are right by definition.
             return;
         }
