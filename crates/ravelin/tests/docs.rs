@@ -16,3 +16,5 @@ mod shells;
 mod stage;
 #[path = "docs/terminal.rs"]
 mod terminal;
+#[path = "docs/words.rs"]
+mod words;
