@@ -582,7 +582,7 @@ impl Array {
         let compares = readable.count() > 1
             && self.pages.is_clean(name)
             && !self.pages.reads.is_loading(name)
-            && !self.checkpoint_writes_all_copies(name);
+            && !self.checkpoint_pages().contains(&name);
         if compares {
             self.read_copies([name], true);
         }
@@ -590,8 +590,7 @@ impl Array {
 
     /// The copies of a page that is here have been read.
     fn copies_compared(&mut self, loading: &Loading, name: PageName, computed: &Computed) {
-        let written = !self.pages.is_clean(name) || self.checkpoint_writes_all_copies(name);
-        if written || self.trusted {
+        if !self.pages.is_clean(name) || self.checkpoint_pages().contains(&name) || self.trusted {
             // All copies are written in any case; or all are right by definition.
             return;
         }

@@ -47,13 +47,6 @@ enum Phase {
     Closing,
 }
 
-impl Phase {
-    /// Whether pages are on their way to their places.
-    const fn writes_pages(self) -> bool {
-        matches!(self, Self::Paging | Self::Ordering | Self::Settling)
-    }
-}
-
 /// Who waits for a checkpoint that begins from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanting {

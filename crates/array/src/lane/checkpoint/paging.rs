@@ -89,16 +89,6 @@ impl Array {
         self.push_pages(first);
     }
 
-    /// Whether the copies of a page are being written, each of them.
-    pub(in crate::lane) fn checkpoint_writes_all_copies(&self, name: PageName) -> bool {
-        let running = self.checkpoints.running.as_ref();
-        running.is_some_and(|running| {
-            running.phase.writes_pages()
-                && running.pages.contains(&name)
-                && !running.unchanged.contains(&name)
-        })
-    }
-
     fn push_pages(&mut self, transfers: Vec<Transfer>) {
         for transfer in transfers {
             if self.view.is_out(transfer.seat) {
