@@ -196,11 +196,6 @@ impl Pages {
         }
     }
 
-    /// True if a page has changed since it was written.
-    pub(super) fn is_dirty(&self, name: PageName) -> bool {
-        self.cached.get(&name).is_some_and(|cached| cached.dirty)
-    }
-
     /// Pages that have changed since they were written.
     pub(super) fn dirty(&self) -> impl Iterator<Item = PageName> + '_ {
         self.cached

@@ -86,9 +86,6 @@ struct Running {
     /// The oldest batch that still counts when it has ended.
     first: u64,
     pages: BTreeSet<PageName>,
-    /// Those of them that have not changed: every drive that counts has them, and only cells that are being filled
-    /// lack them.
-    unchanged: BTreeSet<PageName>,
     scratch: Option<ScratchId>,
     /// What this phase writes has been laid out and begun.
     begun: bool,
@@ -218,7 +215,6 @@ impl Array {
             progress: false,
             first: 0,
             pages: std::mem::take(&mut self.checkpoints.forced),
-            unchanged: BTreeSet::new(),
             scratch: None,
             begun: false,
             epoch: None,

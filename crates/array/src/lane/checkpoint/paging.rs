@@ -5,8 +5,6 @@
 //! ones. A page whose copies would all be in one turn (the others are out, or the last column meets the
 //! first) gives one of them to the other turn. At each moment a copy is whole: an old one, which the journal
 //! completes, or a new one.
-//!
-//! A page that has not changed is here because a cell is being filled: its copy goes to that cell alone.
 
 use std::collections::BTreeSet;
 
@@ -37,19 +35,14 @@ impl Array {
         self.running().scratch = Some(scratch);
         self.actions.push_back(Action::Allocate(scratch, bytes));
         let mut work = Compute::default();
-        let mut unchanged = BTreeSet::new();
         for (index, &name) in names.iter().enumerate() {
             let page = self.pages.page(name).expect("the checkpoint keeps it here");
             if !self.trusted {
                 let bytes = page.encode(store.pool, name);
                 work.puts.push((page_slice(scratch, index), bytes.into()));
             }
-            if !self.pages.is_dirty(name) {
-                unchanged.insert(name);
-            }
             self.pages.written(name);
         }
-        self.running().unchanged = unchanged;
         self.push_compute(Computing::Paged, work);
     }
 
@@ -67,10 +60,7 @@ impl Array {
                 // A drive that has come back since may have it.
                 continue;
             }
-            let mut places = self.page_places(name, false);
-            if running.unchanged.contains(&name) {
-                places.retain(|place| !place.counts);
-            }
+            let places = self.page_places(name, false);
             for (place, turn) in places.iter().zip(turns_of(&places)) {
                 turns[turn].push(Transfer {
                     seat: place.seat,
