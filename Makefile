@@ -5,39 +5,42 @@ FUZZ_SECONDS ?= 60
 LAB_OUT ?= lab-results
 PREFIX ?= /usr/local
 DESTDIR ?=
+# TLS with keys that both sides know (PSK) is OpenSSL's; without its headers all else is built.
+PSK := $(shell pkg-config --exists 'openssl >= 1.1.1' 2>/dev/null && echo tls-psk)
+WITH = $(if $(PSK),--features ravelin/$(PSK))
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release/ravelin
 
 .PHONY: demo test check verify e2e bench lab fuzz install uninstall deb clean
 
 # The main job on this machine: no root, no kernel module, no spare drives.
 demo:
-	$(CARGO) run --quiet -p ravelin -- demo
+	$(CARGO) run --quiet -p ravelin $(WITH) -- demo
 
 test:
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace $(WITH)
 	$(CARGO) test -p ravelin-sim --features planted --test planted
 
 # Format and lints; warnings are errors here.
 check:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(WITH) -- -D warnings
 
 # The long form of the sweeps.
 verify:
-	RAVELIN_LONG=1 $(CARGO) test --workspace
+	RAVELIN_LONG=1 $(CARGO) test --workspace $(WITH)
 	RAVELIN_LONG=1 $(CARGO) test -p ravelin-sim --features planted --test planted -- --nocapture
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
-	$(CARGO) test -p ravelin --test e2e --test lives --test kills --test service -- --nocapture
-	$(CARGO) test -p ravelin-export --test nbd_interop -- --nocapture
+	$(CARGO) test -p ravelin $(WITH) --test e2e --test lives --test kills --test service -- --nocapture
+	$(CARGO) test -p ravelin-export $(if $(PSK),--features $(PSK)) --test nbd_interop -- --nocapture
 
 bench:
 	$(CARGO) bench --workspace
 
 # The papers' figures at their sizes: results and a page per paper in $(LAB_OUT).
 lab:
-	$(CARGO) run --quiet -p ravelin -- lab run all --full --out $(LAB_OUT)
+	$(CARGO) run --quiet -p ravelin $(WITH) -- lab run all --full --out $(LAB_OUT)
 
 # Needs a nightly toolchain and cargo-fuzz: make fuzz TARGET=nbd_request
 fuzz:
@@ -45,7 +48,7 @@ fuzz:
 
 # The program, manual pages, completions and the unit: make install PREFIX=/usr/local DESTDIR=
 install:
-	$(CARGO) build --release --locked -p ravelin
+	$(CARGO) build --release --locked -p ravelin $(WITH)
 	packaging/install $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
 
 # What `install` has put there; pools and what the daemon remembers stay.
@@ -58,7 +61,7 @@ uninstall:
 
 # A Debian package in target/deb.
 deb:
-	$(CARGO) build --release --locked -p ravelin
+	$(CARGO) build --release --locked -p ravelin $(WITH)
 	packaging/deb $(RELEASE) target/deb
 
 clean:

@@ -33,6 +33,10 @@ mod mailbox;
 mod output;
 mod patience;
 pub mod protocol;
+#[cfg(feature = "tls-psk")]
+mod psk;
+#[cfg(not(feature = "tls-psk"))]
+#[path = "nbd/no_psk.rs"]
 mod psk;
 mod server;
 mod session;

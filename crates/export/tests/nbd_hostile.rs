@@ -27,6 +27,7 @@ mod by_certificates {
     mod tests;
 }
 
+#[cfg(feature = "tls-psk")]
 #[path = "."]
 mod by_keys {
     pub(super) const WAY: crate::support::tunnel::Way = crate::support::tunnel::Way::Keys;

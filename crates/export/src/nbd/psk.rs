@@ -62,7 +62,9 @@ fn parse(text: &str) -> Result<Keys, String> {
 }
 
 /// What a server needs to know for clients that have keys.
-pub(super) fn context(file: &Path) -> Result<SslContext, TlsError> {
+pub(super) type Context = SslContext;
+
+pub(super) fn context(file: &Path) -> Result<Context, TlsError> {
     let failed = |reason: String| TlsError::Keys {
         path: file.into(),
         reason,
@@ -119,7 +121,7 @@ impl Write for Wire {
 pub(super) struct PskStream(SslStream<Wire>);
 
 impl PskStream {
-    pub(super) fn accept(context: &SslContext, socket: Arc<OwnedFd>) -> io::Result<Self> {
+    pub(super) fn accept(context: &Context, socket: Arc<OwnedFd>) -> io::Result<Self> {
         let mut ssl = Ssl::new(context)?;
         ssl.set_accept_state();
         let out = Vec::new();

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use openssl::ssl::SslContext;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -36,6 +35,11 @@ pub enum TlsError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The program was built without the feature `tls-psk`.
+    #[error(
+        "this program was built without keys for TLS; build it with `make` where OpenSSL's headers are (libssl-dev, pkg-config), or use certificates"
+    )]
+    NoKeys,
     /// Certificate and key do not fit, or are of a kind that is not supported.
     #[error("certificate and key cannot be used together: {source}; make a new pair")]
     Pair {
@@ -54,7 +58,7 @@ impl From<TlsError> for io::Error {
 #[derive(Clone)]
 enum Proof {
     Certificates(Arc<ServerConfig>),
-    Keys(SslContext),
+    Keys(psk::Context),
 }
 
 /// A server's certificate or keys, and whether clients must use them.

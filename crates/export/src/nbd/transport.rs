@@ -4,12 +4,11 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use openssl::ssl::SslContext;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, send, sendmsg,
 };
 
-use super::psk::PskStream;
+use super::psk::{Context, PskStream};
 
 /// Plain text and records that TLS may hold back before it takes no more.
 pub(super) const TLS_BUFFER_BYTES: usize = 256 << 10;
@@ -41,7 +40,7 @@ impl Transport {
     }
 
     /// The same, as the server of a client that has a key.
-    pub(super) fn begin_psk(&mut self, context: &SslContext) -> io::Result<()> {
+    pub(super) fn begin_psk(&mut self, context: &Context) -> io::Result<()> {
         let stream = PskStream::accept(context, Arc::clone(&self.socket))?;
         self.tls = Some(Tls::Psk(Box::new(stream)));
         Ok(())

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use export::nbd::ServerTls;
 use export::nbd::protocol::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, encode_option, opt};
+#[cfg(feature = "tls-psk")]
 use openssl::ssl::{Ssl, SslContext, SslMethod, SslStream};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::ServerName;
@@ -22,10 +23,13 @@ use super::Dir;
 pub enum Way {
     Plain,
     Certificates,
+    #[cfg(feature = "tls-psk")]
     Keys,
 }
 
+#[cfg(feature = "tls-psk")]
 const NAME: &str = "mallory";
+#[cfg(feature = "tls-psk")]
 const KEY: [u8; 32] = [0x5a; 32];
 
 impl Way {
@@ -42,6 +46,7 @@ impl Way {
                 std::fs::write(&key_at, key.serialize_pem()).unwrap();
                 Some(ServerTls::from_files(&at, &key_at, false).unwrap())
             }
+            #[cfg(feature = "tls-psk")]
             Self::Keys => {
                 let hex: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
                 std::fs::write(dir.path("keys"), format!("{NAME}:{hex}\n")).unwrap();
@@ -72,6 +77,7 @@ impl Way {
         server.read_exact(&mut [0; 20]).unwrap();
         server.set_nonblocking(true).unwrap();
         let session: Box<dyn Session> = match self {
+            #[cfg(feature = "tls-psk")]
             Self::Keys => Box::new(by_key(server)),
             _ => Box::new(by_certificate(server, &dir.path("cert.pem"))),
         };
@@ -134,8 +140,10 @@ impl Session for ByCertificate {
     }
 }
 
+#[cfg(feature = "tls-psk")]
 struct ByKey(SslStream<UnixStream>);
 
+#[cfg(feature = "tls-psk")]
 fn by_key(server: UnixStream) -> ByKey {
     let mut context = SslContext::builder(SslMethod::tls_client()).unwrap();
     context.set_psk_client_callback(|_, _, name, key| {
@@ -149,12 +157,14 @@ fn by_key(server: UnixStream) -> ByKey {
     ByKey(SslStream::new(ssl, server).unwrap())
 }
 
+#[cfg(feature = "tls-psk")]
 impl Read for ByKey {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer)
     }
 }
 
+#[cfg(feature = "tls-psk")]
 impl Write for ByKey {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
@@ -165,6 +175,7 @@ impl Write for ByKey {
     }
 }
 
+#[cfg(feature = "tls-psk")]
 impl Session for ByKey {
     fn end(&mut self) -> io::Result<()> {
         self.0.shutdown().map_err(io::Error::other)?;
