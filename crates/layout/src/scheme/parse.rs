@@ -14,8 +14,8 @@ pub const NAMES: [&str; 22] = [
     "elastic5", "elastic6", "raid4",
 ];
 
-const KNOWN: &str = "names are raid0, raid1, raid10, chained, zigzag, raid5, raid6, raid7, \
-                     pddl, draid, random, design, ddp, crush, elastic5 and elastic6";
+const KNOWN: &str = "names are raid0, raid1, raid10, chained, zigzag, raid4, raid5, raid6, \
+                     raid7, pddl, draid, random, design, ddp and crush";
 
 /// One part between colons.
 struct Part<'a> {

@@ -398,6 +398,16 @@ pub(crate) fn absolute(drive: &str) -> String {
         .map_or_else(|_| drive.to_owned(), |uri| uri.absolute().to_string())
 }
 
+/// A drive's state, in an administrator's words.
+pub(crate) fn drive_state(state: &str) -> &str {
+    match state {
+        "current" => "online",
+        "filling" => "rebuilding",
+        "waiting" => "spare",
+        other => other,
+    }
+}
+
 /// `a drive`, `3 drives`.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     match number {

@@ -6,7 +6,7 @@ use control::api::{ChangedDrive, DriveChange, WipeDrive, WipedDrive};
 use control::client::path;
 use serde_json::json;
 
-use super::common::{Context, Failure, absolute};
+use super::common::{Context, Failure, absolute, drive_state};
 use super::complete;
 use super::examples;
 
@@ -234,6 +234,10 @@ fn change(context: &Context, client: &Client, asked: Asked) -> Result<(), Failur
         if verb == "remove" {
             return writeln!(out, "pool `{pool}`: {path} is no spare any more, and free");
         }
+        let state = match state.as_str() {
+            "waiting" => "a spare",
+            state => drive_state(state),
+        };
         writeln!(out, "pool `{pool}`, seat {seat}: {path} is {state}")
     })
 }

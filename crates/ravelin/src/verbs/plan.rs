@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use engine::assemble::PoolPlan;
 
-use super::common::{size, time};
+use super::common::{count, size, time};
 
 /// Names of failure domains that are listed; of more only their number.
 const DOMAINS_MAX: usize = 8;
@@ -55,8 +55,11 @@ pub(crate) fn write(out: &mut dyn Write, plan: &PoolPlan) -> io::Result<()> {
     let spares = match (plan.spares, plan.spare_drives) {
         (0, 0) => "none".to_owned(),
         (inside, 0) => format!("space of {inside} in the layout"),
-        (0, drives) => format!("{drives} waiting"),
-        (inside, drives) => format!("space of {inside} in the layout, {drives} waiting"),
+        (0, drives) => count(drives.into(), "a drive", "drives"),
+        (inside, drives) => format!(
+            "space of {inside} in the layout, {}",
+            count(drives.into(), "a drive", "drives")
+        ),
     };
     writeln!(out, "  spares:   {spares}")?;
     writeln!(

@@ -147,7 +147,7 @@ fn status_says_how_many_drives_may_fail_now() {
     assert_eq!(made.code, 0, "{}", made.stderr);
     let text = bench.ok(&["pool", "status", "tank"]);
     assert!(
-        text.contains("protect: any 2 drives may fail; a spare drive waits"),
+        text.contains("protect: any 2 drives may fail; a spare is ready"),
         "{text}"
     );
     bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);

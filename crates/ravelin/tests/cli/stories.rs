@@ -185,7 +185,7 @@ fn what_cannot_be_repaired_is_named_until_it_is_written_again() {
         );
     }
     let text = bench.ok(&["pool", "status", "tank"]);
-    for part in ["state: DAMAGED", "of data are lost", "v: bytes ", "debugfs"] {
+    for part in ["state: DAMAGED", "of data lost", "v: bytes ", "debugfs"] {
         assert!(text.contains(part), "no `{part}` in:\n{text}");
     }
     let told = events(&bench, "data_lost");

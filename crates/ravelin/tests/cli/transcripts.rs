@@ -167,7 +167,7 @@ impl Session {
     fn redacted(&self, text: &str) -> String {
         let directory = self.bench.directory.display().to_string();
         let text = text.replace(&directory, "/drives");
-        let text = text.replace("current, slow", "current");
+        let text = text.replace(", slow", "");
         let mut lines = Vec::new();
         let busy = |line: &&str| BUSY_HOST.iter().any(|(_, says)| line.contains(says));
         let mut rest = text.lines().filter(|line| !busy(line)).peekable();

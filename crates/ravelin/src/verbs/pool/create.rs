@@ -155,7 +155,7 @@ impl CreateArguments {
             eprintln!(
                 "given up by journal=intent and checksum=off: after a power cut, what was being written while \
                  a drive is missing can be lost together with its neighbours in the stripe, all parity is \
-                 computed anew, and bytes that a drive changes by itself are not noticed"
+                 computed anew, and bytes that a drive changes without an error are not detected"
             );
         }
         // The daemon would say the same; what is written wrongly is said without one too.

@@ -18,7 +18,7 @@ const SHOWN: usize = 8;
 pub(super) fn advice(pool: &PoolStatus, out: &[&SeatStatus]) -> (String, String) {
     let name = &pool.name;
     let mut wrong = format!(
-        "{} of data are lost: reads there return errors; all other data can be read",
+        "unrecoverable: {} of data lost; reads there return errors, all other data can be read",
         size(pool.lost.bytes)
     );
     for seat in out {

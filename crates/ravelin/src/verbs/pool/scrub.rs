@@ -61,7 +61,7 @@ pub(super) fn run(
         &json!({ "name": name, "scrub": scrub, "every_days": every_days, "lost": lost }),
         |out| match &scrub {
             _ if planned && every_days == 0 => {
-                writeln!(out, "pool `{name}`: scrubbed only when told to")
+                writeln!(out, "pool `{name}`: scrubbed only by `ravelin pool scrub`")
             }
             _ if planned => writeln!(out, "pool `{name}`: scrubbed every {every_days} days"),
             Some(scrub) => writeln!(out, "pool `{name}`: {}", line(scrub)),

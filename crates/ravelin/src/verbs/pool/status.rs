@@ -9,7 +9,7 @@ use engine::status::{Health, PoolStatus, RebuildStatus, SeatStatus};
 use serde_json::{Value, json};
 
 use super::{ask, events, table, write_unrestored};
-use crate::verbs::common::{Context, Ended, Exit, Failure, count, size, time};
+use crate::verbs::common::{Context, Ended, Exit, Failure, count, drive_state, size, time};
 
 /// Cells of the rebuild's bar.
 const BAR: usize = 24;
@@ -185,7 +185,7 @@ fn protection(pool: &PoolStatus) -> String {
         0 => may_fail,
         _ => format!(
             "{may_fail}; {}",
-            count(waiting, "a spare drive waits", "spare drives wait")
+            count(waiting, "a spare is ready", "spares are ready")
         ),
     }
 }
@@ -313,11 +313,11 @@ fn rotten(pool: &PoolStatus) -> Option<(String, String)> {
     let (name, seat) = (&pool.name, worst.seat);
     let blocks = match worst.bad_blocks {
         0 => return None,
-        1 => "1 block that was".to_owned(),
-        blocks => format!("{blocks} blocks that were"),
+        1 => "a block".to_owned(),
+        blocks => format!("{blocks} blocks"),
     };
     let wrong = format!(
-        "the drive in seat {seat} ({}) returned {blocks} not what was written there; all data can be read",
+        "the drive in seat {seat} ({}) returned {blocks} with a checksum mismatch; all data can be read",
         worst.path
     );
     let action = format!(
@@ -361,7 +361,7 @@ pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
     let filled = ((share * BAR as f64) as usize).min(BAR);
     let eta = rebuild.eta_seconds.map_or_else(
         || "rate not known yet".to_owned(),
-        |left| format!("{rate}/s, {} to go", time(left)),
+        |left| format!("{rate}/s, ETA {}", time(left)),
     );
     format!(
         "[{}{}] {:.1} %, {} of {}{copied}, {eta}{lost}",
@@ -377,7 +377,7 @@ pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
 fn state(seat: &SeatStatus) -> String {
     let mut state = match seat.why {
         Some(_) => format!("out: {}", reason(seat)),
-        None => seat.state.clone(),
+        None => drive_state(&seat.state).to_owned(),
     };
     let mut add = |more: &str| {
         state.push_str(", ");
@@ -475,7 +475,7 @@ mod tests {
         };
         assert_eq!(
             rebuild_line(&rebuild),
-            "[#########...............] 37.5 %, 3 MiB of 8 MiB, 1 MiB/s, 5.0 s to go"
+            "[#########...............] 37.5 %, 3 MiB of 8 MiB, 1 MiB/s, ETA 5.0 s"
         );
         rebuild.running = false;
         rebuild.cells_lost = 5;
