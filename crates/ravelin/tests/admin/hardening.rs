@@ -82,7 +82,8 @@ fn clients_of_volumes_leave_descriptors_for_the_control_socket() {
     // Those who are turned away are told so by the end of their connection, the others by the greeting.
     let served = |client: &mut UnixStream| client.read_exact(&mut [0; 18]).is_ok();
     let served: Vec<bool> = flood.iter_mut().map(served).collect();
-    assert!(served[0] && served.contains(&false), "{served:?}");
+    // The servers take their clients in any order: one of them may have come too late for any.
+    assert!(served.contains(&true) && served.contains(&false), "{served:?}");
     let status = bench.json(&["status"]);
     assert_eq!(status["kind"], "status");
     bench.ok(&["drive", "fail", "tank", "1"]);
