@@ -327,6 +327,10 @@ fn out_together(mut effects: Vec<Effect>) -> Vec<Effect> {
     });
     let seats: Vec<Seat> = seats.collect();
     if seats.len() > 1 && effects.iter().all(only) {
+        // A place on one of these seats was sent before the seat was out, and does not count any more.
+        effects.retain(
+            |effect| !matches!(effect, Effect::Place { cell, .. } if seats.contains(&cell.seat)),
+        );
         let first = effects.iter().position(is_out).expect("there are some");
         effects[first] = Effect::Lanes(Command::SeatsOut(seats));
         effects.retain(|effect| !is_out(effect));
@@ -337,6 +341,7 @@ fn out_together(mut effects: Vec<Effect>) -> Vec<Effect> {
 #[cfg(test)]
 mod tests {
     use block::{Instant, Seat};
+    use layout::Cell;
     use uuid::Uuid;
 
     use super::*;
@@ -408,5 +413,30 @@ mod tests {
         let second = labels(&mut pool);
         assert_eq!(second.len(), 8);
         assert!(second.iter().all(|&(_, generation)| generation == 2));
+    }
+
+    #[test]
+    fn a_place_on_a_seat_that_goes_out_with_others_is_not_told() {
+        let place = |seat| Effect::Place {
+            group: 0,
+            column: seat,
+            cell: Cell {
+                seat: Seat(seat),
+                row: 0,
+            },
+        };
+        let out = |seat| Effect::Lanes(Command::SeatOut(Seat(seat)));
+        // Seat 6 was found out when the effects of the opening were already waiting.
+        let effects = out_together(vec![out(3), place(5), place(6), out(6)]);
+        let [
+            Effect::Lanes(Command::SeatsOut(seats)),
+            Effect::Place { column: 5, .. },
+        ] = &effects[..]
+        else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(seats[..], [Seat(3), Seat(6)]);
+        // One by one, the order says the same.
+        assert_eq!(out_together(vec![place(6), out(6)]).len(), 2);
     }
 }

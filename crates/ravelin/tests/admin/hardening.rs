@@ -83,7 +83,10 @@ fn clients_of_volumes_leave_descriptors_for_the_control_socket() {
     let served = |client: &mut UnixStream| client.read_exact(&mut [0; 18]).is_ok();
     let served: Vec<bool> = flood.iter_mut().map(served).collect();
     // The servers take their clients in any order: one of them may have come too late for any.
-    assert!(served.contains(&true) && served.contains(&false), "{served:?}");
+    assert!(
+        served.contains(&true) && served.contains(&false),
+        "{served:?}"
+    );
     let status = bench.json(&["status"]);
     assert_eq!(status["kind"], "status");
     bench.ok(&["drive", "fail", "tank", "1"]);
