@@ -2,7 +2,7 @@
 //!
 //! Two state machines, both driven from outside through `handle_*` (in) and `poll_*` (out):
 //!
-//! - [`Array`] is one *lane*: a share of the groups with its own stripe locks and plans. It serves
+//! - [`Lane`] is one *lane*: a share of the groups with its own stripe locks and plans. It serves
 //!   requests, degraded or not, and fills cells. A pool has a fixed number of lanes and they share
 //!   nothing on the data path.
 //! - [`pool::Pool`] owns what is pool-wide: labels, generation, membership, volumes, and the queue
@@ -31,5 +31,5 @@ pub use action::{
     Reply, RequestId, ScratchId, Slice,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest, Store};
-pub use lane::{Array, DEADLINE, StripeLocks};
+pub use lane::{DEADLINE, Lane, StripeLocks};
 pub use losses::{Losses, LostRange};

@@ -5,7 +5,7 @@
 
 use block::{Instant, Outcome};
 
-use crate::{Action, Array, Command, ComputeId, Computed, Event, GroupRequest, IoId, RequestId};
+use crate::{Action, Command, ComputeId, Computed, Event, GroupRequest, IoId, Lane, RequestId};
 
 /// What a lane was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Record {
 ///
 /// # Panics
 /// When the lane refuses a command: the pool knows its lanes.
-pub fn tell(lane: &mut Array, at: Instant, input: Input, outputs: &mut Vec<Output>) {
+pub fn tell(lane: &mut Lane, at: Instant, input: Input, outputs: &mut Vec<Output>) {
     match input {
         Input::Request(id, request, _) => lane.handle_request(at, id, request),
         Input::Completion(id, outcome) => lane.handle_completion(at, id, outcome),
@@ -68,7 +68,7 @@ pub fn tell(lane: &mut Array, at: Instant, input: Input, outputs: &mut Vec<Outpu
 ///
 /// # Panics
 /// As [`tell`].
-pub fn feed(lane: &mut Array, at: Instant, input: &Input) -> Vec<Output> {
+pub fn feed(lane: &mut Lane, at: Instant, input: &Input) -> Vec<Output> {
     let mut outputs = Vec::new();
     tell(lane, at, input.clone(), &mut outputs);
     outputs

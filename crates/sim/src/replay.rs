@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use array::record::{Input, Output, Record, feed};
-use array::{Action, Array, Geometry, IoKind, RequestId};
+use array::{Action, Geometry, IoKind, Lane, RequestId};
 use block::{BLOCK_BYTES, Outcome, RequestKind, Seat};
 
 use crate::buffer::Buffer;
@@ -26,7 +26,7 @@ pub fn replay(
     lane: u16,
     records: &[Record],
 ) -> Result<(), (usize, Vec<Output>)> {
-    let mut lane = Array::new(geometry, lane);
+    let mut lane = Lane::new(geometry, lane);
     for (index, record) in records.iter().enumerate() {
         let outputs = feed(&mut lane, record.at, &record.input);
         if outputs != record.outputs {
@@ -47,7 +47,7 @@ pub fn replay_on_drives(
     records: &[Record],
     drives: &mut BTreeMap<Seat, Drive>,
 ) -> Result<BTreeMap<RequestId, Vec<u8>>, usize> {
-    let mut lane = Array::new(geometry, lane);
+    let mut lane = Lane::new(geometry, lane);
     let mut scratch = Scratch::default();
     let mut written = 0;
     let mut ios = BTreeMap::new();

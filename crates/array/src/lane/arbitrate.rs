@@ -34,7 +34,7 @@ use block::{BLOCK_BYTES, Fault};
 use erasure::Code;
 use uuid::Uuid;
 
-use super::Array;
+use super::Lane;
 use super::op::{Op, Owner, Phase, Task};
 use super::pages::LaneBlocks;
 use crate::action::{Action, Event, Slice};
@@ -196,7 +196,7 @@ impl Facts<'_> {
     }
 }
 
-impl Array {
+impl Lane {
     /// Whether what an operation reconstructs is yet to be compared.
     pub(super) fn must_check(&self, op: &Op) -> bool {
         let plan = op.plan.as_ref();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant};
 
-use super::Array;
+use super::Lane;
 use super::flush::Waiter;
 use crate::RequestId;
 use crate::action::Event;
@@ -100,7 +100,7 @@ impl Retries {
     }
 }
 
-impl Array {
+impl Lane {
     /// A try of some work has failed on drives that stay.
     pub(super) fn try_failed(&mut self, work: Work, fault: Fault) {
         let now = self.now;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Seat};
 
-use super::Array;
+use super::Lane;
 use super::op::{Op, Task};
 use super::watch::units;
 use crate::Geometry;
@@ -96,7 +96,7 @@ struct Candidate {
     paged: bool,
 }
 
-impl Array {
+impl Lane {
     /// The plan of a read of whole blocks that are all known to be where they belong: what
     /// [`plan::plan_read`] says of it too, without the search for what else could be done. Nearly all
     /// reads are of this kind. `None`: something is to be looked at more closely.

@@ -12,7 +12,7 @@ use block::{BLOCK_BYTES, Outcome, Seat};
 use layout::Cell;
 
 use super::op::{Owner, Task};
-use super::{Array, Computing, Phase, Purpose};
+use super::{Computing, Lane, Phase, Purpose};
 use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Slice};
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 
@@ -56,7 +56,7 @@ impl Look {
     }
 }
 
-impl Array {
+impl Lane {
     /// A drive is out. It must not come back while something that was asked of it before may
     /// still be done.
     pub(super) fn leaves(&mut self, seat: Seat) {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 
 use super::op::Task;
-use super::{Array, Purpose};
+use super::{Lane, Purpose};
 use crate::action::{Action, BufferId, Io, IoId, IoKind, Slice};
 use crate::format::PageName;
 use crate::plan::Piece;
@@ -89,7 +89,7 @@ impl Stragglers {
     }
 }
 
-impl Array {
+impl Lane {
     pub(super) fn push_io(&mut self, purpose: Purpose, io: impl FnOnce(IoId) -> Io) {
         let id = IoId(self.fresh());
         self.push_flight(Flight {

@@ -2,7 +2,7 @@
 
 use block::{BLOCK_BYTES, Outcome, Seat};
 
-use super::Array;
+use super::Lane;
 use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
 use super::overlay::Bytes;
@@ -30,7 +30,7 @@ fn blocks_of(
     })
 }
 
-impl Array {
+impl Lane {
     /// What an operation has read has these checksums.
     pub(super) fn verified(&mut self, id: u64, sums: &[u32]) {
         if self.end_orphan(id) {

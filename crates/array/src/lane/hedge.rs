@@ -16,13 +16,13 @@ use block::{Fault, Outcome};
 
 use super::flight::{Refuge, move_pieces};
 use super::op::{Op, Owner, Phase, Task};
-use super::{Array, Purpose};
+use super::{Lane, Purpose};
 use crate::action::{Action, IoId, IoKind};
 
 /// Second reads at a time, so that a slow drive does not make the others slow.
 const HEDGES_MAX: usize = 64;
 
-impl Array {
+impl Lane {
     /// Looks for a way around an operation that is late.
     pub(super) fn hedge(&mut self, id: IoId) {
         let Some(flight) = self.ios.get(id) else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 
-use super::Array;
+use super::Lane;
 use super::catchup::{Held, Look};
 use super::checkpoint::Wanting;
 use super::flush::Waiter;
@@ -150,7 +150,7 @@ impl Job {
     }
 }
 
-impl Array {
+impl Lane {
     pub(super) fn begin_job(&mut self, job: Job) {
         let id = self.fresh();
         let zero = matches!(job.kind, Kind::Zero);

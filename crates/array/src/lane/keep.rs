@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
 
-use super::Array;
+use super::Lane;
 use super::op::{Op, Owner, Task};
 use super::overlay::Logged;
 use crate::action::IoKind;
@@ -41,7 +41,7 @@ impl Keeping {
     }
 }
 
-impl Array {
+impl Lane {
     /// Blocks that only the journal and memory have, because their stripes have lost more columns than
     /// the code survives.
     #[must_use]

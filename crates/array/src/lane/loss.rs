@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Outcome};
 
-use super::Array;
+use super::Lane;
 use super::op::{Op, Owner, Task};
 use super::overlay::Bytes;
 use crate::action::Event;
@@ -27,7 +27,7 @@ const LANE_RANGES_MAX: usize = 16_384;
 /// again. Of others it knows nothing: not all that is taken for readable has been read.
 pub(super) type Assessed = Vec<(u64, AssessedRow)>;
 
-impl Array {
+impl Lane {
     /// What was known to be lost when the pool was opened.
     pub(super) fn know_lost(&mut self, ranges: &[LostRange]) {
         for range in ranges {

@@ -124,7 +124,7 @@ enum Computing {
 /// Each event is finished before the next one: handlers only mark what has changed, and
 /// `advance` then moves every operation that can move, so no handler finds another half done.
 #[derive(Clone, Debug)]
-pub struct Array {
+pub struct Lane {
     geometry: Arc<Geometry>,
     lane: u16,
     view: View,
@@ -180,7 +180,7 @@ pub struct Array {
     /// What is being told is that time has passed: nothing else has happened before now that was not
     /// told yet.
     timed_out: bool,
-    /// Nothing has content: see [`Array::trust_content`].
+    /// Nothing has content: see [`Lane::trust_content`].
     trusted: bool,
 }
 
@@ -197,7 +197,7 @@ pub enum CommandError {
     },
 }
 
-impl Array {
+impl Lane {
     /// A lane whose every column is current at home.
     ///
     /// # Panics

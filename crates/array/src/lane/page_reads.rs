@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Fault, Outcome, Seat};
 
 use super::op::Owner;
-use super::{Array, Computing, Purpose};
+use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, IoId, IoKind, Slice};
 use crate::format::{PAGE_BYTES, PageName};
@@ -139,7 +139,7 @@ fn join(copies: &BTreeMap<(Seat, u64), Part>) -> Vec<(Seat, u64, usize, Vec<Part
     runs
 }
 
-impl Array {
+impl Lane {
     /// Pages behind those that an operation misses which its job is about to ask for.
     pub(super) fn pages_ahead(&self, op: u64, missing: &BTreeSet<PageName>) -> Vec<PageName> {
         if !matches!(self.ops[&op].owner, Owner::Job(_)) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 
-use super::Array;
+use super::Lane;
 use super::catchup::Held;
 use super::overlay::{Bytes, Overlay};
 use super::page_reads::{Loading, PageReads};
@@ -441,7 +441,7 @@ impl LaneBlocks<'_> {
     }
 }
 
-impl Array {
+impl Lane {
     /// Where a page lies: beside its column's cells, and beside those of the columns that follow, one copy for
     /// each. `sources`: only where it can be read.
     pub(super) fn page_places(&self, name: PageName, sources: bool) -> Vec<PagePlace> {

@@ -20,7 +20,7 @@ use super::flush::Waiter;
 use super::log::column_slice;
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
-use super::{Array, Computing, Purpose};
+use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, IoKind, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
@@ -90,7 +90,7 @@ pub(super) struct Recovery {
     batches: u64,
 }
 
-impl Array {
+impl Lane {
     pub(super) fn begin_recovery(&mut self, incarnation: u64, fresh: bool) {
         let Some(store) = self.geometry.store().copied() else {
             self.recovered(0, Ok(()));

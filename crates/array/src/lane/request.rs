@@ -2,7 +2,7 @@
 
 use block::{Fault, Outcome, RequestKind};
 
-use super::Array;
+use super::Lane;
 use super::op::{Op, Owner, Prepared, Task};
 use crate::action::{Action, BufferId, Reply, Slice};
 use crate::plan::Piece;
@@ -26,7 +26,7 @@ pub(super) struct Pending {
     pub(super) refuges: Vec<ScratchId>,
 }
 
-impl Array {
+impl Lane {
     pub(super) fn begin_request(&mut self, id: RequestId, request: GroupRequest) {
         let what = request.request;
         let inside = what

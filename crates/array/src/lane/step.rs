@@ -19,7 +19,7 @@ use erasure::ElementSet;
 use super::balance::Sound;
 use super::op::{Op, Owner, Phase, Task};
 use super::pages::LaneBlocks;
-use super::{Array, Computing, Purpose};
+use super::{Computing, Lane, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
@@ -29,7 +29,7 @@ use crate::planted::{self, Bug};
 /// While they can be reconstructed they are not: that mends them.
 const READ_RETRIES: u8 = 2;
 
-impl Array {
+impl Lane {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
     pub(super) fn start(&mut self, mut op: Op) {
         let id = self.fresh();

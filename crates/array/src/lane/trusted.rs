@@ -1,4 +1,4 @@
-//! Plans where content is right by definition ([`Array::trust_content`]).
+//! Plans where content is right by definition ([`Lane::trust_content`]).
 //!
 //! Of a group of which nothing is logged and nothing was found bad, every block is in its place, so that a chunk need
 //! not be asked about block by block. What the pages would say is known; that they have to be read is not changed: the
@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::Array;
+use super::Lane;
 use super::op::{Op, Task};
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
 
-impl Array {
+impl Lane {
     /// Blocks of each column's cell that the operation's stripes take.
     fn blocks_of_stripes(&self, op: &Op) -> Range<u32> {
         let per_chunk = self.geometry.chunk_bytes() / block::BLOCK_BYTES;

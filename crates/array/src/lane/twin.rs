@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Fault, Outcome, Seat};
 
 use super::flight::Flight;
-use super::{Array, Purpose};
+use super::{Lane, Purpose};
 use crate::action::{Io, IoId, IoKind};
 
 /// How far the successor's part of a write is.
@@ -71,7 +71,7 @@ impl Twins {
     }
 }
 
-impl Array {
+impl Lane {
     /// From now on all that is written to the seat goes to its drive's successor too.
     pub(super) fn begin_twin(&mut self, seat: Seat, with: Seat) {
         self.watch.forget(with);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use block::{Instant, Seat};
 
-use super::Array;
+use super::Lane;
 use super::flight::Flight;
 use crate::action::{Event, IoId, IoKind};
 
@@ -160,7 +160,7 @@ impl Watch {
     }
 }
 
-impl Array {
+impl Lane {
     /// Something has been handed out.
     pub(super) fn watch_begins(&mut self) {
         // Not later, though nothing may be late so soon: the limits are weighed at looks. Once per

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use array::record::{Input, Output, Record};
 use array::{
-    Action, Array, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId, Slice,
+    Action, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId, Slice,
 };
 use block::{
     Completed, Fault, Instant, Memory, Outcome, Permission, Region, Request, RequestKind, Seat,
@@ -186,7 +186,7 @@ struct InFlight {
 /// One lane and the memory behind its buffer names.
 struct Lane {
     name: u16,
-    array: Array,
+    array: array::Lane,
     scratch: Named,
     requests: NameMap<RequestId, InFlight>,
     next_request: u64,
@@ -255,7 +255,7 @@ pub(crate) fn start(
             .filter(|sender| usize::from(sender.lane % threads) == index)
             .map(|sender| Lane {
                 name: sender.lane,
-                array: Array::new(Arc::clone(geometry), sender.lane),
+                array: array::Lane::new(Arc::clone(geometry), sender.lane),
                 scratch: Named::default(),
                 requests: NameMap::default(),
                 next_request: 0,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use array::planted::{self, Bug};
 use array::pool::{Division, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
 use array::router::VolumeMap;
-use array::{Action, Array, IoKind, Reply};
+use array::{Action, IoKind, Lane, Reply};
 use block::{Fault, Instant, Outcome, Seat};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -88,7 +88,7 @@ impl WorldOptions {
 #[derive(Clone)]
 pub struct World {
     pool: Pool,
-    lanes: Vec<Array>,
+    lanes: Vec<Lane>,
     scratch: Vec<Scratch>,
     contents: Contents,
     /// Where drives answer by models.
@@ -163,11 +163,11 @@ impl World {
         (contents, timing): (Contents, Option<Timing>),
     ) -> Self {
         let geometry = Arc::clone(pool.geometry());
-        let mut lanes: Vec<Array> = (0..geometry.lanes())
-            .map(|lane| Array::new(Arc::clone(&geometry), lane))
+        let mut lanes: Vec<Lane> = (0..geometry.lanes())
+            .map(|lane| Lane::new(Arc::clone(&geometry), lane))
             .collect();
         if contents == Contents::Lengths {
-            lanes.iter_mut().for_each(Array::trust_content);
+            lanes.iter_mut().for_each(Lane::trust_content);
         }
         let mut world = Self {
             scratch: lanes.iter().map(|_| Scratch::new(contents)).collect(),
@@ -478,7 +478,7 @@ impl World {
     }
 
     fn lanes_idle(&self) -> bool {
-        self.lanes.iter().all(Array::is_idle)
+        self.lanes.iter().all(Lane::is_idle)
     }
 
     /// Runs until nothing is left to happen.

@@ -1,7 +1,7 @@
 //! A world for studies: modelled drives that store nothing, and buffers that know only their length.
 //!
 //! It is the whole pool, lanes, journal, checkpoints, checksum pages and rebuild queue, at any size, for nothing has
-//! content: what is read is right by definition ([`array::Array::trust_content`]), and a volume counts as written
+//! content: what is read is right by definition ([`array::Lane::trust_content`]), and a volume counts as written
 //! without a zeroing pass. What costs time costs it here too: every drive operation, also those of pages and journal,
 //! and parity at a stated rate.
 //!

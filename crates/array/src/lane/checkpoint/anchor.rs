@@ -7,9 +7,9 @@ use crate::ScratchId;
 use crate::action::{Action, Compute, IoKind};
 use crate::format::{Anchor, PAGE_BYTES};
 use crate::lane::flush::Waiter;
-use crate::lane::{Array, Computing, Purpose};
+use crate::lane::{Computing, Lane, Purpose};
 
-impl Array {
+impl Lane {
     /// The oldest batch that still counts when the running checkpoint has put all in place that it can.
     pub(super) fn first_that_counts(&self) -> u64 {
         let running = self.checkpoints.running.as_ref();

@@ -9,11 +9,11 @@ use crate::action::IoKind;
 use crate::format::{BlockName, Entry};
 use crate::lane::op::Owner;
 use crate::lane::overlay::Logged;
-use crate::lane::{Array, Purpose};
+use crate::lane::{Lane, Purpose};
 use crate::plan::{Transfer, merge};
 use crate::planted::{self, Bug};
 
-impl Array {
+impl Lane {
     pub(super) fn install(&mut self) {
         let epoch = self.enter_present_epoch();
         let mut transfers = Vec::new();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 
-use super::Array;
+use super::Lane;
 use super::backoff::Work;
 use super::flush::Waiter;
 use super::overlay::Logged;
@@ -117,7 +117,7 @@ impl Checkpoints {
     }
 }
 
-impl Array {
+impl Lane {
     pub(super) const fn checkpoint_is_running(&self) -> bool {
         self.checkpoints.running.is_some()
     }

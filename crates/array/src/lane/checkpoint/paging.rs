@@ -15,11 +15,11 @@ use crate::action::{Action, Compute, IoKind};
 use crate::format::{PAGE_BYTES, PageName};
 use crate::lane::flush::Waiter;
 use crate::lane::pages::PagePlace;
-use crate::lane::{Array, Computing, Purpose};
+use crate::lane::{Computing, Lane, Purpose};
 use crate::plan::{Transfer, merge};
 use crate::planted::{self, Bug};
 
-impl Array {
+impl Lane {
     pub(super) fn write_pages(&mut self) {
         let store = *self.geometry.store().expect("a checkpoint needs a store");
         let running = self.running();

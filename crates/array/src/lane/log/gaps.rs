@@ -8,10 +8,10 @@
 use block::{Fault, Seat};
 
 use super::Columns;
-use crate::lane::Array;
+use crate::lane::Lane;
 use crate::lane::backoff::Work;
 
-impl Array {
+impl Lane {
     /// True if recovery would stop before what has been logged.
     pub(in crate::lane) fn has_gaps(&self) -> bool {
         !self.log.gaps.is_empty()

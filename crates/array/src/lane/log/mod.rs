@@ -27,7 +27,7 @@ use super::overlay::{Bytes, Logged};
 use super::recover::HEADER_BLOCKS_MAX;
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
-use super::{Array, Computing, Purpose};
+use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, IoKind, Slice};
 use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
@@ -240,7 +240,7 @@ fn data_columns_max(live: u16, parity: u16) -> u16 {
     }
 }
 
-impl Array {
+impl Lane {
     /// Seats that take part, in order.
     pub(super) fn live_seats(&self) -> Vec<Seat> {
         (0..self.geometry.layout().drives())
