@@ -32,7 +32,7 @@ verify:
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
-	$(CARGO) test -p ravelin $(WITH) --test e2e --test lives --test kills --test service -- --nocapture
+	$(CARGO) test -p ravelin $(WITH) --test e2e --test lives --test kills --test service --test guest -- --nocapture
 	$(CARGO) test -p ravelin-export $(if $(PSK),--features $(PSK)) --test nbd_interop -- --nocapture
 
 bench:
@@ -58,6 +58,7 @@ uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_ravelin"
 	rm -f "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ravelin.fish"
 	rm -f "$(DESTDIR)/etc/systemd/system/ravelin.service"
+	rm -f "$(DESTDIR)/etc/udev/rules.d/65-ravelin.rules"
 
 # A Debian package in target/deb.
 deb:

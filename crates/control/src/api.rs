@@ -456,7 +456,7 @@ pub struct Export {
     pub address: String,
     /// What an NBD client connects to, or the file.
     pub uri: String,
-    /// The loop device made over the file.
+    /// The loop device made over the file, or the device that the kernel's NBD client has made of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
     /// The device's name that stays.

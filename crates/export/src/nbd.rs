@@ -26,6 +26,7 @@ pub(crate) mod buffers;
 mod client;
 mod connection;
 mod copy;
+mod devices;
 mod flights;
 mod handshake;
 mod listener;

@@ -71,7 +71,7 @@ impl Exported {
                     address.to_string(),
                     uri.to_string(),
                     server.connections(),
-                    None,
+                    server.devices().into_iter().next(),
                 )
             }
             Way::Fuse(file, device, name) => {

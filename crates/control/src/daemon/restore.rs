@@ -93,7 +93,8 @@ impl Daemon {
 
     /// Remembers the loop device that was made: after a crash nothing else may tell whose it was.
     pub(super) fn remember_device(&self, uuid: &str, attach: &Attach, served: &Export) {
-        let (Some(state), Some(device)) = (&self.state, &served.device) else {
+        let (Some(state), Some(device), true) = (&self.state, &served.device, attach.loop_device)
+        else {
             return;
         };
         let device = SavedDevice {

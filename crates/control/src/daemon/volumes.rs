@@ -115,6 +115,10 @@ impl Daemon {
             let Some(device) = &export.device else {
                 continue;
             };
+            // The kernel's NBD client has the size that it was told when it connected.
+            if !export.address.starts_with("fuse:") {
+                continue;
+            }
             if let Err(error) = loops::take_size(device, Path::new(&export.uri)) {
                 return Err(Failure::new(
                     StatusCode::INTERNAL_SERVER_ERROR,

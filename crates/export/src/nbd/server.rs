@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -114,6 +115,7 @@ impl Server {
             handshake_timeout: options.handshake_timeout,
             shutdown_timeout: options.shutdown_timeout,
             connections: AtomicUsize::new(0),
+            peers: Mutex::new(Vec::new()),
             mailboxes,
         });
         // The server exists before its threads, so that a failure half-way stops those that run.
@@ -153,6 +155,13 @@ impl Server {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Block devices of this kernel's NBD driver that are connected here, by the Unix socket.
+    #[must_use]
+    pub fn devices(&self) -> Vec<PathBuf> {
+        let peers = self.shared.peers().clone();
+        super::devices::connected_by(&peers, Path::new("/sys"))
     }
 
     /// Takes no more requests, answers those in flight, closes all connections, ends the threads

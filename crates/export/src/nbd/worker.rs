@@ -6,15 +6,15 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use block::{Completed, Fault, Memory, Outcome};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, accept_with, sockopt};
 
 use super::connection::{Broken, Connection, Terms};
 use super::flights::Flights;
@@ -45,11 +45,29 @@ pub(super) struct Shared {
     pub(super) shutdown_timeout: Duration,
     /// Clients, those included that have gone while the device works for them.
     pub(super) connections: AtomicUsize,
+    /// Processes that have connected to a Unix socket, one entry per connection that is still there.
+    pub(super) peers: Mutex<Vec<u32>>,
     pub(super) mailboxes: Vec<Arc<Mailbox>>,
+}
+
+impl Shared {
+    /// The processes that are connected by a Unix socket.
+    pub(super) fn peers(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.peers.lock().expect("no holder of the lock panics")
+    }
+}
+
+/// The process that has connected. TCP does not tell.
+fn peer_of(socket: &OwnedFd) -> Option<u32> {
+    let local = sockopt::socket_domain(socket).ok()? == AddressFamily::UNIX;
+    let peer = local.then(|| sockopt::socket_peercred(socket));
+    u32::try_from(peer?.ok()?.pid.as_raw_nonzero().get()).ok()
 }
 
 struct Entry {
     connection: Connection,
+    /// The process that has connected, where the socket tells.
+    peer: Option<u32>,
     /// What epoll watches for; `None` when it does not know the socket.
     watched: Option<epoll::EventFlags>,
     /// Already on the list of those to settle.
@@ -218,6 +236,8 @@ impl Worker {
         let _ = sockopt::set_socket_keepalive(&socket, true);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+        let peer = peer_of(&socket);
+        self.shared.peers().extend(peer);
         let shared = &self.shared;
         let handshake = Handshake::new(Arc::clone(&shared.exports), shared.tls, shared.read_only);
         let mut connection = Connection::new(socket, handshake, shared.terms.clone());
@@ -226,6 +246,7 @@ impl Worker {
         }
         let key = self.connections.insert(Entry {
             connection,
+            peer,
             watched: None,
             dirty: false,
         });
@@ -347,8 +368,13 @@ impl Worker {
     }
 
     fn remove(&mut self, key: Key) {
-        if self.connections.remove(key).is_some() {
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        let Some(entry) = self.connections.remove(key) else {
+            return;
+        };
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        let mut peers = self.shared.peers();
+        if let Some(index) = peers.iter().position(|peer| Some(*peer) == entry.peer) {
+            peers.swap_remove(index);
         }
     }
 

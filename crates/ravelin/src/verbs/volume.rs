@@ -92,6 +92,12 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         tls: Tls,
     },
+    /// Print POOL/VOLUME of a block device that serves a volume. For udev's rule.
+    #[command(hide = true)]
+    OfDevice {
+        /// A block device, such as /dev/nbd0.
+        device: PathBuf,
+    },
     /// Stop serving a volume.
     #[command(after_long_help = examples::VOLUME_DETACH)]
     Detach {
@@ -201,6 +207,7 @@ impl VolumeCommand {
                 (loop_device, read_only, tls),
             ),
             Self::Rename { volume, new } => rename(context, &client, &volume, &new),
+            Self::OfDevice { device } => of_device(context, &client, &device),
             Self::Detach { volume, force } => {
                 let request = ClosePool { force };
                 let ended: Exports = client.send("POST", &at(&volume, Some("detach")), &request)?;
@@ -251,7 +258,7 @@ fn attach(
     };
     let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
     context.print("volume attach", &export, |out| {
-        if let Some(device) = &export.device {
+        if let (Some(device), true) = (&export.device, is_file) {
             let device = export.link.as_ref().unwrap_or(device).display();
             writeln!(
                 out,
@@ -296,6 +303,29 @@ fn at(name: &VolumeName, verb: Option<&str>) -> String {
     let mut parts = vec!["pools", &name.pool, "volumes", &name.volume];
     parts.extend(verb);
     path(&parts)
+}
+
+/// Which volume a block device serves.
+fn of_device(context: &Context, client: &Client, device: &Path) -> Result<(), Failure> {
+    let pools: Pools = client.get("pools")?;
+    for pool in pools.pools {
+        for volume in volumes(client, &pool.name)? {
+            let mut devices = volume
+                .exports
+                .iter()
+                .filter_map(|one| one.device.as_deref());
+            if devices.any(|one| one == device) {
+                let name = format!("{}/{}", volume.pool, volume.name);
+                let fields = json!({ "volume": name, "device": device });
+                return context.print("volume of-device", &fields, |out| writeln!(out, "{name}"));
+            }
+        }
+    }
+    Err(Failure::failed(
+        "no volume was found",
+        format!("{} serves none of ours", device.display()),
+        "`ravelin volume list` shows which devices do",
+    ))
 }
 
 fn volumes(client: &Client, pool: &str) -> Result<Vec<Volume>, Failure> {
