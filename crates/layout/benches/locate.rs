@@ -60,7 +60,6 @@ fn locate(criterion: &mut Criterion) {
         "pddl2:8d:96c:8s:8f",
         "draid2:8d:60c:3s",
         "draid2:8d:255c:5s",
-        "random2:8d:60c:3s",
         "design1:4d:17c",
         "ddp:8d:60c:3s",
         "crush2:8d:60c:3s",

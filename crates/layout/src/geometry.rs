@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 pub use domains::{Placed, place};
 pub use error::{Field, GeometryError};
+pub(crate) use resolve::Ask;
 
 use crate::{Layout, Scheme};
 

@@ -27,7 +27,7 @@ pub mod balance;
 pub mod bloated;
 mod classic;
 pub mod crush;
-mod declustered;
+pub mod declustered;
 pub mod developed;
 mod divide;
 pub mod equivalence;
@@ -42,7 +42,7 @@ mod striping;
 mod traits;
 pub mod versions;
 
-pub use declustered::{design, draid, pddl, pool, random};
+pub use declustered::{design, draid, pddl, pool};
 pub use geometry::{CodeSpec, Field, Geometry, GeometryError, Placed, place};
 pub use scheme::{Expansion, Family, Scheme, SchemeError};
 pub use traits::{Cell, Layout, Place, Role};

@@ -22,7 +22,9 @@ use std::fmt;
 pub use error::SchemeError;
 pub use foreign::meant_by;
 pub use forms::{Raid5Form, Raid6Form, Raid10Form};
-pub use parse::NAMES;
+pub use parse::names;
+
+use crate::declustered::Kind;
 
 /// Codes whose names are words of two-parity schemes, as `erasure` knows them.
 pub const CODE_WORDS: [&str; 11] = [
@@ -58,18 +60,8 @@ pub enum Family {
     Raid6(Raid6Form),
     /// Triple rotating parity.
     Raid7,
-    /// Permutation development with exact or searched bases.
-    Pddl,
-    /// Permutation development with OpenZFS's maps.
-    Draid,
-    /// An unrelated permutation per row.
-    Random,
-    /// Parity declustering from a block design.
-    Design,
-    /// A pool of pieces, members chosen so that all pairs of drives share as much.
-    Ddp,
-    /// A pool of pieces, members chosen by CRUSH.
-    Crush,
+    /// Groups over more drives than they have columns.
+    Declustered(&'static Kind),
 }
 
 impl Family {
@@ -85,28 +77,20 @@ impl Family {
             Self::Raid5(_) => "raid5",
             Self::Raid6(_) => "raid6",
             Self::Raid7 => "raid7",
-            Self::Pddl => "pddl",
-            Self::Draid => "draid",
-            Self::Random => "random",
-            Self::Design => "design",
-            Self::Ddp => "ddp",
-            Self::Crush => "crush",
+            Self::Declustered(kind) => kind.name,
         }
     }
 
     /// Whether groups are spread over more drives than they have columns.
     #[must_use]
     pub const fn is_declustered(self) -> bool {
-        matches!(
-            self,
-            Self::Pddl | Self::Draid | Self::Random | Self::Design | Self::Ddp | Self::Crush
-        )
+        matches!(self, Self::Declustered(_))
     }
 
     /// Whether the placement is a stored table that grows with the pool.
     #[must_use]
     pub const fn is_pool(self) -> bool {
-        matches!(self, Self::Ddp | Self::Crush)
+        matches!(self, Self::Declustered(kind) if kind.is_pool)
     }
 
     /// Whether chunks are copied and not coded.
@@ -235,8 +219,7 @@ impl fmt::Display for Scheme {
         match self.family {
             Family::Raid5(_) if self.elastic => f.write_str("elastic5")?,
             Family::Raid6(_) if self.elastic => f.write_str("elastic6")?,
-            Family::Ddp => f.write_str("ddp")?,
-            family if family.is_declustered() => write!(f, "{}{}", family.name(), self.parity)?,
+            Family::Declustered(kind) => f.write_str(&kind.named(self.parity))?,
             family => f.write_str(family.name())?,
         }
         if self.elastic && !matches!(self.family, Family::Raid5(_) | Family::Raid6(_)) {
@@ -254,12 +237,7 @@ impl fmt::Display for Scheme {
             | Family::Chained
             | Family::Zigzag
             | Family::Raid7
-            | Family::Pddl
-            | Family::Draid
-            | Family::Random
-            | Family::Design
-            | Family::Ddp
-            | Family::Crush => "",
+            | Family::Declustered(_) => "",
         };
         for word in [word, self.code.as_deref().unwrap_or("")] {
             if !word.is_empty() {
@@ -269,11 +247,14 @@ impl fmt::Display for Scheme {
         if !elastic_said {
             f.write_str(":elastic")?;
         }
-        let pool_parity = (self.family == Family::Ddp && self.parity != 2).then_some(self.parity);
+        let parity = match self.family {
+            Family::Declustered(kind) => kind.parity_field(self),
+            _ => None,
+        };
         for (number, letter) in [
             (self.copies, 'r'),
             (self.data, 'd'),
-            (pool_parity, 'p'),
+            (parity, 'p'),
             (self.drives, 'c'),
             (self.spares, 's'),
             (self.domains, 'f'),

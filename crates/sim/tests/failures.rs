@@ -188,21 +188,30 @@ fn other_codes_and_layouts_survive_pairs_of_failures_too() {
         ("raid6:blaumroth", 6, 4),
         ("raid6:cauchy", 6, 6),
         ("pddl2:rdp:4d:13c:1s", 13, 26),
-        ("draid2:4d:14c:2s", 14, 14),
-        ("ddp:4d:14c:2s", 14, 14),
-        ("crush2:4d:14c:2s", 14, 14),
-        ("random2:4d:14c:2s", 14, 14),
         ("raid7", 7, 8),
         ("raid1:3r", 3, 6),
         ("raid10:far:3r", 6, 8),
     ] {
-        let mut options = options(scheme, drives);
-        // Eleven rows of chunks for the widest code, and then some.
-        options.cell_bytes = 64 << 10;
-        let template = Template::new(options, groups);
-        for (first, second, wait) in [(0, 1, false), (2, 0, true), (drives - 1, 1, false)] {
-            fail_pair(&template, Seat(first), Seat(second), wait);
-        }
+        a_few_pairs(scheme, drives, groups);
+    }
+}
+
+#[test]
+fn every_declustered_layout_survives_pairs_of_failures() {
+    for kind in layout::declustered::KINDS {
+        let example: layout::Scheme = kind.examples[0].parse().expect("a scheme");
+        let drives = example.drives.expect("an example says its drives");
+        a_few_pairs(kind.examples[0], drives, 14);
+    }
+}
+
+fn a_few_pairs(scheme: &str, drives: u16, groups: u64) {
+    let mut options = options(scheme, drives);
+    // Eleven rows of chunks for the widest code, and then some.
+    options.cell_bytes = 64 << 10;
+    let template = Template::new(options, groups);
+    for (first, second, wait) in [(0, 1, false), (2, 0, true), (drives - 1, 1, false)] {
+        fail_pair(&template, Seat(first), Seat(second), wait);
     }
 }
 

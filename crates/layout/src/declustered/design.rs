@@ -27,11 +27,15 @@
 //! are few. For most composite sizes no design of practical size exists: (34, 5) needs at least
 //! 561 tuples, (36, 11) 252, (60, 10) 354. That is why PDDL searches bases instead.
 
+use std::sync::Arc;
+
 use block::Seat;
 
+use super::{Domains, Kind, Made, Parity};
 use crate::classic::small;
 use crate::developed::{Development, Shape, declustered_place, declustered_unplace};
 use crate::divide::Divisor;
+use crate::geometry::{Ask, Field, GeometryError};
 use crate::{Cell, Layout, Place, Role, pddl};
 
 /// Subsets that are still worth listing where no better design is known.
@@ -159,6 +163,47 @@ pub struct Declustered {
     by_width: Divisor,
     by_drives: Divisor,
     by_table_rows: Divisor,
+}
+
+/// What scheme strings know of it.
+pub(super) static KIND: Kind = Kind {
+    name: "design",
+    parity: Parity::Digit,
+    domains: Domains::Checked,
+    is_pool: false,
+    offered: &["design1"],
+    examples: &[
+        "design2:1d:7c",
+        "design1:4d:17c",
+        "design1:5d:31c",
+        "design2:3d:21c",
+        "design1:4d:18c:1s",
+        "design2:4d:31c",
+        "design1:1d:100c",
+        "design1:9d:61c",
+        "design2:8d:61c",
+    ],
+    make,
+};
+
+fn make(_: &Ask<'_>, shape: Shape) -> Made {
+    if let Some(layout) = layout(shape) {
+        return Ok(Arc::new(layout));
+    }
+    let v = shape.drives - shape.spares;
+    let known = |v: u16| Design::find(v, shape.width).is_some();
+    let near = (1..v).find_map(|away| [v - away, v + away].into_iter().find(|&v| known(v)));
+    Err(GeometryError::Impossible {
+        field: Field::Drives,
+        why: format!(
+            "no block design of practical size is known for {v} drives in tuples of {}",
+            shape.width
+        ),
+        nearest: match near {
+            Some(v) => format!("{}c", v + shape.spares),
+            None => format!("pddl{}", shape.parity),
+        },
+    })
 }
 
 /// The layout of `shape` from the smallest known design on n − s drives.

@@ -19,8 +19,12 @@
 
 mod seeds;
 
+use std::sync::Arc;
+
+use super::{Domains, Kind, Made, Parity};
 use crate::classic::small;
 use crate::developed::{Developed, Development, Shape};
+use crate::geometry::{Ask, Field, GeometryError};
 
 /// Children that the format can name: one byte per map entry.
 pub const CHILDREN_MAX: u16 = 255;
@@ -86,6 +90,42 @@ pub fn fletcher4(bytes: &[u8]) -> [u64; 4] {
         }
     }
     sums
+}
+
+/// What scheme strings know of it.
+pub(super) static KIND: Kind = Kind {
+    name: "draid",
+    // What OpenZFS means when nothing is said.
+    parity: Parity::DigitOr(1),
+    domains: Domains::Refused("OpenZFS's maps know no failure domains"),
+    is_pool: false,
+    offered: &["draid1", "draid2", "draid3"],
+    examples: &[
+        "draid2:4d:14c:2s",
+        "draid2:8d:24c:2s",
+        "draid1:4d:34c:1s",
+        "draid3:8d:36c:3s",
+        "draid2:8d:60c:3s",
+        "draid2:10d:255c:7s",
+        "draid3:100d:255c:3s",
+    ],
+    make,
+};
+
+fn make(ask: &Ask<'_>, shape: Shape) -> Made {
+    if shape.spares > SPARES_MAX {
+        return Err(GeometryError::Impossible {
+            field: Field::Spares,
+            why: format!("dRAID's label holds at most {SPARES_MAX} spares"),
+            nearest: format!("{SPARES_MAX}s"),
+        });
+    }
+    let layout = layout(shape).ok_or_else(|| GeometryError::TooManyDrives {
+        drives: ask.drives,
+        why: "OpenZFS has maps for 2 to 255 children, one byte each".to_owned(),
+        nearest: format!("{CHILDREN_MAX}c` or `pddl{}", shape.parity),
+    })?;
+    Ok(Arc::new(layout))
 }
 
 /// The dRAID layout of `shape`, or `None` outside 2 to 255 drives.

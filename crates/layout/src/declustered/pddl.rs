@@ -20,7 +20,70 @@
 //! Where n is neither, or s is not 1, [`crate::search`] looks for several bases that are jointly
 //! good.
 
+use std::sync::Arc;
+
+use super::{Domains, Kind, Made, Parity};
 use crate::developed::{Developed, Development, Shape};
+use crate::geometry::{Ask, Field, GeometryError};
+use crate::search::{self, DomainsError};
+
+/// What scheme strings know of it.
+pub(super) static KIND: Kind = Kind {
+    name: "pddl",
+    parity: Parity::Digit,
+    domains: Domains::Spread,
+    is_pool: false,
+    offered: &["pddl1", "pddl2", "pddl3"],
+    examples: &["pddl2:4d:13c:1s", "pddl1:4d:17c:1s", "pddl2:8d:22c:2s"],
+    make,
+};
+
+fn make(ask: &Ask<'_>, shape: Shape) -> Made {
+    if let Some(stored) = ask.stored {
+        return stored_bases(ask, shape, stored);
+    }
+    let domains = ask.scheme.domains;
+    if domains.is_none()
+        && let Some(layout) = exact(shape)
+    {
+        return Ok(Arc::new(layout));
+    }
+    let layout = search::search(shape, domains).map_err(|error| domains_error(ask, &error))?;
+    Ok(Arc::new(layout))
+}
+
+fn domains_error(ask: &Ask<'_>, error: &DomainsError) -> GeometryError {
+    let domains = ask.scheme.domains.unwrap_or(1);
+    let nearest = match error {
+        DomainsError::Uneven { drives, .. } => {
+            let divisor = (domains..=*drives).find(|&f| drives.is_multiple_of(f));
+            format!("{}f", divisor.unwrap_or(*drives))
+        }
+        DomainsError::NotFound { .. } => format!("{}f", domains.saturating_mul(2)),
+    };
+    GeometryError::Impossible {
+        field: Field::Domains,
+        why: error.to_string(),
+        nearest,
+    }
+}
+
+fn stored_bases(ask: &Ask<'_>, shape: Shape, stored: &[u8]) -> Made {
+    if let Some(domains) = ask.scheme.domains
+        && !shape.drives.is_multiple_of(domains)
+    {
+        let drives = shape.drives;
+        return Err(domains_error(
+            ask,
+            &DomainsError::Uneven { drives, domains },
+        ));
+    }
+    let layout = search::restore(shape, ask.scheme.domains, stored);
+    let layout = layout.map_err(|error| GeometryError::Stored {
+        why: error.to_string(),
+    })?;
+    Ok(Arc::new(layout))
+}
 
 /// The exact layout for `shape`, if Bose's construction gives one: one spare, n a prime or a power
 /// of two, and k a divisor of n − 1.

@@ -25,9 +25,13 @@ mod grow;
 mod members;
 mod stored;
 
+use std::sync::Arc;
+
 use block::Seat;
 
+use super::{Domains, Kind, Made, Parity};
 use crate::developed::{Shape, declustered_place, declustered_unplace};
+use crate::geometry::{Ask, Field, GeometryError};
 use crate::rng::mix;
 use crate::{Cell, Layout, Place, Role};
 
@@ -37,6 +41,64 @@ pub use stored::StoredError;
 
 /// No group's piece.
 const FREE: u64 = u64::MAX;
+
+/// What scheme strings know of pair-balanced pools.
+pub(super) static DDP: Kind = Kind {
+    name: "ddp",
+    // What NetApp's disk pools have.
+    parity: Parity::FieldOr(2),
+    domains: Domains::Spread,
+    is_pool: true,
+    offered: &["ddp"],
+    examples: &["ddp:4d:14c:2s", "ddp:8d:60c:3s", "ddp:8d:3p:60c:3s"],
+    make: |ask, shape| {
+        let choice = ask
+            .scheme
+            .domains
+            .map_or(Choice::PairBalanced, Choice::Domains);
+        make(ask, shape, choice)
+    },
+};
+
+/// What scheme strings know of pools by CRUSH.
+pub(super) static CRUSH: Kind = Kind {
+    name: "crush",
+    parity: Parity::Digit,
+    domains: Domains::Checked,
+    is_pool: true,
+    offered: &["crush2", "crush3"],
+    examples: &["crush2:4d:14c:2s", "crush2:8d:60c:3s"],
+    make: |ask, shape| match ask.scheme.domains {
+        None => make(ask, shape, Choice::Crush),
+        Some(_) => Err(GeometryError::Impossible {
+            field: Field::Domains,
+            why: "a crush pool hashes over all drives alike".to_owned(),
+            nearest: "ddp".to_owned(),
+        }),
+    },
+};
+
+fn make(ask: &Ask<'_>, shape: Shape, choice: Choice) -> Made {
+    if ask.rows > u64::from(u32::MAX) {
+        return Err(GeometryError::Impossible {
+            field: Field::Rows,
+            why: format!(
+                "{} pieces on a drive are more than 32 bits can count",
+                ask.rows
+            ),
+            nearest: "larger pieces".to_owned(),
+        });
+    }
+    let pool = match ask.stored {
+        None => Pool::filled(shape, ask.rows, choice),
+        Some(stored) => Pool::restore(shape, ask.rows, choice, stored).map_err(|error| {
+            GeometryError::Stored {
+                why: error.to_string(),
+            }
+        })?,
+    };
+    Ok(Arc::new(pool))
+}
 
 /// A pool's table.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@
 //! given. Layouts that take the field `f` are also asked with it: seat x is then in domain x mod f.
 
 use super::{Geometry, GeometryError};
+use crate::declustered::Domains;
 use crate::scheme::{Family, Scheme};
 
 /// Stripes that are looked at: more than any classic rotation's period on a few hundred drives.
@@ -81,10 +82,8 @@ pub fn place(scheme: &Scheme, domains: &[u16], rows: u64) -> Result<Placed, Geom
 
 const fn takes_domains(family: Family) -> bool {
     family.is_mirror()
-        || matches!(
-            family,
-            Family::Raid5(_) | Family::Raid6(_) | Family::Raid7 | Family::Pddl | Family::Ddp
-        )
+        || matches!(family, Family::Raid5(_) | Family::Raid6(_) | Family::Raid7)
+        || matches!(family, Family::Declustered(kind) if matches!(kind.domains, Domains::Spread))
 }
 
 fn count_of(domains: &[u16]) -> usize {

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use super::{CodeSpec, Field, Geometry, GeometryError};
+use crate::Layout;
 use crate::classic::{Islands, Rotation};
-use crate::design::Design;
+use crate::declustered::Kind;
 use crate::developed::Shape;
 use crate::mirror::{Far, Near, Offset};
-use crate::pool::{Choice, Pool};
 use crate::rotated::Rotated;
 use crate::scheme::{Family, Raid10Form, Scheme};
-use crate::search::{self, DomainsError};
 use crate::striping::Striping;
-use crate::{Layout, design, draid, pddl, random};
 
 /// Columns that a stripe can have: its units are numbered in a byte in journals and by the codes
 /// over GF(2^8).
@@ -36,9 +34,9 @@ pub(super) fn geometry(
             });
         }
     };
-    let spares = scheme.spares.unwrap_or(match scheme.family {
-        Family::Ddp | Family::Crush => drives.div_ceil(20),
-        _ => 0,
+    let spares = scheme.spares.unwrap_or(match scheme.family.is_pool() {
+        true => drives.div_ceil(20),
+        false => 0,
     });
     let ask = Ask {
         scheme,
@@ -56,12 +54,7 @@ pub(super) fn geometry(
         Family::Raid5(form) => ask.islands(|width| Rotated::raid5(form, width)),
         Family::Raid6(form) => ask.islands(|width| Rotated::raid6(form, width)),
         Family::Raid7 => ask.islands(Rotated::raid7),
-        Family::Pddl
-        | Family::Draid
-        | Family::Random
-        | Family::Design
-        | Family::Ddp
-        | Family::Crush => ask.declustered(),
+        Family::Declustered(kind) => ask.declustered(kind),
     }
 }
 
@@ -70,19 +63,23 @@ fn drives_min(scheme: &Scheme) -> u16 {
     let width = match scheme.family {
         Family::Raid0 | Family::Zigzag => 1,
         Family::Raid1 | Family::Raid10(_) | Family::Chained => scheme.copies.unwrap_or(2),
-        Family::Ddp | Family::Crush => scheme.data.unwrap_or(8).saturating_add(scheme.parity),
+        family if family.is_pool() => scheme.data.unwrap_or(8).saturating_add(scheme.parity),
         _ => scheme.data.unwrap_or(1).saturating_add(scheme.parity),
     };
     width.saturating_add(scheme.spares.unwrap_or(0))
 }
 
 /// A question with its defaults filled in.
-struct Ask<'a> {
-    scheme: &'a Scheme,
-    drives: u16,
-    spares: u16,
-    rows: u64,
-    stored: Option<&'a [u8]>,
+pub(crate) struct Ask<'a> {
+    pub(crate) scheme: &'a Scheme,
+    /// n: seats.
+    pub(crate) drives: u16,
+    /// s.
+    pub(crate) spares: u16,
+    /// Cells of a drive.
+    pub(crate) rows: u64,
+    /// What was kept with the pool, where it is one that exists.
+    pub(crate) stored: Option<&'a [u8]>,
 }
 
 impl Ask<'_> {
@@ -243,7 +240,7 @@ impl Ask<'_> {
         }
     }
 
-    fn declustered(&self) -> Result<Geometry, GeometryError> {
+    fn declustered(&self, kind: &Kind) -> Result<Geometry, GeometryError> {
         let parity = self.scheme.parity;
         let left = self.left(u32::from(parity) + 1)?;
         let data = self.scheme.data.unwrap_or_else(|| (left - parity).min(8));
@@ -263,130 +260,10 @@ impl Ask<'_> {
             parity,
             spares: self.spares,
         };
-        let layout: Arc<dyn Layout> = match self.scheme.family {
-            Family::Draid => self.draid(shape)?,
-            Family::Random => Arc::new(random::layout(shape)),
-            Family::Design => self.design(shape)?,
-            Family::Ddp | Family::Crush => self.pool(shape)?,
-            _ => self.pddl(shape)?,
-        };
+        let layout = (kind.make)(self, shape)?;
         let geometry = self.answer(data, parity, self.code(), layout);
         self.check_stripes(&geometry)?;
         Ok(geometry)
-    }
-
-    fn draid(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
-        if shape.spares > draid::SPARES_MAX {
-            return Err(GeometryError::Impossible {
-                field: Field::Spares,
-                why: format!("dRAID's label holds at most {} spares", draid::SPARES_MAX),
-                nearest: format!("{}s", draid::SPARES_MAX),
-            });
-        }
-        let layout = draid::layout(shape).ok_or_else(|| GeometryError::TooManyDrives {
-            drives: self.drives,
-            why: "OpenZFS has maps for 2 to 255 children, one byte each".to_owned(),
-            nearest: format!("{}c` or `pddl{}", draid::CHILDREN_MAX, shape.parity),
-        })?;
-        Ok(Arc::new(layout))
-    }
-
-    fn design(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
-        if let Some(layout) = design::layout(shape) {
-            return Ok(Arc::new(layout));
-        }
-        let v = shape.drives - shape.spares;
-        let known = |v: u16| Design::find(v, shape.width).is_some();
-        let near = (1..v).find_map(|away| [v - away, v + away].into_iter().find(|&v| known(v)));
-        Err(GeometryError::Impossible {
-            field: Field::Drives,
-            why: format!(
-                "no block design of practical size is known for {v} drives in tuples of {}",
-                shape.width
-            ),
-            nearest: match near {
-                Some(v) => format!("{}c", v + shape.spares),
-                None => format!("pddl{}", shape.parity),
-            },
-        })
-    }
-
-    fn pool(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
-        let choice = match (self.scheme.family, self.scheme.domains) {
-            (Family::Crush, None) => Choice::Crush,
-            (Family::Crush, Some(_)) => {
-                return Err(GeometryError::Impossible {
-                    field: Field::Domains,
-                    why: "a crush pool hashes over all drives alike".to_owned(),
-                    nearest: "ddp".to_owned(),
-                });
-            }
-            (_, Some(domains)) => Choice::Domains(domains),
-            (_, None) => Choice::PairBalanced,
-        };
-        if self.rows > u64::from(u32::MAX) {
-            return Err(GeometryError::Impossible {
-                field: Field::Rows,
-                why: format!(
-                    "{} pieces on a drive are more than 32 bits can count",
-                    self.rows
-                ),
-                nearest: "larger pieces".to_owned(),
-            });
-        }
-        let pool = match self.stored {
-            None => Pool::filled(shape, self.rows, choice),
-            Some(stored) => Pool::restore(shape, self.rows, choice, stored).map_err(|error| {
-                GeometryError::Stored {
-                    why: error.to_string(),
-                }
-            })?,
-        };
-        Ok(Arc::new(pool))
-    }
-
-    fn pddl(&self, shape: Shape) -> Result<Arc<dyn Layout>, GeometryError> {
-        if let Some(stored) = self.stored {
-            return self.stored_bases(shape, stored);
-        }
-        let domains = self.scheme.domains;
-        if domains.is_none()
-            && let Some(layout) = pddl::exact(shape)
-        {
-            return Ok(Arc::new(layout));
-        }
-        let layout = search::search(shape, domains).map_err(|error| self.domains(&error))?;
-        Ok(Arc::new(layout))
-    }
-
-    fn domains(&self, error: &DomainsError) -> GeometryError {
-        let domains = self.scheme.domains.unwrap_or(1);
-        let nearest = match error {
-            DomainsError::Uneven { drives, .. } => {
-                let divisor = (domains..=*drives).find(|&f| drives.is_multiple_of(f));
-                format!("{}f", divisor.unwrap_or(*drives))
-            }
-            DomainsError::NotFound { .. } => format!("{}f", domains.saturating_mul(2)),
-        };
-        GeometryError::Impossible {
-            field: Field::Domains,
-            why: error.to_string(),
-            nearest,
-        }
-    }
-
-    fn stored_bases(&self, shape: Shape, stored: &[u8]) -> Result<Arc<dyn Layout>, GeometryError> {
-        if let Some(domains) = self.scheme.domains
-            && !shape.drives.is_multiple_of(domains)
-        {
-            let drives = shape.drives;
-            return Err(self.domains(&DomainsError::Uneven { drives, domains }));
-        }
-        let layout = search::restore(shape, self.scheme.domains, stored);
-        let layout = layout.map_err(|error| GeometryError::Stored {
-            why: error.to_string(),
-        })?;
-        Ok(Arc::new(layout))
     }
 
     /// At most `parity` columns of a stripe of `width` can be in one of `f` domains.

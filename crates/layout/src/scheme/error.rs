@@ -16,7 +16,7 @@ pub enum SchemeError {
         /// What was written.
         name: String,
         /// What would have been a name.
-        known: &'static str,
+        known: String,
         /// What is meant, if that can be told.
         nearest: Option<String>,
         /// Where.
@@ -120,10 +120,9 @@ impl SchemeError {
     pub fn advice_on(&self, drives: u16) -> String {
         match self {
             Self::UnknownName { name, known, .. } if meant_by(name, None).is_some() => {
-                let known = *known;
                 Self::UnknownName {
                     name: name.clone(),
-                    known,
+                    known: known.clone(),
                     nearest: meant_by(name, Some(drives)),
                     span: self.span(),
                 }

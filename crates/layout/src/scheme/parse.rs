@@ -6,16 +6,28 @@ use std::str::FromStr;
 use super::error::nearest;
 use super::foreign::{meant_by, near};
 use super::{CODE_WORDS, Expansion, Family, Raid5Form, Raid6Form, Raid10Form, Scheme, SchemeError};
+use crate::declustered::{Domains, KINDS, Kind, Parity};
 
-/// Names that a scheme may begin with; `elastic5` and `elastic6` are for layouts only, pools refuse them.
-pub const NAMES: [&str; 22] = [
-    "raid0", "raid1", "raid10", "chained", "zigzag", "raid5", "raid6", "raid7", "pddl1", "pddl2",
-    "pddl3", "draid1", "draid2", "draid3", "random2", "design1", "ddp", "crush2", "crush3",
-    "elastic5", "elastic6", "raid4",
+/// Classic levels, by their names alone.
+const CLASSIC: [&str; 9] = [
+    "raid0", "raid1", "raid10", "chained", "zigzag", "raid4", "raid5", "raid6", "raid7",
 ];
 
-const KNOWN: &str = "names are raid0, raid1, raid10, chained, zigzag, raid4, raid5, raid6, \
-                     raid7, pddl, draid, random, design, ddp and crush";
+/// Names that a scheme may begin with; `elastic5` and `elastic6` are for layouts only, pools refuse them.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let declustered = KINDS.iter().flat_map(|kind| kind.offered.iter().copied());
+    { CLASSIC.into_iter() }
+        .chain(declustered)
+        .chain(["elastic5", "elastic6"])
+}
+
+/// "names are raid0, raid1 … and crush", digits left out.
+fn known() -> String {
+    let mut names: Vec<&str> = CLASSIC.into_iter().collect();
+    names.extend(KINDS.iter().map(|kind| kind.name));
+    let last = names.pop().unwrap_or_default();
+    format!("names are {} and {last}", names.join(", "))
+}
 
 /// One part between colons.
 struct Part<'a> {
@@ -56,9 +68,10 @@ impl FromStr for Scheme {
         }
         if parser.parity_said.is_none() {
             scheme.parity = match scheme.family {
-                // What OpenZFS and DDP mean when nothing is said.
-                Family::Draid => 1,
-                Family::Ddp => 2,
+                Family::Declustered(Kind {
+                    parity: Parity::DigitOr(parity) | Parity::FieldOr(parity),
+                    ..
+                }) => *parity,
                 family => {
                     return Err(SchemeError::ParityUnsaid {
                         name: family.name(),
@@ -111,23 +124,16 @@ fn parse_name(part: &Part<'_>) -> Result<(Scheme, bool), SchemeError> {
         _ => {
             let stem = lower.trim_end_matches(|last: char| last.is_ascii_digit());
             let digits = &lower[stem.len()..];
-            let family = match stem {
-                "pddl" => Family::Pddl,
-                "draid" => Family::Draid,
-                "random" => Family::Random,
-                "design" => Family::Design,
-                "ddp" => Family::Ddp,
-                "crush" => Family::Crush,
-                _ => {
-                    let near = || near(lower, NAMES).map(str::to_owned);
-                    return Err(SchemeError::UnknownName {
-                        name: part.owned(),
-                        known: KNOWN,
-                        nearest: meant_by(lower, None).or_else(near),
-                        span: part.span.clone(),
-                    });
-                }
+            let Some(kind) = Kind::by_name(stem) else {
+                let near = || near(lower, names()).map(str::to_owned);
+                return Err(SchemeError::UnknownName {
+                    name: part.owned(),
+                    known: known(),
+                    nearest: meant_by(lower, None).or_else(near),
+                    span: part.span.clone(),
+                });
             };
+            let family = Family::Declustered(kind);
             if digits.is_empty() {
                 (Scheme::of(family, 0), false)
             } else {
@@ -179,12 +185,7 @@ impl Parser {
             | Family::Chained
             | Family::Zigzag
             | Family::Raid7
-            | Family::Pddl
-            | Family::Draid
-            | Family::Random
-            | Family::Design
-            | Family::Ddp
-            | Family::Crush => None,
+            | Family::Declustered(_) => None,
         };
         if let Some(family) = form {
             if let Some(first) = self.form_said.replace(part.owned()) {
@@ -326,7 +327,14 @@ impl Parser {
                 span: part.span.clone(),
             })
         };
-        if letter == 'p' && self.parity_said.is_some() && family.name() != "ddp" {
+        let by_field = matches!(
+            family,
+            Family::Declustered(Kind {
+                parity: Parity::FieldOr(_),
+                ..
+            })
+        );
+        if letter == 'p' && self.parity_said.is_some() && !by_field {
             return misplaced(
                 "the name already says the parity",
                 match family {
@@ -351,6 +359,16 @@ impl Parser {
         if letters_of(family).contains(letter) {
             return Ok(());
         }
+        if let (
+            'f',
+            Family::Declustered(Kind {
+                domains: Domains::Refused(why),
+                ..
+            }),
+        ) = (letter, family)
+        {
+            return misplaced(why, format!("pddl{}", scheme.parity.max(1)));
+        }
         match letter {
             'r' => misplaced("only raid1 and raid10 keep copies", "raid10:2r".to_owned()),
             'x' => misplaced(
@@ -366,16 +384,8 @@ impl Parser {
                 "raid10".to_owned(),
             ),
             'f' => misplaced(
-                if family == Family::Draid {
-                    "OpenZFS's maps know no failure domains"
-                } else {
-                    "it has no redundancy to survive a domain with"
-                },
-                if family == Family::Draid {
-                    format!("pddl{}", scheme.parity.max(1))
-                } else {
-                    "raid10".to_owned()
-                },
+                "it has no redundancy to survive a domain with",
+                "raid10".to_owned(),
             ),
             _ => misplaced("it does not take it", self.name.clone()),
         }
@@ -392,7 +402,10 @@ impl Parser {
                     "it is a code of two parities and this scheme has {}",
                     scheme.parity
                 ),
-                nearest: format!("{}2", scheme.family.name()).replace("ddp2", "ddp"),
+                nearest: match scheme.family {
+                    Family::Declustered(kind) => kind.named(2),
+                    family => format!("{}2", family.name()),
+                },
                 span: span.clone(),
             });
         }
@@ -443,10 +456,7 @@ fn letters_of(family: Family) -> String {
         Family::Chained => "c s f",
         Family::Raid5(_) | Family::Raid6(_) => "d c s f x",
         Family::Raid7 => "d c s f",
-        Family::Draid => "d p c s x",
-        Family::Pddl | Family::Random | Family::Design | Family::Ddp | Family::Crush => {
-            "d p c s f x"
-        }
+        Family::Declustered(kind) => kind.letters(),
     }
     .to_owned()
 }
@@ -462,12 +472,7 @@ fn words_of(family: Family) -> Vec<&'static str> {
         | Family::Chained
         | Family::Zigzag
         | Family::Raid7
-        | Family::Pddl
-        | Family::Draid
-        | Family::Random
-        | Family::Design
-        | Family::Ddp
-        | Family::Crush => {}
+        | Family::Declustered(_) => {}
     }
     if takes_code(family) {
         words.extend(CODE_WORDS);

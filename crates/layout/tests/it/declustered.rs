@@ -1,5 +1,6 @@
 //! dRAID's maps, block designs, random permutations: vectors and invariants.
 
+use layout::declustered::KINDS;
 use layout::design::Design;
 use layout::{Cell, Role, draid};
 use sha2::Digest;
@@ -170,24 +171,8 @@ fn designs_are_bijections_on_up_to_twelve_drives() {
 
 #[test]
 fn larger_declustered_layouts_are_bijections() {
-    for scheme in [
-        "draid2:8d:24c:2s",
-        "draid1:4d:34c:1s",
-        "draid3:8d:36c:3s",
-        "draid2:8d:60c:3s",
-        "draid2:10d:255c:7s",
-        "draid3:100d:255c:3s",
-        "random2:8d:60c:3s",
-        "random1:4d:300c:4s",
-        "design1:4d:17c",
-        "design1:5d:31c",
-        "design2:3d:21c",
-        "design1:4d:18c:1s",
-        "design2:4d:31c",
-        "design1:1d:100c",
-        "design1:9d:61c",
-        "design2:8d:61c",
-    ] {
+    let kinds = KINDS.iter().filter(|kind| !kind.is_pool);
+    for scheme in kinds.flat_map(|kind| kind.examples) {
         let geometry = geometry(scheme, 1);
         cells_are_a_bijection(&geometry, geometry.layout.pattern_rows().min(700));
         chunks_are_a_bijection(&geometry, 2, 5);

@@ -46,7 +46,7 @@ fn a_map_is_replaced_band_by_band_and_every_state_between_is_a_layout() {
     let mut groups = layout.groups(rows);
     assert!(groups > 700, "{groups}");
     check(&layout, groups, rows);
-    for next in ["draid2:3d:14c:1s", "draid2:3d:14c:4s", "random2:3d:15c"] {
+    for next in ["draid2:3d:14c:1s", "draid2:3d:14c:4s", "draid2:3d:15c"] {
         if next.contains("4s") {
             // Fewer columns in a row: it only fits because there are not more groups.
             let error = layout.replace(map(next)).err();

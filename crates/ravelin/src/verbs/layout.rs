@@ -51,7 +51,7 @@ pub(crate) enum LayoutCommand {
         #[arg(long, value_name = "SIZE", default_value = "200M")]
         bandwidth: ByteSize,
     },
-    /// Print the base permutations of a pddl, draid or random layout.
+    /// Print the base permutations of a layout that has some.
     #[command(after_long_help = examples::LAYOUT_MAP)]
     Map {
         #[command(flatten)]
