@@ -105,7 +105,8 @@ pub enum CodeError {
     },
     /// The code has only one order of coefficients.
     #[error(
-        "{name} has no ZFS order of coefficients: only pq and pqr have two; leave the word out"
+        "{name} has no ZFS order of coefficients: only {} have two; leave the word out",
+        crate::code::with_two_orders()
     )]
     NoOrder {
         /// The code's name.

@@ -33,7 +33,9 @@ mod schedule;
 mod search;
 mod verify;
 
-pub use code::{NAMES, Order, by_columns, by_parameter, by_parameter_in};
+pub use code::{
+    FAMILIES, Family, NAMES, Order, Parameter, by_columns, by_parameter, by_parameter_in,
+};
 pub use decode::{Recovery, Unrecoverable};
 pub use element::{Element, ElementSet};
 pub use encode::Update;

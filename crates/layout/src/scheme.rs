@@ -26,20 +26,11 @@ pub use parse::names;
 
 use crate::declustered::Kind;
 
-/// Codes whose names are words of two-parity schemes, as `erasure` knows them.
-pub const CODE_WORDS: [&str; 11] = [
-    "pq",
-    "dcode",
-    "xcode",
-    "rdp",
-    "evenodd",
-    "hcode",
-    "hdp",
-    "pcode",
-    "liberation",
-    "blaumroth",
-    "cauchy",
-];
+/// Codes whose names are words of two-parity schemes.
+pub fn code_words() -> impl Iterator<Item = &'static str> {
+    let families = erasure::FAMILIES.iter().filter(|family| family.in_schemes);
+    families.map(|family| family.name)
+}
 
 /// What kind of placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -21,9 +21,60 @@
 //! * J. Blömer et al., "An XOR-Based Erasure-Resilient Coding Scheme", ICSI TR-95-048, 1995, with
 //!   the matrix improved as in J. Plank, L. Xu, "Optimizing Cauchy Reed-Solomon Codes", NCA 2006.
 
-use crate::code::{block, parameter, parity_rows, prime};
+use crate::code::{
+    Family, Parameter, block, data_columns, parameter, parity_rows, prime, prime_from,
+};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
+
+pub(super) const LIBERATION: Family = Family {
+    name: "liberation",
+    about: "Liberation: bit matrices of minimum density, prime words",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: |p| liberation(p, p),
+    in_zfs_order: None,
+    by_columns: |columns| {
+        let k = data_columns("liberation", columns, 2)?;
+        liberation(prime_from(k), k)
+    },
+};
+
+pub(super) const BLAUMROTH: Family = Family {
+    name: "blaumroth",
+    about: "Blaum-Roth: minimum density, words of a prime less one",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: |p| blaum_roth(p, p.saturating_sub(1)),
+    in_zfs_order: None,
+    by_columns: |columns| {
+        let k = data_columns("blaumroth", columns, 2)?;
+        blaum_roth(prime_from(k + 1), k)
+    },
+};
+
+pub(super) const BLAUMROTH_RING: Family = Family {
+    name: "blaumroth-ring",
+    about: "Blaum-Roth in its ring form",
+    parameter: Parameter::Prime,
+    in_schemes: false,
+    by_parameter: |p| blaum_roth_ring(p, p),
+    in_zfs_order: None,
+    by_columns: |columns| {
+        let k = data_columns("blaumroth-ring", columns, 2)?;
+        blaum_roth_ring(prime_from(k), k)
+    },
+};
+
+pub(super) const CAUCHY: Family = Family {
+    name: "cauchy",
+    about: "Cauchy Reed-Solomon as bit matrices",
+    parameter: Parameter::Data,
+    in_schemes: true,
+    by_parameter: cauchy,
+    in_zfs_order: None,
+    by_columns: |columns| cauchy(data_columns("cauchy", columns, 2)?),
+};
 
 /// The code of `k` matrices over words of `w` bits: `ones(j, r)` lists X_j[r].
 fn code(
@@ -42,7 +93,7 @@ fn code(
 }
 
 /// w = p; `k <= p` data columns. X_j is the cyclic shift by j, and for j > 0 one bit more.
-pub(super) fn liberation(p: u16, k: u16) -> Result<Code, CodeError> {
+fn liberation(p: u16, k: u16) -> Result<Code, CodeError> {
     prime("liberation", p, 3)?;
     code("liberation", p, p, k, |j, r| {
         let mut row = vec![(r + j) % p];
@@ -55,7 +106,7 @@ pub(super) fn liberation(p: u16, k: u16) -> Result<Code, CodeError> {
 }
 
 /// w = p − 1; `k <= p - 1` data columns. The lowest-density form of 1999.
-pub(super) fn blaum_roth(p: u16, k: u16) -> Result<Code, CodeError> {
+fn blaum_roth(p: u16, k: u16) -> Result<Code, CodeError> {
     prime("blaumroth", p, 3)?;
     code("blaumroth", p, p - 1, k, |j, r| {
         // The paper counts rows and columns from 1.
@@ -76,7 +127,7 @@ pub(super) fn blaum_roth(p: u16, k: u16) -> Result<Code, CodeError> {
 }
 
 /// w = p − 1; `k <= p` data columns. Multiplication by x^j in GF(2)[x]/(1 + x + … + x^{p−1}).
-pub(super) fn blaum_roth_ring(p: u16, k: u16) -> Result<Code, CodeError> {
+fn blaum_roth_ring(p: u16, k: u16) -> Result<Code, CodeError> {
     prime("blaumroth-ring", p, 3)?;
     code("blaumroth-ring", p, p - 1, k, |j, r| {
         // x^b · x^j is x^(b+j), and x^(p−1) has all powers below.
@@ -89,7 +140,7 @@ pub(super) fn blaum_roth_ring(p: u16, k: u16) -> Result<Code, CodeError> {
 const POLYNOMIALS: [u32; 7] = [0o7, 0o13, 0o23, 0o45, 0o103, 0o211, 0o435];
 
 /// `k` data columns, w the least for k + 2 ≤ 2^w.
-pub(super) fn cauchy(k: u16) -> Result<Code, CodeError> {
+fn cauchy(k: u16) -> Result<Code, CodeError> {
     parameter("cauchy", k, 1, 254)?;
     let w = (2..=8).find(|w| k + 2 <= 1 << w).expect("k <= 254");
     let field = Field {

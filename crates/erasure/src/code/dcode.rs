@@ -29,11 +29,21 @@
 //!
 //! Costs: 2 − 2/(n − 2) XORs per data element, n − 3 per lost element, 2 parities per write.
 
-use crate::code::{block, prime};
+use crate::code::{Family, Parameter, block, prime, vertical};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 
-pub(super) fn code(n: u16) -> Result<Code, CodeError> {
+pub(super) const FAMILY: Family = Family {
+    name: "dcode",
+    about: "D-Code: short writes and degraded reads touch few elements",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: code,
+    in_zfs_order: None,
+    by_columns: |columns| vertical("dcode", columns, 0, 5).and_then(code),
+};
+
+fn code(n: u16) -> Result<Code, CodeError> {
     prime("dcode", n, 5)?;
     let half = i32::from(n - 3) / 2;
     let modulus = i32::from(n);

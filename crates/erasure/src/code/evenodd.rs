@@ -16,12 +16,25 @@
 //! sum of all P and all Q elements is S (an even or odd diagonal, hence the name), and with S known
 //! the zig-zag is RDP's. The equations list S written out; encoding computes it once.
 
-use crate::code::{block, parity_rows, prime};
+use crate::code::{Family, Parameter, block, data_columns, parity_rows, prime, prime_from};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 
+pub(super) const FAMILY: Family = Family {
+    name: "evenodd",
+    about: "EVENODD: independent parity columns",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: |p| code(p, p),
+    in_zfs_order: None,
+    by_columns: |columns| {
+        let k = data_columns("evenodd", columns, 2)?;
+        code(prime_from(k), k)
+    },
+};
+
 /// `k <= p` data columns.
-pub(super) fn code(p: u16, k: u16) -> Result<Code, CodeError> {
+fn code(p: u16, k: u16) -> Result<Code, CodeError> {
     prime("evenodd", p, 3)?;
     // Element of diagonal `d` in column j; row p − 1 is imaginary and zero.
     let diagonal = |d: u16| {

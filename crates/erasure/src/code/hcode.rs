@@ -15,11 +15,21 @@
 //! The last element of one row and the first of the next share an anti-diagonal parity, so that a
 //! short write across rows changes one Q. No parity is a member of an equation.
 
-use crate::code::{data_elements, prime};
+use crate::code::{Family, Parameter, data_elements, prime, vertical};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 
-pub(super) fn code(p: u16) -> Result<Code, CodeError> {
+pub(super) const FAMILY: Family = Family {
+    name: "hcode",
+    about: "H-Code: row parity, and diagonal parity among the data",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: code,
+    in_zfs_order: None,
+    by_columns: |columns| vertical("hcode", columns, 1, 3).and_then(code),
+};
+
+fn code(p: u16) -> Result<Code, CodeError> {
     prime("hcode", p, 3)?;
     let horizontal = (0..p - 1).map(|i| {
         let columns = (0..p).filter(move |&j| j != i + 1);

@@ -16,11 +16,21 @@
 //! them, a write changes three parities: its A, its row's H, and the H of A's row. Encoding takes
 //! 2 − 1/(p − 3) XORs per data element.
 
-use crate::code::{data_elements, prime};
+use crate::code::{Family, Parameter, data_elements, prime, vertical};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 
-pub(super) fn code(p: u16) -> Result<Code, CodeError> {
+pub(super) const FAMILY: Family = Family {
+    name: "hdp",
+    about: "HDP: both parities spread evenly",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: code,
+    in_zfs_order: None,
+    by_columns: |columns| vertical("hdp", columns, -1, 5).and_then(code),
+};
+
+fn code(p: u16) -> Result<Code, CodeError> {
     prime("hdp", p, 5)?;
     let anti_diagonal = (0..p - 1).map(|i| {
         let elements = (0..p - 1).map(move |j| Element::new((2 * i + j + 2) % p, j));

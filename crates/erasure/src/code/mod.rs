@@ -1,6 +1,6 @@
 //! The codes, one file of equations each, and their names.
 //!
-//! Adding one is a file here and a line in [`FAMILIES`].
+//! Adding one is a file here, its `mod` line and its line in [`FAMILIES`] (`docs/howto/add-a-code.md`).
 
 mod bitmatrix;
 mod dcode;
@@ -26,112 +26,52 @@ pub enum Order {
     Zfs,
 }
 
-/// How a family of codes makes its members.
-struct Family {
-    name: &'static str,
-    /// From its parameter (a prime, or a number of data columns).
+/// A family of codes: all that the rest knows of it.
+pub struct Family {
+    /// What commands, schemes and labels call it.
+    pub name: &'static str,
+    /// What it is, for lists.
+    pub about: &'static str,
+    /// What the number in `NAME:P` is.
+    pub parameter: Parameter,
+    /// Whether schemes of two parities take it as a word: `raid6:rdp`.
+    pub in_schemes: bool,
     by_parameter: fn(u16) -> Result<Code, CodeError>,
+    /// The same with ZFS's order of coefficients, where that is another one.
+    in_zfs_order: Option<fn(u16) -> Result<Code, CodeError>>,
     /// From the width of a stripe.
     by_columns: fn(u16) -> Result<Code, CodeError>,
 }
 
+/// What a family's members are numbered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// Columns of a stripe.
+    Columns,
+    /// Data columns of a stripe.
+    Data,
+    /// A prime; composite numbers are refused.
+    Prime,
+}
+
 /// Every code: the line to add for a new one.
-const FAMILIES: &[Family] = &[
-    Family {
-        name: "none",
-        by_parameter: simple::none,
-        by_columns: simple::none,
-    },
-    Family {
-        name: "mirror",
-        by_parameter: simple::mirror,
-        by_columns: simple::mirror,
-    },
-    Family {
-        name: "parity",
-        by_parameter: simple::parity,
-        by_columns: |columns| simple::parity(data_columns("parity", columns, 1)?),
-    },
-    Family {
-        name: "pq",
-        by_parameter: |data| pq::code(data, 2, Order::Md),
-        by_columns: |columns| pq::code(data_columns("pq", columns, 2)?, 2, Order::Md),
-    },
-    Family {
-        name: "pqr",
-        by_parameter: |data| pq::code(data, 3, Order::Md),
-        by_columns: |columns| pq::code(data_columns("pqr", columns, 3)?, 3, Order::Md),
-    },
-    Family {
-        name: "dcode",
-        by_parameter: dcode::code,
-        by_columns: |columns| vertical("dcode", columns, 0, 5).and_then(dcode::code),
-    },
-    Family {
-        name: "xcode",
-        by_parameter: xcode::code,
-        by_columns: |columns| vertical("xcode", columns, 0, 5).and_then(xcode::code),
-    },
-    Family {
-        name: "rdp",
-        by_parameter: |p| rdp::code(p, p.saturating_sub(1)),
-        by_columns: |columns| {
-            let k = data_columns("rdp", columns, 2)?;
-            rdp::code(prime_from(k + 1), k)
-        },
-    },
-    Family {
-        name: "evenodd",
-        by_parameter: |p| evenodd::code(p, p),
-        by_columns: |columns| {
-            let k = data_columns("evenodd", columns, 2)?;
-            evenodd::code(prime_from(k), k)
-        },
-    },
-    Family {
-        name: "hcode",
-        by_parameter: hcode::code,
-        by_columns: |columns| vertical("hcode", columns, 1, 3).and_then(hcode::code),
-    },
-    Family {
-        name: "hdp",
-        by_parameter: hdp::code,
-        by_columns: |columns| vertical("hdp", columns, -1, 5).and_then(hdp::code),
-    },
-    Family {
-        name: "pcode",
-        by_parameter: pcode::code,
-        by_columns: |columns| vertical("pcode", columns, -1, 5).and_then(pcode::code),
-    },
-    Family {
-        name: "liberation",
-        by_parameter: |p| bitmatrix::liberation(p, p),
-        by_columns: |columns| {
-            let k = data_columns("liberation", columns, 2)?;
-            bitmatrix::liberation(prime_from(k), k)
-        },
-    },
-    Family {
-        name: "blaumroth",
-        by_parameter: |p| bitmatrix::blaum_roth(p, p.saturating_sub(1)),
-        by_columns: |columns| {
-            let k = data_columns("blaumroth", columns, 2)?;
-            bitmatrix::blaum_roth(prime_from(k + 1), k)
-        },
-    },
-    Family {
-        name: "blaumroth-ring",
-        by_parameter: |p| bitmatrix::blaum_roth_ring(p, p),
-        by_columns: |columns| {
-            let k = data_columns("blaumroth-ring", columns, 2)?;
-            bitmatrix::blaum_roth_ring(prime_from(k), k)
-        },
-    },
-    Family {
-        name: "cauchy",
-        by_parameter: bitmatrix::cauchy,
-        by_columns: |columns| bitmatrix::cauchy(data_columns("cauchy", columns, 2)?),
-    },
+pub const FAMILIES: &[Family] = &[
+    simple::NONE,
+    simple::MIRROR,
+    simple::PARITY,
+    pq::PQ,
+    pq::PQR,
+    dcode::FAMILY,
+    xcode::FAMILY,
+    rdp::FAMILY,
+    evenodd::FAMILY,
+    hcode::FAMILY,
+    hdp::FAMILY,
+    pcode::FAMILY,
+    bitmatrix::LIBERATION,
+    bitmatrix::BLAUMROTH,
+    bitmatrix::BLAUMROTH_RING,
+    bitmatrix::CAUCHY,
 ];
 
 /// The names of all codes.
@@ -174,23 +114,30 @@ pub fn by_parameter(name: &str, parameter: u16) -> Result<Code, CodeError> {
     (family(name)?.by_parameter)(parameter)
 }
 
-/// [`by_parameter`], with the order of coefficients for `pq` and `pqr`.
+/// [`by_parameter`], with the order of coefficients, which some codes have two of.
 ///
 /// # Errors
 ///
-/// As there, and [`CodeError::NoOrder`] for the ZFS order of other codes.
+/// As there, and [`CodeError::NoOrder`] for the ZFS order of codes that have one.
 pub fn by_parameter_in(name: &str, parameter: u16, order: Order) -> Result<Code, CodeError> {
-    match (name, order) {
-        ("pq", _) => pq::code(parameter, 2, order),
-        ("pqr", _) => pq::code(parameter, 3, order),
-        (_, Order::Md) => by_parameter(name, parameter),
-        (_, Order::Zfs) => {
-            family(name)?;
-            Err(CodeError::NoOrder {
-                name: name.to_owned(),
-            })
-        }
-    }
+    let family = family(name)?;
+    let make = match order {
+        Order::Md => Some(family.by_parameter),
+        Order::Zfs => family.in_zfs_order,
+    };
+    make.ok_or_else(|| CodeError::NoOrder {
+        name: name.to_owned(),
+    })?(parameter)
+}
+
+/// "pq and pqr": the codes that have two orders of coefficients.
+pub(crate) fn with_two_orders() -> String {
+    let two = FAMILIES
+        .iter()
+        .filter(|family| family.in_zfs_order.is_some());
+    two.map(|family| family.name)
+        .collect::<Vec<_>>()
+        .join(" and ")
 }
 
 /// Widths of the codes that have no limit of their own.
@@ -331,4 +278,18 @@ pub(crate) fn nearest_primes(n: u16) -> String {
     let below = (2..n).rev().find(|&p| is_prime(p));
     let both = below.into_iter().chain(above);
     both.map(|p| p.to_string()).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_has_a_name_of_its_own_and_a_line_for_lists() {
+        let mut names = NAMES.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FAMILIES.len());
+        assert!(FAMILIES.iter().all(|family| !family.about.is_empty()));
+    }
 }

@@ -14,11 +14,21 @@
 //! A column c lacks the labels c and c/2, so that losing two columns leaves equations with a
 //! single unknown to start from. A write changes exactly two parities, and encoding is optimal.
 
-use crate::code::{data_elements, prime};
+use crate::code::{Family, Parameter, data_elements, prime, vertical};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 
-pub(super) fn code(p: u16) -> Result<Code, CodeError> {
+pub(super) const FAMILY: Family = Family {
+    name: "pcode",
+    about: "P-Code: every data element in exactly two sums",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: code,
+    in_zfs_order: None,
+    by_columns: |columns| vertical("pcode", columns, -1, 5).and_then(code),
+};
+
+fn code(p: u16) -> Result<Code, CodeError> {
     prime("pcode", p, 5)?;
     let mut members: Vec<Vec<Element>> = vec![Vec::new(); usize::from(p)];
     let mut height = vec![0; usize::from(p)];

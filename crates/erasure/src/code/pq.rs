@@ -11,16 +11,36 @@
 //! 2^i and 4^i are both injective for i < 255 and no further, hence 255 data columns at most.
 //! See H. P. Anvin, "The mathematics of RAID-6"; openzfs `module/zfs/vdev_raidz.c`.
 
-use crate::code::{Order, data_row, parameter};
+use crate::code::{Family, Order, Parameter, data_columns, data_row, parameter};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 use crate::gf;
 
+pub(super) const PQ: Family = Family {
+    name: "pq",
+    about: "P+Q over GF(2^8) (RAID-6)",
+    parameter: Parameter::Data,
+    in_schemes: true,
+    by_parameter: |data| code(data, 2, Order::Md),
+    in_zfs_order: Some(|data| code(data, 2, Order::Zfs)),
+    by_columns: |columns| code(data_columns("pq", columns, 2)?, 2, Order::Md),
+};
+
+pub(super) const PQR: Family = Family {
+    name: "pqr",
+    about: "P+Q+R over GF(2^8), three losses",
+    parameter: Parameter::Data,
+    in_schemes: false,
+    by_parameter: |data| code(data, 3, Order::Md),
+    in_zfs_order: Some(|data| code(data, 3, Order::Zfs)),
+    by_columns: |columns| code(data_columns("pqr", columns, 3)?, 3, Order::Md),
+};
+
 /// Data columns: the order of the generator.
-pub(super) const DATA_MAX: u16 = 255;
+const DATA_MAX: u16 = 255;
 
 /// `parities` is 2 (P+Q) or 3 (P+Q+R).
-pub(super) fn code(data: u16, parities: u16, order: Order) -> Result<Code, CodeError> {
+fn code(data: u16, parities: u16, order: Order) -> Result<Code, CodeError> {
     let name = if parities == 2 { "pq" } else { "pqr" };
     parameter(name, data, 1, DATA_MAX)?;
     let generator = |i: u16| match order {

@@ -18,12 +18,25 @@
 //!
 //! With k < p − 1 data columns the missing ones are zeros on the right, and are left out.
 
-use crate::code::{block, parity_rows, prime};
+use crate::code::{Family, Parameter, block, data_columns, parity_rows, prime, prime_from};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 
+pub(super) const FAMILY: Family = Family {
+    name: "rdp",
+    about: "row-diagonal parity",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: |p| code(p, p.saturating_sub(1)),
+    in_zfs_order: None,
+    by_columns: |columns| {
+        let k = data_columns("rdp", columns, 2)?;
+        code(prime_from(k + 1), k)
+    },
+};
+
 /// `k <= p - 1` data columns.
-pub(super) fn code(p: u16, k: u16) -> Result<Code, CodeError> {
+fn code(p: u16, k: u16) -> Result<Code, CodeError> {
     prime("rdp", p, 3)?;
     let mut equations = parity_rows(p - 1, k, "horizontal");
     for i in 0..p - 1 {

@@ -18,9 +18,19 @@
 //! step by δ along one diagonal and back along the other; they visit every lost element exactly
 //! when δ generates the integers mod n, for every δ when n is prime.
 
-use crate::code::{block, prime};
+use crate::code::{Family, Parameter, block, prime, vertical};
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
+
+pub(super) const FAMILY: Family = Family {
+    name: "xcode",
+    about: "X-Code: parity along both diagonals",
+    parameter: Parameter::Prime,
+    in_schemes: true,
+    by_parameter: code,
+    in_zfs_order: None,
+    by_columns: |columns| vertical("xcode", columns, 0, 5).and_then(code),
+};
 
 pub(super) fn code(n: u16) -> Result<Code, CodeError> {
     prime("xcode", n, 5)?;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::error::nearest;
 use super::foreign::{meant_by, near};
-use super::{CODE_WORDS, Expansion, Family, Raid5Form, Raid6Form, Raid10Form, Scheme, SchemeError};
+use super::{Expansion, Family, Raid5Form, Raid6Form, Raid10Form, Scheme, SchemeError, code_words};
 use crate::declustered::{Domains, KINDS, Kind, Parity};
 
 /// Classic levels, by their names alone.
@@ -194,7 +194,7 @@ impl Parser {
             scheme.family = family;
             return Ok(());
         }
-        if takes_code(scheme.family) && CODE_WORDS.contains(&lower) {
+        if takes_code(scheme.family) && code_words().any(|word| word == lower) {
             if let Some((first, _)) = self.code_said.replace((part.owned(), part.span.clone())) {
                 return Err(twice(part, first));
             }
@@ -475,7 +475,7 @@ fn words_of(family: Family) -> Vec<&'static str> {
         | Family::Declustered(_) => {}
     }
     if takes_code(family) {
-        words.extend(CODE_WORDS);
+        words.extend(code_words());
     }
     if takes_elastic(family) {
         words.push("elastic");
