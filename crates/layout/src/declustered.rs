@@ -6,6 +6,10 @@
 
 pub mod design;
 pub mod draid;
+/// The example of `docs/howto/add-a-layout.md`, which is compiled and tested here.
+#[cfg(test)]
+#[path = "../../../docs/howto/turned.rs"]
+mod example;
 pub mod pddl;
 pub mod pool;
 mod random;
@@ -147,6 +151,14 @@ mod tests {
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(unique.len(), KINDS.len());
+    }
+
+    #[test]
+    fn the_example_of_the_how_to_page_makes_a_layout() {
+        let example = &example::KIND;
+        let scheme = Scheme::of(Family::Declustered(example), 2);
+        let geometry = crate::Geometry::new(&scheme.on(14), None, 64).expect("a layout");
+        assert_eq!((geometry.drives, geometry.data), (14, 8));
     }
 
     #[test]

@@ -5,6 +5,10 @@
 mod bitmatrix;
 mod dcode;
 mod evenodd;
+/// The example of `docs/howto/add-a-code.md`, which is compiled and tested here.
+#[cfg(test)]
+#[path = "../../../../docs/howto/weighted.rs"]
+mod example;
 mod hcode;
 mod hdp;
 mod pcode;
@@ -291,5 +295,12 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), FAMILIES.len());
         assert!(FAMILIES.iter().all(|family| !family.about.is_empty()));
+    }
+
+    #[test]
+    fn the_example_of_the_how_to_page_is_a_code() {
+        let code = (example::FAMILY.by_columns)(5).expect("four columns of data");
+        assert_eq!((code.columns(), code.tolerance()), (5, 1));
+        assert_eq!(code.name(), example::FAMILY.name);
     }
 }
