@@ -35,6 +35,7 @@ use erasure::Code;
 use uuid::Uuid;
 
 use super::Lane;
+use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
 use super::pages::LaneBlocks;
 use crate::action::{Action, Event, Slice};
@@ -205,12 +206,12 @@ impl Lane {
     }
 
     /// Whether all that an operation reconstructs is what it writes, so that one sum serves both.
-    pub(super) fn writes_what_it_recovers(&self, id: u64) -> bool {
+    pub(super) fn writes_what_it_recovers(&self, id: OpId) -> bool {
         matches!(self.ops[&id].task, Task::Heal(_) | Task::Fill { .. })
     }
 
     /// What is to be summed before an operation goes on, and after how many steps.
-    pub(super) fn sums_to_check(&self, id: u64) -> (Vec<Slice>, usize) {
+    pub(super) fn sums_to_check(&self, id: OpId) -> (Vec<Slice>, usize) {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
         if !op.trials.is_empty() {
@@ -262,7 +263,7 @@ impl Lane {
 
     /// What an operation has reconstructed has these sums. False if it is not right, or nobody can tell
     /// yet: then the operation is planned again, or has ended.
-    pub(super) fn recovered_is_right(&mut self, id: u64, sums: &[u32]) -> bool {
+    pub(super) fn recovered_is_right(&mut self, id: OpId, sums: &[u32]) -> bool {
         if self.end_orphan(id) {
             return false;
         }
@@ -369,7 +370,7 @@ impl Lane {
     }
 
     /// Nobody can tell what is stale in a row: nothing is reconstructed from it.
-    fn despair(&mut self, id: u64, row: Row) {
+    fn despair(&mut self, id: OpId, row: Row) {
         let names = self.row_blocks(self.ops[&id].group, row);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.doubts.remove(&row);
@@ -379,7 +380,7 @@ impl Lane {
     }
 
     /// Reads rows that are in doubt, and tries what they are without some columns.
-    pub(super) fn arbitrate(&mut self, id: u64) {
+    pub(super) fn arbitrate(&mut self, id: OpId) {
         let op = &self.ops[&id];
         if !op.locked {
             self.lock(id);
@@ -450,7 +451,7 @@ impl Lane {
     }
 
     /// The trials of some rows have these sums.
-    pub(super) fn arbitrated(&mut self, id: u64, sums: &[u32]) {
+    pub(super) fn arbitrated(&mut self, id: OpId, sums: &[u32]) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let trials = std::mem::take(&mut op.trials);
         let group = op.group;
@@ -487,7 +488,7 @@ impl Lane {
     }
 
     /// What the trials of a row have come to.
-    fn judged(&mut self, id: u64, row: Row, names: &[BlockName], judgement: Judgement) {
+    fn judged(&mut self, id: OpId, row: Row, names: &[BlockName], judgement: Judgement) {
         let tolerance = usize::from(self.geometry.code().tolerance());
         let op = self.ops.get_mut(&id).expect("the operation exists");
         match judgement {
@@ -513,7 +514,7 @@ impl Lane {
     }
 
     /// A block's entry is stale. What lies there is not read; a heal writes it anew.
-    fn overrule(&mut self, id: u64, row: Row, slot: usize, name: BlockName) {
+    fn overrule(&mut self, id: OpId, row: Row, slot: usize, name: BlockName) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let block = u64::from(name.block);
         op.overruled.insert((name.column, block));

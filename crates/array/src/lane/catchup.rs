@@ -11,6 +11,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Outcome, Seat};
 use layout::Cell;
 
+use super::ids::OpId;
 use super::op::{Owner, Task};
 use super::{Computing, Lane, Phase, Purpose};
 use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Slice};
@@ -157,7 +158,7 @@ impl Lane {
 
     /// Nobody has some of the blocks that a fill should have written, but the target holds others of its
     /// column: those make up for it, and these are unknown.
-    pub(super) fn note_left_out(&mut self, id: u64) {
+    pub(super) fn note_left_out(&mut self, id: OpId) {
         let op = &self.ops[&id];
         let group = op.group;
         let absent = op.plan.as_ref().expect("it was planned").absent.clone();
@@ -185,7 +186,7 @@ impl Lane {
 
     /// Compares the target's pages with what they should be, as far as an operation goes; false if
     /// pages have to be read first, and the operation waits for them.
-    pub(super) fn compare_pages(&mut self, id: u64) -> bool {
+    pub(super) fn compare_pages(&mut self, id: OpId) -> bool {
         let op = &self.ops[&id];
         let (
             Owner::Job(job),

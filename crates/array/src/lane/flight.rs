@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 
+use super::ids::OpId;
 use super::op::Task;
 use super::{Lane, Purpose};
 use crate::action::{Action, BufferId, Io, IoId, IoKind, Slice};
@@ -246,7 +247,7 @@ impl Lane {
     }
 
     /// Before an operation is planned: what it will read goes to memory that no straggler writes.
-    pub(super) fn evacuate(&mut self, id: u64) {
+    pub(super) fn evacuate(&mut self, id: OpId) {
         if self.stragglers.len() == 0 {
             return;
         }
@@ -276,7 +277,7 @@ impl Lane {
     }
 
     /// Has a read put its bytes into scratch memory of its own.
-    fn seek_refuge(&mut self, id: u64) {
+    fn seek_refuge(&mut self, id: OpId) {
         let scratch = self.fresh_scratch();
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let Task::Read(pieces) = &mut op.task else {

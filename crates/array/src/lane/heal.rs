@@ -3,6 +3,7 @@
 use block::{BLOCK_BYTES, Outcome, Seat};
 
 use super::Lane;
+use super::ids::OpId;
 use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
 use super::overlay::Bytes;
@@ -32,7 +33,7 @@ fn blocks_of(
 
 impl Lane {
     /// What an operation has read has these checksums.
-    pub(super) fn verified(&mut self, id: u64, sums: &[u32]) {
+    pub(super) fn verified(&mut self, id: OpId, sums: &[u32]) {
         if self.end_orphan(id) {
             // What it read may have changed since its reader let go of the lock.
             return;
@@ -92,7 +93,7 @@ impl Lane {
     }
 
     /// The blocks that an operation writes: what their checksums are wanted of.
-    pub(super) fn sums_of_writes(&self, id: u64) -> Vec<Slice> {
+    pub(super) fn sums_of_writes(&self, id: OpId) -> Vec<Slice> {
         let op = &self.ops[&id];
         let wanted = match &op.task {
             Task::Write(prepared) => prepared.staged,
@@ -153,7 +154,7 @@ impl Lane {
     }
 
     /// What an operation writes is computed: to the journal with it, band by band.
-    pub(super) fn log_writes(&mut self, id: u64, sums: &[u32]) {
+    pub(super) fn log_writes(&mut self, id: OpId, sums: &[u32]) {
         let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
         let band = |name: &BlockName| u64::from(name.block) % per_chunk;
         let op = &self.ops[&id];
@@ -163,10 +164,7 @@ impl Lane {
         let unit_at = |units: &mut Vec<(u64, Unit)>, band| {
             let place = units.partition_point(|(other, _)| *other < band);
             if units.get(place).is_none_or(|(other, _)| *other != band) {
-                let unit = Unit {
-                    op: id,
-                    ..Unit::default()
-                };
+                let unit = Unit::of(id);
                 units.insert(place, (band, unit));
             }
             place
@@ -188,17 +186,16 @@ impl Lane {
     }
 
     /// Stripes become zero by a record alone.
-    pub(super) fn log_zeroes(&mut self, id: u64) {
+    pub(super) fn log_zeroes(&mut self, id: OpId) {
         let op = &self.ops[&id];
         let unit = Unit {
-            op: id,
             zeroed: Some((op.group, op.stripes.clone())),
-            ..Unit::default()
+            ..Unit::of(id)
         };
         self.log_units(id, vec![unit]);
     }
 
-    fn log_units(&mut self, id: u64, units: Vec<Unit>) {
+    fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.phase = Phase::Logging;
         op.units = units.len() as u64;
@@ -222,7 +219,7 @@ impl Lane {
     }
 
     /// One of an operation's units is logged, or will not be.
-    pub(super) fn unit_ended(&mut self, id: u64, outcome: Outcome) {
+    pub(super) fn unit_ended(&mut self, id: OpId, outcome: Outcome) {
         let op = self.ops.get_mut(&id).expect("it waits for its units");
         op.units -= 1;
         if let (None, Err(fault)) = (op.fault, outcome) {
@@ -234,7 +231,7 @@ impl Lane {
     }
 
     /// Makes a whole group unwritten: its pages are written anew, its blocks are left as they are.
-    pub(super) fn blank(&mut self, id: u64) {
+    pub(super) fn blank(&mut self, id: OpId) {
         let store = *self.geometry.store().expect("a store");
         let group = self.ops[&id].group;
         let columns = self.geometry.layout().columns();
@@ -282,7 +279,7 @@ impl Lane {
 
     /// A fill has these checksums: those that were not known are now. False if a page that must hear of
     /// it has been dropped from memory meanwhile: then the fill is planned again.
-    pub(super) fn note_filled(&mut self, id: u64, sums: &[u32]) -> bool {
+    pub(super) fn note_filled(&mut self, id: OpId, sums: &[u32]) -> bool {
         if self.trusted {
             return true;
         }

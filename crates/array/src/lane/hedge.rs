@@ -15,6 +15,7 @@
 use block::{Fault, Outcome};
 
 use super::flight::{Refuge, move_pieces};
+use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
 use super::{Lane, Purpose};
 use crate::action::{Action, IoId, IoKind};
@@ -41,7 +42,7 @@ impl Lane {
     }
 
     /// Whether nothing more is to be done for an operation with a late read.
-    fn hedge_op(&mut self, id: u64) -> bool {
+    fn hedge_op(&mut self, id: OpId) -> bool {
         let op = &self.ops[&id];
         if op.phase != Phase::Reading || op.hedged || op.orphan {
             return true;
@@ -77,9 +78,9 @@ impl Lane {
     }
 
     /// Begins a second read of what an operation reads, without the late blocks.
-    fn read_beside(&mut self, id: u64, late: Vec<(u16, u64)>) {
+    fn read_beside(&mut self, id: OpId, late: Vec<(u16, u64)>) {
         let scratch = self.fresh_scratch();
-        let hedge = self.fresh();
+        let hedge = self.fresh_op();
         let op = self.ops.get_mut(&id).expect("it is late");
         let Task::Read(pieces) = &op.task else {
             unreachable!("only reads are hedged by reads");
@@ -117,7 +118,7 @@ impl Lane {
     }
 
     /// A second read has ended: in time, or its reader has ended or gone another way.
-    pub(super) fn hedge_ended(&mut self, reader: u64, hedge: u64, mut op: Op, outcome: Outcome) {
+    pub(super) fn hedge_ended(&mut self, reader: OpId, hedge: OpId, mut op: Op, outcome: Outcome) {
         self.hedges -= 1;
         let refuge = op.refuge.take().expect("a hedge has memory of its own");
         let waiting = self.ops.get_mut(&reader);
@@ -142,7 +143,7 @@ impl Lane {
     }
 
     /// Nobody waits for an operation's reads any more.
-    fn abandon_reads(&mut self, id: u64) {
+    fn abandon_reads(&mut self, id: OpId) {
         let reads = self.ios.iter().filter(|(_, flight)| {
             matches!(flight.purpose, Purpose::Transfer { op, transfer }
                 if op == id && transfer.kind == IoKind::Read)
@@ -165,7 +166,7 @@ impl Lane {
     }
 
     /// Ends an operation that nobody needs any more; whether it was one.
-    pub(super) fn end_orphan(&mut self, id: u64) -> bool {
+    pub(super) fn end_orphan(&mut self, id: OpId) -> bool {
         let orphan = self.ops[&id].orphan;
         if orphan {
             self.end(id, Err(Fault::Shutdown));
@@ -174,7 +175,7 @@ impl Lane {
     }
 
     /// Columns of a group that are read only if they must be.
-    pub(super) fn shunned(&self, id: u64) -> Vec<u16> {
+    pub(super) fn shunned(&self, id: OpId) -> Vec<u16> {
         let op = &self.ops[&id];
         let reads = match op.task {
             Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::BLOCK_BYTES;
 
 use super::Lane;
+use super::ids::OpId;
 use super::op::{Op, Owner, Task};
 use super::overlay::Logged;
 use crate::action::IoKind;
@@ -157,7 +158,7 @@ impl Lane {
     }
 
     /// Logs blocks again from the memory in which they are.
-    pub(super) fn relog(&mut self, id: u64, names: &[BlockName]) {
+    pub(super) fn relog(&mut self, id: OpId, names: &[BlockName]) {
         let group = self.ops[&id].group;
         let mut plan = Plan::new(Kind::Relog);
         let mut pinned = BTreeSet::new();

@@ -4,12 +4,10 @@
 //! two holders cannot wait for each other.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
 use std::ops::Range;
 
 use crate::planted::{self, Bug};
-
-/// Names who holds or waits.
-pub(super) type Holder = u64;
 
 /// The stripes of a range that are locked: all of them.
 fn covered(stripes: Range<u64>) -> Range<u64> {
@@ -19,16 +17,25 @@ fn covered(stripes: Range<u64>) -> Range<u64> {
     }
 }
 
-/// The locks of one lane, or of a model of an array.
-#[derive(Clone, Debug, Default)]
-pub struct StripeLocks {
+/// The locks of one lane, or of a model of an array. `Holder` names who holds or waits.
+#[derive(Clone, Debug)]
+pub struct StripeLocks<Holder = u64> {
     /// Front holds, the others wait.
     queues: BTreeMap<(u64, u64), VecDeque<Holder>>,
     /// How many queues a waiting holder is not yet at the front of.
     behind: BTreeMap<Holder, u64>,
 }
 
-impl StripeLocks {
+impl<Holder> Default for StripeLocks<Holder> {
+    fn default() -> Self {
+        Self {
+            queues: BTreeMap::new(),
+            behind: BTreeMap::new(),
+        }
+    }
+}
+
+impl<Holder: Copy + Debug + Ord> StripeLocks<Holder> {
     /// Queues `holder` on the stripes; true if it has them all now.
     pub fn acquire(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> bool {
         let mut behind = 0;

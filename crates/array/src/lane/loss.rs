@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{BLOCK_BYTES, Fault, Outcome};
 
 use super::Lane;
+use super::ids::OpId;
 use super::op::{Op, Owner, Task};
 use super::overlay::Bytes;
 use crate::action::Event;
@@ -251,7 +252,7 @@ impl Lane {
 
     /// Blocks that have been written anew since they were found bad are not healed: a heal waits for its lock,
     /// and may be planned more than once.
-    pub(super) fn drop_written_anew(&mut self, id: u64) {
+    pub(super) fn drop_written_anew(&mut self, id: OpId) {
         let op = &self.ops[&id];
         let Task::Heal(blocks) = &op.task else {
             return;

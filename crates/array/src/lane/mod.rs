@@ -9,6 +9,7 @@ mod flight;
 mod flush;
 mod heal;
 mod hedge;
+mod ids;
 mod job;
 mod keep;
 mod locks;
@@ -38,6 +39,7 @@ use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
+use self::ids::OpId;
 use self::job::Job;
 use self::keep::Keeping;
 pub use self::locks::StripeLocks;
@@ -62,7 +64,7 @@ use crate::{Geometry, GroupRequest, Losses, RequestId, ScratchId};
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     /// Transfer number `index` of the reads (or writes) of an operation's plan.
-    Transfer { op: u64, transfer: Transfer },
+    Transfer { op: OpId, transfer: Transfer },
     /// A drive's part of flush number `number`.
     Flush { number: u64, seat: Seat },
     /// A column of a batch of the log.
@@ -89,9 +91,9 @@ enum Purpose {
 #[derive(Clone, Copy, Debug)]
 enum Computing {
     /// An operation's sums.
-    Op(u64),
+    Op(OpId),
     /// The checksums of what an operation has read.
-    Verify(u64),
+    Verify(OpId),
     /// A batch's blocks and parity.
     Laid(u64),
     /// A batch's headers.
@@ -129,7 +131,7 @@ pub struct Lane {
     lane: u16,
     view: View,
     plans: BandPlans,
-    locks: StripeLocks,
+    locks: StripeLocks<OpId>,
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
     /// When a client asked for something last.
@@ -138,9 +140,9 @@ pub struct Lane {
     scrub_stepped: Option<Instant>,
     jobs: BTreeMap<u64, Job>,
     /// Boxed: a map moves its neighbours when one goes.
-    ops: BTreeMap<u64, Box<Op>>,
+    ops: BTreeMap<OpId, Box<Op>>,
     /// Operations that can be planned now.
-    runnable: VecDeque<u64>,
+    runnable: VecDeque<OpId>,
     ios: Numbered<IoId, Flight>,
     stragglers: Stragglers,
     twins: Twins,
@@ -500,6 +502,10 @@ impl Lane {
         self.next_id
     }
 
+    fn fresh_op(&mut self) -> OpId {
+        OpId(self.fresh())
+    }
+
     fn fresh_scratch(&mut self) -> ScratchId {
         ScratchId(self.fresh())
     }
@@ -534,7 +540,7 @@ impl Lane {
     }
 
     /// Counts an operation as in flight under the present view.
-    fn enter_epoch(&mut self, id: u64) {
+    fn enter_epoch(&mut self, id: OpId) {
         self.leave_epoch(id);
         let epoch = self.enter_present_epoch();
         let op = self.ops.get_mut(&id).expect("the operation exists");
@@ -546,7 +552,7 @@ impl Lane {
         self.epoch
     }
 
-    fn leave_epoch(&mut self, id: u64) {
+    fn leave_epoch(&mut self, id: OpId) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let epoch = std::mem::replace(&mut op.epoch, u64::MAX);
         self.leave(epoch);
@@ -661,7 +667,7 @@ impl Lane {
         self.batches_judged(seat, out);
         self.checkpoint_judged(seat, out);
         self.recovery_judged(seat, out);
-        let judged: Vec<u64> = self
+        let judged: Vec<OpId> = self
             .ops
             .iter()
             .filter(|(_, op)| op.failed_seats.contains_key(&seat))

@@ -9,6 +9,7 @@ use layout::Cell;
 
 use super::catchup::Held;
 use super::flight::Refuge;
+use super::ids::OpId;
 use super::loss::Assessed;
 use crate::action::{ComputeStep, Slice};
 use crate::format::{BlockName, Entry};
@@ -23,7 +24,7 @@ pub(super) enum Owner {
     Request(RequestId),
     Job(u64),
     /// A second read of what this operation reads, which is late.
-    Hedge(u64),
+    Hedge(OpId),
     /// Nobody waits: the lane mends what it has found.
     Lane,
 }
@@ -103,7 +104,7 @@ pub(super) struct Op {
     /// Something has been done about a late read of it.
     pub(super) hedged: bool,
     /// The second read under way.
-    pub(super) hedge: Option<u64>,
+    pub(super) hedge: Option<OpId>,
     /// It holds its reader's lock and not one of its own.
     pub(super) borrowed: bool,
     /// Nobody needs it any more.

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 
+use super::ids::OpId;
 use super::op::Owner;
 use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
@@ -141,7 +142,7 @@ fn join(copies: &BTreeMap<(Seat, u64), Part>) -> Vec<(Seat, u64, usize, Vec<Part
 
 impl Lane {
     /// Pages behind those that an operation misses which its job is about to ask for.
-    pub(super) fn pages_ahead(&self, op: u64, missing: &BTreeSet<PageName>) -> Vec<PageName> {
+    pub(super) fn pages_ahead(&self, op: OpId, missing: &BTreeSet<PageName>) -> Vec<PageName> {
         if !matches!(self.ops[&op].owner, Owner::Job(_)) {
             return Vec::new();
         }

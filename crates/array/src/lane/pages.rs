@@ -7,6 +7,7 @@ use block::{Fault, Outcome, Seat};
 
 use super::Lane;
 use super::catchup::Held;
+use super::ids::OpId;
 use super::overlay::{Bytes, Overlay};
 use super::page_reads::{Loading, PageReads};
 use crate::action::{Computed, Event};
@@ -61,7 +62,7 @@ pub(super) struct Pages {
     /// Pages on their way into memory.
     pub(super) reads: PageReads,
     /// Operations that wait for pages.
-    waiting: BTreeMap<u64, BTreeSet<PageName>>,
+    waiting: BTreeMap<OpId, BTreeSet<PageName>>,
     /// Where the search for a page to drop goes on.
     hand: Option<PageName>,
     /// Blocks of a cell that stripes use: a column's last page describes fewer than it has room for.
@@ -481,7 +482,7 @@ impl Lane {
     }
 
     /// Loads pages for an operation, which is planned again when they are here.
-    pub(super) fn fetch_pages(&mut self, op: u64, names: BTreeSet<PageName>) {
+    pub(super) fn fetch_pages(&mut self, op: OpId, names: BTreeSet<PageName>) {
         let ahead = self.pages_ahead(op, &names);
         self.load_pages(names.iter().copied().chain(ahead));
         let left: BTreeSet<PageName> = names

@@ -17,6 +17,7 @@ use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
 
 use super::balance::Sound;
+use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
 use super::pages::LaneBlocks;
 use super::{Computing, Lane, Purpose};
@@ -32,7 +33,7 @@ const READ_RETRIES: u8 = 2;
 impl Lane {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
     pub(super) fn start(&mut self, mut op: Op) {
-        let id = self.fresh();
+        let id = self.fresh_op();
         op.begun = self.now;
         let free = match &op.task {
             Task::Read(pieces) => {
@@ -60,7 +61,7 @@ impl Lane {
         }
     }
 
-    pub(super) fn lock(&mut self, id: u64) {
+    pub(super) fn lock(&mut self, id: OpId) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.phase = Phase::Locking;
         op.locked = true;
@@ -70,7 +71,7 @@ impl Lane {
     }
 
     /// Plans an operation and starts its reads.
-    pub(super) fn plan(&mut self, id: u64) {
+    pub(super) fn plan(&mut self, id: OpId) {
         if self.end_orphan(id) {
             return;
         }
@@ -279,7 +280,7 @@ impl Lane {
     }
 
     /// An operation needs more than is left.
-    fn lost(&mut self, id: u64) {
+    fn lost(&mut self, id: OpId) {
         let op = &self.ops[&id];
         // Without missing columns it is only this range that cannot be read: a medium error.
         let columns = self.view.columns(&self.geometry, op.group);
@@ -302,7 +303,7 @@ impl Lane {
         self.end(id, Err(fault));
     }
 
-    pub(super) fn read(&mut self, id: u64, plan: Plan) {
+    pub(super) fn read(&mut self, id: OpId, plan: Plan) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
         op.checked = false;
@@ -319,7 +320,7 @@ impl Lane {
     }
 
     /// All reads have succeeded: are they what was written?
-    fn verify(&mut self, id: u64) {
+    fn verify(&mut self, id: OpId) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
         if self.geometry.store().is_none() || self.trusted || plan.reads.is_empty() {
@@ -337,12 +338,12 @@ impl Lane {
         );
     }
 
-    fn push_transfer(&mut self, op: u64, transfer: Transfer) {
+    fn push_transfer(&mut self, op: OpId, transfer: Transfer) {
         self.push_io(Purpose::Transfer { op, transfer }, |id| transfer.io(id));
     }
 
     /// A transfer has ended.
-    pub(super) fn transferred(&mut self, id: u64, transfer: Transfer, outcome: Outcome) {
+    pub(super) fn transferred(&mut self, id: OpId, transfer: Transfer, outcome: Outcome) {
         let out = self.view.is_out(transfer.seat);
         if transfer.kind == IoKind::Read {
             self.read_ended(id, transfer, outcome, out);
@@ -351,7 +352,7 @@ impl Lane {
         }
     }
 
-    fn read_ended(&mut self, id: u64, transfer: Transfer, outcome: Outcome, out: bool) {
+    fn read_ended(&mut self, id: OpId, transfer: Transfer, outcome: Outcome, out: bool) {
         if let (Err(fault), false) = (outcome, out)
             && self.is_news(id, transfer)
         {
@@ -386,7 +387,7 @@ impl Lane {
 
     /// Whether a failed read tells something new of its drive. The halves of one that failed do not; and a drive
     /// must not go out because clients ask again and again for what is known to be lost.
-    fn is_news(&self, id: u64, transfer: Transfer) -> bool {
+    fn is_news(&self, id: OpId, transfer: Transfer) -> bool {
         let op = &self.ops[&id];
         let knows = |transfer: &Transfer| {
             let mut blocks = self.geometry.blocks_of(transfer);
@@ -415,7 +416,7 @@ impl Lane {
 
     /// A drive cannot read some of a range: which blocks? The others are as good as ever, and where more drives
     /// than the code survives have a bad block each, they are what makes up for one another.
-    fn read_halves(&mut self, id: u64, transfer: Transfer) {
+    fn read_halves(&mut self, id: OpId, transfer: Transfer) {
         let slice = transfer.slice.expect("reads have bytes");
         let middle = (transfer.length / BLOCK_BYTES / 2).max(1) * BLOCK_BYTES;
         self.ops
@@ -434,7 +435,7 @@ impl Lane {
     }
 
     /// Something of what was planned cannot be had: plan around it, under the lock.
-    pub(super) fn plan_again(&mut self, id: u64) {
+    pub(super) fn plan_again(&mut self, id: OpId) {
         if self.ops[&id].locked {
             self.runnable.push_back(id);
         } else {
@@ -442,7 +443,7 @@ impl Lane {
         }
     }
 
-    pub(super) fn compute(&mut self, id: u64) {
+    pub(super) fn compute(&mut self, id: OpId) {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
         let open = !op.trials.is_empty() || self.must_check(op);
@@ -475,7 +476,7 @@ impl Lane {
         self.push_compute(Computing::Op(id), work);
     }
 
-    pub(super) fn computed(&mut self, id: u64, computed: &Computed) {
+    pub(super) fn computed(&mut self, id: OpId, computed: &Computed) {
         let store = self.geometry.store().is_some();
         if !self.ops[&id].trials.is_empty() {
             self.arbitrated(id, &computed.sums);
@@ -545,7 +546,7 @@ impl Lane {
         }
     }
 
-    fn write_ended(&mut self, id: u64, transfer: Transfer, outcome: Outcome, out: bool) {
+    fn write_ended(&mut self, id: OpId, transfer: Transfer, outcome: Outcome, out: bool) {
         let seat = transfer.seat;
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
@@ -570,7 +571,7 @@ impl Lane {
     }
 
     /// All writes have ended: well, or with drives to be judged.
-    pub(super) fn written(&mut self, id: u64) {
+    pub(super) fn written(&mut self, id: OpId) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         if !op.failed_seats.is_empty() {
             op.phase = Phase::Judging;
@@ -598,7 +599,7 @@ impl Lane {
     }
 
     /// Whether what an operation wrote can be read back, drives that went out meanwhile left aside.
-    fn is_durable(&mut self, id: u64) -> bool {
+    fn is_durable(&mut self, id: OpId) -> bool {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
         if !plan.writes.iter().any(|write| self.view.is_out(write.seat)) {
@@ -618,7 +619,7 @@ impl Lane {
     }
 
     /// Ends an operation: locks, memory and owner.
-    pub(super) fn end(&mut self, id: u64, outcome: Outcome) {
+    pub(super) fn end(&mut self, id: OpId, outcome: Outcome) {
         self.leave_epoch(id);
         self.release_scratch(id);
         let mut op = self.ops.remove(&id).expect("the operation exists");
@@ -659,7 +660,7 @@ impl Lane {
         }
     }
 
-    fn release_scratch(&mut self, id: u64) {
+    fn release_scratch(&mut self, id: OpId) {
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {

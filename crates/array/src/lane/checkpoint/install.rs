@@ -7,6 +7,7 @@ use block::Outcome;
 use super::{INSTALLS_MAX, Phase, Wanting};
 use crate::action::IoKind;
 use crate::format::{BlockName, Entry};
+use crate::lane::ids::OpId;
 use crate::lane::op::Owner;
 use crate::lane::overlay::Logged;
 use crate::lane::{Lane, Purpose};
@@ -103,7 +104,7 @@ impl Lane {
     /// Whether a fill must not write to a column now: an older version of one of its blocks may be on
     /// its way to the target, and come after the fill's. Then the fill is planned again when all
     /// are in place.
-    pub(in crate::lane) fn fill_must_wait(&mut self, op: u64, group: u64, column: u16) -> bool {
+    pub(in crate::lane) fn fill_must_wait(&mut self, op: OpId, group: u64, column: u16) -> bool {
         let installing = self.checkpoints.running.as_ref().is_some_and(|running| {
             !planted::is(Bug::FillDuringInstall)
                 && running.phase == Phase::Installing
@@ -121,7 +122,7 @@ impl Lane {
     /// power may go and take the batch with it: then what was there before counts again, by its entry the drive
     /// holds it, and it must not have been overwritten. So the fill is planned again when a checkpoint has put the
     /// block in place.
-    pub(in crate::lane) fn fill_is_hasty(&mut self, op: u64) -> bool {
+    pub(in crate::lane) fn fill_is_hasty(&mut self, op: OpId) -> bool {
         let Owner::Job(job) = self.ops[&op].owner else {
             return false;
         };

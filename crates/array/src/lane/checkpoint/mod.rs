@@ -20,6 +20,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use super::Lane;
 use super::backoff::Work;
 use super::flush::Waiter;
+use super::ids::OpId;
 use super::overlay::Logged;
 use super::writes::Writes;
 use crate::ScratchId;
@@ -106,7 +107,7 @@ pub(super) struct Checkpoints {
     /// When the last batch became complete.
     logged_at: Instant,
     /// Fills that would write where installs are in flight.
-    fills: Vec<u64>,
+    fills: Vec<OpId>,
     /// Pages to be written whether they have changed or not: a fill needs them at its target.
     forced: BTreeSet<PageName>,
 }

@@ -22,6 +22,7 @@ use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
 use super::backoff::Work;
+use super::ids::OpId;
 use super::op::Task;
 use super::overlay::{Bytes, Logged};
 use super::recover::HEADER_BLOCKS_MAX;
@@ -53,10 +54,10 @@ const MEMORY_MAX: u64 = 64 << 20;
 const ZEROS_CRC: u32 = 0x98f9_4189;
 
 /// Blocks that count only together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Unit {
     /// The operation that waits for it.
-    pub(super) op: u64,
+    pub(super) op: OpId,
     /// What is written: the bytes, and their plain CRC-32C.
     pub(super) blocks: Vec<(BlockName, Slice, u32)>,
     /// What has changed and is written nowhere.
@@ -68,6 +69,17 @@ pub(super) struct Unit {
 }
 
 impl Unit {
+    /// An operation's, with nothing in it yet.
+    pub(super) const fn of(op: OpId) -> Self {
+        Self {
+            op,
+            blocks: Vec::new(),
+            unknown: Vec::new(),
+            absent: Vec::new(),
+            zeroed: None,
+        }
+    }
+
     fn descriptors(&self) -> usize {
         let nowhere = self.unknown.len() + self.absent.len();
         self.blocks.len() + nowhere + usize::from(self.zeroed.is_some())
