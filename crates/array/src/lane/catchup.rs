@@ -11,7 +11,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Outcome, Seat};
 use layout::Cell;
 
-use super::ids::OpId;
+use super::ids::{JobId, OpId};
 use super::op::{Owner, Task};
 use super::{Computing, Lane, Phase, Purpose};
 use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Slice};
@@ -83,7 +83,7 @@ impl Lane {
     }
 
     /// Begins to read the target's pages.
-    pub(super) fn look_at_target(&mut self, job: u64, target: Cell) {
+    pub(super) fn look_at_target(&mut self, job: JobId, target: Cell) {
         let store = *self.geometry.store().expect("only pools with pages look");
         let length = self.geometry.pages_beside_bytes();
         let scratch = self.fresh_scratch();
@@ -107,7 +107,7 @@ impl Lane {
     }
 
     /// The target's pages are in memory, or cannot be had.
-    pub(super) fn looked(&mut self, job: u64, seat: Seat, outcome: Outcome) {
+    pub(super) fn looked(&mut self, job: JobId, seat: Seat, outcome: Outcome) {
         let look = self.jobs.get(&job).and_then(|job| job.look.as_ref());
         let slice = look.and_then(|look| look.slice).expect("it was read");
         if let Err(fault) = outcome {
@@ -128,7 +128,7 @@ impl Lane {
     }
 
     /// What the target's pages say.
-    pub(super) fn look_computed(&mut self, job: u64, computed: &Computed) {
+    pub(super) fn look_computed(&mut self, job: JobId, computed: &Computed) {
         let pool = self.geometry.store().expect("pages need a store").pool;
         let look = self.jobs.get(&job).and_then(|job| job.look.clone());
         let look = look.expect("the job looks");
@@ -146,7 +146,7 @@ impl Lane {
         self.end_look(job, slice, Some(Arc::new(held)));
     }
 
-    fn end_look(&mut self, id: u64, slice: Slice, held: Option<Arc<Held>>) {
+    fn end_look(&mut self, id: JobId, slice: Slice, held: Option<Arc<Held>>) {
         if let BufferId::Scratch(scratch) = slice.buffer {
             self.release(scratch);
         }

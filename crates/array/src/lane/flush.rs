@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Seat};
 
+use super::ids::JobId;
 use crate::planted::{self, Bug};
 
 /// Who waits for a set of drives to be flushed.
@@ -12,7 +13,7 @@ pub(super) enum Waiter {
     /// A request (a flush, or a write with FUA).
     Request(u64),
     /// A job that must be durable before it reports.
-    Job(u64),
+    Job(JobId),
     /// The checkpoint under way.
     Checkpoint,
     /// The recovery under way.
@@ -184,13 +185,16 @@ mod tests {
         for (out, end) in [(true, Ok(())), (false, Err(Fault::Medium))] {
             let mut flushes = Flushes::default();
             flushes.wrote(Seat(0));
-            let (number, _) = flushes.begin(Waiter::Job(9), 1, |_| true);
+            let (number, _) = flushes.begin(Waiter::Job(JobId(9)), 1, |_| true);
             assert_eq!(
                 flushes.completed(number, Seat(0), Err(Fault::Medium), false),
                 None
             );
             assert!(flushes.decided(Seat(1), true).is_empty());
-            assert_eq!(flushes.decided(Seat(0), out), [(Waiter::Job(9), end, 1)]);
+            assert_eq!(
+                flushes.decided(Seat(0), out),
+                [(Waiter::Job(JobId(9)), end, 1)]
+            );
         }
     }
 

@@ -11,6 +11,7 @@ use super::Lane;
 use super::catchup::{Held, Look};
 use super::checkpoint::Wanting;
 use super::flush::Waiter;
+use super::ids::JobId;
 use super::op::{Op, Owner, Task};
 use crate::action::Event;
 use crate::format::PageName;
@@ -152,7 +153,7 @@ impl Job {
 
 impl Lane {
     pub(super) fn begin_job(&mut self, job: Job) {
-        let id = self.fresh();
+        let id = JobId(self.fresh());
         let zero = matches!(job.kind, Kind::Zero);
         let looks = job.look.as_ref().filter(|_| job.fault.is_none());
         let looks = looks.is_some_and(|look| self.can_look(look.before));
@@ -173,7 +174,7 @@ impl Lane {
     }
 
     /// The checkpoint that a job waited for has ended.
-    pub(super) fn job_checkpointed(&mut self, id: u64) {
+    pub(super) fn job_checkpointed(&mut self, id: JobId) {
         let fault = self.checkpoint_fault();
         let job = self.jobs.get_mut(&id).expect("it waits");
         job.waiting = false;
@@ -189,7 +190,7 @@ impl Lane {
     }
 
     /// The group that a job is about to make unwritten.
-    pub(super) fn zeroes(&self, id: u64) -> Option<u64> {
+    pub(super) fn zeroes(&self, id: JobId) -> Option<u64> {
         let job = &self.jobs[&id];
         matches!(job.kind, Kind::Zero).then_some(job.group)
     }
@@ -207,7 +208,7 @@ impl Lane {
     }
 
     /// Keeps the job's steps in flight; ends it when there are no more.
-    pub(super) fn step_job(&mut self, id: u64) {
+    pub(super) fn step_job(&mut self, id: JobId) {
         loop {
             let job = &self.jobs[&id];
             let total = self.geometry.stripes_per_group();
@@ -257,7 +258,7 @@ impl Lane {
     }
 
     /// Whether a job does not take its next step yet because of clients.
-    fn makes_way(&mut self, id: u64) -> bool {
+    fn makes_way(&mut self, id: JobId) -> bool {
         let recent = |at: Instant| self.now.since(at) < CLIENTS_GONE;
         let busy = !self.requests.is_empty() || self.asked_at.is_some_and(recent);
         let now = self.now;
@@ -278,14 +279,14 @@ impl Lane {
         let now = self.now;
         let due = |job: &Job| job.resume.is_some_and(|at| at <= now);
         let due = self.jobs.iter().filter(|(_, job)| due(job));
-        let ids: Vec<u64> = due.map(|(&id, _)| id).collect();
+        let ids: Vec<JobId> = due.map(|(&id, _)| id).collect();
         for id in ids {
             self.step_job(id);
         }
     }
 
     /// The column that a job fills, if it fills one.
-    pub(super) fn column_filled(&self, id: u64) -> Option<u16> {
+    pub(super) fn column_filled(&self, id: JobId) -> Option<u16> {
         match self.jobs[&id].kind {
             Kind::Fill { column, .. } => Some(column),
             Kind::Zero | Kind::Resync | Kind::Scrub => None,
@@ -293,7 +294,7 @@ impl Lane {
     }
 
     /// The pages beside the target of a fill, in their order on the drive.
-    pub(super) fn pages_beside(&self, id: u64) -> Vec<PageName> {
+    pub(super) fn pages_beside(&self, id: JobId) -> Vec<PageName> {
         let group = self.jobs[&id].group;
         let beside = self.column_filled(id);
         let beside = beside.map(|column| self.geometry.pages_beside(column));
@@ -306,7 +307,7 @@ impl Lane {
         names.collect()
     }
 
-    pub(super) fn job_verified(&mut self, id: u64, blocks: u64, bad: u64) {
+    pub(super) fn job_verified(&mut self, id: JobId, blocks: u64, bad: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.verified.0 += blocks;
             job.verified.1 += bad;
@@ -314,14 +315,14 @@ impl Lane {
     }
 
     /// A scrub waits for one more heal.
-    pub(super) fn job_heals(&mut self, id: u64) {
+    pub(super) fn job_heals(&mut self, id: JobId) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.heals += 1;
         }
     }
 
     /// A heal for which a scrub waits has ended.
-    pub(super) fn job_healed(&mut self, id: u64, mended: u64, lost: u64) {
+    pub(super) fn job_healed(&mut self, id: JobId, mended: u64, lost: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.heals -= 1;
             job.healed.0 += mended;
@@ -331,13 +332,13 @@ impl Lane {
     }
 
     /// A fill writes so much to its target.
-    pub(super) fn job_copies(&mut self, id: u64, bytes: u64) {
+    pub(super) fn job_copies(&mut self, id: JobId, bytes: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.copied_bytes += bytes;
         }
     }
 
-    pub(super) fn job_op_ended(&mut self, id: u64, outcome: Outcome) {
+    pub(super) fn job_op_ended(&mut self, id: JobId, outcome: Outcome) {
         let job = self
             .jobs
             .get_mut(&id)
@@ -350,7 +351,7 @@ impl Lane {
     }
 
     /// The job is done and durable, or has failed with nothing of it in flight.
-    pub(super) fn end_job(&mut self, id: u64, outcome: Outcome) {
+    pub(super) fn end_job(&mut self, id: JobId, outcome: Outcome) {
         let job = self.jobs.remove(&id).expect("a job ends once");
         let group = job.group;
         let outcome = job.fault.map_or(outcome, Err);

@@ -39,7 +39,7 @@ use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
-use self::ids::OpId;
+use self::ids::{JobId, OpId};
 use self::job::Job;
 use self::keep::Keeping;
 pub use self::locks::StripeLocks;
@@ -80,7 +80,7 @@ enum Purpose {
     /// A column that recovery writes again.
     Restore { seat: Seat },
     /// The pages of a cell that a drive brings back.
-    Look { job: u64, seat: Seat },
+    Look { job: JobId, seat: Seat },
     /// Part of what recovery reads.
     Recovery { seat: Seat, index: usize },
     /// The part of a write that goes to a drive's successor.
@@ -105,7 +105,7 @@ enum Computing {
     /// An anchor in this memory.
     Anchor(ScratchId),
     /// The pages of the cell that this job fills.
-    Look(u64),
+    Look(JobId),
     /// A step of recovery.
     Recovery,
 }
@@ -138,7 +138,7 @@ pub struct Lane {
     asked_at: Option<Instant>,
     /// When a scrub took a step last.
     scrub_stepped: Option<Instant>,
-    jobs: BTreeMap<u64, Job>,
+    jobs: BTreeMap<JobId, Job>,
     /// Boxed: a map moves its neighbours when one goes.
     ops: BTreeMap<OpId, Box<Op>>,
     /// Operations that can be planned now.

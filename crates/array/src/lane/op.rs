@@ -9,7 +9,7 @@ use layout::Cell;
 
 use super::catchup::Held;
 use super::flight::Refuge;
-use super::ids::OpId;
+use super::ids::{JobId, OpId};
 use super::loss::Assessed;
 use crate::action::{ComputeStep, Slice};
 use crate::format::{BlockName, Entry};
@@ -22,7 +22,7 @@ use crate::{BufferId, RequestId, ScratchId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Request(RequestId),
-    Job(u64),
+    Job(JobId),
     /// A second read of what this operation reads, which is late.
     Hedge(OpId),
     /// Nobody waits: the lane mends what it has found.
@@ -128,7 +128,7 @@ pub(super) struct Op {
     /// Of a heal: what was known of its blocks when they were found bad.
     pub(super) heal_entries: BTreeMap<(usize, u64), Entry>,
     /// The scrub that waits for this heal.
-    pub(super) healed_for: Option<u64>,
+    pub(super) healed_for: Option<JobId>,
     /// Some of what was planned cannot be had.
     pub(super) replan: bool,
     /// Blocks that were compared with their checksums.

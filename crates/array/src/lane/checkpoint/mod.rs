@@ -20,7 +20,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use super::Lane;
 use super::backoff::Work;
 use super::flush::Waiter;
-use super::ids::OpId;
+use super::ids::{JobId, OpId};
 use super::overlay::Logged;
 use super::writes::Writes;
 use crate::ScratchId;
@@ -54,7 +54,7 @@ pub(super) enum Wanting {
     /// The pool.
     Pool,
     /// A job of this lane.
-    Job(u64),
+    Job(JobId),
 }
 
 #[derive(Clone, Debug)]
