@@ -65,8 +65,8 @@ fn round(code: &Code, numbers: &mut Numbers) -> (usize, usize) {
     match code.recover(&known, &wanted) {
         Err(refusal) => {
             assert!(!possible, "{} refuses {known:?} -> {wanted:?}", code.name());
-            let hopeless = wanted.iter().filter(|&slot| !determined[slot]);
-            assert_eq!(refusal.elements, hopeless.collect::<Vec<_>>());
+            let unrecoverable = wanted.iter().filter(|&slot| !determined[slot]);
+            assert_eq!(refusal.elements, unrecoverable.collect::<Vec<_>>());
             (0, 1)
         }
         Ok(recovery) => {

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   drive f lost ──► its cells ──► their groups ──► survivors: +1 read each
-//!                         └──────► refuge        ──► its drive: +1 write
+//!                         └──────► spare         ──► its drive: +1 write
 //! ```
 //!
 //! Reads count all survivors of a group, as dRAID's resilver does. An array that reads only d of
@@ -386,11 +386,11 @@ impl<'a> Counter<'a> {
                 if !recoverable {
                     continue;
                 }
-                let refuge =
-                    layout.refuge(group, column, &|seat| is_failed[seat.index()], &|cell| {
+                let spare =
+                    layout.spare_for(group, column, &|seat| is_failed[seat.index()], &|cell| {
                         taken.contains(cell)
                     });
-                match refuge {
+                match spare {
                     Some(cell) => {
                         taken.insert(cell);
                         work.writes[cell.seat.index()] += self.slots;

@@ -364,7 +364,7 @@ impl Layout for Developed {
     /// Without domains the row's spares in order, as dRAID uses them. With domains the spares take
     /// turns from group to group, and one is passed over if its domain already holds as many of
     /// the group's columns as may be lost, unless nothing else is left.
-    fn refuge(
+    fn spare_for(
         &self,
         group: u64,
         column: u16,

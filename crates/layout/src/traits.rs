@@ -112,7 +112,7 @@ pub trait Layout: fmt::Debug + Send + Sync {
     ///
     /// Spares of the home's own row come first to last, so a spare that was itself lost is passed
     /// over. Pools, which have no spare cells per row, choose a free piece.
-    fn refuge(
+    fn spare_for(
         &self,
         group: u64,
         column: u16,

@@ -412,7 +412,7 @@ impl Layout for Versioned {
         self.latest().unplace(first, place)
     }
 
-    fn refuge(
+    fn spare_for(
         &self,
         group: u64,
         column: u16,
@@ -426,7 +426,7 @@ impl Layout for Versioned {
             row: cell.row - map_row + base_row,
         };
         let local = band.base_step * map.step().1 + (group - band.first_group);
-        map.refuge(local, column, out, &|cell| used(pool_cell(cell)))
+        map.spare_for(local, column, out, &|cell| used(pool_cell(cell)))
             .map(pool_cell)
     }
 }

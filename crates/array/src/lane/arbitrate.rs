@@ -410,7 +410,7 @@ impl Lane {
             bad: &op.bad,
             avoid: &nothing,
             distrusted: &op.distrusted,
-            shunned: &[],
+            avoided: &[],
             missing: std::cell::RefCell::default(),
             unknown: std::cell::RefCell::default(),
             pinned: std::cell::RefCell::default(),

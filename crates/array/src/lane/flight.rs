@@ -8,7 +8,7 @@
 //! A *straggler* is still with the drive, which may yet write into the memory that it was given. So
 //! scratch memory is given back only when the last straggler in it has come back, nothing is read
 //! there again, and a request whose memory one holds is answered with its bytes elsewhere
-//! ([`Refuge`]).
+//! ([`BounceBuffer`]).
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ pub(super) struct Stragglers {
 
 /// Where the bytes of a read are, if not in the memory that came with its request.
 #[derive(Clone, Debug)]
-pub(super) struct Refuge {
+pub(super) struct BounceBuffer {
     pub(super) scratch: ScratchId,
     /// Where the bytes of each piece should have gone.
     pub(super) home: Vec<Slice>,
@@ -247,13 +247,13 @@ impl Lane {
     }
 
     /// Before an operation is planned: what it will read goes to memory that no straggler writes.
-    pub(super) fn evacuate(&mut self, id: OpId) {
+    pub(super) fn use_bounce_buffer(&mut self, id: OpId) {
         if self.stragglers.len() == 0 {
             return;
         }
         let op = &self.ops[&id];
         match &op.task {
-            Task::Read(pieces) if self.touched(pieces) => self.seek_refuge(id),
+            Task::Read(pieces) if self.touched(pieces) => self.take_bounce_buffer(id),
             Task::Write(prepared) if prepared.allocated && !prepared.staged => {
                 let (old, bytes) = prepared.staging.expect("it was allocated");
                 if !self.stragglers.hold(BufferId::Scratch(old)) {
@@ -277,34 +277,39 @@ impl Lane {
     }
 
     /// Has a read put its bytes into scratch memory of its own.
-    fn seek_refuge(&mut self, id: OpId) {
+    fn take_bounce_buffer(&mut self, id: OpId) {
         let scratch = self.fresh_scratch();
         let op = self.ops.get_mut(&id).expect("the operation exists");
         let Task::Read(pieces) = &mut op.task else {
             unreachable!("only reads have pieces");
         };
-        let home = match &op.refuge {
-            Some(refuge) => refuge.home.clone(),
+        let home = match &op.bounce_buffer {
+            Some(buffer) => buffer.home.clone(),
             None => pieces.iter().map(|piece| piece.slice).collect(),
         };
         let bytes = move_pieces(pieces, scratch);
-        let old = op.refuge.replace(Refuge { scratch, home });
+        let old = op.bounce_buffer.replace(BounceBuffer { scratch, home });
         self.actions.push_back(Action::Allocate(scratch, bytes));
         if let Some(old) = old {
             self.release(old.scratch);
         }
     }
 
-    /// A read has ended; if it has a refuge, its request is told where its bytes are, or nobody is.
-    pub(super) fn leave_refuge(&mut self, refuge: Refuge, task: &Task, reader: Option<RequestId>) {
+    /// A read has ended; if it has a bounce buffer, its request is told where its bytes are, or nobody is.
+    pub(super) fn leave_bounce_buffer(
+        &mut self,
+        buffer: BounceBuffer,
+        task: &Task,
+        reader: Option<RequestId>,
+    ) {
         let request = reader.and_then(|reader| self.requests.get_mut(&reader));
         match (request, task) {
             (Some(request), Task::Read(pieces)) => {
                 let now = pieces.iter().map(|piece| piece.slice);
-                request.elsewhere.extend(refuge.home.into_iter().zip(now));
-                request.refuges.push(refuge.scratch);
+                request.elsewhere.extend(buffer.home.into_iter().zip(now));
+                request.bounce_buffers.push(buffer.scratch);
             }
-            _ => self.release(refuge.scratch),
+            _ => self.release(buffer.scratch),
         }
     }
 }

@@ -14,7 +14,7 @@
 
 use block::{Fault, Outcome};
 
-use super::flight::{Refuge, move_pieces};
+use super::flight::{BounceBuffer, move_pieces};
 use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
 use super::{Lane, Purpose};
@@ -86,8 +86,8 @@ impl Lane {
             unreachable!("only reads are hedged by reads");
         };
         let mut pieces = pieces.clone();
-        let home = match &op.refuge {
-            Some(refuge) => refuge.home.clone(),
+        let home = match &op.bounce_buffer {
+            Some(buffer) => buffer.home.clone(),
             None => pieces.iter().map(|piece| piece.slice).collect(),
         };
         let bytes = move_pieces(&mut pieces, scratch);
@@ -102,7 +102,7 @@ impl Lane {
         second.bad = op.bad.clone();
         second.avoid = op.avoid.clone();
         second.avoid.extend(late);
-        second.refuge = Some(Refuge { scratch, home });
+        second.bounce_buffer = Some(BounceBuffer { scratch, home });
         // Under the reader's lock if it has one: nobody else can have it meanwhile.
         let locked = op.locked;
         second.locked = locked;
@@ -120,20 +120,23 @@ impl Lane {
     /// A second read has ended: in time, or its reader has ended or gone another way.
     pub(super) fn hedge_ended(&mut self, reader: OpId, hedge: OpId, mut op: Op, outcome: Outcome) {
         self.hedges -= 1;
-        let refuge = op.refuge.take().expect("a hedge has memory of its own");
+        let buffer = op
+            .bounce_buffer
+            .take()
+            .expect("a hedge has memory of its own");
         let waiting = self.ops.get_mut(&reader);
         let waiting = waiting.filter(|waiting| waiting.hedge == Some(hedge));
         let Some(waiting) = waiting else {
-            self.release(refuge.scratch);
+            self.release(buffer.scratch);
             return;
         };
         waiting.hedge = None;
         if outcome.is_err() || waiting.phase != Phase::Reading {
-            self.release(refuge.scratch);
+            self.release(buffer.scratch);
             return;
         }
         waiting.task = op.task;
-        let old = waiting.refuge.replace(refuge);
+        let old = waiting.bounce_buffer.replace(buffer);
         // What is still being read into the old memory must be known before that may be given back.
         self.abandon_reads(reader);
         if let Some(old) = old {
@@ -175,7 +178,7 @@ impl Lane {
     }
 
     /// Columns of a group that are read only if they must be.
-    pub(super) fn shunned(&self, id: OpId) -> Vec<u16> {
+    pub(super) fn avoided(&self, id: OpId) -> Vec<u16> {
         let op = &self.ops[&id];
         let reads = match op.task {
             Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,

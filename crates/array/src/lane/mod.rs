@@ -15,7 +15,6 @@ mod keep;
 mod locks;
 mod log;
 mod loss;
-mod numbered;
 mod op;
 mod overlay;
 mod page_reads;
@@ -23,6 +22,7 @@ mod pages;
 mod recover;
 mod request;
 mod ring;
+mod sequence_map;
 mod step;
 mod trusted;
 mod twin;
@@ -44,12 +44,12 @@ use self::job::Job;
 use self::keep::Keeping;
 pub use self::locks::StripeLocks;
 use self::log::Log;
-use self::numbered::Numbered;
 use self::op::{Op, Phase};
 use self::overlay::Overlay;
 use self::pages::Pages;
 use self::recover::Recovery;
 use self::request::Pending;
+use self::sequence_map::SequenceMap;
 use self::twin::Twins;
 pub use self::watch::DEADLINE;
 use self::watch::Watch;
@@ -143,7 +143,7 @@ pub struct Lane {
     ops: BTreeMap<OpId, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<OpId>,
-    ios: Numbered<IoId, Flight>,
+    ios: SequenceMap<IoId, Flight>,
     stragglers: Stragglers,
     twins: Twins,
     /// Faults are of a drive that has left its seat, and not reported.
@@ -152,7 +152,7 @@ pub struct Lane {
     balance: Balance,
     /// Second reads under way.
     hedges: usize,
-    computes: Numbered<ComputeId, Computing>,
+    computes: SequenceMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
     log: Log,
@@ -226,13 +226,13 @@ impl Lane {
             jobs: BTreeMap::new(),
             ops: BTreeMap::new(),
             runnable: VecDeque::new(),
-            ios: Numbered::default(),
+            ios: SequenceMap::default(),
             stragglers: Stragglers::default(),
             twins: Twins::default(),
             hushed: false,
             watch: Watch::new(seats),
             hedges: 0,
-            computes: Numbered::default(),
+            computes: SequenceMap::default(),
             overlay: Overlay::default(),
             pages: Pages::new(used_blocks),
             log: Log::default(),

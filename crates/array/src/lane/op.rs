@@ -8,7 +8,7 @@ use block::{BLOCK_BYTES, Fault, Instant, Seat};
 use layout::Cell;
 
 use super::catchup::Held;
-use super::flight::Refuge;
+use super::flight::BounceBuffer;
 use super::ids::{JobId, OpId};
 use super::loss::Assessed;
 use crate::action::{ComputeStep, Slice};
@@ -148,7 +148,7 @@ pub(super) struct Op {
     /// Set when the operation cannot succeed any more.
     pub(super) fault: Option<Fault>,
     /// Where its bytes go instead, for a read whose own memory a straggler may write.
-    pub(super) refuge: Option<Refuge>,
+    pub(super) bounce_buffer: Option<BounceBuffer>,
     /// The view's epoch when it was last planned; `u64::MAX` before.
     pub(super) epoch: u64,
 }
@@ -192,7 +192,7 @@ impl Op {
             read_fault: None,
             failed_seats: BTreeMap::new(),
             fault: None,
-            refuge: None,
+            bounce_buffer: None,
             epoch: u64::MAX,
         }
     }

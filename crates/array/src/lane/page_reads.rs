@@ -42,7 +42,7 @@ pub(super) struct Loading {
     /// Copies that have come.
     good: u64,
     /// A copy is late, and not waited for.
-    pub(super) hasty: bool,
+    pub(super) early: bool,
     /// All copies are waited for.
     pub(super) patient: bool,
     /// The group has begun a new life since: what is read does not count.
@@ -200,7 +200,7 @@ impl Lane {
                 copies: places.iter().map(|place| copy(place.seat)).collect(),
                 in_flight: places.len() as u64,
                 good: 0,
-                hasty: false,
+                early: false,
                 patient,
                 void: false,
                 epoch: self.epoch,
@@ -301,7 +301,7 @@ impl Lane {
         }
         let loading = self.pages.reads.loading.get_mut(&name);
         let loading = loading.expect("it is being read");
-        loading.hasty = true;
+        loading.early = true;
         loading.in_flight = 0;
         let flights = self.ios.iter();
         let idle = flights.filter_map(|(id, flight)| match flight.purpose {

@@ -336,7 +336,7 @@ pub(super) struct LaneBlocks<'a> {
     /// Blocks whose entries are stale, or of rows of which nobody can tell what is stale in them.
     pub(super) distrusted: &'a BTreeSet<(u16, u64)>,
     /// Columns that it should do without.
-    pub(super) shunned: &'a [u16],
+    pub(super) avoided: &'a [u16],
     /// Pages that must be here before the plan can be trusted.
     pub(super) missing: RefCell<BTreeSet<PageName>>,
     /// Blocks that should be readable by where they are, and of which nothing is known.
@@ -351,7 +351,7 @@ impl Blocks for LaneBlocks<'_> {
     fn all_sound(&self) -> bool {
         let lacking = self.overlay.lacks_blocks() || self.pages.lack_entries();
         let nothing_against =
-            self.bad.is_empty() && self.avoid.is_empty() && self.shunned.is_empty();
+            self.bad.is_empty() && self.avoid.is_empty() && self.avoided.is_empty();
         let nothing_against = nothing_against && self.distrusted.is_empty();
         nothing_against && !(self.store && lacking)
     }
@@ -360,7 +360,7 @@ impl Blocks for LaneBlocks<'_> {
         let sound = || {
             let without = self.bad.contains(&(column, block))
                 || self.avoid.contains(&(column, block))
-                || self.shunned.contains(&column);
+                || self.avoided.contains(&column);
             match without {
                 true => BlockState::Unreadable,
                 false => BlockState::OnDrive,
@@ -647,10 +647,10 @@ impl Lane {
             return;
         }
         let (mut page, merged) = self.merged(name, computed);
-        if merged.lost > 0 && (loading.hasty || loading.epoch != self.epoch) {
+        if merged.lost > 0 && (loading.early || loading.epoch != self.epoch) {
             // The other copy is needed after all; or its column has moved meanwhile, and somebody
             // else may have been given the place.
-            self.load_copies([name], loading.hasty);
+            self.load_copies([name], loading.early);
             return;
         }
         self.tell_mended(&loading, name, merged);

@@ -452,7 +452,7 @@ impl Lane {
         let mut temporaries = 0;
         // A column that is missing lacks its zeros too.
         let mut steps = padding(&found, contents.len());
-        let mut hopeless = found.mended;
+        let mut unrecoverable = found.mended;
         for row in 0..rows {
             let lost: ElementSet = (0..data).filter(|&c| bad.contains(&(row, c))).collect();
             if lost.is_empty() {
@@ -460,7 +460,7 @@ impl Lane {
             }
             let known: ElementSet = (0..columns).filter(|&c| !bad.contains(&(row, c))).collect();
             let Ok(recovery) = code.recover(&known, &lost) else {
-                hopeless = true;
+                unrecoverable = true;
                 break;
             };
             let block = |slot: usize| match slot.checked_sub(columns) {
@@ -484,7 +484,7 @@ impl Lane {
                 }
             }));
         }
-        if hopeless {
+        if unrecoverable {
             let next = found.position + found.header.length();
             self.overlay.unpin(found.header.sequence);
             if planted::is(Bug::PastTorn) {

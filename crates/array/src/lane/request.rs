@@ -23,7 +23,7 @@ pub(super) struct Pending {
     /// Bytes that are not where they should be, and where they are.
     pub(super) elsewhere: Vec<(Slice, Slice)>,
     /// The memory where they are.
-    pub(super) refuges: Vec<ScratchId>,
+    pub(super) bounce_buffers: Vec<ScratchId>,
 }
 
 impl Lane {
@@ -40,7 +40,7 @@ impl Lane {
             ops: 0,
             fault: None,
             elsewhere: Vec::new(),
-            refuges: Vec::new(),
+            bounce_buffers: Vec::new(),
         };
         let previous = self.requests.insert(id, pending);
         assert!(previous.is_none(), "request {id:?} is already in flight");
@@ -175,7 +175,7 @@ impl Lane {
         let pending = self.requests.remove(&id);
         let Pending {
             mut elsewhere,
-            refuges,
+            bounce_buffers,
             ..
         } = pending.expect("only a pending request is answered");
         if outcome.is_err() {
@@ -186,7 +186,7 @@ impl Lane {
             outcome,
             elsewhere,
         }));
-        for scratch in refuges {
+        for scratch in bounce_buffers {
             self.release(scratch);
         }
     }

@@ -77,7 +77,7 @@ impl Lane {
         }
         self.enter_epoch(id);
         self.release_scratch(id);
-        self.evacuate(id);
+        self.use_bounce_buffer(id);
         self.drop_written_anew(id);
         // What was tried was read into memory that is released.
         self.ops.get_mut(&id).expect("just seen").trials.clear();
@@ -124,7 +124,7 @@ impl Lane {
             }
         }
         let scratch = self.fresh_scratch();
-        let shunned = self.shunned(id);
+        let avoided = self.avoided(id);
         let op = self.ops.get_mut(&id).expect("the operation exists");
         op.replan = false;
         let columns = self.view.columns(&self.geometry, op.group);
@@ -141,7 +141,7 @@ impl Lane {
             bad: &op.bad,
             avoid: &op.avoid,
             distrusted: &op.distrusted,
-            shunned: &shunned,
+            avoided: &avoided,
             missing: RefCell::default(),
             unknown: RefCell::default(),
             pinned: RefCell::default(),
@@ -207,7 +207,7 @@ impl Lane {
         // Something is only read around while there is a way; and what a drive could not read is asked for once
         // more before it is taken for lost.
         let lossy = planned.as_ref().map_or(true, |plan| !plan.lost.is_empty());
-        let around = !shunned.is_empty() || !op.avoid.is_empty();
+        let around = !avoided.is_empty() || !op.avoid.is_empty();
         let again = op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES;
         // A drive that is gone takes nothing with it that could not come back with it: until the pool has
         // decided about it, nothing of the stripe counts as lost, and no parity is given up for a write.
@@ -505,7 +505,7 @@ impl Lane {
             }
             Task::Fill { column, .. } if store => {
                 let (group, column) = (op.group, *column);
-                if self.fill_must_wait(id, group, column) || self.fill_is_hasty(id) {
+                if self.fill_must_wait(id, group, column) || self.fill_is_early(id) {
                     return;
                 }
                 if !self.note_filled(id, &computed.sums) {
@@ -644,12 +644,12 @@ impl Lane {
             self.hedge_ended(reader, id, *op, outcome);
             return;
         }
-        if let Some(refuge) = op.refuge.take() {
+        if let Some(buffer) = op.bounce_buffer.take() {
             let reader = match op.owner {
                 Owner::Request(request) if outcome.is_ok() => Some(request),
                 _ => None,
             };
-            self.leave_refuge(refuge, &op.task, reader);
+            self.leave_bounce_buffer(buffer, &op.task, reader);
         }
         self.after(&op, outcome);
         match op.owner {

@@ -8,9 +8,9 @@ use layout::Scheme;
 use uuid::Uuid;
 
 use super::cells::CellTable;
-use super::chores::Chores;
 use super::fill::Fills;
 use super::labels::Labels;
+use super::resync::Resync;
 use super::scrub::Scrub;
 use super::stall::Stalls;
 use super::suspicion::Suspicions;
@@ -417,7 +417,7 @@ impl Pool {
             asked: super::replace::Asked::default(),
             moved: Vec::new(),
             wounded: BTreeSet::new(),
-            chores: Chores::default(),
+            resync: Resync::default(),
             new_volumes: Vec::new(),
             closing: None,
             recovered: false,

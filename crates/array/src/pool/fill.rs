@@ -60,7 +60,7 @@ pub(super) struct Fills {
     /// Settled; the lane has not yet said that every operation knows the new cell.
     settling: BTreeSet<(u64, u16)>,
     /// Columns that could not be filled; not tried again before membership changes.
-    hopeless: BTreeSet<(u64, u16)>,
+    unrecoverable: BTreeSet<(u64, u16)>,
     /// Seats whose drive takes part by the facts, of which the lanes have not heard: what they
     /// were to write there they would skip. Counted: a drive can come, go and come again meanwhile.
     joining: BTreeMap<Seat, u32>,
@@ -113,7 +113,7 @@ impl Pool {
     pub(super) fn requeue_fills(&mut self) {
         let was_idle = self.fills.is_idle();
         self.fills.waiting.clear();
-        self.fills.hopeless.clear();
+        self.fills.unrecoverable.clear();
         self.replacements_again();
         if self.fills.stopped {
             // Nobody would ever begin them, and the pool would never be quiet again.
@@ -208,7 +208,7 @@ impl Pool {
                 || self.fills.joining.contains_key(&seat)
                 || neighbours.contains(&seat)
         };
-        layout.refuge(group, column, &out, &|cell| self.taken.contains_key(&cell))
+        layout.spare_for(group, column, &out, &|cell| self.taken.contains_key(&cell))
     }
 
     /// Starts as many fills as the drives can take.
@@ -441,10 +441,10 @@ impl Pool {
             }
         }
         // With this column others of the group may be reconstructed that could not be.
-        let others = self.fills.hopeless.iter().copied();
+        let others = self.fills.unrecoverable.iter().copied();
         let others: Vec<(u64, u16)> = others.filter(|other| other.0 == group).collect();
         for key in others.into_iter().chain([key]) {
-            self.fills.hopeless.remove(&key);
+            self.fills.unrecoverable.remove(&key);
             if self.wait_again(key) {
                 self.fills.progress.cells_total += 1;
             }
@@ -465,7 +465,7 @@ impl Pool {
             return;
         }
         if fault == Fault::Lost || fault == Fault::Medium {
-            self.fills.hopeless.insert((group, column));
+            self.fills.unrecoverable.insert((group, column));
             self.fills.progress.cells_lost += 1;
             self.report(Report::CellLost {
                 group,
@@ -491,7 +491,7 @@ impl Pool {
         let absent = self.source(group, column).is_none();
         let away = self.is_away(group, column);
         if self.fills.stopped
-            || self.fills.hopeless.contains(&key)
+            || self.fills.unrecoverable.contains(&key)
             || !(absent || away || self.successor_cell(group, column).is_some())
             || self.target(group, column).is_none()
             || !self.facts.allocated_groups().any(|other| other == group)

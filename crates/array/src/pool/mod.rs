@@ -17,7 +17,6 @@
 
 mod catchup;
 mod cells;
-mod chores;
 mod create;
 mod error;
 mod facts;
@@ -30,6 +29,7 @@ mod progress;
 mod recovery;
 mod replace;
 mod report;
+mod resync;
 mod scrub;
 mod stall;
 mod suspicion;
@@ -43,11 +43,11 @@ use layout::Cell;
 
 use self::catchup::{Blanking, Return};
 use self::cells::CellTable;
-use self::chores::Chores;
 use self::fill::Fills;
 use self::labels::Labels;
 use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
+use self::resync::Resync;
 use self::scrub::{Found, Scrub};
 use self::stall::Stalls;
 use self::suspicion::Suspicions;
@@ -221,7 +221,7 @@ pub struct Pool {
     losses: Losses,
     /// Groups with blocks that were nowhere when a drive came back.
     wounded: BTreeSet<u64>,
-    chores: Chores,
+    resync: Resync,
     new_volumes: Vec<NewVolume>,
     closing: Option<Ticket>,
     /// All lanes have read their journals.
@@ -407,7 +407,7 @@ impl Pool {
         self.ios.is_empty()
             && self.labels.is_idle()
             && self.fills.is_idle()
-            && self.chores.is_idle()
+            && self.resync.is_idle()
             && self.new_volumes.is_empty()
             && self.recovering.is_none()
             && self.scrub.is_idle()
@@ -424,7 +424,7 @@ impl Pool {
     /// Whether parity is being computed anew.
     #[must_use]
     pub fn is_resyncing(&self) -> bool {
-        self.chores.resyncing()
+        self.resync.resyncing()
     }
 
     /// Closes the pool: what is being filled is given up, the facts say "clean". The driver has
@@ -445,7 +445,7 @@ impl Pool {
     fn advance(&mut self) {
         self.retry_labels_when_due();
         self.pump_fills();
-        self.pump_chores();
+        self.pump_resync();
         self.pump_scrub();
         self.pump_replacements();
         self.complete_seats();
@@ -459,12 +459,12 @@ impl Pool {
         let quiet = self.fills.in_flight() == 0
             && self.ios.is_empty()
             && self.labels.is_idle()
-            && self.chores.in_flight() == 0
+            && self.resync.in_flight() == 0
             && self.scrub.in_flight() == 0
             && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
         if quiet && let Some(ticket) = self.closing.take() {
             // Parity that was still to be computed anew still is.
-            self.facts.clean = !self.chores.resyncing();
+            self.facts.clean = !self.resync.resyncing();
             self.commit(vec![Effect::Done(ticket, Ok(()))]);
         }
     }

@@ -49,12 +49,12 @@ const ERRORS_HALF_LIFE: Duration = Duration::from_mins(10);
 
 /// A number that halves as time goes by.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fading {
+struct DecayingCounter {
     thousandths: u64,
     at: Instant,
 }
 
-impl Fading {
+impl DecayingCounter {
     fn now(&self, now: Instant, half_life: Duration) -> u64 {
         let gone = now.since(self.at);
         let halvings = gone.as_nanos() / half_life.as_nanos();
@@ -78,10 +78,10 @@ impl Fading {
 #[derive(Clone, Debug, Default)]
 struct Suspicion {
     /// Times that it was late.
-    late: Fading,
+    late: DecayingCounter,
     late_at: Option<Instant>,
     /// Reads that it failed.
-    errors: Fading,
+    errors: DecayingCounter,
     /// Since when it is suspect.
     since: Option<Instant>,
     /// After how long without anything late it is trusted again.
@@ -238,7 +238,7 @@ impl Pool {
     fn late_together(&mut self, seats: &[Seat]) {
         for seat in seats {
             if let Some(drive) = self.suspicions.drives.get_mut(seat) {
-                drive.late = Fading::default();
+                drive.late = DecayingCounter::default();
             }
         }
         let recent = |at: Instant| self.now.since(at) < CLEAN;
@@ -270,7 +270,7 @@ impl Pool {
             let clean = drive.late_at.is_none_or(|at| at + drive.clean <= now);
             if drive.since.is_some() && clean {
                 drive.since = None;
-                drive.late = Fading::default();
+                drive.late = DecayingCounter::default();
                 trusted.push(seat);
             }
         }
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_fades_by_halves() {
-        let mut count = Fading::default();
+        let mut count = DecayingCounter::default();
         for _ in 0..8 {
             count.count(Instant(5), HALF_LIFE);
         }

@@ -299,7 +299,7 @@ impl Layout for Pool {
 
     /// The drive outside the group, not out, that has most free pieces left, counting those that
     /// `used` says are taken already; of equals the one that has met the group's drives least.
-    fn refuge(
+    fn spare_for(
         &self,
         group: u64,
         column: u16,
@@ -325,7 +325,7 @@ impl Layout for Pool {
 }
 
 impl Pool {
-    /// The first piece above a drive's own that is not `used`. Refuges fill up from below, so
+    /// The first piece above a drive's own that is not `used`. Spares fill up from below, so
     /// doubling steps and bisection find the end; holes left by moves are not looked for.
     fn first_unused(&self, seat: Seat, used: &dyn Fn(Cell) -> bool) -> Option<u64> {
         let start = self.taken[seat.index()].len() as u64;

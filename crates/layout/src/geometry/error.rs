@@ -83,7 +83,7 @@ impl fmt::Display for Field {
 pub enum GeometryError {
     /// Neither the scheme nor the caller says how many drives there are.
     #[error("drives (c) are not said: the layout depends on their number; try `{scheme}:{least}c`")]
-    DrivesUnsaid {
+    DriveCountMissing {
         /// The scheme.
         scheme: String,
         /// The least number that works.
@@ -114,7 +114,7 @@ pub enum GeometryError {
         "spares (s): {spares} of {drives} drives leave {left}, and a group takes {width}; \
          try `{nearest}`"
     )]
-    SparesEatAll {
+    TooManySpares {
         /// What was asked for.
         spares: u16,
         /// How many drives there are.
@@ -207,12 +207,12 @@ impl GeometryError {
     #[must_use]
     pub const fn field(&self) -> Field {
         match self {
-            Self::DrivesUnsaid { .. }
+            Self::DriveCountMissing { .. }
             | Self::DrivesDiffer { .. }
             | Self::TooFewDrives { .. }
             | Self::TooManyDrives { .. }
             | Self::IslandsUneven { .. } => Field::Drives,
-            Self::SparesEatAll { .. } => Field::Spares,
+            Self::TooManySpares { .. } => Field::Spares,
             Self::TooWide { .. } => Field::Data,
             Self::TooManyColumns { field, .. } | Self::Impossible { field, .. } => *field,
             Self::Stored { .. } => Field::Stored,

@@ -28,7 +28,7 @@ pub(super) fn geometry(
         }
         (Some(drives), _) | (None, Some(drives)) => drives,
         (None, None) => {
-            return Err(GeometryError::DrivesUnsaid {
+            return Err(GeometryError::DriveCountMissing {
                 scheme: scheme.to_string(),
                 least: drives_min(scheme),
             });
@@ -116,7 +116,7 @@ impl Ask<'_> {
                 least: width + u32::from(spares),
             });
         }
-        Err(GeometryError::SparesEatAll {
+        Err(GeometryError::TooManySpares {
             spares,
             drives,
             left,

@@ -26,7 +26,7 @@ pub enum SchemeError {
     #[error(
         "`{name}` does not say how many drives may fail: add a digit or a field `p`; try `{name}2`"
     )]
-    ParityUnsaid {
+    ParityMissing {
         /// The name.
         name: &'static str,
         /// Where.
@@ -138,7 +138,7 @@ impl SchemeError {
         match self {
             Self::Empty => 0..0,
             Self::UnknownName { span, .. }
-            | Self::ParityUnsaid { span, .. }
+            | Self::ParityMissing { span, .. }
             | Self::Parity { span, .. }
             | Self::UnknownWord { span, .. }
             | Self::BadField { span, .. }

@@ -73,7 +73,7 @@ impl FromStr for Scheme {
                     ..
                 }) => *parity,
                 family => {
-                    return Err(SchemeError::ParityUnsaid {
+                    return Err(SchemeError::ParityMissing {
                         name: family.name(),
                         span: name.span,
                     });

@@ -216,10 +216,10 @@ fn spares_keep_domains_apart_while_there_are_any() {
     let layout = geometry.layout.as_ref();
     for group in 0..500 {
         let lost = layout.cell(group, 3).seat;
-        let refuge = layout
-            .refuge(group, 3, &|seat| seat == lost, &|_| false)
+        let spare = layout
+            .spare_for(group, 3, &|seat| seat == lost, &|_| false)
             .unwrap();
-        let domain = refuge.seat.0 % 8;
+        let domain = spare.seat.0 % 8;
         let others = (0..10).filter(|&c| c != 3 && layout.cell(group, c).seat.0 % 8 == domain);
         assert!(others.count() < 2, "group {group}");
     }

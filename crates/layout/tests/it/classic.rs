@@ -93,7 +93,7 @@ fn classic_layouts_are_bijections_on_up_to_twelve_drives() {
             for slots in [1, 2, 3, 7, 60] {
                 chunks_are_a_bijection(&geometry, 2, slots);
             }
-            crate::common::refuge_is_outside_the_group(&geometry, 30);
+            crate::common::spare_is_outside_the_group(&geometry, 30);
         }
     }
 }

@@ -128,8 +128,8 @@ pub(crate) fn chunks_are_a_bijection(geometry: &Geometry, groups: u64, slots: u6
     }
 }
 
-/// A lost column finds refuge on a live drive outside its group, and once used it is passed over.
-pub(crate) fn refuge_is_outside_the_group(geometry: &Geometry, rows: u64) {
+/// A lost column finds a spare on a live drive outside its group, and once used it is passed over.
+pub(crate) fn spare_is_outside_the_group(geometry: &Geometry, rows: u64) {
     let name = &geometry.scheme;
     let layout = geometry.layout.as_ref();
     for group in 0..layout.groups(rows) {
@@ -140,24 +140,24 @@ pub(crate) fn refuge_is_outside_the_group(geometry: &Geometry, rows: u64) {
             let lost = cells[usize::from(column)].seat;
             let mut taken: Vec<Cell> = Vec::new();
             for _ in 0..geometry.spares {
-                let refuge = layout.refuge(group, column, &|seat| seat == lost, &|cell| {
+                let spare = layout.spare_for(group, column, &|seat| seat == lost, &|cell| {
                     taken.contains(&cell)
                 });
-                let Some(refuge) = refuge else { break };
+                let Some(spare) = spare else { break };
                 assert!(
-                    cells.iter().all(|cell| cell.seat != refuge.seat),
-                    "{name}: group {group} column {column} would double up on {refuge:?}"
+                    cells.iter().all(|cell| cell.seat != spare.seat),
+                    "{name}: group {group} column {column} would double up on {spare:?}"
                 );
                 assert!(
-                    !matches!(layout.role(refuge), Role::Column { group, .. }
+                    !matches!(layout.role(spare), Role::Column { group, .. }
                         if group < layout.groups(rows)),
-                    "{name}: {refuge:?} is not free"
+                    "{name}: {spare:?} is not free"
                 );
-                taken.push(refuge);
+                taken.push(spare);
             }
             assert!(
                 geometry.spares == 0 || !taken.is_empty(),
-                "{name}: no refuge"
+                "{name}: no spare"
             );
         }
     }

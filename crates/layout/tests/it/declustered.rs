@@ -6,7 +6,7 @@ use layout::{Cell, Role, draid};
 use sha2::Digest;
 
 use crate::common::{
-    cells_are_a_bijection, chunks_are_a_bijection, geometry, refuge_is_outside_the_group,
+    cells_are_a_bijection, chunks_are_a_bijection, geometry, spare_is_outside_the_group,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -144,7 +144,7 @@ fn draid_and_random_are_bijections_on_up_to_twelve_drives() {
             let rows = geometry.layout.pattern_rows().min(97);
             cells_are_a_bijection(&geometry, rows);
             chunks_are_a_bijection(&geometry, 2, 3);
-            refuge_is_outside_the_group(&geometry, rows.min(40));
+            spare_is_outside_the_group(&geometry, rows.min(40));
         }
     }
 }
@@ -161,7 +161,7 @@ fn designs_are_bijections_on_up_to_twelve_drives() {
         // Full tables and then some, but not 12 turns of a table of 924 tuples.
         cells_are_a_bijection(&geometry, geometry.layout.pattern_rows().min(500));
         chunks_are_a_bijection(&geometry, 2, 3);
-        refuge_is_outside_the_group(&geometry, 60);
+        spare_is_outside_the_group(&geometry, 60);
     }
     assert!(
         found > 300,
@@ -176,7 +176,7 @@ fn larger_declustered_layouts_are_bijections() {
         let geometry = geometry(scheme, 1);
         cells_are_a_bijection(&geometry, geometry.layout.pattern_rows().min(700));
         chunks_are_a_bijection(&geometry, 2, 5);
-        refuge_is_outside_the_group(&geometry, 30);
+        spare_is_outside_the_group(&geometry, 30);
     }
 }
 

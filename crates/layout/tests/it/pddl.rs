@@ -61,7 +61,7 @@ fn exact_layouts_are_bijections_over_their_pattern() {
             assert_eq!(rows, u64::from(drives));
             cells_are_a_bijection(&geometry, rows + 3);
             chunks_are_a_bijection(&geometry, 2, 3);
-            crate::common::refuge_is_outside_the_group(&geometry, rows);
+            crate::common::spare_is_outside_the_group(&geometry, rows);
         }
     }
 }

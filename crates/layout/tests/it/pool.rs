@@ -32,7 +32,7 @@ fn pools_are_bijections_on_up_to_twelve_drives() {
                     cells_are_a_bijection(&geometry, 40);
                     chunks_are_a_bijection(&geometry, 2, 3);
                     if geometry.layout.groups(40) > 0 {
-                        crate::common::refuge_is_outside_the_group(&geometry, 40);
+                        crate::common::spare_is_outside_the_group(&geometry, 40);
                     }
                 }
             }

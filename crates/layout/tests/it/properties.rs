@@ -173,18 +173,18 @@ proptest! {
                 if !failed.contains(&cell.seat) || layout.columns() > geometry.drives {
                     continue;
                 }
-                let refuge = layout.refuge(
+                let spare = layout.spare_for(
                     group,
                     column,
                     &|seat| failed.contains(&seat),
                     &|_| false,
                 );
-                if let Some(refuge) = refuge {
+                if let Some(spare) = spare {
                     let doubled = (0..layout.columns())
-                        .any(|other| layout.cell(group, other).seat == refuge.seat);
+                        .any(|other| layout.cell(group, other).seat == spare.seat);
                     prop_assert!(!doubled, "group {} column {}", group, column);
                     let free = !matches!(
-                        layout.role(refuge),
+                        layout.role(spare),
                         Role::Column { group, .. } if group < count
                     );
                     prop_assert!(free);

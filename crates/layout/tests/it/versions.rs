@@ -25,13 +25,13 @@ fn check(layout: &Versioned, groups: u64, rows: u64) {
             assert!(seats.insert(cell.seat), "group {group} meets a drive twice");
             assert_eq!(layout.role(cell), Role::Column { group, column });
         }
-        let refuge = layout.refuge(
+        let spare = layout.spare_for(
             group,
             0,
             &|seat| seat == layout.cell(group, 0).seat,
             &|_| false,
         );
-        if let Some(cell) = refuge {
+        if let Some(cell) = spare {
             assert!(matches!(layout.role(cell), Role::Spare { .. }), "{cell:?}");
             assert!(!seats.contains(&cell.seat));
         }

@@ -122,7 +122,7 @@ impl Lane {
     /// power may go and take the batch with it: then what was there before counts again, by its entry the drive
     /// holds it, and it must not have been overwritten. So the fill is planned again when a checkpoint has put the
     /// block in place.
-    pub(in crate::lane) fn fill_is_hasty(&mut self, op: OpId) -> bool {
+    pub(in crate::lane) fn fill_is_early(&mut self, op: OpId) -> bool {
         let Owner::Job(job) = self.ops[&op].owner else {
             return false;
         };
@@ -130,18 +130,18 @@ impl Lane {
             return false;
         }
         let flushed = self.log.flushed;
-        let hasty = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
+        let early = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
             let logged = self.overlay.get(*name);
             logged.is_some_and(|logged| logged.sequence > flushed)
         });
-        if hasty && let Some(fault) = self.log.stuck {
+        if early && let Some(fault) = self.log.stuck {
             // A drive that stays does not take what is logged: nobody knows until when.
             self.end(op, Err(fault));
-        } else if hasty {
+        } else if early {
             self.checkpoints.fills.push(op);
             self.want_checkpoint();
         }
-        hasty
+        early
     }
 
     pub(super) fn installs_ended(&mut self) {

@@ -350,7 +350,7 @@ impl PlainArray {
         let out = |seat| self.view.is_out(seat);
         let taken = |cell: Cell| rebuild.taken.contains(&cell);
         let target = if out(home.seat) {
-            layout.refuge(group, column, &out, &taken)
+            layout.spare_for(group, column, &out, &taken)
         } else {
             Some(home)
         };

@@ -12,14 +12,14 @@ const RESYNCING_MAX: usize = 8;
 
 /// Groups whose parity may disagree with their data.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chores {
+pub(super) struct Resync {
     waiting: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
     /// Some could not be done.
     failed: bool,
 }
 
-impl Chores {
+impl Resync {
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
@@ -36,14 +36,14 @@ impl Chores {
 impl Pool {
     /// Queues every group of every volume.
     pub(super) fn begin_resync(&mut self) {
-        self.chores.waiting = self.facts.allocated_groups().collect();
+        self.resync.waiting = self.facts.allocated_groups().collect();
         if self.geometry.code().tolerance() == 0 {
-            self.chores.waiting.clear();
+            self.resync.waiting.clear();
         }
-        if self.chores.waiting.is_empty() {
+        if self.resync.waiting.is_empty() {
             self.tell_lanes(&Command::CopiesAgree);
         } else {
-            let groups = self.chores.waiting.len() as u64;
+            let groups = self.resync.waiting.len() as u64;
             self.report(Report::ResyncBegins { groups });
         }
     }
@@ -51,31 +51,31 @@ impl Pool {
     /// Groups whose parity is not known to agree with their data.
     #[must_use]
     pub fn resync_left(&self) -> u64 {
-        (self.chores.waiting.len() + self.chores.in_flight.len()) as u64
+        (self.resync.waiting.len() + self.resync.in_flight.len()) as u64
     }
 
-    pub(super) fn pump_chores(&mut self) {
+    pub(super) fn pump_resync(&mut self) {
         if self.closing.is_some() {
             return;
         }
-        while self.chores.in_flight.len() < RESYNCING_MAX
-            && let Some(group) = self.chores.waiting.pop_first()
+        while self.resync.in_flight.len() < RESYNCING_MAX
+            && let Some(group) = self.resync.waiting.pop_first()
         {
-            self.chores.in_flight.insert(group);
+            self.resync.in_flight.insert(group);
             self.tell_lane(group, Command::Resync { group });
         }
     }
 
     pub(super) fn resynced(&mut self, group: u64, outcome: Outcome) {
-        if !self.chores.in_flight.remove(&group) {
+        if !self.resync.in_flight.remove(&group) {
             return;
         }
         if outcome.is_err() {
-            self.chores.failed = true;
+            self.resync.failed = true;
             self.report(Report::ResyncFailed { group });
         }
-        if self.chores.is_idle() {
-            if !self.chores.failed {
+        if self.resync.is_idle() {
+            if !self.resync.failed {
                 self.tell_lanes(&Command::CopiesAgree);
             }
             self.report(Report::ResyncEnds);

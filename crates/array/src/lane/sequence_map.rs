@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// Entries in ascending order of their numbers; those that are gone leave a gap for a while.
 #[derive(Clone, Debug)]
-pub(super) struct Numbered<K, V> {
+pub(super) struct SequenceMap<K, V> {
     entries: VecDeque<(K, Option<V>)>,
     live: usize,
 }
@@ -15,7 +15,7 @@ pub(super) struct Numbered<K, V> {
 /// Gaps that are no reason to close up.
 const GAPS: usize = 16;
 
-impl<K, V> Default for Numbered<K, V> {
+impl<K, V> Default for SequenceMap<K, V> {
     fn default() -> Self {
         Self {
             entries: VecDeque::new(),
@@ -24,7 +24,7 @@ impl<K, V> Default for Numbered<K, V> {
     }
 }
 
-impl<K: Copy + Ord, V> Numbered<K, V> {
+impl<K: Copy + Ord, V> SequenceMap<K, V> {
     /// Adds what has a higher number than everything before.
     pub(super) fn insert(&mut self, key: K, value: V) {
         debug_assert!(self.entries.back().is_none_or(|(last, _)| *last < key));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn it_holds_what_a_tree_holds_in_the_same_order() {
-        let (mut numbered, mut tree) = (Numbered::default(), BTreeMap::new());
+        let (mut numbered, mut tree) = (SequenceMap::default(), BTreeMap::new());
         // One that never ends stays at the front while thousands come and go behind it.
         let mut chance = 1_u64;
         for key in 0..5000_u64 {
