@@ -10,7 +10,7 @@ use std::io;
 use std::time::Duration;
 
 mod conversation;
-mod haggling;
+mod negotiation;
 
 use super::protocol::{Command, RequestHeader, Status, command_flag};
 use super::tls::{ClientTls, TlsError};

@@ -33,7 +33,7 @@ impl Conversation {
     }
 
     /// Sends an option and returns its answers up to the final one.
-    fn haggle(&mut self, code: u32, data: &[u8]) -> Result<Vec<(u32, Vec<u8>)>, ClientError> {
+    fn negotiate(&mut self, code: u32, data: &[u8]) -> Result<Vec<(u32, Vec<u8>)>, ClientError> {
         let mut bytes = Vec::new();
         encode_option(&mut bytes, code, data);
         self.queue(&bytes);
@@ -57,14 +57,14 @@ impl Conversation {
         }
     }
 
-    /// As `haggle`, with an error answer turned into an error.
+    /// As `negotiate`, with an error answer turned into an error.
     fn settle(
         &mut self,
         what: &'static str,
         code: u32,
         data: &[u8],
     ) -> Result<Vec<(u32, Vec<u8>)>, ClientError> {
-        let answers = self.haggle(code, data)?;
+        let answers = self.negotiate(code, data)?;
         match answers.last() {
             Some((rep::ERR_TLS_REQD, _)) => Err(ClientError::TlsRequired),
             Some((kind, message)) if kind & rep::FLAG_ERROR != 0 => Err(ClientError::Refused {
@@ -119,7 +119,7 @@ impl Conversation {
             wanted: vec![info::NAME, info::BLOCK_SIZE],
         }
         .encode(&mut data);
-        let answers = self.haggle(opt::GO, &data)?;
+        let answers = self.negotiate(opt::GO, &data)?;
         match answers.last() {
             Some((rep::ACK, _)) => {}
             Some((rep::ERR_UNKNOWN, _)) => {
@@ -146,7 +146,7 @@ impl Conversation {
             queries: vec![BASE_ALLOCATION],
         }
         .encode(&mut data);
-        let answers = self.haggle(opt::SET_META_CONTEXT, &data)?;
+        let answers = self.negotiate(opt::SET_META_CONTEXT, &data)?;
         // The number is the server's to choose; ours is the only one that replies are parsed for.
         Ok(answers
             .iter()
@@ -155,7 +155,7 @@ impl Conversation {
 
     /// Says that nothing more will come. The answer does not matter.
     pub(super) fn abort(&mut self) {
-        let _ = self.haggle(opt::ABORT, &[]);
+        let _ = self.negotiate(opt::ABORT, &[]);
     }
 }
 
