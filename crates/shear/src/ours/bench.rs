@@ -1,24 +1,33 @@
 //! Bursts and what their times say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stats::Moments;
 
+use super::End;
 use super::pattern::Pattern;
 use crate::Options;
 use crate::desk::Desk;
-use crate::probe::{Kind, Probe, Request, Stop};
+use crate::probe::{Kind, Probe, Request, Sample, Stop};
 
 /// Requests begin and end at multiples of this, in bytes, and chunks do.
 pub(super) const BLOCK: u64 = 4096;
+/// What is read from a memory is noted by regions of this size, in bytes.
+const REGION: u64 = 64 << 10;
+/// Bursts that are repeated elsewhere because a memory answered a part of them, before the volume is given up.
+const TRIES: u32 = 64;
 
 /// Logarithms of burst times of one kind.
+///
+/// Where drives always take the same time, all that varies is waiting for something else, which makes bursts later and
+/// never earlier: the faster quarter stands for all then.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Level {
     moments: Moments,
     values: Vec<f64>,
+    constant: bool,
 }
 
 impl Level {
@@ -27,18 +36,30 @@ impl Level {
         self.values.push(log_time);
     }
 
+    pub(super) fn extend(&mut self, log_times: impl IntoIterator<Item = f64>) {
+        for log_time in log_times {
+            self.add(log_time);
+        }
+    }
+
     /// A quarter of the bursts took less.
     pub(super) fn lower_quartile(&self) -> f64 {
+        self.lower(4)
+    }
+
+    /// One of `parts` bursts took less.
+    pub(super) fn lower(&self, parts: usize) -> f64 {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
-        sorted
-            .get(sorted.len() / 4)
-            .copied()
-            .unwrap_or(f64::NEG_INFINITY)
+        let at = sorted.len() / parts;
+        sorted.get(at).copied().unwrap_or(f64::NEG_INFINITY)
     }
 
     pub(super) fn mean(&self) -> f64 {
-        self.moments.mean()
+        match self.constant && !self.values.is_empty() {
+            true => self.lower_quartile(),
+            false => self.moments.mean(),
+        }
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -47,6 +68,10 @@ impl Level {
 
     /// Standard deviation of one burst, never taken for less than 4 %: clocks and caches have that.
     pub(super) fn deviation(&self) -> f64 {
+        if self.constant && !self.values.is_empty() {
+            let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
+            return (self.lower_quartile() - least).max(0.04);
+        }
         let sd = self.moments.variance().max(0.0).sqrt();
         if sd.is_finite() { sd.max(0.04) } else { 0.3 }
     }
@@ -59,11 +84,23 @@ impl Level {
     }
 }
 
+/// What one burst says against a hypothesis, at most, as a logarithm of likelihoods.
+const BURST_MAX: f64 = 6.0;
+/// The same of early and of late bursts, where bursts are late by waiting and never early. Guesses.
+const EARLY_MAX: f64 = 8.0;
+const LATE_MAX: f64 = 3.0;
+
 /// Makes bursts on a volume.
 pub(super) struct Bench {
     pub(super) desk: Desk,
     rng: ChaCha8Rng,
     size: u64,
+    /// Whether a drive takes the same time for every read.
+    pub(super) constant: bool,
+    /// Reads answered in less than this come from a memory. In seconds.
+    pub(super) memory_seconds: f64,
+    /// Regions of which something was read from a memory: avoided, as what is near was written or read with it.
+    remembered: BTreeSet<u64>,
     /// Mean level of bursts at a place of the pattern alone, by its residue.
     pub(super) alone: BTreeMap<u64, f64>,
 }
@@ -83,12 +120,36 @@ impl Bench {
             desk,
             rng: ChaCha8Rng::seed_from_u64(options.seed),
             size: options.size_bytes / BLOCK * BLOCK,
+            constant: false,
+            memory_seconds: 0.0,
+            remembered: BTreeSet::new(),
             alone: BTreeMap::new(),
         }
     }
 
     pub(super) const fn size(&self) -> u64 {
         self.size
+    }
+
+    /// A level without bursts.
+    pub(super) fn level(&self) -> Level {
+        Level {
+            constant: self.constant,
+            ..Level::default()
+        }
+    }
+
+    /// A test between levels.
+    pub(super) fn test(&self, levels: Vec<f64>, deviation: f64, error: f64) -> Sequential {
+        let test = Sequential::new(levels, deviation, error);
+        match self.constant {
+            true => Sequential {
+                early_max: EARLY_MAX,
+                late_max: LATE_MAX,
+                ..test
+            },
+            false => test,
+        }
     }
 
     /// A number below `end`, which is at least 1.
@@ -129,21 +190,92 @@ impl Bench {
     /// Carries out a burst: the logarithm of its seconds.
     pub(super) async fn time(&mut self, requests: Vec<Request>) -> Result<f64, Stop> {
         let sample = self.desk.ask(Probe { requests }).await?;
-        #[expect(clippy::cast_precision_loss, reason = "a time")]
-        let seconds = sample.makespan() as f64 / 1e9;
-        Ok(seconds.ln())
+        Ok(log_seconds(sample.makespan()))
+    }
+
+    /// Carries out bursts of reads until none of a burst's is answered by a memory: the logarithm of its seconds. A
+    /// read that asks no drive would make the others look like reads of several.
+    async fn of_drives(
+        &mut self,
+        mut choose: impl FnMut(&mut Self) -> Vec<Request>,
+    ) -> Result<f64, End> {
+        for _ in 0..TRIES {
+            let requests = choose(self);
+            let offsets: Vec<u64> = requests.iter().map(|request| request.offset).collect();
+            let sample = self.desk.ask(Probe { requests }).await?;
+            if self.note_memory(&offsets, &sample) {
+                continue;
+            }
+            return Ok(log_seconds(sample.makespan()));
+        }
+        Err(End::CannotTell(
+            "many reads are answered by no drive: a cache holds a part of the volume, or it was never written"
+                .to_owned(),
+        ))
+    }
+
+    /// Whether a memory answered any of the reads; notes which.
+    fn note_memory(&mut self, offsets: &[u64], sample: &Sample) -> bool {
+        let answers = offsets.iter().zip(&sample.nanoseconds);
+        let remembered: Vec<u64> = answers
+            .filter(|&(_, &time)| log_seconds(time) < self.memory_seconds.ln())
+            .map(|(offset, _)| offset / REGION)
+            .collect();
+        let any = !remembered.is_empty();
+        self.remembered.extend(remembered);
+        any
     }
 
     /// `requests` reads anywhere.
-    pub(super) async fn anywhere(&mut self, requests: usize) -> Result<f64, Stop> {
-        let reads = self.blocks(requests).into_iter().map(Self::read);
-        self.time(reads.collect()).await
+    pub(super) async fn anywhere(&mut self, requests: usize) -> Result<f64, End> {
+        self.of_drives(|bench| {
+            let reads = bench.blocks(requests).into_iter().map(Self::read);
+            reads.collect()
+        })
+        .await
+    }
+
+    /// `requests` reads of each of `blocks` blocks anywhere; `None` where a memory answers at once. What a drive answers
+    /// from what it has just read counts here.
+    pub(super) async fn blocks_often(
+        &mut self,
+        blocks: usize,
+        requests: usize,
+    ) -> Result<Option<f64>, Stop> {
+        let offsets = self.blocks(blocks);
+        let reads = offsets.into_iter().cycle().take(blocks * requests);
+        let requests = reads.map(Self::read).collect();
+        let sample = self.desk.ask(Probe { requests }).await?;
+        let earliest = sample.nanoseconds.iter().copied().min().unwrap_or(0);
+        let asked = log_seconds(earliest) >= self.memory_seconds.ln();
+        Ok(asked.then(|| log_seconds(sample.makespan())))
     }
 
     /// Offsets of `count` different blocks anywhere.
     pub(super) fn blocks(&mut self, count: usize) -> Vec<u64> {
-        let blocks = self.different(count, self.size / BLOCK);
-        blocks.into_iter().map(|block| block * BLOCK).collect()
+        let end = self.size / BLOCK;
+        let mut offsets = self.different(self.with_spare(count, end), end);
+        for block in &mut offsets {
+            *block *= BLOCK;
+        }
+        self.forgotten_first(&mut offsets);
+        offsets.truncate(count);
+        offsets
+    }
+
+    /// How many of `end` places to choose for `count` reads: more where some may be in a memory.
+    fn with_spare(&self, count: usize, end: u64) -> usize {
+        match self.remembered.is_empty() {
+            true => count,
+            false => (2 * count).min(usize::try_from(end).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// Places of which nothing was read from a memory come first.
+    fn forgotten_first(&self, offsets: &mut [u64]) {
+        if !self.remembered.is_empty() {
+            offsets.sort_by_key(|offset| self.remembered.contains(&(offset / REGION)));
+        }
     }
 
     /// Repetitions of a stride that fit into the volume.
@@ -152,9 +284,12 @@ impl Bench {
     }
 
     /// `requests` reads at one place, anywhere, of different repetitions of `stride`.
-    pub(super) async fn stride(&mut self, stride: u64, requests: usize) -> Result<f64, Stop> {
-        let residue = self.below(stride / BLOCK) * BLOCK;
-        self.spots(stride, &[Spot { residue, requests }]).await
+    pub(super) async fn stride(&mut self, stride: u64, requests: usize) -> Result<f64, End> {
+        self.of_drives(|bench| {
+            let residue = bench.below(stride / BLOCK) * BLOCK;
+            bench.at(stride, &[Spot { residue, requests }], Kind::Read)
+        })
+        .await
     }
 
     /// Requests to places of the pattern, mixed.
@@ -162,10 +297,16 @@ impl Bench {
         let mut requests = Vec::new();
         for spot in spots {
             let repetitions = self.repetitions(pattern);
-            let chosen = self.different(spot.requests, repetitions.max(spot.requests as u64));
-            requests.extend(chosen.into_iter().map(|repetition| Request {
+            let end = repetitions.max(spot.requests as u64);
+            let mut offsets = self.different(self.with_spare(spot.requests, end), end);
+            for repetition in &mut offsets {
+                *repetition = (*repetition % repetitions) * pattern + spot.residue;
+            }
+            self.forgotten_first(&mut offsets);
+            offsets.truncate(spot.requests);
+            requests.extend(offsets.into_iter().map(|offset| Request {
                 kind,
-                ..Self::read((repetition % repetitions) * pattern + spot.residue)
+                ..Self::read(offset)
             }));
         }
         for at in (1..requests.len()).rev() {
@@ -176,9 +317,9 @@ impl Bench {
     }
 
     /// Reads at places of the pattern.
-    pub(super) async fn spots(&mut self, pattern: u64, spots: &[Spot]) -> Result<f64, Stop> {
-        let requests = self.at(pattern, spots, Kind::Read);
-        self.time(requests).await
+    pub(super) async fn spots(&mut self, pattern: u64, spots: &[Spot]) -> Result<f64, End> {
+        self.of_drives(|bench| bench.at(pattern, spots, Kind::Read))
+            .await
     }
 
     /// A block within `span` bytes from a place of the pattern.
@@ -187,12 +328,22 @@ impl Bench {
     }
 }
 
+fn log_seconds(nanoseconds: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a time")]
+    let seconds = nanoseconds.max(1) as f64 / 1e9;
+    seconds.ln()
+}
+
 /// A sequential test between levels: Wald's, with Gaussian noise of a known deviation.
 ///
 /// Each burst adds −(x − μ)²/2σ² to each hypothesis. A burst that fits none is cut off at three deviations, so that one
-/// late answer, of a foreign load say, does not decide.
+/// late answer, of a foreign load say, does not decide. Where drives always take the same time, an early burst says
+/// more and a late one less.
 #[derive(Clone, Debug)]
 pub(super) struct Sequential {
+    /// What a burst that is earlier than a hypothesis takes from it, at most; and one that is later.
+    early_max: f64,
+    late_max: f64,
     levels: Vec<f64>,
     deviation: f64,
     likelihoods: Vec<f64>,
@@ -203,6 +354,8 @@ pub(super) struct Sequential {
 impl Sequential {
     pub(super) fn new(levels: Vec<f64>, deviation: f64, error: f64) -> Self {
         Self {
+            early_max: BURST_MAX,
+            late_max: BURST_MAX,
             likelihoods: vec![0.0; levels.len()],
             levels,
             deviation,
@@ -216,7 +369,12 @@ impl Sequential {
         self.bursts += 1;
         for (likelihood, level) in self.likelihoods.iter_mut().zip(&self.levels) {
             let z = (log_time - level) / self.deviation;
-            *likelihood -= (z * z).min(12.0) / 2.0;
+            let most = if z < 0.0 {
+                self.early_max
+            } else {
+                self.late_max
+            };
+            *likelihood -= (z * z / 2.0).min(most);
         }
         let best = self.best();
         let lead = (0..self.levels.len())

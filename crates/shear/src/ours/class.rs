@@ -37,10 +37,13 @@ pub(super) struct Candidate {
     pub(super) parity: u16,
     /// Copies of a chunk.
     pub(super) copies: u16,
+    /// The seat whose drive is missing.
+    missing: Option<u16>,
 }
 
 impl Candidate {
-    fn seats(&self) -> BTreeSet<u16> {
+    /// Drives that are read from.
+    pub(super) fn seats(&self) -> BTreeSet<u16> {
         self.sets.iter().flatten().copied().collect()
     }
 
@@ -96,6 +99,7 @@ pub(super) fn candidates(chunks: usize, copies: Option<u16>) -> Vec<Candidate> {
                 data,
                 parity,
                 copies: own,
+                missing: None,
             });
         }
     }
@@ -108,7 +112,6 @@ pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
     /// Chunks by which the volume begins inside the pattern.
     rotation: usize,
-    degraded: Vec<u16>,
     misconfigured: Vec<(u16, u16)>,
     /// Not classic: data chunks of a stripe and chunks of a group.
     declustered: Option<(usize, usize)>,
@@ -200,7 +203,7 @@ pub(super) fn of(map: &Map) -> Result<Found, String> {
                 return Ok(found(fit, rotation));
             }
         }
-        if let Some(found) = shared(all, map) {
+        if let Some(found) = shared(all, map).filter(|_| map.single) {
             return Ok(found);
         }
         if let Some(declustered) = declustered(map) {
@@ -210,15 +213,21 @@ pub(super) fn of(map: &Map) -> Result<Found, String> {
             });
         }
     } else {
-        for seat in 0..DRIVES_MAX {
-            let mut fit = survivors(0, Fault::Missing(seat));
-            fit.retain(|candidate| candidate.parity > 0);
-            if !fit.is_empty() {
-                return Ok(Found {
-                    degraded: vec![seat],
-                    ..found(fit, 0)
-                });
-            }
+        // Names of seats differ between members: each candidate has its own seat that may be missing. A chunk that one
+        // other drive has whole is not spread over the others.
+        let on = |one: &Candidate, seat: u16| {
+            one.parity > 0 && one.data > 1 && fits(one, map, 0, Fault::Missing(seat))
+        };
+        let missing = all.iter().flat_map(|one| {
+            let seats = (0..one.drives).filter(|&seat| on(one, seat));
+            seats.map(|seat| Candidate {
+                missing: Some(seat),
+                ..one.clone()
+            })
+        });
+        let fit: Vec<Candidate> = missing.collect();
+        if !fit.is_empty() {
+            return Ok(found(fit, 0));
         }
     }
     Err(format!(
@@ -230,7 +239,8 @@ pub(super) fn of(map: &Map) -> Result<Found, String> {
 /// Two seats on one spindle. Names may differ between members of a class, so all members' pairs must be one pair.
 fn shared(all: &[Candidate], map: &Map) -> Option<Found> {
     let mut found: Option<Found> = None;
-    for candidate in all {
+    // Copies share drives by themselves: which of them are one spindle is not looked for.
+    for candidate in all.iter().filter(|one| one.copies == 1) {
         for kept in 0..candidate.drives {
             for gone in kept + 1..candidate.drives {
                 if !fits(candidate, map, 0, Fault::Shared(kept, gone)) {
@@ -353,7 +363,8 @@ impl Found {
                 [one] => one,
                 _ => Redundancy::Unknown,
             };
-            belief.degraded.clone_from(&self.degraded);
+            let missing = self.candidates.first().and_then(|one| one.missing);
+            belief.degraded = missing.into_iter().collect();
             belief.misconfigured.clone_from(&self.misconfigured);
             // The first stripe border: the volume may begin inside a stripe.
             let inside = match data.len() {

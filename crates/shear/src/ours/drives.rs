@@ -31,6 +31,8 @@ pub(super) struct Map {
     pub(super) representative: Vec<usize>,
     /// Layouts whose pattern has as many chunks.
     pub(super) candidates: Vec<Candidate>,
+    /// Whether each chunk is known to be served by one drive.
+    pub(super) single: bool,
 }
 
 impl Map {
@@ -55,6 +57,7 @@ pub(super) async fn map(bench: &mut Bench, pattern: &Pattern, chunks: &Chunks) -
     }
     let mut map = Map {
         candidates: class::candidates(count, pattern.copies),
+        single: pattern.copies == Some(1),
         ..of_matrix(&matrix)
     };
     for chunk in first..count {
@@ -183,7 +186,7 @@ pub(super) async fn odd(
     }
     let mut levels: Vec<Level> = Vec::new();
     for &chunk in &map.representative {
-        let mut level = Level::default();
+        let mut level = bench.level();
         for _ in 0..12 {
             let residue = bench.within(
                 chunks.phase + chunk as u64 * chunks.bytes,

@@ -10,6 +10,14 @@ const FLASH_SECONDS_MAX: f64 = 500e-6;
 /// Bursts of a level.
 const BURSTS: u32 = 16;
 
+/// Reads answered in less than this part of the usual time come from a memory, where drives always take the same.
+const MEMORY_CONSTANT: f64 = 0.5;
+/// The same where drives do not: a disk's luckiest read is a tenth of its mean.
+const MEMORY_VARYING: f64 = 1.0 / 16.0;
+
+/// Reads differ by less than this, as a logarithm, where drives always take the same time.
+const CONSTANT: f64 = 0.06;
+
 /// What is known before the first stride.
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
@@ -26,28 +34,49 @@ pub(super) async fn measure(bench: &mut Bench) -> Result<Ground, End> {
     }
     // The first burst wakes what sleeps: it does not count.
     bench.anywhere(8).await?;
-    let mut single = Level::default();
+    let mut times = Vec::new();
     for _ in 0..2 * BURSTS {
-        single.add(bench.anywhere(1).await?);
+        times.push(bench.anywhere(1).await?);
     }
-    if single.mean() < DRIVE_SECONDS_MIN.ln() {
+    times.sort_by(f64::total_cmp);
+    let usual = times[times.len() / 2];
+    if usual < DRIVE_SECONDS_MIN.ln() {
         return Err(End::CannotTell(format!(
             "reads are answered in {:.1} µs, faster than any drive: a cache holds the volume, or its space was never written",
-            single.mean().exp() * 1e6
+            usual.exp() * 1e6
         )));
     }
-    if single.mean() < FLASH_SECONDS_MAX.ln() {
+    if usual < FLASH_SECONDS_MAX.ln() {
         return Err(End::CannotTell(format!(
-            "one read takes {:.0} µs: flash, whose drives are arrays of dies themselves; bursts show dies and not drives",
-            single.mean().exp() * 1e6
+            "one read takes {:.0} µs: a cache or space that was never written, or flash, whose drives are arrays of dies themselves; bursts show dies and not drives",
+            usual.exp() * 1e6
         )));
+    }
+    // Waiting makes reads later and never earlier: where a quarter of them is as fast as the fastest, drives always take
+    // the same time.
+    let of_drives = |part: f64| -> Vec<f64> {
+        let least = usual + part.ln();
+        let all = times.iter().copied();
+        all.filter(|&time| time >= least).collect()
+    };
+    let drives = of_drives(MEMORY_CONSTANT / 2.0);
+    let constant = drives[drives.len() / 4] - drives[0] < CONSTANT;
+    let part = match constant {
+        true => MEMORY_CONSTANT,
+        false => MEMORY_VARYING,
+    };
+    bench.memory_seconds = usual.exp() * part;
+    bench.constant = constant;
+    let mut single = bench.level();
+    for time in of_drives(part) {
+        single.add(time);
     }
     Ok(Ground { single })
 }
 
 /// `requests` reads anywhere at once.
 pub(super) async fn anywhere(bench: &mut Bench, requests: usize) -> Result<Level, End> {
-    let mut level = Level::default();
+    let mut level = bench.level();
     for _ in 0..BURSTS {
         level.add(bench.anywhere(requests).await?);
     }

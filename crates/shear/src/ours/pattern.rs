@@ -19,9 +19,9 @@
 //! n(n−3) of P+Q and triple parity. Candidates are taken with powers of two as chunks, so a chunk of 24 KiB is found by
 //! another n. Depth: a drive that serves several requests at once shows itself once bursts are deeper than that.
 
-use super::bench::{BLOCK, Bench, Level, Sequential, Spot};
+use super::bench::{BLOCK, Bench, Level, Spot};
 use super::chunk::{Question, Relation, relation};
-use super::ground::{self, Ground};
+use super::ground;
 use super::{DECISION_ERROR, End};
 
 /// Drives up to which candidates are made.
@@ -77,9 +77,10 @@ fn candidates(bench: &Bench, depth: usize) -> Vec<u64> {
     strides
 }
 
-pub(super) async fn find(bench: &mut Bench, _ground: &Ground) -> Result<Pattern, End> {
+/// The pattern, by bursts of at least `depth_min` requests.
+pub(super) async fn find(bench: &mut Bench, depth_min: usize) -> Result<Pattern, End> {
     let mut before: Option<f64> = None;
-    for depth in DEPTHS {
+    for depth in DEPTHS.into_iter().filter(|&depth| depth >= depth_min) {
         let everywhere = ground::anywhere(bench, depth).await?;
         let strides = candidates(bench, depth);
         if strides.is_empty() {
@@ -115,7 +116,7 @@ async fn slowest(
 ) -> Result<Option<(u64, Level)>, End> {
     let mut alive: Vec<(u64, Level)> = strides
         .iter()
-        .map(|&stride| (stride, Level::default()))
+        .map(|&stride| (stride, bench.level()))
         .collect();
     for round in 0..6 {
         for (stride, level) in &mut alive {
@@ -183,7 +184,7 @@ async fn same_by_level(bench: &mut Bench, pattern: &Pattern, a: u64, b: u64) -> 
     let same = pattern.level.mean();
     let apart = same - 0.3;
     let deviation = pattern.level.deviation().max(0.08);
-    let mut test = Sequential::new(vec![same, apart], deviation, 1e-3);
+    let mut test = bench.test(vec![same, apart], deviation, 1e-3);
     for _ in 0..24 {
         let requests = pattern.depth / 2;
         let spots = [a, b].map(|residue| Spot { residue, requests });
@@ -199,8 +200,8 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
     let mut pattern = Pattern {
         bytes: stride,
         depth,
-        level: Level::default(),
-        half: Level::default(),
+        level: bench.level(),
+        half: bench.level(),
         copies: None,
     };
     remeasure(bench, &mut pattern).await?;
@@ -230,7 +231,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
         }
         bench.alone.clear();
         if !same_everywhere(bench, &longer, pattern.bytes).await? {
-            return Err(End::CannotTell(format!(
+            return Err(End::Unsure(format!(
                 "places {} bytes apart are on one drive in part only: the pattern is longer than what was tried",
                 pattern.bytes
             )));
@@ -243,7 +244,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
 
 /// Levels of the pattern's stride, whole and half bursts.
 async fn remeasure(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
-    (pattern.level, pattern.half) = (Level::default(), Level::default());
+    (pattern.level, pattern.half) = (bench.level(), bench.level());
     for _ in 0..32 {
         pattern
             .level
