@@ -20,6 +20,7 @@ use erasure::kernel;
 use super::compute::{Computer, Patch};
 use super::hash::NameMap;
 use super::hold::Lease;
+use super::meter::Counted;
 use super::pool::PoolMessage;
 use super::queue::Queue;
 use super::scratch::{Named, Spare};
@@ -44,6 +45,8 @@ pub(crate) struct Answer {
     pub(crate) to: Arc<dyn Completed>,
     pub(crate) token: u64,
     pub(crate) outcome: Outcome,
+    /// What is counted of it.
+    pub(crate) counted: Counted,
     /// The bytes of a read that are not in the memory that came with it.
     pub(crate) elsewhere: Option<Memory>,
 }
@@ -198,6 +201,7 @@ struct LaneThread {
     /// Every so-many-th of the pool's, from the thread's own number on.
     lanes: Vec<Lane>,
     threads: u16,
+    thread: u16,
     sink: Arc<dyn Completed>,
     /// When what is being told has happened, as far as the lanes are concerned.
     now: Instant,
@@ -265,6 +269,7 @@ pub(crate) fn start(
         let thread = LaneThread {
             lanes,
             threads,
+            thread: u16::try_from(index).expect("there are no more threads than lanes"),
             sink: Arc::new(Sink {
                 queue: Arc::clone(&queue),
                 lease: Arc::clone(lease),
@@ -481,6 +486,10 @@ impl LaneThread {
     }
 
     fn answer_all(&mut self) {
+        let now = self.clock.now();
+        for answer in &self.answers {
+            answer.counted.answered(self.thread, now, answer.outcome);
+        }
         let (answers, elsewhere): (Vec<Answer>, _) = std::mem::take(&mut self.answers)
             .into_iter()
             .partition(|answer| answer.elsewhere.is_none());

@@ -6,6 +6,7 @@ mod handle;
 mod hash;
 pub(crate) mod hold;
 mod lane;
+mod meter;
 mod names;
 mod pool;
 mod queue;

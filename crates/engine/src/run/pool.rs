@@ -603,7 +603,7 @@ impl PoolThread {
                 volume.remap(map);
             } else {
                 let lanes = Arc::clone(&self.lanes);
-                let volume = Volume::new(facts.name.clone(), map, lanes, preferred);
+                let volume = Volume::new(facts.name.clone(), map, lanes, self.clock, preferred);
                 volumes.insert(facts.name.clone(), Arc::new(volume));
             }
         }

@@ -1,20 +1,20 @@
 //! A volume as a block device: requests are cut at group ends and go to their lanes.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
 
 use array::GroupRequest;
 use array::router::{Part, VolumeMap};
 use block::{
-    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Region, Request, RequestKind,
+    BlockDevice, Completed, Fault, Instant, Limits, Memory, Outcome, Region, Request, RequestKind,
     Submission,
 };
 
+use super::Clock;
 use super::compute::{Patch, assemble};
 use super::lane::{Answer, LaneMessage, LaneSender, PartEnded};
-use crate::drive::telemetry::Telemetry;
+use super::meter::{Counted, Meter};
 use crate::traffic::Traffic;
 
 /// The longest read or write that a volume takes: what NBD clients send at most.
@@ -26,8 +26,8 @@ pub struct Volume {
     map: RwLock<Arc<VolumeMap>>,
     lanes: Arc<[LaneSender]>,
     closed: AtomicBool,
-    in_flight: Arc<AtomicU64>,
-    telemetry: Arc<Telemetry>,
+    meter: Arc<Meter>,
+    clock: Clock,
     preferred_bytes: u32,
 }
 
@@ -36,15 +36,17 @@ impl Volume {
         name: String,
         map: VolumeMap,
         lanes: Arc<[LaneSender]>,
+        clock: Clock,
         preferred_bytes: u32,
     ) -> Self {
+        let threads = lanes.iter().map(|lane| lane.thread() + 1).max();
         Self {
             name,
             map: RwLock::new(Arc::new(map)),
             lanes,
             closed: AtomicBool::new(false),
-            in_flight: Arc::new(AtomicU64::new(0)),
-            telemetry: Arc::new(Telemetry::new()),
+            meter: Arc::new(Meter::new(threads.unwrap_or(1))),
+            clock,
             preferred_bytes,
         }
     }
@@ -58,13 +60,13 @@ impl Volume {
     /// Requests that have not ended.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.in_flight.load(Ordering::Acquire)
+        self.meter.in_flight()
     }
 
     /// What its clients have asked, and how long that took.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
-        Traffic::new(&self.telemetry.snapshot())
+        Traffic::new(&self.meter.snapshot())
     }
 
     /// From now on every request ends with [`Fault::Shutdown`].
@@ -146,8 +148,7 @@ struct Join {
     elsewhere: Mutex<Option<(Memory, Vec<Patch>)>>,
     token: u64,
     to: Arc<dyn Completed>,
-    in_flight: Arc<AtomicU64>,
-    telemetry: Arc<Telemetry>,
+    meter: Arc<Meter>,
     kind: RequestKind,
     bytes: u64,
     began: Instant,
@@ -155,10 +156,7 @@ struct Join {
 
 impl Join {
     fn answer(&self) -> Answer {
-        self.in_flight.fetch_sub(1, Ordering::AcqRel);
-        let outcome = outcome(self.outcome.load(Ordering::Acquire));
-        self.telemetry
-            .end(self.kind, self.bytes, self.began.elapsed(), outcome);
+        self.meter.end();
         let mut elsewhere = self
             .elsewhere
             .lock()
@@ -167,7 +165,13 @@ impl Join {
         Answer {
             to: Arc::clone(&self.to),
             token: self.token,
-            outcome,
+            outcome: outcome(self.outcome.load(Ordering::Acquire)),
+            counted: Counted {
+                meter: Arc::clone(&self.meter),
+                kind: self.kind,
+                bytes: self.bytes,
+                began: self.began,
+            },
             elsewhere: elsewhere.map(|(memory, patches)| assemble(&memory, patches)),
         }
     }
@@ -226,13 +230,15 @@ impl BlockDevice for Volume {
             token,
         };
         // As a rule there is one part, and nothing to gather.
-        self.begin(submission, to, &mut LaneSender::send);
+        let now = self.clock.now();
+        self.begin(submission, (to, now), &mut LaneSender::send);
     }
 
     fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
         let mut messages: BTreeMap<u16, Vec<LaneMessage>> = BTreeMap::new();
+        let now = self.clock.now();
         for submission in batch.drain(..) {
-            self.begin(submission, to, &mut |lane: &LaneSender, message| {
+            self.begin(submission, (to, now), &mut |lane: &LaneSender, message| {
                 messages.entry(lane.thread()).or_default().push(message);
             });
         }
@@ -264,7 +270,7 @@ impl Volume {
     fn begin(
         &self,
         submission: Submission,
-        to: &Arc<dyn Completed>,
+        (to, now): (&Arc<dyn Completed>, Instant),
         send: &mut dyn FnMut(&LaneSender, LaneMessage),
     ) {
         let Submission {
@@ -277,19 +283,17 @@ impl Volume {
             request.offset = u64::MAX;
         }
         let parts = self.parts(&request);
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        self.telemetry.begin();
+        self.meter.begin();
         let join: Arc<dyn PartEnded> = Arc::new(Join {
             parts: AtomicUsize::new(parts.len()),
             outcome: AtomicU8::new(0),
             elsewhere: Mutex::default(),
             token,
             to: Arc::clone(to),
-            in_flight: Arc::clone(&self.in_flight),
-            telemetry: Arc::clone(&self.telemetry),
+            meter: Arc::clone(&self.meter),
             kind: request.kind,
             bytes: request.length,
-            began: Instant::now(),
+            began: now,
         });
         let mut memory = Some(memory);
         let mut parts = parts.into_iter().peekable();
