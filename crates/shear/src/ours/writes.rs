@@ -67,8 +67,10 @@ pub(super) async fn decide(
         });
         return Ok(());
     };
-    let Some((ratio, flooded)) = small(bench, pattern, chunks, 12 * usize::from(widest)).await?
-    else {
+    // Where reads have said how data is protected, one length of bursts will do.
+    let open = found.redundancies().len() > 1;
+    let requests = 12 * usize::from(widest);
+    let Some((ratio, flooded)) = small(bench, pattern, chunks, requests, open).await? else {
         bench.desk.believe(|belief| {
             belief.redundancy = Redundancy::Unknown;
             belief.reasons.push(
@@ -126,6 +128,7 @@ async fn small(
     pattern: &Pattern,
     chunks: &Chunks,
     requests: usize,
+    steady: bool,
 ) -> Result<Option<(f64, usize)>, End> {
     let places = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
     let mut each = requests.div_ceil(places);
@@ -152,7 +155,8 @@ async fn small(
         }
         let ratio = writes.mean() - reads.mean();
         // A buffer that takes a part of a burst shows itself by the ratio of a longer one.
-        if ratio > -0.2 && before.is_some_and(|before| (ratio - before).abs() < STEADY) {
+        let is_steady = before.is_some_and(|before| (ratio - before).abs() < STEADY);
+        if ratio > -0.2 && (is_steady || !steady) {
             return Ok(Some((ratio, requests)));
         }
         if requests >= FLOOD_MAX {
