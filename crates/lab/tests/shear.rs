@@ -56,7 +56,7 @@ fn mirrors_are_found_by_both_procedures() {
     nothing_differs(&report);
     near(&report, "fig13.chained.neighbours", 2.0 / 3.0, 0.067);
     // Pinned: a change here is a change of a model, of the array or of a procedure.
-    assert_eq!(format!("{:016x}", report.trace), "1d194078f1682471");
+    assert_eq!(format!("{:016x}", report.trace), "a455fe0f00a29f8f");
 }
 
 #[test]
@@ -77,13 +77,7 @@ fn writes_cost_their_drive_operations() {
 fn what_is_wrong_with_an_array_is_seen_and_named() {
     nothing_differs(&run("shear-fig17", 1));
     // A turn of one and a half times moves a burst by an eighth: ours asks too few for that.
-    only_differ(
-        &run("shear-fig18", 1),
-        &[
-            "fig18.fast-rotating.ours.named",
-            "fig18.slow-rotating.ours.named",
-        ],
-    );
+    only_differ(&run("shear-fig18", 1), &["fig18.fast-rotating.ours.named"]);
 
     nothing_differs(&run("shear-fig19", 1));
 }

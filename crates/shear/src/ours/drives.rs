@@ -17,6 +17,8 @@ use super::{DECISION_ERROR, End};
 const MATRIX_MAX: usize = 16;
 /// Chunks of a pattern, at most: 40 drives of left-asymmetric RAID-5 have 1560.
 const CHUNKS_MAX: usize = 2048;
+/// Bursts on each drive, to find slow and fast ones.
+const ODD_BURSTS: u32 = 36;
 
 /// The map of a pattern.
 #[derive(Clone, Debug, Default)]
@@ -187,7 +189,7 @@ pub(super) async fn odd(
     let mut levels: Vec<Level> = Vec::new();
     for &chunk in &map.representative {
         let mut level = bench.level();
-        for _ in 0..12 {
+        for _ in 0..ODD_BURSTS {
             let residue = bench.within(
                 chunks.phase + chunk as u64 * chunks.bytes,
                 chunks.bytes,
@@ -208,7 +210,7 @@ pub(super) async fn odd(
     let mut odd = Vec::new();
     for (class, level) in levels.iter().enumerate() {
         let difference = level.mean() - median;
-        let error = level.error().max(deviation / 12.0_f64.sqrt());
+        let error = level.error().max(deviation / f64::from(ODD_BURSTS).sqrt());
         if difference.abs() > 0.12 && difference.abs() > 4.5 * error {
             bench.desk.spend(DECISION_ERROR);
             if let Some(seat) = found.seat(map, class) {
