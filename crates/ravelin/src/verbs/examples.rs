@@ -64,6 +64,8 @@ pub(crate) const VOLUME_ATTACH: &str = "Examples:
   ravelin volume attach tank/home --nbd unix:/run/home.sock
   ravelin volume attach tank/home --nbd tcp:192.0.2.1:10809 --tls-cert cert.pem --tls-key key.pem --tls-client-ca ca.pem";
 pub(crate) const VOLUME_DETACH: &str = "Examples:\n  ravelin volume detach tank/home";
+pub(crate) const VOLUME_OF_DEVICE: &str =
+    "Examples:\n  ravelin volume of-device /dev/ravelin/tank/home";
 pub(crate) const DAEMON: &str =
     "Examples:\n  ravelin daemon\n  ravelin daemon --hooks /etc/ravelin/hooks.d --group ravelin";
 pub(crate) const BENCH: &str = "Examples:\n  ravelin bench tank/home --rw randread --bs 4k --time 1

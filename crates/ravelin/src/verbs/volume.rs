@@ -92,10 +92,11 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         tls: Tls,
     },
-    /// Print POOL/VOLUME of a block device that serves a volume. For udev's rule.
+    /// Print POOL/VOLUME of a block device that serves a volume, for udev's rule.
     #[command(hide = true)]
+    #[command(after_long_help = examples::VOLUME_OF_DEVICE)]
     OfDevice {
-        /// A block device, such as /dev/nbd0.
+        /// A block device, such as /dev/nbd0, or a link to one.
         device: PathBuf,
     },
     /// Stop serving a volume.
@@ -307,6 +308,7 @@ fn at(name: &VolumeName, verb: Option<&str>) -> String {
 
 /// Which volume a block device serves.
 fn of_device(context: &Context, client: &Client, device: &Path) -> Result<(), Failure> {
+    let device = std::fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
     let pools: Pools = client.get("pools")?;
     for pool in pools.pools {
         for volume in volumes(client, &pool.name)? {

@@ -43,6 +43,11 @@ fn before(page: &str) -> &'static [&'static str] {
             VOLUME,
             "ravelin volume attach tank/home --nbd unix:/run/home.sock",
         ],
+        "volume-of-device" if Stage::has_loop_devices() => &[
+            POOL,
+            VOLUME,
+            "ravelin volume attach tank/home --fuse /run/home.img --loop",
+        ],
         _ => &[],
     }
 }
@@ -68,6 +73,9 @@ fn end(page: &str, example: &str) -> End<'static> {
         "drive-wipe" if confirms => End::Confirmed("/dev/sdh"),
         // 1 says that something was found on the machine that runs this.
         "doctor" => End::Exits(&[0, 1]),
+        "volume-of-device" if !Stage::has_loop_devices() => {
+            End::Skipped("it needs root, FUSE and loop devices")
+        }
         _ if example.contains("--loop") && !Stage::has_loop_devices() => {
             End::Skipped("it needs root, FUSE and loop devices")
         }
