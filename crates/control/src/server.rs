@@ -13,6 +13,10 @@ use crate::hooks::{HookOptions, Hooks};
 use crate::state::{StateError, StateFile};
 use crate::{Daemon, Failure, connections, routes, supervisor};
 
+/// Signals that come so soon after the first are the same order to stop: who signals a process and its group, as `timeout` does, or
+/// a terminal and a script, does not mean to cut the end short.
+const ONE_ORDER: Duration = Duration::from_millis(500);
+
 /// How long requests under way may go on after a stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
 
@@ -147,7 +151,7 @@ pub struct Options {
 }
 
 /// Opens what the state says was open, and serves until SIGTERM or SIGINT; then ends the exports,
-/// closes the pools and removes the socket. A second signal ends the process at once. `ready` is
+/// closes the pools and removes the socket. A second signal, not right after the first, ends the process at once. `ready` is
 /// called when all that came back is there and requests are answered.
 ///
 /// # Errors
@@ -194,10 +198,16 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         }
         supervisor::stopping();
         living.abort();
+        let first = tokio::time::Instant::now();
         tokio::spawn(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                if first.elapsed() >= ONE_ORDER {
+                    break;
+                }
             }
             tracing::error!("a second signal: ending at once; pools are not closed cleanly");
             std::process::exit(1);

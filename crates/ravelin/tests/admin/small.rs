@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use export::nbd::Client;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::MIB;
 use crate::bench::{Bench, bytes};
@@ -268,4 +269,17 @@ fn a_device_has_a_name_that_stays() {
     bench.ok(&["volume", "detach", "tank/v"]);
     assert!(link.symlink_metadata().is_err());
     assert!(!bench.path("links/tank").exists());
+}
+
+/// `timeout` and others signal a process and then its group: one order to stop, told twice.
+#[test]
+fn a_daemon_that_is_told_twice_to_stop_at_once_closes_its_pools() {
+    let mut bench = Bench::new("told-twice");
+    let drives = bench.drives("d", 3, 64 << 20);
+    bench.create("tank", "raid5", &drives, &[]);
+    let pid = Pid::from_raw(i32::try_from(bench.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    // Until the first is taken, one like it is the same signal to the kernel; another is not.
+    kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(bench.terminate(), Some(0), "{}", bench.log());
 }
