@@ -141,9 +141,9 @@ fn a_copy_of_a_page_that_came_late_is_compared_with_the_others() {
     holds(include_str!("schedules/late-copy-is-compared-pddl2.txt"));
 }
 
-/// Seed 9900232592. A drive hung while the pool was opened. The lanes were told that it is out together with a drive
+/// Seed 9900232592. A drive hung while the pool was opened. The lanes got its `SeatOut` together with that of a drive
 /// that was out before, and after that where its columns are: on that drive, as they were when the opening began. They
-/// read them there, and waited without end. Of a drive that is out, no place is told any more.
+/// read them there, and waited without end. No place on a drive that is out is sent to lanes.
 #[test]
 fn a_lane_is_not_told_of_a_place_on_a_drive_that_hung_at_the_opening() {
     holds(include_str!("schedules/place-on-a-drive-that-is-out.txt"));

@@ -295,7 +295,7 @@ impl Lane {
         }
     }
 
-    /// A read has ended; if it has a bounce buffer, its request is told where its bytes are, or nobody is.
+    /// A read has ended. If it has a bounce buffer: hand the buffer to the request, or free it.
     pub(super) fn leave_bounce_buffer(
         &mut self,
         buffer: BounceBuffer,

@@ -115,7 +115,7 @@ impl Daemon {
             let Some(device) = &export.device else {
                 continue;
             };
-            // The kernel's NBD client has the size that it was told when it connected.
+            // The kernel's NBD client keeps the size of the time when it connected.
             if !export.address.starts_with("fuse:") {
                 continue;
             }

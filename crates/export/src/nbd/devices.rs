@@ -1,12 +1,12 @@
 //! Block devices of the kernel's own NBD client (`/dev/nbd0`, …): which process has connected which.
 //!
-//! The kernel tells the process that has set a device up, and a Unix socket tells the process that has connected to
-//! it. A client that hands its socket to the kernel (`nbd-client` by netlink, as it does by default) is both.
+//! The kernel has the number of the process that set a device up, and a Unix socket has that of the process that connected
+//! to it. For a client that hands its socket to the kernel (`nbd-client` by netlink, its default) the two are equal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The NBD devices that one of these processes has set up, as `sys` tells it.
+/// The NBD devices that one of these processes has set up, as listed in `sys`.
 pub(super) fn connected_by(peers: &[u32], sys: &Path) -> Vec<PathBuf> {
     if peers.is_empty() {
         return Vec::new();

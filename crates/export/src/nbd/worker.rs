@@ -57,7 +57,7 @@ impl Shared {
     }
 }
 
-/// The process that has connected. TCP does not tell.
+/// The process that has connected; `None` for TCP.
 fn peer_of(socket: &OwnedFd) -> Option<u32> {
     let local = sockopt::socket_domain(socket).ok()? == AddressFamily::UNIX;
     let peer = local.then(|| sockopt::socket_peercred(socket));
@@ -66,7 +66,7 @@ fn peer_of(socket: &OwnedFd) -> Option<u32> {
 
 struct Entry {
     connection: Connection,
-    /// The process that has connected, where the socket tells.
+    /// The process that has connected; `None` for TCP.
     peer: Option<u32>,
     /// What epoll watches for; `None` when it does not know the socket.
     watched: Option<epoll::EventFlags>,

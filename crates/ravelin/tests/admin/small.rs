@@ -271,7 +271,7 @@ fn a_device_has_a_name_that_stays() {
     assert!(!bench.path("links/tank").exists());
 }
 
-/// `timeout` and others signal a process and then its group: one order to stop, told twice.
+/// `timeout` and others signal a process and then its group: one order to stop, sent twice.
 #[test]
 fn a_daemon_that_is_told_twice_to_stop_at_once_closes_its_pools() {
     let mut bench = Bench::new("told-twice");
