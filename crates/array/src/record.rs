@@ -42,11 +42,11 @@ pub struct Record {
     pub outputs: Vec<Output>,
 }
 
-/// Tells a lane one thing and puts everything that it answers behind `outputs`.
+/// Tells a lane one thing. What it answers is polled: actions until there are no more, then events.
 ///
 /// # Panics
 /// When the lane refuses a command: the pool knows its lanes.
-pub fn tell(lane: &mut Lane, at: Instant, input: Input, outputs: &mut Vec<Output>) {
+pub fn tell(lane: &mut Lane, at: Instant, input: Input) {
     match input {
         Input::Request(id, request, _) => lane.handle_request(at, id, request),
         Input::Completion(id, outcome) => lane.handle_completion(at, id, outcome),
@@ -56,20 +56,20 @@ pub fn tell(lane: &mut Lane, at: Instant, input: Input, outputs: &mut Vec<Output
             .expect("the pool knows the lanes' groups"),
         Input::Timeout => lane.handle_timeout(at),
     }
+}
+
+/// As [`tell`], with all that the lane answers.
+///
+/// # Panics
+/// As [`tell`].
+pub fn feed(lane: &mut Lane, at: Instant, input: &Input) -> Vec<Output> {
+    tell(lane, at, input.clone());
+    let mut outputs = Vec::new();
     while let Some(action) = lane.poll_action() {
         outputs.push(Output::Action(action));
     }
     while let Some(event) = lane.poll_event() {
         outputs.push(Output::Event(event));
     }
-}
-
-/// As [`tell`], for those who keep the input.
-///
-/// # Panics
-/// As [`tell`].
-pub fn feed(lane: &mut Lane, at: Instant, input: &Input) -> Vec<Output> {
-    let mut outputs = Vec::new();
-    tell(lane, at, input.clone(), &mut outputs);
     outputs
 }

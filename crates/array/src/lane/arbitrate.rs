@@ -38,12 +38,41 @@ use super::Lane;
 use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
 use super::pages::LaneBlocks;
+use super::rare::Blank;
 use crate::action::{Action, Event, Slice};
 use crate::format::{BlockName, Entry};
 use crate::plan::{self, Row, Scratch, Stripe, Trial, trials_of_row};
 
 /// Trials of one plan. Each takes a handful of blocks of memory.
 const TRIALS_MAX: usize = 128;
+
+/// An operation's search for stale blocks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arbitration {
+    /// Rows whose blocks contradict each other, and how many columns are doubted next.
+    pub(super) doubts: BTreeMap<Row, usize>,
+    /// Rows of which it has been decided what is stale in them, if anything is.
+    pub(super) judged: BTreeSet<Row>,
+    /// What is being tried to find that out; empty but for then.
+    pub(super) trials: Vec<Trial>,
+    /// Blocks (column, block of its cell) whose entries are stale, and with them what lies there.
+    pub(super) overruled: BTreeSet<(u16, u64)>,
+    /// These, and all blocks of rows of which nobody can tell what is stale in them.
+    pub(super) distrusted: BTreeSet<(u16, u64)>,
+}
+
+impl Blank for Arbitration {
+    fn blank() -> &'static Self {
+        static BLANK: Arbitration = Arbitration {
+            doubts: BTreeMap::new(),
+            judged: BTreeSet::new(),
+            trials: Vec::new(),
+            overruled: BTreeSet::new(),
+            distrusted: BTreeSet::new(),
+        };
+        &BLANK
+    }
+}
 
 /// What should be in a block of a row.
 #[derive(Clone, Copy, Debug)]
@@ -214,8 +243,12 @@ impl Lane {
     pub(super) fn sums_to_check(&self, id: OpId) -> (Vec<Slice>, usize) {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
-        if !op.trials.is_empty() {
-            let results = op.trials.iter().flat_map(|trial| &trial.results);
+        if !op.arbitration.trials.is_empty() {
+            let results = op
+                .arbitration
+                .trials
+                .iter()
+                .flat_map(|trial| &trial.results);
             return (results.map(|&(_, slice)| slice).collect(), plan.steps.len());
         }
         if self.writes_what_it_recovers(id) {
@@ -291,14 +324,18 @@ impl Lane {
                 },
                 false => sums[index],
             };
-            if op.overruled.contains(&(name.column, name.block.into())) {
+            if op
+                .arbitration
+                .overruled
+                .contains(&(name.column, name.block.into()))
+            {
                 continue;
             }
             match self.element_of(name, row.stripe) {
                 None => again = true,
                 Some(element) if !element.is_known() => {
                     let scrubs = matches!(op.task, Task::Scrub);
-                    if self.checks_unknown() && !scrubs && !op.judged.contains(&row) {
+                    if self.checks_unknown() && !scrubs && !op.arbitration.judged.contains(&row) {
                         doubts.entry(row).or_insert(0);
                     }
                 }
@@ -331,15 +368,19 @@ impl Lane {
             self.end(id, Err(Fault::Lost));
             return false;
         }
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         if scrub || doubts.is_empty() {
-            op.doubts = doubts;
+            if !doubts.is_empty() {
+                op.arbitration.doubts = doubts;
+            } else if let Some(arbitration) = op.arbitration.written() {
+                arbitration.doubts.clear();
+            }
             op.checked = true;
             return true;
         }
         let judged: Vec<Row> = doubts
             .keys()
-            .filter(|row| op.judged.contains(row))
+            .filter(|row| op.arbitration.judged.contains(row))
             .copied()
             .collect();
         for row in judged {
@@ -347,8 +388,8 @@ impl Lane {
             doubts.remove(&row);
             self.despair(id, row);
         }
-        let op = self.ops.get_mut(&id).expect("the operation exists");
-        op.doubts = doubts;
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.arbitration.doubts = doubts;
         self.plan_again(id);
         false
     }
@@ -372,11 +413,11 @@ impl Lane {
     /// Nobody can tell what is stale in a row: nothing is reconstructed from it.
     fn despair(&mut self, id: OpId, row: Row) {
         let names = self.row_blocks(self.ops[&id].group, row);
-        let op = self.ops.get_mut(&id).expect("the operation exists");
-        op.doubts.remove(&row);
-        op.judged.insert(row);
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.arbitration.doubts.remove(&row);
+        op.arbitration.judged.insert(row);
         let blocks = names.iter().map(|name| (name.column, name.block.into()));
-        op.distrusted.extend(blocks);
+        op.arbitration.distrusted.extend(blocks);
     }
 
     /// Reads rows that are in doubt, and tries what they are without some columns.
@@ -387,11 +428,18 @@ impl Lane {
             return;
         }
         let scratch = self.fresh_scratch();
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.replan = false;
-        let doubted = op.doubts.values().next().copied().expect("a doubt");
+        let doubted = op
+            .arbitration
+            .doubts
+            .values()
+            .next()
+            .copied()
+            .expect("a doubt");
         let each = trials_of_row(self.geometry.layout().columns(), doubted).max(1);
         let rows: Vec<Row> = op
+            .arbitration
             .doubts
             .iter()
             .filter(|&(_, &count)| count == doubted)
@@ -409,7 +457,7 @@ impl Lane {
             leaves_out_lost: false,
             bad: &op.bad,
             avoid: &nothing,
-            distrusted: &op.distrusted,
+            distrusted: &op.arbitration.distrusted,
             avoided: &[],
             missing: std::cell::RefCell::default(),
             unknown: std::cell::RefCell::default(),
@@ -443,7 +491,7 @@ impl Lane {
             self.overlay.pin(sequence);
         }
         op.pinned = pinned.into_iter().collect();
-        op.trials = trials;
+        op.arbitration.trials = trials;
         op.scratch = Some(scratch);
         self.actions
             .push_back(Action::Allocate(scratch, plan.scratch_bytes));
@@ -452,8 +500,8 @@ impl Lane {
 
     /// The trials of some rows have these sums.
     pub(super) fn arbitrated(&mut self, id: OpId, sums: &[u32]) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
-        let trials = std::mem::take(&mut op.trials);
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        let trials = std::mem::take(&mut op.arbitration.trials);
         let group = op.group;
         if self.end_orphan(id) {
             return;
@@ -490,22 +538,22 @@ impl Lane {
     /// What the trials of a row have come to.
     fn judged(&mut self, id: OpId, row: Row, names: &[BlockName], judgement: Judgement) {
         let tolerance = usize::from(self.geometry.code().tolerance());
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         match judgement {
             Judgement::Sound => {
-                op.doubts.remove(&row);
-                op.judged.insert(row);
+                op.arbitration.doubts.remove(&row);
+                op.arbitration.judged.insert(row);
             }
             Judgement::Open => {
-                let doubted = op.doubts.entry(row).or_default();
+                let doubted = op.arbitration.doubts.entry(row).or_default();
                 *doubted += 1;
                 if *doubted > tolerance {
                     self.despair(id, row);
                 }
             }
             Judgement::Stale(slots) => {
-                op.doubts.remove(&row);
-                op.judged.insert(row);
+                op.arbitration.doubts.remove(&row);
+                op.arbitration.judged.insert(row);
                 for slot in slots {
                     self.overrule(id, row, slot, names[slot]);
                 }
@@ -515,10 +563,10 @@ impl Lane {
 
     /// A block's entry is stale. What lies there is not read; a heal writes it anew.
     fn overrule(&mut self, id: OpId, row: Row, slot: usize, name: BlockName) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         let block = u64::from(name.block);
-        op.overruled.insert((name.column, block));
-        op.distrusted.insert((name.column, block));
+        op.arbitration.overruled.insert((name.column, block));
+        op.arbitration.distrusted.insert((name.column, block));
         let column = self.view.column(&self.geometry, name.group, name.column);
         let Some(cell) = column.source else {
             return;
@@ -540,13 +588,13 @@ impl Lane {
     /// Rows that an operation leaves to be mended: by a heal, which finds out under its own lock what is
     /// stale in them.
     pub(super) fn rows_to_mend(&self, op: &Op) -> BTreeSet<Row> {
-        let mut rows: BTreeSet<Row> = op.doubts.keys().copied().collect();
-        rows.extend(op.judged.iter().filter(|&&row| {
+        let mut rows: BTreeSet<Row> = op.arbitration.doubts.keys().copied().collect();
+        rows.extend(op.arbitration.judged.iter().filter(|&&row| {
             let names = self.row_blocks(op.group, row);
             names.iter().any(|name| {
                 let block = (name.column, u64::from(name.block));
                 let column = self.view.column(&self.geometry, op.group, name.column);
-                op.overruled.contains(&block) && column.readable()
+                op.arbitration.overruled.contains(&block) && column.readable()
             })
         }));
         rows

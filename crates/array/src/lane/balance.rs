@@ -104,7 +104,7 @@ impl Lane {
         let Task::Read(pieces) = &op.task else {
             return None;
         };
-        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.distrusted.is_empty() {
+        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.arbitration.distrusted.is_empty() {
             return None;
         }
         let mut plan = Plan::new(Kind::Read);

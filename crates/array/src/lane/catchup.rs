@@ -239,7 +239,7 @@ impl Lane {
             .filter(|&name| !self.pages.contains(name))
             .collect();
         if !missing.is_empty() {
-            self.ops.get_mut(&id).expect("it was planned").phase = Phase::Fetching;
+            self.ops.get_mut(id).expect("it was planned").phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return false;
         }

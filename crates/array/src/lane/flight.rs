@@ -260,7 +260,7 @@ impl Lane {
                     return;
                 }
                 let new = self.fresh_scratch();
-                let op = self.ops.get_mut(&id).expect("just seen");
+                let op = self.ops.get_mut(id).expect("just seen");
                 let Task::Write(prepared) = &mut op.task else {
                     unreachable!("just seen");
                 };
@@ -279,7 +279,7 @@ impl Lane {
     /// Has a read put its bytes into scratch memory of its own.
     fn take_bounce_buffer(&mut self, id: OpId) {
         let scratch = self.fresh_scratch();
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         let Task::Read(pieces) = &mut op.task else {
             unreachable!("only reads have pieces");
         };

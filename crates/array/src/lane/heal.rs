@@ -71,7 +71,7 @@ impl Lane {
             return;
         }
         self.report_bad(&bad);
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.verified += blocks;
         let some_bad = !bad.is_empty();
         let bad = bad.into_iter();
@@ -196,7 +196,7 @@ impl Lane {
     }
 
     fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.phase = Phase::Logging;
         op.units = units.len() as u64;
         let again = matches!(op.task, Task::Relog(_));
@@ -220,7 +220,7 @@ impl Lane {
 
     /// One of an operation's units is logged, or will not be.
     pub(super) fn unit_ended(&mut self, id: OpId, outcome: Outcome) {
-        let op = self.ops.get_mut(&id).expect("it waits for its units");
+        let op = self.ops.get_mut(id).expect("it waits for its units");
         op.units -= 1;
         if let (None, Err(fault)) = (op.fault, outcome) {
             op.fault = Some(fault);
@@ -270,7 +270,7 @@ impl Lane {
         }
         self.actions
             .push_back(crate::Action::Allocate(scratch, plan.scratch_bytes));
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.scratch = Some(scratch);
         op.puts = puts;
         op.plan = Some(plan);
@@ -326,7 +326,7 @@ impl Lane {
             return;
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
-            let bad = op.bad.len() + op.doubts.len();
+            let bad = op.bad.len() + op.arbitration.doubts.len();
             self.job_verified(job, op.verified, bad as u64);
         }
         if self.recovery.is_some() || planted::is(Bug::HealWithoutWrite) {

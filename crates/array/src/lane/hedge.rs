@@ -65,7 +65,7 @@ impl Lane {
                 self.read_beside(id, late);
             }
             Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => {
-                let op = self.ops.get_mut(&id).expect("just seen");
+                let op = self.ops.get_mut(id).expect("just seen");
                 op.hedged = true;
                 op.avoid.extend(late);
                 self.abandon_reads(id);
@@ -81,7 +81,7 @@ impl Lane {
     fn read_beside(&mut self, id: OpId, late: Vec<(u16, u64)>) {
         let scratch = self.fresh_scratch();
         let hedge = self.fresh_op();
-        let op = self.ops.get_mut(&id).expect("it is late");
+        let op = self.ops.get_mut(id).expect("it is late");
         let Task::Read(pieces) = &op.task else {
             unreachable!("only reads are hedged by reads");
         };
@@ -124,7 +124,7 @@ impl Lane {
             .bounce_buffer
             .take()
             .expect("a hedge has memory of its own");
-        let waiting = self.ops.get_mut(&reader);
+        let waiting = self.ops.get_mut(reader);
         let waiting = waiting.filter(|waiting| waiting.hedge == Some(hedge));
         let Some(waiting) = waiting else {
             self.release(buffer.scratch);
@@ -155,14 +155,14 @@ impl Lane {
         for id in ids {
             self.abandon(id);
         }
-        let op = self.ops.get_mut(&id).expect("it reads");
+        let op = self.ops.get_mut(id).expect("it reads");
         op.in_flight = 0;
     }
 
     /// An operation has ended; its second read, if one is under way, ends as soon as it can.
     pub(super) fn orphan_hedge(&mut self, op: &Op) {
         if let Some(hedge) = op.hedge
-            && let Some(hedge) = self.ops.get_mut(&hedge)
+            && let Some(hedge) = self.ops.get_mut(hedge)
         {
             hedge.orphan = true;
         }

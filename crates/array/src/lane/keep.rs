@@ -183,7 +183,7 @@ impl Lane {
         for &sequence in &pinned {
             self.overlay.pin(sequence);
         }
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.pinned = pinned.into_iter().collect();
         op.plan = Some(plan);
         self.compute(id);

@@ -178,6 +178,9 @@ impl Lane {
         if outcome.is_err() && (gone || !(asked && refused)) {
             return;
         }
+        if op.bad.is_empty() && op.unknown.is_empty() && op.arbitration.is_blank() {
+            return;
+        }
         let mut bad = op.bad.clone();
         bad.extend(&op.unknown);
         let stale = match outcome {
@@ -234,9 +237,9 @@ impl Lane {
                 Task::Heal(blocks),
             );
             // Under its own lock the heal finds out anew what is stale.
-            heal.doubts = doubts;
-            heal.heal_entries = entries;
-            heal.healed_for = job;
+            heal.arbitration.doubts = doubts;
+            heal.healing.entries = entries;
+            heal.healing.scrub = job;
             if let Some(job) = job {
                 self.job_heals(job);
             }
@@ -266,11 +269,11 @@ impl Lane {
                 column,
                 block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
             });
-            let then = op.heal_entries.get(&(slot, low)).copied();
+            let then = op.healing.entries.get(&(slot, low)).copied();
             now.is_none() || then.is_none() || now == then
         };
         let left: Vec<(usize, u64)> = blocks.iter().filter(same).copied().collect();
-        let op = self.ops.get_mut(&id).expect("just seen");
+        let op = self.ops.get_mut(id).expect("just seen");
         op.task = Task::Heal(left);
     }
 
@@ -282,7 +285,7 @@ impl Lane {
             let plan = op.plan.as_ref();
             let left = plan.map_or(0, |plan| plan.lost.len());
             mended = (blocks - left.min(blocks)) as u64;
-            lost = self.note_assessed(op.group, &op.assessed);
+            lost = self.note_assessed(op.group, &op.healing.assessed);
             if mended > 0 {
                 self.events.push_back(Event::Healed {
                     group: op.group,
@@ -291,7 +294,7 @@ impl Lane {
                 });
             }
         }
-        if let Some(job) = op.healed_for {
+        if let Some(job) = op.healing.scrub {
             self.job_healed(job, mended, lost);
         }
     }

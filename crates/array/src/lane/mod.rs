@@ -19,6 +19,7 @@ mod op;
 mod overlay;
 mod page_reads;
 mod pages;
+mod rare;
 mod recover;
 mod request;
 mod ring;
@@ -139,8 +140,8 @@ pub struct Lane {
     /// When a scrub took a step last.
     scrub_stepped: Option<Instant>,
     jobs: BTreeMap<JobId, Job>,
-    /// Boxed: a map moves its neighbours when one goes.
-    ops: BTreeMap<OpId, Box<Op>>,
+    /// Boxed: a map moves what it holds.
+    ops: SequenceMap<OpId, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<OpId>,
     ios: SequenceMap<IoId, Flight>,
@@ -224,7 +225,7 @@ impl Lane {
             asked_at: None,
             scrub_stepped: None,
             jobs: BTreeMap::new(),
-            ops: BTreeMap::new(),
+            ops: SequenceMap::default(),
             runnable: VecDeque::new(),
             ios: SequenceMap::default(),
             stragglers: Stragglers::default(),
@@ -543,7 +544,7 @@ impl Lane {
     fn enter_epoch(&mut self, id: OpId) {
         self.leave_epoch(id);
         let epoch = self.enter_present_epoch();
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.epoch = epoch;
     }
 
@@ -553,7 +554,7 @@ impl Lane {
     }
 
     fn leave_epoch(&mut self, id: OpId) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         let epoch = std::mem::replace(&mut op.epoch, u64::MAX);
         self.leave(epoch);
     }
@@ -671,10 +672,10 @@ impl Lane {
             .ops
             .iter()
             .filter(|(_, op)| op.failed_seats.contains_key(&seat))
-            .map(|(&id, _)| id)
+            .map(|(id, _)| id)
             .collect();
         for id in judged {
-            let op = self.ops.get_mut(&id).expect("just listed");
+            let op = self.ops.get_mut(id).expect("just listed");
             let fault = op.failed_seats.remove(&seat);
             if !out {
                 op.fault = op.fault.or(fault);

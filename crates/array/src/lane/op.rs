@@ -7,14 +7,16 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Seat};
 use layout::Cell;
 
+use super::arbitrate::Arbitration;
 use super::catchup::Held;
 use super::flight::BounceBuffer;
 use super::ids::{JobId, OpId};
 use super::loss::Assessed;
+use super::rare::{Blank, Rare};
 use crate::action::{ComputeStep, Slice};
 use crate::format::{BlockName, Entry};
 use crate::geometry::Segment;
-use crate::plan::{Piece, Plan, Row, Source, Trial};
+use crate::plan::{Piece, Plan, Source};
 use crate::planted::{self, Bug};
 use crate::{BufferId, RequestId, ScratchId};
 
@@ -111,24 +113,12 @@ pub(super) struct Op {
     pub(super) orphan: bool,
     /// Blocks of which nothing was known, though their column is there.
     pub(super) unknown: BTreeSet<(u16, u64)>,
-    /// Rows whose blocks contradict each other, and how many columns are doubted next.
-    pub(super) doubts: BTreeMap<Row, usize>,
-    /// Rows of which it has been decided what is stale in them, if anything is.
-    pub(super) judged: BTreeSet<Row>,
-    /// What is being tried to find that out; empty but for then.
-    pub(super) trials: Vec<Trial>,
-    /// Blocks (column, block of its cell) whose entries are stale, and with them what lies there.
-    pub(super) overruled: BTreeSet<(u16, u64)>,
-    /// These, and all blocks of rows of which nobody can tell what is stale in them.
-    pub(super) distrusted: BTreeSet<(u16, u64)>,
+    /// The search for stale blocks among those that it reads.
+    pub(super) arbitration: Rare<Arbitration>,
     /// What its plan reconstructs has been compared with its entries.
     pub(super) checked: bool,
-    /// Of a heal: what of its rows is lost, by its plan.
-    pub(super) assessed: Assessed,
-    /// Of a heal: what was known of its blocks when they were found bad.
-    pub(super) heal_entries: BTreeMap<(usize, u64), Entry>,
-    /// The scrub that waits for this heal.
-    pub(super) healed_for: Option<JobId>,
+    /// What a heal is for, and what it finds.
+    pub(super) healing: Rare<Healing>,
     /// Some of what was planned cannot be had.
     pub(super) replan: bool,
     /// Blocks that were compared with their checksums.
@@ -174,15 +164,9 @@ impl Op {
             borrowed: false,
             orphan: false,
             unknown: BTreeSet::new(),
-            doubts: BTreeMap::new(),
-            judged: BTreeSet::new(),
-            trials: Vec::new(),
-            overruled: BTreeSet::new(),
-            distrusted: BTreeSet::new(),
+            arbitration: Rare::BLANK,
             checked: false,
-            assessed: Assessed::new(),
-            heal_entries: BTreeMap::new(),
-            healed_for: None,
+            healing: Rare::BLANK,
             replan: false,
             verified: 0,
             pinned: Vec::new(),
@@ -195,6 +179,28 @@ impl Op {
             bounce_buffer: None,
             epoch: u64::MAX,
         }
+    }
+}
+
+/// What a heal is for, and what it finds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Healing {
+    /// What of its rows is lost, by its plan.
+    pub(super) assessed: Assessed,
+    /// What was known of its blocks when they were found bad.
+    pub(super) entries: BTreeMap<(usize, u64), Entry>,
+    /// The scrub that waits for it.
+    pub(super) scrub: Option<JobId>,
+}
+
+impl Blank for Healing {
+    fn blank() -> &'static Self {
+        static BLANK: Healing = Healing {
+            assessed: Assessed::new(),
+            entries: BTreeMap::new(),
+            scrub: None,
+        };
+        &BLANK
     }
 }
 

@@ -126,7 +126,7 @@ impl Overlay {
             block: first.block.saturating_add(count),
             ..first
         };
-        self.blocks.range(first..end).next().is_some()
+        !self.blocks.is_empty() && self.blocks.range(first..end).next().is_some()
     }
 
     /// Whether the stripe reads as zeros where no block says otherwise.

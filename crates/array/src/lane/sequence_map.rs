@@ -1,15 +1,20 @@
 //! What is in flight, by numbers that are given out in ascending order.
 //!
 //! A map of its own, for one is written and read with every drive operation: what begins goes to the
-//! end, and what ends is mostly near the beginning. A balanced tree would move its neighbours.
+//! end, and what ends is mostly near the beginning. A balanced tree would move its neighbours. One that is
+//! looked up is mostly looked up again at once, so its place is remembered.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::ops::Index;
 
 /// Entries in ascending order of their numbers; those that are gone leave a gap for a while.
 #[derive(Clone, Debug)]
 pub(super) struct SequenceMap<K, V> {
     entries: VecDeque<(K, Option<V>)>,
     live: usize,
+    /// Where the last one was found.
+    hint: Cell<usize>,
 }
 
 /// Gaps that are no reason to close up.
@@ -20,6 +25,7 @@ impl<K, V> Default for SequenceMap<K, V> {
         Self {
             entries: VecDeque::new(),
             live: 0,
+            hint: Cell::new(0),
         }
     }
 }
@@ -28,14 +34,29 @@ impl<K: Copy + Ord, V> SequenceMap<K, V> {
     /// Adds what has a higher number than everything before.
     pub(super) fn insert(&mut self, key: K, value: V) {
         debug_assert!(self.entries.back().is_none_or(|(last, _)| *last < key));
+        // What has begun is looked up next.
+        self.hint.set(self.entries.len());
         self.entries.push_back((key, Some(value)));
         self.live += 1;
     }
 
+    #[inline]
     fn index(&self, key: K) -> Option<usize> {
-        self.entries
-            .binary_search_by_key(&key, |(key, _)| *key)
-            .ok()
+        let hint = self.hint.get();
+        match self.entries.get(hint) {
+            Some((there, _)) if *there == key => Some(hint),
+            _ => self.search(key),
+        }
+    }
+
+    fn search(&self, key: K) -> Option<usize> {
+        if self.entries.front().is_some_and(|(first, _)| *first == key) {
+            return Some(0);
+        }
+        let found = self.entries.binary_search_by_key(&key, |(key, _)| *key);
+        let index = found.ok()?;
+        self.hint.set(index);
+        Some(index)
     }
 
     pub(super) fn remove(&mut self, key: K) -> Option<V> {
@@ -81,6 +102,14 @@ impl<K: Copy + Ord, V> SequenceMap<K, V> {
     }
 }
 
+impl<K: Copy + Ord, V> Index<&K> for SequenceMap<K, V> {
+    type Output = V;
+
+    fn index(&self, key: &K) -> &V {
+        self.get(*key).expect("it is in flight")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -103,6 +132,8 @@ mod tests {
                     assert_eq!(numbered.remove(gone), tree.remove(&gone));
                 }
             }
+            assert_eq!(numbered.get(2 * key), tree.get(&(2 * key)));
+            assert_eq!(numbered[&0], tree[&0]);
             assert_eq!(numbered.get(2 * key), tree.get(&(2 * key)));
             assert_eq!(numbered.is_empty(), tree.is_empty());
         }

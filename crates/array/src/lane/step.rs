@@ -62,7 +62,7 @@ impl Lane {
     }
 
     pub(super) fn lock(&mut self, id: OpId) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.phase = Phase::Locking;
         op.locked = true;
         if self.locks.acquire(id, op.group, op.stripes.clone()) {
@@ -80,7 +80,10 @@ impl Lane {
         self.use_bounce_buffer(id);
         self.drop_written_anew(id);
         // What was tried was read into memory that is released.
-        self.ops.get_mut(&id).expect("just seen").trials.clear();
+        let op = self.ops.get_mut(id).expect("just seen");
+        if let Some(arbitration) = op.arbitration.written() {
+            arbitration.trials.clear();
+        }
         let store = self.geometry.store().is_some();
         let op = &self.ops[&id];
         if store && matches!(op.task, Task::Zero) {
@@ -95,7 +98,7 @@ impl Lane {
             self.relog(id, &names);
             return;
         }
-        if !op.doubts.is_empty() {
+        if !op.arbitration.doubts.is_empty() {
             self.arbitrate(id);
             return;
         }
@@ -105,7 +108,7 @@ impl Lane {
                 return;
             }
             Some(Sound::Pages(names)) => {
-                self.ops.get_mut(&id).expect("just seen").phase = Phase::Fetching;
+                self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, names);
                 return;
             }
@@ -118,14 +121,14 @@ impl Lane {
         if plain {
             let missing = self.missing_pages(&self.ops[&id]);
             if !missing.is_empty() {
-                self.ops.get_mut(&id).expect("just seen").phase = Phase::Fetching;
+                self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, missing);
                 return;
             }
         }
         let scratch = self.fresh_scratch();
         let avoided = self.avoided(id);
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.replan = false;
         let columns = self.view.columns(&self.geometry, op.group);
         let blocks = LaneBlocks {
@@ -140,7 +143,7 @@ impl Lane {
                 .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
             bad: &op.bad,
             avoid: &op.avoid,
-            distrusted: &op.distrusted,
+            distrusted: &op.arbitration.distrusted,
             avoided: &avoided,
             missing: RefCell::default(),
             unknown: RefCell::default(),
@@ -189,7 +192,7 @@ impl Lane {
                         let (column, chunk) = self.geometry.place(op.group, op.stripes.start, slot);
                         let block = (chunk * self.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
                         blocks.contains(&(slot, row.low))
-                            || !op.distrusted.contains(&(column, block))
+                            || !op.arbitration.distrusted.contains(&(column, block))
                     });
                 }
                 Ok(plan::plan_heal(plans, &stripe, blocks, name))
@@ -233,9 +236,11 @@ impl Lane {
         // Where the column is, its blocks should be known: they are mended when this has ended.
         let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
         op.unknown = unknown.into_iter().filter(here).collect();
-        let stripe = op.stripes.start;
-        let assessed = assessed.into_iter();
-        op.assessed = assessed.map(|row| (stripe, row)).collect();
+        if matches!(op.task, Task::Heal(_)) {
+            let stripe = op.stripes.start;
+            let assessed = assessed.into_iter();
+            op.healing.assessed = assessed.map(|row| (stripe, row)).collect();
+        }
         if planned.is_ok() {
             for &sequence in &pinned {
                 self.overlay.pin(sequence);
@@ -304,7 +309,7 @@ impl Lane {
     }
 
     pub(super) fn read(&mut self, id: OpId, plan: Plan) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         op.replan = false;
         op.checked = false;
         op.phase = Phase::Reading;
@@ -313,7 +318,7 @@ impl Lane {
             self.push_transfer(id, transfer);
         }
         let nothing = plan.reads.is_empty();
-        self.ops.get_mut(&id).expect("it is there").plan = Some(plan);
+        self.ops.get_mut(id).expect("it is there").plan = Some(plan);
         if nothing {
             self.compute(id);
         }
@@ -321,7 +326,7 @@ impl Lane {
 
     /// All reads have succeeded: are they what was written?
     fn verify(&mut self, id: OpId) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
         if self.geometry.store().is_none() || self.trusted || plan.reads.is_empty() {
             self.compute(id);
@@ -363,7 +368,7 @@ impl Lane {
             return;
         }
         let block = self.geometry.block_of(transfer.offset);
-        let op = self.ops.get_mut(&id).expect("its reads are in flight");
+        let op = self.ops.get_mut(id).expect("its reads are in flight");
         if let Err(fault) = outcome {
             let blocks = block..block + transfer.length / BLOCK_BYTES;
             op.bad.extend(blocks.map(|block| (transfer.column, block)));
@@ -420,7 +425,7 @@ impl Lane {
         let slice = transfer.slice.expect("reads have bytes");
         let middle = (transfer.length / BLOCK_BYTES / 2).max(1) * BLOCK_BYTES;
         self.ops
-            .get_mut(&id)
+            .get_mut(id)
             .expect("its reads are in flight")
             .in_flight += 1;
         for (from, to) in [(0, middle), (middle, transfer.length)] {
@@ -446,7 +451,7 @@ impl Lane {
     pub(super) fn compute(&mut self, id: OpId) {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
-        let open = !op.trials.is_empty() || self.must_check(op);
+        let open = !op.arbitration.trials.is_empty() || self.must_check(op);
         if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open
         {
             // What nearly all reads come to: the bytes are where they should be.
@@ -457,7 +462,7 @@ impl Lane {
             true => self.sums_to_check(id),
             false => (self.sums_of_writes(id), plan.steps.len()),
         };
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         let plan = op.plan.as_mut().expect("it was planned");
         let later = plan.steps.split_off(count);
         let steps = std::mem::replace(&mut plan.steps, later);
@@ -478,7 +483,7 @@ impl Lane {
 
     pub(super) fn computed(&mut self, id: OpId, computed: &Computed) {
         let store = self.geometry.store().is_some();
-        if !self.ops[&id].trials.is_empty() {
+        if !self.ops[&id].arbitration.trials.is_empty() {
             self.arbitrated(id, &computed.sums);
             return;
         }
@@ -488,11 +493,11 @@ impl Lane {
                 self.compute(id);
                 return;
             }
-            if !self.ops.get(&id).is_some_and(|op| op.checked) {
+            if !self.ops.get(id).is_some_and(|op| op.checked) {
                 return;
             }
         }
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         match &mut op.task {
             Task::Write(prepared) if !prepared.staged => {
                 prepared.staged = true;
@@ -515,7 +520,7 @@ impl Lane {
             }
             _ => {}
         }
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         if let Task::Fill { target, .. } = &op.task
             && self.view.is_out(target.seat)
             && !planted::is(Bug::FillBeforeJoined)
@@ -528,7 +533,7 @@ impl Lane {
             let bytes = plan.writes.iter().map(|write| write.length).sum();
             self.job_copies(job, bytes);
         }
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
         let writes: Vec<Transfer> = plan
             .writes
@@ -555,7 +560,7 @@ impl Lane {
                 // A full drive is not a broken one: the request fails, the drive stays.
                 let waiting = fault != Fault::Full;
                 self.report_fault(seat, transfer.kind, transfer.offset, fault, waiting);
-                let op = self.ops.get_mut(&id).expect("its writes are in flight");
+                let op = self.ops.get_mut(id).expect("its writes are in flight");
                 if waiting {
                     op.failed_seats.insert(seat, fault);
                 } else {
@@ -563,7 +568,7 @@ impl Lane {
                 }
             }
         }
-        let op = self.ops.get_mut(&id).expect("its writes are in flight");
+        let op = self.ops.get_mut(id).expect("its writes are in flight");
         op.in_flight -= 1;
         if op.in_flight == 0 {
             self.written(id);
@@ -572,7 +577,7 @@ impl Lane {
 
     /// All writes have ended: well, or with drives to be judged.
     pub(super) fn written(&mut self, id: OpId) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         if !op.failed_seats.is_empty() {
             op.phase = Phase::Judging;
             return;
@@ -622,7 +627,7 @@ impl Lane {
     pub(super) fn end(&mut self, id: OpId, outcome: Outcome) {
         self.leave_epoch(id);
         self.release_scratch(id);
-        let mut op = self.ops.remove(&id).expect("the operation exists");
+        let mut op = self.ops.remove(id).expect("the operation exists");
         debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
@@ -661,7 +666,7 @@ impl Lane {
     }
 
     fn release_scratch(&mut self, id: OpId) {
-        let op = self.ops.get_mut(&id).expect("the operation exists");
+        let op = self.ops.get_mut(id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
             self.release(scratch);

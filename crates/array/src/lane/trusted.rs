@@ -23,7 +23,8 @@ impl Lane {
     /// Whether a fill can be planned without a look at single blocks.
     pub(super) fn is_plain_fill(&self, op: &Op) -> bool {
         let fills = matches!(op.task, Task::Fill { .. }) && op.task.held().is_none();
-        let sound = op.bad.is_empty() && op.avoid.is_empty() && op.distrusted.is_empty();
+        let sound =
+            op.bad.is_empty() && op.avoid.is_empty() && op.arbitration.distrusted.is_empty();
         // Rows and slots are the same in all columns but for layouts that keep several copies on one drive.
         let alike = self.geometry.layout().columns() == self.geometry.code().columns();
         if !(self.trusted && fills && sound && alike && self.geometry.store().is_some()) {

@@ -204,7 +204,7 @@ impl BlockDevice for FaultyDrive {
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
-        let ticket = Ticket::new(&self.telemetry, &request, token, to);
+        let ticket = Ticket::new(&self.telemetry, &request, token, to, Instant::now());
         let mut state = self.control.lock();
         match state.judge(&request) {
             Verdict::Pass => {

@@ -138,7 +138,26 @@ impl BlockDevice for FileDrive {
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
-        let ticket = Ticket::new(&self.telemetry, &request, token, to);
+        let ticket = Ticket::new(&self.telemetry, &request, token, to, Instant::now());
+        self.begin(request, memory, ticket);
+    }
+
+    fn submit_all(&self, batch: &mut Vec<block::Submission>, to: &Arc<dyn Completed>) {
+        let begun = Instant::now();
+        for block::Submission {
+            request,
+            memory,
+            token,
+        } in batch.drain(..)
+        {
+            let ticket = Ticket::new(&self.telemetry, &request, token, to, begun);
+            self.begin(request, memory, ticket);
+        }
+    }
+}
+
+impl FileDrive {
+    fn begin(&self, request: Request, memory: Memory, ticket: Ticket) {
         match (&self.target, request.kind) {
             // Without a way to say "do not wait" the kernel's own threads would do it, unasked.
             (Some(_), RequestKind::Write) if !self.handle.takes_nowait() => {

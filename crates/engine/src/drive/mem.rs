@@ -7,8 +7,9 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind};
+use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind, Submission};
 
 use super::file::ERRAND_BYTES_MAX;
 use super::handle::{copy_in, copy_out};
@@ -186,8 +187,21 @@ impl BlockDevice for MemDrive {
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
-        let ticket = Ticket::new(&self.telemetry, &request, token, to);
+        let ticket = Ticket::new(&self.telemetry, &request, token, to, Instant::now());
         self.workers.submit(request, memory, ticket);
+    }
+
+    fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
+        let begun = Instant::now();
+        for Submission {
+            request,
+            memory,
+            token,
+        } in batch.drain(..)
+        {
+            let ticket = Ticket::new(&self.telemetry, &request, token, to, begun);
+            self.workers.submit(request, memory, ticket);
+        }
     }
 }
 

@@ -123,7 +123,7 @@ impl BlockDevice for SlowDrive {
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
-        let ticket = Ticket::new(&self.telemetry, &request, token, to);
+        let ticket = Ticket::new(&self.telemetry, &request, token, to, Instant::now());
         let deadline = {
             // The clock is read under the lock, so that admission order is clock order.
             let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);

@@ -342,6 +342,7 @@ pub(crate) fn check(limits: &Limits, request: &Request, memory: &Memory) -> Outc
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
+    use std::time::Instant;
 
     use block::Completed;
 
@@ -382,7 +383,7 @@ mod tests {
         let to: Arc<dyn Completed> = Arc::clone(&collector) as _;
         let submit = |kind, token| {
             let request = request(kind, 0, 0);
-            let ticket = Ticket::new(&telemetry, &request, token, &to);
+            let ticket = Ticket::new(&telemetry, &request, token, &to, Instant::now());
             workers.submit(request, Memory::empty(), ticket);
         };
         // The one thread is in the read, so no flush can have begun.

@@ -215,9 +215,8 @@ struct LaneThread {
     /// Requests that have ended in this turn.
     answers: Vec<Answer>,
     lease: Arc<Lease>,
-    /// What a lane is to be told, and what it has answered: empty between two messages.
+    /// What a lane is to be told: empty between two messages.
     inputs: VecDeque<Input>,
-    outputs: Vec<Output>,
     /// Memory to be made known to the ring.
     lent: Vec<Region>,
     stopped: bool,
@@ -284,7 +283,6 @@ pub(crate) fn start(
             answers: Vec::new(),
             lease: Arc::clone(lease),
             inputs: VecDeque::new(),
-            outputs: Vec::new(),
             lent: Vec::new(),
             stopped: false,
         };
@@ -490,11 +488,11 @@ impl LaneThread {
         for answer in &self.answers {
             answer.counted.answered(self.thread, now, answer.outcome);
         }
-        let (answers, elsewhere): (Vec<Answer>, _) = std::mem::take(&mut self.answers)
-            .into_iter()
-            .partition(|answer| answer.elsewhere.is_none());
-        elsewhere.into_iter().for_each(Answer::give);
-        let mut rest = &answers[..];
+        let late = self
+            .answers
+            .extract_if(.., |answer| answer.elsewhere.is_some());
+        late.for_each(Answer::give);
+        let mut rest = &self.answers[..];
         while let Some(first) = rest.first() {
             let same = |answer: &&Answer| Arc::ptr_eq(&answer.to, &first.to);
             let run = rest.iter().take_while(same).count();
@@ -505,6 +503,7 @@ impl LaneThread {
             first.to.completed_all(&outcomes);
             rest = &rest[run..];
         }
+        self.answers.clear();
     }
 
     fn lane(&mut self, lane: u16) -> &mut Lane {
@@ -533,10 +532,9 @@ impl LaneThread {
     /// Tells a lane something and carries out what it answers, until it has nothing more to say. A
     /// computation is carried out on the spot and its end told next.
     fn feed(&mut self, lane: u16, input: Input) {
-        let (mut inputs, mut outputs) = (take(&mut self.inputs), take(&mut self.outputs));
         let now = self.now;
-        inputs.push_back(input);
-        while let Some(input) = inputs.pop_front() {
+        let mut next = Some(input);
+        while let Some(input) = next {
             let target = self.lane(lane);
             if let Some(records) = &mut target.records {
                 records.push(Record {
@@ -545,26 +543,18 @@ impl LaneThread {
                     outputs: Vec::new(),
                 });
             }
-            array::record::tell(&mut target.array, now, input, &mut outputs);
-            if let Some(record) = target.records.as_mut().and_then(|all| all.last_mut()) {
-                record.outputs.clone_from(&outputs);
+            array::record::tell(&mut target.array, now, input);
+            while let Some(action) = self.lane(lane).array.poll_action() {
+                self.lane(lane).record(|| Output::Action(action.clone()));
+                self.act(lane, &action);
             }
-            for output in outputs.drain(..) {
-                match output {
-                    Output::Event(event) => {
-                        // The pool outlives its lanes but for a panic.
-                        self.pool.send(PoolMessage::Event(event)).ok();
-                    }
-                    Output::Action(Action::Compute(work)) => {
-                        let target = &self.lanes[usize::from(lane / self.threads)];
-                        let end = self.computer.carry_out(&work, |slice| target.memory(slice));
-                        inputs.push_back(Input::Computed(work.id, end));
-                    }
-                    Output::Action(action) => self.act(lane, &action),
-                }
+            while let Some(event) = self.lane(lane).array.poll_event() {
+                self.lane(lane).record(|| Output::Event(event.clone()));
+                // The pool outlives its lanes but for a panic.
+                self.pool.send(PoolMessage::Event(event)).ok();
             }
+            next = self.inputs.pop_front();
         }
-        (self.inputs, self.outputs) = (inputs, outputs);
     }
 
     fn act(&mut self, lane: u16, action: &Action) {
@@ -598,7 +588,11 @@ impl LaneThread {
                 drop(memory);
                 self.answers.extend(to.part_ended(reply.outcome));
             }
-            Action::Compute(_) => unreachable!("carried out by `feed`"),
+            Action::Compute(work) => {
+                let target = &self.lanes[usize::from(lane / self.threads)];
+                let end = self.computer.carry_out(work, |slice| target.memory(slice));
+                self.inputs.push_back(Input::Computed(work.id, end));
+            }
         }
     }
 
@@ -632,6 +626,13 @@ impl LaneThread {
 }
 
 impl Lane {
+    /// Keeps what the lane has answered, if somebody wants to know.
+    fn record(&mut self, output: impl FnOnce() -> Output) {
+        if let Some(record) = self.records.as_mut().and_then(|all| all.last_mut()) {
+            record.outputs.push(output());
+        }
+    }
+
     fn memory(&self, slice: Slice) -> Memory {
         let whole = match slice.buffer {
             BufferId::Request(id) => &self.requests[&id].memory,
