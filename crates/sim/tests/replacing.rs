@@ -154,6 +154,31 @@ fn nothing_is_lost_that_a_replaced_drive_of_pddl2_has() {
     every_bad_block_beside_every_replaced_drive("pddl2:2d:1s", 7, 14);
 }
 
+/// A fill wrote pages of checksums that had not changed to cells in a lane's view that were being filled, and to nothing
+/// else. A successor has no cell there: it gets what is written to the drive that it succeeds. It took the seat without
+/// these pages, and with the other drives lost its blocks could not be read.
+#[test]
+fn a_successor_has_the_pages_that_have_not_changed() {
+    for (scheme, drives, groups) in SCHEMES {
+        let template = Template::new(scheme, drives, groups);
+        let (mut world, oracle) = template.open(1);
+        world.replace_working(Seat(1), template.fresh()).unwrap();
+        world.settle();
+        all_current(&world, scheme);
+        let tolerance = world.pool().geometry().code().tolerance();
+        let other = template.seats().filter(|&seat| seat != Seat(1));
+        let lost: Vec<usize> = other
+            .take(usize::from(tolerance))
+            .map(|seat| world.drive_index_of(seat))
+            .collect();
+        // Closed and opened, so that no page is in memory.
+        let mut left = world.close().unwrap();
+        lost.iter().for_each(|&drive| left[drive].pull());
+        let mut world = World::open(left, true, 1).expect(scheme);
+        template.check(&mut world, &oracle, scheme);
+    }
+}
+
 /// Begins a replacement of seat 1 and lets so many things happen, writes among them; false if it was done before.
 fn replace_for(
     template: &Template,

@@ -197,6 +197,11 @@ impl Pages {
         }
     }
 
+    /// True if a page has changed since it was written.
+    pub(super) fn is_dirty(&self, name: PageName) -> bool {
+        self.cached.get(&name).is_some_and(|cached| cached.dirty)
+    }
+
     /// Pages that have changed since they were written.
     pub(super) fn dirty(&self) -> impl Iterator<Item = PageName> + '_ {
         self.cached
@@ -578,7 +583,7 @@ impl Lane {
         let compares = readable.count() > 1
             && self.pages.is_clean(name)
             && !self.pages.reads.is_loading(name)
-            && !self.checkpoint_pages().contains(&name);
+            && !self.checkpoint_writes_all_copies(name);
         if compares {
             self.read_copies([name], true);
         }
@@ -586,7 +591,8 @@ impl Lane {
 
     /// The copies of a page that is here have been read.
     fn copies_compared(&mut self, loading: &Loading, name: PageName, computed: &Computed) {
-        if !self.pages.is_clean(name) || self.checkpoint_pages().contains(&name) || self.trusted {
+        let written = !self.pages.is_clean(name) || self.checkpoint_writes_all_copies(name);
+        if written || self.trusted {
             // All copies are written in any case; or all are right by definition.
             return;
         }

@@ -65,6 +65,11 @@ impl Twins {
         !self.with.is_empty()
     }
 
+    /// True if what is written to the seat goes to a successor too.
+    pub(super) fn has_successor(&self, seat: Seat) -> bool {
+        self.with.contains_key(&seat)
+    }
+
     /// Whether a drive is the successor of another one.
     pub(super) fn succeeds(&self, seat: Seat) -> bool {
         self.with.values().any(|&with| with == seat)

@@ -48,6 +48,13 @@ enum Phase {
     Closing,
 }
 
+impl Phase {
+    /// Whether pages are on their way to their places.
+    const fn writes_pages(self) -> bool {
+        matches!(self, Self::Paging | Self::Ordering | Self::Settling)
+    }
+}
+
 /// Who waits for a checkpoint that begins from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanting {
@@ -87,6 +94,9 @@ struct Running {
     /// The oldest batch that still counts when it has ended.
     first: u64,
     pages: BTreeSet<PageName>,
+    /// Those of them that have not changed. Every place that counts has them; cells that are being filled, and
+    /// successors of drives, lack them.
+    unchanged: BTreeSet<PageName>,
     scratch: Option<ScratchId>,
     /// What this phase writes has been laid out and begun.
     begun: bool,
@@ -216,6 +226,7 @@ impl Lane {
             progress: false,
             first: 0,
             pages: std::mem::take(&mut self.checkpoints.forced),
+            unchanged: BTreeSet::new(),
             scratch: None,
             begun: false,
             epoch: None,

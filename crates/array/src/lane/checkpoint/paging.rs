@@ -5,6 +5,10 @@
 //! ones. A page whose copies would all be in one turn (the others are out, or the last column meets the
 //! first) gives one of them to the other turn. At each moment a copy is whole: an old one, which the journal
 //! completes, or a new one.
+//!
+//! A page that has not changed is here because a cell is being filled. Every place that counts has it: it is written
+//! to cells being filled, and to drives with a successor. A successor has no place of its own in the view, and gets
+//! what is written to the drive that it succeeds.
 
 use std::collections::BTreeSet;
 
@@ -35,14 +39,19 @@ impl Lane {
         self.running().scratch = Some(scratch);
         self.actions.push_back(Action::Allocate(scratch, bytes));
         let mut work = Compute::default();
+        let mut unchanged = BTreeSet::new();
         for (index, &name) in names.iter().enumerate() {
             let page = self.pages.page(name).expect("the checkpoint keeps it here");
             if !self.trusted {
                 let bytes = page.encode(store.pool, name);
                 work.puts.push((page_slice(scratch, index), bytes.into()));
             }
+            if !self.pages.is_dirty(name) {
+                unchanged.insert(name);
+            }
             self.pages.written(name);
         }
+        self.running().unchanged = unchanged;
         self.push_compute(Computing::Paged, work);
     }
 
@@ -60,7 +69,10 @@ impl Lane {
                 // A drive that has come back since may have it.
                 continue;
             }
-            let places = self.page_places(name, false);
+            let mut places = self.page_places(name, false);
+            if running.unchanged.contains(&name) {
+                places.retain(|place| !place.counts || self.twins.has_successor(place.seat));
+            }
             for (place, turn) in places.iter().zip(turns_of(&places)) {
                 turns[turn].push(Transfer {
                     seat: place.seat,
@@ -77,6 +89,16 @@ impl Lane {
         merge(&mut second);
         self.running().queue = second.into();
         self.push_pages(first);
+    }
+
+    /// Whether the copies of a page are being written, each of them.
+    pub(in crate::lane) fn checkpoint_writes_all_copies(&self, name: PageName) -> bool {
+        let running = self.checkpoints.running.as_ref();
+        running.is_some_and(|running| {
+            running.phase.writes_pages()
+                && running.pages.contains(&name)
+                && !running.unchanged.contains(&name)
+        })
     }
 
     fn push_pages(&mut self, transfers: Vec<Transfer>) {
