@@ -287,6 +287,14 @@ pub enum Event {
         /// Whose.
         seat: Seat,
     },
+    /// A fill's target has the blocks of its column; the next checkpoint writes its pages. The drives that the fill
+    /// read have nothing more to do for it.
+    Copied {
+        /// Which group.
+        group: u64,
+        /// Which column.
+        column: u16,
+    },
     /// The target holds the column, and has been flushed.
     Filled {
         /// Which group.

@@ -36,6 +36,9 @@ fn recovery_is_within_the_bands() {
     ] {
         near(&report, &format!("fig2.{case}.ideal"), ideal, ideal * 0.05);
         between(&report, &format!("fig2.{case}.hdd"), hdd.0, hdd.1);
+        // Our own pool and its queue are above the paper's.
+        let ours = row(&report, &format!("fig2.{case}.ours"));
+        assert_eq!(ours.verdict, Verdict::Holds, "{case}: {}", ours.ours);
     }
     near(&report, "fig2.8p3x36.ideal-needed", 4.242, 4.242 * 0.05);
     for (case, h) in [("4p1x17", 0.672), ("8p3x36", 0.634), ("4p1x34", 0.527)] {

@@ -17,13 +17,20 @@ use crate::action::Event;
 use crate::format::PageName;
 use crate::planted::{self, Bug};
 
-/// Bytes of one cell that a step moves. Large enough that a disk streams, small enough that a
-/// step's memory (as many times this as the stripe has columns) and the time it holds its stripes'
-/// locks stay bounded.
+/// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Steps of a job in flight: one reads while the other writes.
+/// Steps of a scrub or resync in flight: one reads while the other writes.
 const STEPS_IN_FLIGHT: u64 = 2;
+
+/// Bytes of one cell that a step of a fill moves. A disk turns to another fill after each step: in a rebuild at 7,200 rpm
+/// the arm and the rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. A step's memory is as many times this
+/// as columns are read and written.
+pub(crate) const FILL_STEP_BYTES: u64 = 4 << 20;
+
+/// Steps of a fill in flight. Other fills keep the drives busy while this one writes; a second step would take the
+/// memory of another fill, and reach fewer drives.
+const FILL_STEPS_IN_FLIGHT: u64 = 1;
 
 /// While clients ask for anything, a lane's scrubs take one step in this time: a mebibyte of each
 /// of the group's drives. With two groups at a time a drive gives them 20 MiB/s at most.
@@ -132,6 +139,14 @@ impl Job {
         self.fault = self.fault.or(Some(fault));
     }
 
+    /// Steps of it that may be in flight.
+    const fn steps_in_flight(&self) -> u64 {
+        match self.kind {
+            Kind::Fill { .. } => FILL_STEPS_IN_FLIGHT,
+            Kind::Zero | Kind::Resync | Kind::Scrub => STEPS_IN_FLIGHT,
+        }
+    }
+
     fn task(&self) -> Task {
         match &self.kind {
             Kind::Fill {
@@ -199,12 +214,15 @@ impl Lane {
     fn step_stripes(&self, job: &Job) -> u64 {
         match job.kind {
             Kind::Zero => self.geometry.stripes_per_group(),
-            Kind::Fill { .. } | Kind::Resync | Kind::Scrub => {
-                let slot_bytes =
-                    self.geometry.chunk_bytes() * u64::from(self.geometry.code().rows());
-                (STEP_BYTES / slot_bytes).max(1)
-            }
+            Kind::Fill { .. } => self.stripes_in(FILL_STEP_BYTES),
+            Kind::Resync | Kind::Scrub => self.stripes_in(STEP_BYTES),
         }
+    }
+
+    /// Stripes that have so many bytes of one cell.
+    fn stripes_in(&self, bytes: u64) -> u64 {
+        let rows = u64::from(self.geometry.code().rows());
+        (bytes / (self.geometry.chunk_bytes() * rows)).max(1)
     }
 
     /// Keeps the job's steps in flight; ends it when there are no more.
@@ -215,7 +233,7 @@ impl Lane {
             if job.fault.is_some() || job.next_stripe >= total {
                 break;
             }
-            if job.in_flight >= STEPS_IN_FLIGHT || self.makes_way(id) {
+            if job.in_flight >= job.steps_in_flight() || self.makes_way(id) {
                 return;
             }
             let job = &self.jobs[&id];
@@ -249,6 +267,10 @@ impl Lane {
                     pages = std::mem::take(&mut job.stale_pages).into_iter().collect();
                 }
                 job.waiting = true;
+                if let Kind::Fill { column, .. } = job.kind {
+                    let group = job.group;
+                    self.events.push_back(Event::Copied { group, column });
+                }
                 self.await_checkpoint(Wanting::Job(id), pages);
             }
             None if matches!(job.kind, Kind::Scrub) => self.end_job(id, Ok(())),

@@ -41,6 +41,7 @@ use self::checkpoint::{Checkpoints, Wanting};
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
 use self::ids::{JobId, OpId};
+pub(crate) use self::job::FILL_STEP_BYTES;
 use self::job::Job;
 use self::keep::Keeping;
 pub use self::locks::StripeLocks;

@@ -279,6 +279,7 @@ impl Pool {
             Event::Late { seat } => self.drive_late(seat),
             Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
             Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
+            Event::Copied { group, column } => self.fill_copied(group, column),
             Event::Filled {
                 group,
                 column,

@@ -436,8 +436,8 @@ impl All<'_> {
                 .against(
                     case.paper,
                     Rule::AtLeast,
-                    "our fills move 1 MiB of up to eight cells per drive in turn, and read pages of \
-                     checksums beside them: the disk seeks at nearly every step",
+                    "our fills move steps of 4 MiB of several cells per drive in turn, and read pages \
+                     of checksums beside them: the disk seeks after each step",
                 )
                 .remark("holds if at least the paper's; what is read is verified"),
         );
