@@ -1,46 +1,12 @@
 //! A world from the client's side.
 
-use array::RequestId;
 use array::router::Part;
-use block::{Fault, Outcome, Request, RequestKind};
+use block::{Fault, Request, RequestKind};
 
 use super::World;
+use super::requests::part_of;
 use crate::buffer::{Buffer, Contents, Sectors};
 use crate::content::SECTOR;
-
-/// A request in flight or answered.
-#[derive(Clone, Debug)]
-pub(super) struct ClientRequest {
-    kind: RequestKind,
-    /// Parts not yet answered.
-    open: usize,
-    outcome: Outcome,
-    /// What each part brought back.
-    pieces: Vec<Option<Buffer>>,
-}
-
-impl ClientRequest {
-    /// A lane has answered; whether the request is answered with that.
-    pub(super) fn part_ended(
-        &mut self,
-        part: usize,
-        outcome: Outcome,
-        buffer: Option<Buffer>,
-    ) -> bool {
-        self.open -= 1;
-        self.outcome = self.outcome.and(outcome);
-        self.pieces[part] = buffer;
-        self.open == 0
-    }
-}
-
-/// The client's request and the part of it that a lane's request is.
-pub(super) fn client_of(request: RequestId) -> (u64, usize) {
-    (
-        request.0 >> 16,
-        usize::try_from(request.0 & 0xffff).expect("16 bits"),
-    )
-}
 
 /// A part of a client's bytes.
 fn cut(buffer: &Buffer, at: u64, length: u64) -> Buffer {
@@ -83,28 +49,20 @@ impl World {
 
     /// Of a study: a request that was answered and not asked for.
     pub(crate) fn take_answered(&mut self) -> Option<u64> {
-        self.answered_ids.pop_front()
+        self.requests.take_answered()
     }
 
     fn submit_buffer(&mut self, volume: &str, request: Request, buffer: Buffer) -> u64 {
-        let id = self.next_request;
-        self.next_request += 1;
         let parts: Vec<Part> = if request.kind == RequestKind::Flush {
             self.flush_parts(request)
         } else {
             self.volumes[volume].split(&request)
         };
-        let state = ClientRequest {
-            kind: request.kind,
-            open: parts.len(),
-            outcome: Ok(()),
-            pieces: vec![None; parts.len()],
-        };
-        self.requests.insert(id, state);
+        let id = self.requests.begin(request.kind, parts.len());
         let mut whole = Some(buffer);
         let only = parts.len() == 1;
         for (index, mut part) in parts.into_iter().enumerate() {
-            let lane_request = RequestId((id << 16) | index as u64);
+            let lane_request = part_of(id, index);
             let length = part.request.request.length;
             let buffer = match request.kind {
                 RequestKind::Write if only => whole.take().expect("there is one part"),
@@ -150,22 +108,12 @@ impl World {
 
     /// Requests that have been answered in all.
     pub(crate) const fn answered(&self) -> u64 {
-        self.answered
+        self.requests.answered()
     }
 
     /// Whether a request has ended, and how; for a read, with what came back, part by part.
     pub(crate) fn ended_pieces(&mut self, id: u64) -> Option<Result<Vec<Buffer>, Fault>> {
-        if self.requests.get(&id)?.open > 0 {
-            return None;
-        }
-        let request = self.requests.remove(&id)?;
-        let read = request.kind == RequestKind::Read;
-        let pieces = request.pieces.into_iter().flatten();
-        Some(
-            request
-                .outcome
-                .map(|()| if read { pieces.collect() } else { Vec::new() }),
-        )
+        self.requests.take_ended(id)
     }
 
     /// Whether a request has ended, and how; for a read, with its bytes.

@@ -1,22 +1,30 @@
 //! A pool, its lanes, its drives, and one queue of things that will happen.
+//!
+//! ```text
+//! mod.rs            the parts, the queue, and what a lane asks for
+//! admin.rs          the administrator's commands        client.rs, requests.rs   a client's requests
+//! pool_actions.rs   what the pool asks for              study.rs                 drives by models, no content
+//! ```
 
+mod admin;
 mod back;
 mod client;
 mod open;
+mod pool_actions;
 mod power;
 mod queue;
+mod requests;
 mod scrub;
 mod study;
 mod timing;
 #[cfg(test)]
 mod torn_labels;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::planted::{self, Bug};
-use array::pool::{Division, OutReason, Pool, PoolAction, PoolError, Report, Ticket};
+use array::pool::{Division, Pool, PoolError, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, IoKind, Lane, Reply};
 use block::{Fault, Instant, Outcome, Seat};
@@ -24,8 +32,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uuid::Uuid;
 
-use self::client::ClientRequest;
 use self::queue::{Happening, Queue};
+use self::requests::Requests;
 use self::timing::Timing;
 use crate::buffer::Contents;
 use crate::content::mix;
@@ -111,12 +119,7 @@ pub struct World {
     pool_timers: usize,
     rng: ChaCha8Rng,
     volumes: BTreeMap<String, VolumeMap>,
-    next_request: u64,
-    /// In flight, or not asked for yet.
-    requests: BTreeMap<u64, ClientRequest>,
-    /// Of a study: requests that were answered, in order.
-    answered_ids: VecDeque<u64>,
-    answered: u64,
+    requests: Requests,
     tickets: BTreeMap<Ticket, Option<Result<(), PoolError>>>,
     next_ticket: u64,
     /// Writes that drives have been given, in all.
@@ -186,10 +189,7 @@ impl World {
             held: Vec::new(),
             rng,
             volumes: BTreeMap::new(),
-            next_request: 0,
-            requests: BTreeMap::new(),
-            answered_ids: VecDeque::new(),
-            answered: 0,
+            requests: Requests::default(),
             tickets: BTreeMap::from([(Ticket(0), None)]),
             next_ticket: 1,
             write_sequence: 0,
@@ -293,173 +293,6 @@ impl World {
     /// The generator that decides latencies, for a test's own choices.
     pub const fn rng(&mut self) -> &mut ChaCha8Rng {
         &mut self.rng
-    }
-
-    // --- administrator -----------------------------------------------------------------------
-
-    fn ticket(&mut self) -> Ticket {
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        self.tickets.insert(ticket, None);
-        ticket
-    }
-
-    fn await_ticket(&mut self, ticket: Ticket) -> Result<(), PoolError> {
-        loop {
-            if let Some(Some(_)) = self.tickets.get(&ticket) {
-                return self.tickets.remove(&ticket).flatten().expect("just seen");
-            }
-            assert!(self.step(), "{ticket:?} ends before everything is quiet");
-        }
-    }
-
-    fn command(
-        &mut self,
-        act: impl FnOnce(&mut Pool, Instant, Ticket) -> Result<(), PoolError>,
-    ) -> Result<(), PoolError> {
-        let ticket = self.ticket();
-        let started = act(&mut self.pool, self.now, ticket);
-        self.poll_pool();
-        started?;
-        self.await_ticket(ticket)
-    }
-
-    /// Creates a volume.
-    ///
-    /// # Errors
-    /// As [`Pool::create_volume`].
-    pub fn create_volume(&mut self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
-        let uuid = random_uuid(&mut self.rng);
-        self.command(|pool, now, ticket| pool.create_volume(now, name, uuid, size_bytes, ticket))
-    }
-
-    /// The same without waiting for that.
-    pub(crate) fn begin_create_volume(
-        &mut self,
-        name: &str,
-        size_bytes: u64,
-    ) -> Result<Ticket, PoolError> {
-        let uuid = random_uuid(&mut self.rng);
-        let ticket = self.ticket();
-        let begun = self
-            .pool
-            .create_volume(self.now, name, uuid, size_bytes, ticket);
-        self.poll_pool();
-        begun.map(|()| ticket)
-    }
-
-    /// Fails a drive by command; returns when that is durable.
-    ///
-    /// # Errors
-    /// As [`Pool::fail_drive`].
-    pub fn fail_drive(&mut self, seat: Seat, force: bool) -> Result<(), PoolError> {
-        self.command(|pool, now, ticket| {
-            pool.fail_drive(now, seat, OutReason::Failed, force, ticket)
-        })
-    }
-
-    /// The same without waiting for that.
-    pub(crate) fn begin_fail_drive(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
-        let ticket = self.ticket();
-        let failed = OutReason::Failed;
-        let begun = self.pool.fail_drive(self.now, seat, failed, false, ticket);
-        self.poll_pool();
-        begun.map(|()| ticket)
-    }
-
-    /// Whether a command has ended, well or not.
-    pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
-        self.tickets.get(&ticket).is_none_or(Option::is_some)
-    }
-
-    /// How a command has ended, if it has.
-    pub(crate) fn outcome(&self, ticket: Ticket) -> Option<Result<(), PoolError>> {
-        self.tickets.get(&ticket).cloned().unwrap_or(Some(Ok(())))
-    }
-
-    /// Puts a fresh drive into an empty seat; returns when that is durable.
-    ///
-    /// # Errors
-    /// As [`Pool::insert_drive`].
-    pub fn replace_drive(&mut self, seat: Seat, drive: Drive) -> Result<(), PoolError> {
-        self.begin_replace_drive(seat, drive);
-        let ticket = Ticket(self.next_ticket - 1);
-        self.await_ticket(ticket)
-    }
-
-    /// The same without waiting; whether the pool agreed.
-    pub fn begin_replace_drive(&mut self, seat: Seat, drive: Drive) -> bool {
-        let uuid = random_uuid(&mut self.rng);
-        let size_bytes = drive.size_bytes();
-        let ticket = self.ticket();
-        let facts = (uuid, "sim:new".to_owned(), size_bytes);
-        let started = self.pool.insert_drive(self.now, seat, facts, ticket);
-        let agreed = started.is_ok();
-        if agreed {
-            let index = self.drives.len();
-            self.drives.push(drive);
-            self.seats[seat.index()] = Some(index);
-            // Before any command that makes a lane use it.
-            for lane in 0..self.pool.geometry().lanes() {
-                self.queue
-                    .push(self.now + HAND_OVER, Happening::Seated(lane, seat, index));
-            }
-        } else {
-            self.tickets.insert(ticket, Some(started));
-        }
-        self.poll_pool();
-        agreed
-    }
-
-    /// Begins to replace a working drive by a fresh one, without waiting for anything; whether the pool agreed, and
-    /// where the new drive is until it has everything.
-    ///
-    /// # Errors
-    /// As [`Pool::replace_drive`].
-    pub fn replace_working(&mut self, seat: Seat, drive: Drive) -> Result<Seat, PoolError> {
-        let uuid = random_uuid(&mut self.rng);
-        let ticket = self.ticket();
-        let facts = (uuid, "sim:successor".to_owned(), drive.size_bytes());
-        let with = Seat(u16::try_from(self.pool.facts().seats.len()).expect("few seats"));
-        let begun = self.pool.replace_drive(self.now, seat, facts, ticket);
-        if begun.is_ok() {
-            let index = self.drives.len();
-            self.drives.push(drive);
-            seat_at(&mut self.seats, with, Some(index));
-            for lane in 0..self.pool.geometry().lanes() {
-                self.queue
-                    .push(self.now + HAND_OVER, Happening::Seated(lane, with, index));
-            }
-        } else {
-            self.tickets.insert(ticket, Some(begun.clone()));
-        }
-        self.poll_pool();
-        begun.map(|()| with)
-    }
-
-    /// Pulls a drive: from now on it answers nothing.
-    pub fn pull(&mut self, seat: Seat) {
-        self.drive(seat).pull();
-    }
-
-    /// Closes the pool cleanly.
-    ///
-    /// # Errors
-    /// As the pool says.
-    pub fn close(mut self) -> Result<Vec<Drive>, PoolError> {
-        self.settle();
-        let ticket = self.begin_close();
-        self.await_ticket(ticket)?;
-        self.settle();
-        Ok(self.kill())
-    }
-
-    /// Begins to close the pool.
-    pub(crate) fn begin_close(&mut self) -> Ticket {
-        let ticket = self.ticket();
-        self.pool.close(self.now, ticket);
-        self.poll_pool();
-        ticket
     }
 
     /// Whether nothing is left to happen.
@@ -729,53 +562,6 @@ impl World {
         }
     }
 
-    /// The bytes of a `WriteDurably` are in the drive's cache; now it flushes.
-    fn pool_write(
-        &mut self,
-        id: array::IoId,
-        (drive, admitted): (Option<usize>, Option<Admitted>),
-        offset: u64,
-        bytes: &[u8],
-    ) {
-        let (Some(drive), Some(admitted)) = (drive, admitted) else {
-            self.pool_ended(id, Err(Fault::Gone));
-            return;
-        };
-        self.ios += 1;
-        self.boundaries += 1;
-        self.write_sequence += 1;
-        let range = (offset, bytes.len() as u64);
-        let blocks = bytes
-            .chunks(crate::content::BLOCK)
-            .map(crate::content::Block::from_bytes);
-        let written =
-            self.drives[drive].write_blocks(range, admitted.effect, self.write_sequence, blocks);
-        if written.is_err() {
-            self.pool_ended(id, written);
-            return;
-        }
-        if planted::is(Bug::LabelsUnflushed) {
-            self.pool_ended(id, Ok(()));
-            return;
-        }
-        let what = (IoKind::Flush, 0, 0);
-        let (admitted, at) = self.admit(Some(drive), what);
-        let flush = Happening::PoolFlush {
-            id,
-            drive,
-            admitted: admitted.expect("there is a drive"),
-        };
-        self.push_io((Some(drive), what), (admitted, at), flush);
-    }
-
-    fn pool_ended(&mut self, id: array::IoId, outcome: Outcome) {
-        self.ios += 1;
-        self.boundaries += 1;
-        self.note(id.0 << 8 | code_of(outcome));
-        self.pool.handle_completion(self.now, id, outcome);
-        self.poll_pool();
-    }
-
     fn poll_lane(&mut self, lane: u16) {
         let index = usize::from(lane);
         while let Some(action) = self.lanes[index].poll_action() {
@@ -823,79 +609,9 @@ impl World {
         scratch.bring_home(&reply.elsewhere);
         let buffer = scratch.take_back(reply.request);
         self.note(reply.request.0 << 8 | code_of(reply.outcome));
-        let (id, part) = client::client_of(reply.request);
-        let request = self.requests.get_mut(&id).expect("in flight");
-        if request.part_ended(part, reply.outcome, buffer) {
-            self.answered += 1;
-            if self.contents == Contents::Lengths {
-                self.answered_ids.push_back(id);
-            }
-        }
-    }
-
-    fn poll_pool(&mut self) {
-        while let Some(action) = self.pool.poll_action() {
-            match action {
-                PoolAction::WriteDurably {
-                    id,
-                    seat,
-                    offset,
-                    bytes,
-                } => {
-                    let drive = self.seats[seat.index()];
-                    let what = (IoKind::Write, offset, bytes.len() as u64);
-                    let (admitted, at) = self.admit(drive, what);
-                    let happening = Happening::PoolWrite {
-                        id,
-                        drive,
-                        offset,
-                        bytes,
-                        admitted,
-                    };
-                    self.push_io((drive, what), (admitted, at), happening);
-                }
-                // In order per lane: the same delay for all, ties by sequence.
-                PoolAction::Lane(lane, command) => {
-                    self.push(self.now + HAND_OVER, Happening::ToLane(lane, command));
-                }
-                PoolAction::Swap(a, b) => {
-                    self.seats.swap(a.index(), b.index());
-                    for lane in 0..self.pool.geometry().lanes() {
-                        self.push(self.now + HAND_OVER, Happening::Swap(lane, a, b));
-                    }
-                }
-                PoolAction::Succeed(seat, with, commands) => {
-                    self.seats[seat.index()] = self.seats[with.index()].take();
-                    for (lane, command) in (0..).zip(commands) {
-                        let happening = Happening::Succeed(lane, seat, with, command);
-                        self.push(self.now + HAND_OVER, happening);
-                    }
-                }
-                PoolAction::Vacate(seat) => seat_at(&mut self.seats, seat, None),
-                PoolAction::VolumesChanged => {
-                    let geometry = self.pool.geometry();
-                    self.volumes = self
-                        .pool
-                        .facts()
-                        .volumes
-                        .iter()
-                        .map(|volume| (volume.name.clone(), VolumeMap::new(geometry, volume)))
-                        .collect();
-                }
-                PoolAction::Done(ticket, outcome) => {
-                    self.tickets.insert(ticket, Some(outcome));
-                }
-                PoolAction::Report(report) => self.reports.push(report),
-            }
-        }
-        if let Some(timeout) = self.pool.poll_timeout() {
-            let at = timeout.max(self.now);
-            if self.pool_armed.is_none_or(|armed| at < armed) {
-                self.pool_armed = Some(at);
-                self.pool_timers += 1;
-                self.push(at, Happening::PoolTimer);
-            }
-        }
+        let notes = self.contents == Contents::Lengths;
+        self.requests
+            .part_ended(reply.request, reply.outcome, buffer, notes);
     }
 }
 

@@ -1,0 +1,175 @@
+//! A world from the administrator's side: commands to the pool, and how they end.
+
+use array::pool::{OutReason, Pool, PoolError, Ticket};
+use block::{Instant, Seat};
+
+use super::queue::Happening;
+use super::{HAND_OVER, World, random_uuid, seat_at};
+use crate::drive::Drive;
+
+impl World {
+    pub(super) fn ticket(&mut self) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.tickets.insert(ticket, None);
+        ticket
+    }
+
+    pub(super) fn await_ticket(&mut self, ticket: Ticket) -> Result<(), PoolError> {
+        loop {
+            if let Some(Some(_)) = self.tickets.get(&ticket) {
+                return self.tickets.remove(&ticket).flatten().expect("just seen");
+            }
+            assert!(self.step(), "{ticket:?} ends before everything is quiet");
+        }
+    }
+
+    pub(super) fn command(
+        &mut self,
+        act: impl FnOnce(&mut Pool, Instant, Ticket) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let ticket = self.ticket();
+        let started = act(&mut self.pool, self.now, ticket);
+        self.poll_pool();
+        started?;
+        self.await_ticket(ticket)
+    }
+
+    /// Creates a volume.
+    ///
+    /// # Errors
+    /// As [`Pool::create_volume`].
+    pub fn create_volume(&mut self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
+        let uuid = random_uuid(&mut self.rng);
+        self.command(|pool, now, ticket| pool.create_volume(now, name, uuid, size_bytes, ticket))
+    }
+
+    /// The same without waiting for that.
+    pub(crate) fn begin_create_volume(
+        &mut self,
+        name: &str,
+        size_bytes: u64,
+    ) -> Result<Ticket, PoolError> {
+        let uuid = random_uuid(&mut self.rng);
+        let ticket = self.ticket();
+        let begun = self
+            .pool
+            .create_volume(self.now, name, uuid, size_bytes, ticket);
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
+    /// Fails a drive by command; returns when that is durable.
+    ///
+    /// # Errors
+    /// As [`Pool::fail_drive`].
+    pub fn fail_drive(&mut self, seat: Seat, force: bool) -> Result<(), PoolError> {
+        self.command(|pool, now, ticket| {
+            pool.fail_drive(now, seat, OutReason::Failed, force, ticket)
+        })
+    }
+
+    /// The same without waiting for that.
+    pub(crate) fn begin_fail_drive(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let failed = OutReason::Failed;
+        let begun = self.pool.fail_drive(self.now, seat, failed, false, ticket);
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
+    /// Whether a command has ended, well or not.
+    pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
+        self.tickets.get(&ticket).is_none_or(Option::is_some)
+    }
+
+    /// How a command has ended, if it has.
+    pub(crate) fn outcome(&self, ticket: Ticket) -> Option<Result<(), PoolError>> {
+        self.tickets.get(&ticket).cloned().unwrap_or(Some(Ok(())))
+    }
+
+    /// Puts a fresh drive into an empty seat; returns when that is durable.
+    ///
+    /// # Errors
+    /// As [`Pool::insert_drive`].
+    pub fn replace_drive(&mut self, seat: Seat, drive: Drive) -> Result<(), PoolError> {
+        self.begin_replace_drive(seat, drive);
+        let ticket = Ticket(self.next_ticket - 1);
+        self.await_ticket(ticket)
+    }
+
+    /// The same without waiting; whether the pool agreed.
+    pub fn begin_replace_drive(&mut self, seat: Seat, drive: Drive) -> bool {
+        let uuid = random_uuid(&mut self.rng);
+        let size_bytes = drive.size_bytes();
+        let ticket = self.ticket();
+        let facts = (uuid, "sim:new".to_owned(), size_bytes);
+        let started = self.pool.insert_drive(self.now, seat, facts, ticket);
+        let agreed = started.is_ok();
+        if agreed {
+            let index = self.drives.len();
+            self.drives.push(drive);
+            self.seats[seat.index()] = Some(index);
+            // Before any command that makes a lane use it.
+            for lane in 0..self.pool.geometry().lanes() {
+                self.queue
+                    .push(self.now + HAND_OVER, Happening::Seated(lane, seat, index));
+            }
+        } else {
+            self.tickets.insert(ticket, Some(started));
+        }
+        self.poll_pool();
+        agreed
+    }
+
+    /// Begins to replace a working drive by a fresh one, without waiting for anything; whether the pool agreed, and
+    /// where the new drive is until it has everything.
+    ///
+    /// # Errors
+    /// As [`Pool::replace_drive`].
+    pub fn replace_working(&mut self, seat: Seat, drive: Drive) -> Result<Seat, PoolError> {
+        let uuid = random_uuid(&mut self.rng);
+        let ticket = self.ticket();
+        let facts = (uuid, "sim:successor".to_owned(), drive.size_bytes());
+        let with = Seat(u16::try_from(self.pool.facts().seats.len()).expect("few seats"));
+        let begun = self.pool.replace_drive(self.now, seat, facts, ticket);
+        if begun.is_ok() {
+            let index = self.drives.len();
+            self.drives.push(drive);
+            seat_at(&mut self.seats, with, Some(index));
+            for lane in 0..self.pool.geometry().lanes() {
+                self.queue
+                    .push(self.now + HAND_OVER, Happening::Seated(lane, with, index));
+            }
+        } else {
+            self.tickets.insert(ticket, Some(begun.clone()));
+        }
+        self.poll_pool();
+        begun.map(|()| with)
+    }
+
+    /// Pulls a drive: from now on it answers nothing.
+    pub fn pull(&mut self, seat: Seat) {
+        self.drive(seat).pull();
+    }
+
+    /// Closes the pool cleanly.
+    ///
+    /// # Errors
+    /// As the pool says.
+    pub fn close(mut self) -> Result<Vec<Drive>, PoolError> {
+        self.settle();
+        let ticket = self.begin_close();
+        self.await_ticket(ticket)?;
+        self.settle();
+        Ok(self.kill())
+    }
+
+    /// Begins to close the pool.
+    pub(crate) fn begin_close(&mut self) -> Ticket {
+        let ticket = self.ticket();
+        self.pool.close(self.now, ticket);
+        self.poll_pool();
+        ticket
+    }
+}

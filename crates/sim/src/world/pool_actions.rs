@@ -1,0 +1,125 @@
+//! What the pool asks for: writes of labels and tables, commands to lanes, drives that change places.
+
+use array::IoKind;
+use array::planted::{self, Bug};
+use array::pool::PoolAction;
+use array::router::VolumeMap;
+use block::{Fault, Outcome};
+
+use super::queue::Happening;
+use super::{HAND_OVER, World, code_of, seat_at};
+use crate::drive::Admitted;
+
+impl World {
+    pub(super) fn poll_pool(&mut self) {
+        while let Some(action) = self.pool.poll_action() {
+            match action {
+                PoolAction::WriteDurably {
+                    id,
+                    seat,
+                    offset,
+                    bytes,
+                } => {
+                    let drive = self.seats[seat.index()];
+                    let what = (IoKind::Write, offset, bytes.len() as u64);
+                    let (admitted, at) = self.admit(drive, what);
+                    let happening = Happening::PoolWrite {
+                        id,
+                        drive,
+                        offset,
+                        bytes,
+                        admitted,
+                    };
+                    self.push_io((drive, what), (admitted, at), happening);
+                }
+                // In order per lane: the same delay for all, ties by sequence.
+                PoolAction::Lane(lane, command) => {
+                    self.push(self.now + HAND_OVER, Happening::ToLane(lane, command));
+                }
+                PoolAction::Swap(a, b) => {
+                    self.seats.swap(a.index(), b.index());
+                    for lane in 0..self.pool.geometry().lanes() {
+                        self.push(self.now + HAND_OVER, Happening::Swap(lane, a, b));
+                    }
+                }
+                PoolAction::Succeed(seat, with, commands) => {
+                    self.seats[seat.index()] = self.seats[with.index()].take();
+                    for (lane, command) in (0..).zip(commands) {
+                        let happening = Happening::Succeed(lane, seat, with, command);
+                        self.push(self.now + HAND_OVER, happening);
+                    }
+                }
+                PoolAction::Vacate(seat) => seat_at(&mut self.seats, seat, None),
+                PoolAction::VolumesChanged => {
+                    let geometry = self.pool.geometry();
+                    self.volumes = self
+                        .pool
+                        .facts()
+                        .volumes
+                        .iter()
+                        .map(|volume| (volume.name.clone(), VolumeMap::new(geometry, volume)))
+                        .collect();
+                }
+                PoolAction::Done(ticket, outcome) => {
+                    self.tickets.insert(ticket, Some(outcome));
+                }
+                PoolAction::Report(report) => self.reports.push(report),
+            }
+        }
+        if let Some(timeout) = self.pool.poll_timeout() {
+            let at = timeout.max(self.now);
+            if self.pool_armed.is_none_or(|armed| at < armed) {
+                self.pool_armed = Some(at);
+                self.pool_timers += 1;
+                self.push(at, Happening::PoolTimer);
+            }
+        }
+    }
+
+    /// The bytes of a `WriteDurably` are in the drive's cache; now it flushes.
+    pub(super) fn pool_write(
+        &mut self,
+        id: array::IoId,
+        (drive, admitted): (Option<usize>, Option<Admitted>),
+        offset: u64,
+        bytes: &[u8],
+    ) {
+        let (Some(drive), Some(admitted)) = (drive, admitted) else {
+            self.pool_ended(id, Err(Fault::Gone));
+            return;
+        };
+        self.ios += 1;
+        self.boundaries += 1;
+        self.write_sequence += 1;
+        let range = (offset, bytes.len() as u64);
+        let blocks = bytes
+            .chunks(crate::content::BLOCK)
+            .map(crate::content::Block::from_bytes);
+        let written =
+            self.drives[drive].write_blocks(range, admitted.effect, self.write_sequence, blocks);
+        if written.is_err() {
+            self.pool_ended(id, written);
+            return;
+        }
+        if planted::is(Bug::LabelsUnflushed) {
+            self.pool_ended(id, Ok(()));
+            return;
+        }
+        let what = (IoKind::Flush, 0, 0);
+        let (admitted, at) = self.admit(Some(drive), what);
+        let flush = Happening::PoolFlush {
+            id,
+            drive,
+            admitted: admitted.expect("there is a drive"),
+        };
+        self.push_io((Some(drive), what), (admitted, at), flush);
+    }
+
+    pub(super) fn pool_ended(&mut self, id: array::IoId, outcome: Outcome) {
+        self.ios += 1;
+        self.boundaries += 1;
+        self.note(id.0 << 8 | code_of(outcome));
+        self.pool.handle_completion(self.now, id, outcome);
+        self.poll_pool();
+    }
+}

@@ -1,0 +1,112 @@
+//! Requests of clients: which are open, what their parts have brought back, and in which order they are answered.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use array::RequestId;
+use block::{Fault, Outcome, RequestKind};
+
+use crate::buffer::Buffer;
+
+/// A request in flight or answered.
+#[derive(Clone, Debug)]
+struct ClientRequest {
+    kind: RequestKind,
+    /// Parts not yet answered.
+    open: usize,
+    outcome: Outcome,
+    /// What each part brought back.
+    pieces: Vec<Option<Buffer>>,
+}
+
+impl ClientRequest {
+    /// A lane has answered; whether the request is answered with that.
+    fn part_ended(&mut self, part: usize, outcome: Outcome, buffer: Option<Buffer>) -> bool {
+        self.open -= 1;
+        self.outcome = self.outcome.and(outcome);
+        self.pieces[part] = buffer;
+        self.open == 0
+    }
+}
+
+/// The client's request and the part of it that a lane's request is.
+fn client_of(request: RequestId) -> (u64, usize) {
+    (
+        request.0 >> 16,
+        usize::try_from(request.0 & 0xffff).expect("16 bits"),
+    )
+}
+
+/// What a lane calls a part of a client's request.
+pub(super) const fn part_of(id: u64, index: usize) -> RequestId {
+    RequestId((id << 16) | index as u64)
+}
+
+/// Requests of a world's clients.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requests {
+    next: u64,
+    /// In flight, or not asked for yet.
+    open: BTreeMap<u64, ClientRequest>,
+    /// Of a study: requests that were answered, in order.
+    answered_ids: VecDeque<u64>,
+    answered: u64,
+}
+
+impl Requests {
+    /// A request of so many parts begins.
+    pub(super) fn begin(&mut self, kind: RequestKind, parts: usize) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let state = ClientRequest {
+            kind,
+            open: parts,
+            outcome: Ok(()),
+            pieces: vec![None; parts],
+        };
+        self.open.insert(id, state);
+        id
+    }
+
+    /// A lane has answered. With `notes` the order of answers is kept for [`Requests::take_answered`].
+    pub(super) fn part_ended(
+        &mut self,
+        request: RequestId,
+        outcome: Outcome,
+        buffer: Option<Buffer>,
+        notes: bool,
+    ) {
+        let (id, part) = client_of(request);
+        let request = self.open.get_mut(&id).expect("in flight");
+        if request.part_ended(part, outcome, buffer) {
+            self.answered += 1;
+            if notes {
+                self.answered_ids.push_back(id);
+            }
+        }
+    }
+
+    /// Of a study: a request that was answered and not asked for.
+    pub(super) fn take_answered(&mut self) -> Option<u64> {
+        self.answered_ids.pop_front()
+    }
+
+    /// Requests that have been answered in all.
+    pub(super) const fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// Whether a request has ended, and how; for a read, with what came back, part by part.
+    pub(super) fn take_ended(&mut self, id: u64) -> Option<Result<Vec<Buffer>, Fault>> {
+        if self.open.get(&id)?.open > 0 {
+            return None;
+        }
+        let request = self.open.remove(&id)?;
+        let read = request.kind == RequestKind::Read;
+        let pieces = request.pieces.into_iter().flatten();
+        Some(
+            request
+                .outcome
+                .map(|()| if read { pieces.collect() } else { Vec::new() }),
+        )
+    }
+}
