@@ -29,6 +29,11 @@ impl Scratch {
         }
     }
 
+    /// True if nothing has content: then no memory is kept either, for nothing looks at it.
+    pub(crate) fn keeps_nothing(&self) -> bool {
+        self.contents == Contents::Lengths
+    }
+
     fn allocate(&mut self, id: ScratchId, bytes: u64) {
         // Not zeros: a plan that relies on the content of fresh memory is wrong.
         let mut memory = |count| {
@@ -40,13 +45,16 @@ impl Scratch {
         let buffer = match self.contents {
             Contents::Sectors => Buffer::Sectors(Sectors::new(memory(at(bytes) / SECTOR))),
             Contents::Bytes => Buffer::Bytes(memory(at(bytes))),
-            Contents::Lengths => Buffer::Length(at(bytes)),
+            Contents::Lengths => return,
         };
         let before = self.buffers.insert(BufferId::Scratch(id), buffer);
         debug_assert!(before.is_none(), "{id:?} is allocated once");
     }
 
     fn release(&mut self, id: ScratchId) {
+        if self.keeps_nothing() {
+            return;
+        }
         let buffer = self.buffers.remove(&BufferId::Scratch(id));
         let buffer = buffer.unwrap_or_else(|| panic!("{id:?} is released once"));
         self.recycle(buffer);
@@ -65,7 +73,9 @@ impl Scratch {
     }
 
     pub(crate) fn lend(&mut self, id: RequestId, buffer: Buffer) {
-        self.buffers.insert(BufferId::Request(id), buffer);
+        if !self.keeps_nothing() {
+            self.buffers.insert(BufferId::Request(id), buffer);
+        }
     }
 
     pub(crate) fn take_back(&mut self, id: RequestId) -> Option<Buffer> {
@@ -85,10 +95,11 @@ impl Scratch {
 
     /// Whether the memory of an operation is there. Scratch memory must be.
     pub(crate) fn has(&self, slice: Option<Slice>) -> bool {
-        slice.is_none_or(|slice| match slice.buffer {
-            BufferId::Request(_) => self.buffers.contains_key(&slice.buffer),
-            BufferId::Scratch(_) => true,
-        })
+        self.keeps_nothing()
+            || slice.is_none_or(|slice| match slice.buffer {
+                BufferId::Request(_) => self.buffers.contains_key(&slice.buffer),
+                BufferId::Scratch(_) => true,
+            })
     }
 
     pub(crate) fn buffer(&self, id: BufferId) -> &Buffer {

@@ -7,6 +7,7 @@
 //! ```
 
 mod admin;
+mod ascending;
 mod back;
 mod client;
 mod open;

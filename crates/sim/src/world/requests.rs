@@ -1,10 +1,11 @@
 //! Requests of clients: which are open, what their parts have brought back, and in which order they are answered.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use array::RequestId;
 use block::{Fault, Outcome, RequestKind};
 
+use super::ascending::Ascending;
 use crate::buffer::Buffer;
 
 /// A request in flight or answered.
@@ -14,7 +15,7 @@ struct ClientRequest {
     /// Parts not yet answered.
     open: usize,
     outcome: Outcome,
-    /// What each part brought back.
+    /// What parts brought back, as far as any has brought something.
     pieces: Vec<Option<Buffer>>,
 }
 
@@ -23,7 +24,11 @@ impl ClientRequest {
     fn part_ended(&mut self, part: usize, outcome: Outcome, buffer: Option<Buffer>) -> bool {
         self.open -= 1;
         self.outcome = self.outcome.and(outcome);
-        self.pieces[part] = buffer;
+        if buffer.is_some() {
+            let parts = self.pieces.len().max(part + 1);
+            self.pieces.resize(parts, None);
+            self.pieces[part] = buffer;
+        }
         self.open == 0
     }
 }
@@ -46,7 +51,7 @@ pub(super) const fn part_of(id: u64, index: usize) -> RequestId {
 pub(super) struct Requests {
     next: u64,
     /// In flight, or not asked for yet.
-    open: BTreeMap<u64, ClientRequest>,
+    open: Ascending<ClientRequest>,
     /// Of a study: requests that were answered, in order.
     answered_ids: VecDeque<u64>,
     answered: u64,
@@ -61,7 +66,7 @@ impl Requests {
             kind,
             open: parts,
             outcome: Ok(()),
-            pieces: vec![None; parts],
+            pieces: Vec::new(),
         };
         self.open.insert(id, state);
         id
@@ -76,7 +81,7 @@ impl Requests {
         notes: bool,
     ) {
         let (id, part) = client_of(request);
-        let request = self.open.get_mut(&id).expect("in flight");
+        let request = self.open.get_mut(id).expect("in flight");
         if request.part_ended(part, outcome, buffer) {
             self.answered += 1;
             if notes {
@@ -97,10 +102,10 @@ impl Requests {
 
     /// Whether a request has ended, and how; for a read, with what came back, part by part.
     pub(super) fn take_ended(&mut self, id: u64) -> Option<Result<Vec<Buffer>, Fault>> {
-        if self.open.get(&id)?.open > 0 {
+        if self.open.get_mut(id)?.open > 0 {
             return None;
         }
-        let request = self.open.remove(&id)?;
+        let request = self.open.remove(id)?;
         let read = request.kind == RequestKind::Read;
         let pieces = request.pieces.into_iter().flatten();
         Some(

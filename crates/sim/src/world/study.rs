@@ -20,7 +20,7 @@
 //! assert_eq!(run.numbers().reads(), 100);
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 
 use array::pool::{Blueprint, CreateError, NewDrive, PoolError, Progress, Ticket};
@@ -28,6 +28,7 @@ use block::{Instant, Outcome, Request, RequestKind, Seat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use super::ascending::Ascending;
 use super::timing::Timing;
 use super::{World, random_uuid};
 use crate::drive::{Drive, Pace};
@@ -121,7 +122,7 @@ pub struct StudyVolume {
     drive: Preset,
     drive_bytes: u64,
     /// Our numbers for requests, and the client's.
-    tokens: BTreeMap<u64, u64>,
+    tokens: Ascending<u64>,
     done: VecDeque<(u64, Outcome)>,
 }
 
@@ -196,7 +197,7 @@ impl StudyVolume {
             size_bytes,
             drive: options.drive.clone(),
             drive_bytes,
-            tokens: BTreeMap::new(),
+            tokens: Ascending::default(),
             done: VecDeque::new(),
         })
     }
@@ -269,7 +270,7 @@ impl StudyVolume {
     fn collect(&mut self) {
         while let Some(id) = self.world.take_answered() {
             let outcome = self.world.ended_pieces(id).expect("it was answered");
-            let token = self.tokens.remove(&id).expect("it was submitted");
+            let token = self.tokens.remove(id).expect("it was submitted");
             self.done.push_back((token, outcome.map(|_| ())));
         }
     }
