@@ -11,6 +11,8 @@
 //! A torn write leaves each sector old or new, and the journal has what is newer than either; so
 //! a page is written in place, without a copy of it elsewhere first.
 
+use std::sync::{Arc, LazyLock};
+
 use block::BLOCK_BYTES;
 use uuid::Uuid;
 
@@ -177,7 +179,8 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaPage {
     clocks: [u64; SECTORS],
-    entries: Box<[Entry; ENTRIES]>,
+    /// Shared by pages that are alike in all entries.
+    entries: Arc<[Entry; ENTRIES]>,
 }
 
 impl MetaPage {
@@ -186,7 +189,17 @@ impl MetaPage {
     pub fn filled(entry: Entry, clock: u64) -> Self {
         Self {
             clocks: [clock; SECTORS],
-            entries: Box::new([entry; ENTRIES]),
+            entries: Arc::new([entry; ENTRIES]),
+        }
+    }
+
+    /// A page of a model, all of whose blocks were written. All such pages are one in memory until one is changed.
+    pub(crate) fn all_written() -> Self {
+        static ENTRIES_WRITTEN: LazyLock<Arc<[Entry; ENTRIES]>> =
+            LazyLock::new(|| Arc::new([Entry::WRITTEN; ENTRIES]));
+        Self {
+            clocks: [0; SECTORS],
+            entries: Arc::clone(&ENTRIES_WRITTEN),
         }
     }
 
@@ -198,7 +211,7 @@ impl MetaPage {
 
     /// Changes an entry; the sector's clock becomes `clock`.
     pub fn set(&mut self, index: usize, entry: Entry, clock: u64) {
-        self.entries[index] = entry;
+        Arc::make_mut(&mut self.entries)[index] = entry;
         let sector = &mut self.clocks[index / ENTRIES_PER_SECTOR];
         *sector = clock.max(*sector);
     }
@@ -292,7 +305,8 @@ impl MetaPage {
                 continue;
             };
             page.clocks[index] = clock;
-            let entries = &mut page.entries[index * ENTRIES_PER_SECTOR..][..ENTRIES_PER_SECTOR];
+            let entries = Arc::make_mut(&mut page.entries);
+            let entries = &mut entries[index * ENTRIES_PER_SECTOR..][..ENTRIES_PER_SECTOR];
             let (places, _) = sector[ENTRIES_AT..].as_chunks();
             for (entry, &place) in entries.iter_mut().zip(places) {
                 *entry = Entry::from_bytes(place);

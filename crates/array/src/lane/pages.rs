@@ -649,7 +649,7 @@ impl Lane {
         }
         if self.trusted {
             // Read, and right by definition: everything was written.
-            self.page_here(name, MetaPage::filled(Entry::WRITTEN, 0), Found::Same);
+            self.page_here(name, MetaPage::all_written(), Found::Same);
             return;
         }
         let (mut page, merged) = self.merged(name, computed);
