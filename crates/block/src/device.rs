@@ -151,7 +151,8 @@ pub trait BlockDevice: Send + Sync {
     fn limits(&self) -> Limits;
 
     /// Starts `request`. `memory` has `request.length` bytes for reads and writes and is empty
-    /// otherwise. Every submitted request is completed exactly once through `to`, also when the
+    /// otherwise. A drive takes memory that is joined of several ranges, each of whole blocks, too
+    /// ([`Memory::joined`]); a volume is given plain memory only. Every submitted request is completed exactly once through `to`, also when the
     /// device fails or is shut down.
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>);
 

@@ -20,12 +20,26 @@ use std::sync::{Arc, Weak};
 /// Alignment of every allocation: what O_DIRECT needs, and the unit of the page cache.
 pub const PAGE_BYTES: usize = 4096;
 
-/// The allocation itself, or a part of a region's.
+/// The allocation itself, a part of a region's, or several memories in a row.
 struct Pages {
     start: NonNull<u8>,
     layout: Layout,
-    /// Keeps the region's allocation, and says that a buffer of it lives.
-    part_of: Option<(Arc<Self>, Arc<()>)>,
+    origin: Origin,
+}
+
+/// Where the bytes of [`Pages`] are.
+enum Origin {
+    /// In an allocation of its own.
+    Own,
+    /// In a region's allocation.
+    Region {
+        /// Keeps it.
+        _pages: Arc<Pages>,
+        /// Says that a buffer of it lives.
+        _lives: Arc<()>,
+    },
+    /// In these, one after the other. `start` is the address of nothing.
+    Joined(Box<[Memory]>),
 }
 
 // SAFETY: `Pages` is a plain allocation; who may touch which byte when is the module's rule.
@@ -35,7 +49,7 @@ unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        if self.part_of.is_none() {
+        if matches!(self.origin, Origin::Own) {
             // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once.
             unsafe { dealloc(self.start.as_ptr(), self.layout) }
         }
@@ -56,7 +70,7 @@ impl Pages {
         Self {
             start,
             layout,
-            part_of: None,
+            origin: Origin::Own,
         }
     }
 }
@@ -89,7 +103,10 @@ impl Region {
                 let part = Pages {
                     start,
                     layout: layout.expect("it is a part of a valid one"),
-                    part_of: Some((Arc::clone(&pages), Arc::clone(&lives))),
+                    origin: Origin::Region {
+                        _pages: Arc::clone(&pages),
+                        _lives: Arc::clone(&lives),
+                    },
                 };
                 Memory {
                     pages: Some(Arc::new(part)),
@@ -181,6 +198,46 @@ impl Memory {
         memory
     }
 
+    /// The bytes of several memories, one after the other, as one. It has no one address: drives go
+    /// through its [`parts`](Self::parts).
+    #[must_use]
+    pub fn joined(mut parts: Vec<Self>) -> Self {
+        parts.retain(|part| !part.is_empty());
+        if parts.len() < 2 {
+            return parts.pop().unwrap_or_default();
+        }
+        assert!(
+            parts.iter().all(|part| !part.is_joined()),
+            "joined memory is joined once"
+        );
+        let len = parts.iter().map(Self::len).sum();
+        let pages = Pages {
+            start: NonNull::dangling(),
+            layout: Layout::new::<()>(),
+            origin: Origin::Joined(parts.into()),
+        };
+        Self {
+            pages: Some(Arc::new(pages)),
+            offset: 0,
+            len,
+        }
+    }
+
+    /// The ranges of one address each that these bytes consist of, in order. One for all memory but
+    /// what [`joined`](Self::joined) made.
+    #[must_use]
+    pub fn parts(&self) -> &[Self] {
+        match self.pages.as_deref().map(|pages| &pages.origin) {
+            Some(Origin::Joined(parts)) => parts,
+            _ => std::slice::from_ref(self),
+        }
+    }
+
+    fn is_joined(&self) -> bool {
+        let origin = self.pages.as_deref().map(|pages| &pages.origin);
+        matches!(origin, Some(Origin::Joined(_)))
+    }
+
     /// Number of bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -204,6 +261,9 @@ impl Memory {
             "slice {range:?} of {} bytes",
             self.len
         );
+        if self.is_joined() {
+            return self.slice_of_joined(range);
+        }
         Self {
             pages: self.pages.clone(),
             offset: self.offset + range.start,
@@ -211,12 +271,29 @@ impl Memory {
         }
     }
 
+    fn slice_of_joined(&self, range: Range<usize>) -> Self {
+        let mut start = 0;
+        let cut = self.parts().iter().map(|part| {
+            let end = start + part.len;
+            let (low, high) = (range.start.clamp(start, end), range.end.clamp(start, end));
+            let cut = part.slice(low - start..high - start);
+            start = end;
+            cut
+        });
+        Self::joined(cut.collect())
+    }
+
     /// The first byte's address, for the kernel. Valid while a clone of this range lives.
+    ///
+    /// # Panics
+    /// When it is [`joined`](Self::joined): each of its parts has an address.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.pages
             .as_ref()
             .map_or(NonNull::dangling().as_ptr(), |pages| {
+                let joined = matches!(pages.origin, Origin::Joined(_));
+                assert!(!joined, "joined memory has no one address");
                 // SAFETY: `offset` lies inside the allocation: `zeroed` and `slice` keep it so.
                 unsafe { pages.start.as_ptr().add(self.offset) }
             })
@@ -226,6 +303,9 @@ impl Memory {
     ///
     /// # Safety
     /// Nothing writes this range while the reference lives (the module's rule).
+    ///
+    /// # Panics
+    /// As [`as_ptr`](Self::as_ptr).
     #[must_use]
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: the range is inside the allocation, initialised (zeroed at birth), and by the
@@ -237,6 +317,9 @@ impl Memory {
     ///
     /// # Safety
     /// Nothing else reads or writes this range while the reference lives (the module's rule).
+    ///
+    /// # Panics
+    /// As [`as_ptr`](Self::as_ptr).
     #[must_use]
     #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise")]
     pub unsafe fn bytes_mut(&self) -> &mut [u8] {
@@ -253,6 +336,9 @@ impl Memory {
     /// The bytes for writing if no other clone of the allocation exists.
     #[must_use]
     pub fn unique_mut(&mut self) -> Option<&mut [u8]> {
+        if self.is_joined() {
+            return None;
+        }
         if let Some(pages) = &mut self.pages {
             Arc::get_mut(pages)?;
         }
@@ -307,6 +393,46 @@ mod tests {
         assert!(second.unique().unwrap().iter().all(|&byte| byte == 0));
         drop(second);
         assert!(!clone.is_used());
+    }
+
+    #[test]
+    fn joined_memory_is_its_parts_in_order_and_is_cut_like_any_other() {
+        let whole = Memory::from_bytes(b"0123456789");
+        let other = Memory::from_bytes(b"ab");
+        let joined = Memory::joined(vec![
+            whole.slice(6..9),
+            Memory::empty(),
+            other,
+            whole.slice(0..2),
+        ]);
+        let text = |memory: &Memory| -> Vec<u8> {
+            let parts = memory.parts().iter();
+            // SAFETY: nothing else touches the bytes in this test.
+            parts
+                .flat_map(|part| unsafe { part.bytes() }.to_vec())
+                .collect()
+        };
+        assert_eq!((joined.len(), text(&joined)), (7, b"678ab01".to_vec()));
+        for start in 0..=7 {
+            for end in start..=7 {
+                let cut = joined.slice(start..end);
+                assert_eq!(text(&cut), b"678ab01"[start..end]);
+                // What lies in one part is plain memory again.
+                let alone = cut.parts().len() == 1 && !cut.is_joined();
+                assert_eq!(alone, cut.parts().len() < 2, "{start}..{end}");
+            }
+        }
+        assert_eq!(joined.slice(1..6).slice(1..4).parts().len(), 2);
+        let mut joined = joined;
+        assert!(joined.unique().is_none(), "its parts may be anybody's");
+        assert_eq!(Memory::joined(vec![whole]).parts().len(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "no one address")]
+    fn joined_memory_has_no_address() {
+        let one = Memory::zeroed(10);
+        let _ = Memory::joined(vec![one.clone(), one]).as_ptr();
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One open file or block device: the system calls, blocking, with the kernel's quirks smoothed.
 //!
 //! What is smoothed: short transfers go on, `EINTR` and a passing `EAGAIN` are tried again, memory
-//! that is not aligned for `O_DIRECT` goes through a bounce buffer. What is not: an error of
+//! that is not aligned for `O_DIRECT` goes through a bounce buffer, memory that is joined of more ranges than
+//! the kernel takes at once goes in several calls. What is not: an error of
 //! `fdatasync` means that written data may be gone (the kernel marks the pages clean and the next
 //! call succeeds), so after the first one every later flush fails too.
 
@@ -11,7 +12,7 @@
 )]
 
 use std::fs;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -28,6 +29,8 @@ use super::workers::{Ask, Halt, Perform, Performed, begin, check};
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
 /// The unit of zeros written where the kernel cannot make them.
 const ZEROS_BYTES: usize = 1 << 20;
+/// Ranges of memory that the kernel takes in one call (`IOV_MAX`).
+const RANGES_MAX: usize = 1024;
 /// How often a transfer that makes no progress is tried again, a millisecond apart.
 pub(crate) const AGAIN_MAX: u32 = 100;
 
@@ -128,10 +131,17 @@ impl Handle {
         if !self.takes(memory) {
             let bounce = Memory::zeroed(memory.len());
             self.read(&bounce, offset)?;
-            // SAFETY: `bounce` is this function's own; `memory` belongs to this read alone until
-            // it is completed (the rule of `block::Memory`).
-            unsafe { memory.bytes_mut().copy_from_slice(bounce.bytes()) };
+            scatter(&bounce, memory);
             return Ok(());
+        }
+        if memory.parts().len() > 1 {
+            return self.transfer(memory.len(), offset, None, |done| {
+                let mut rest: Vec<IoSliceMut<'_>> = ranges_from(memory, done)
+                    // SAFETY: the memory belongs to this read alone until it is completed.
+                    .map(|(part, start)| IoSliceMut::new(unsafe { &mut part.bytes_mut()[start..] }))
+                    .collect();
+                rustix::io::preadv(&self.fd, &mut rest, offset + done as u64)
+            });
         }
         // SAFETY: the memory belongs to this read alone until it is completed.
         let bytes = unsafe { memory.bytes_mut() };
@@ -144,23 +154,25 @@ impl Handle {
     }
 
     fn write(&self, memory: &Memory, offset: u64, fua: bool, may_begin: &Ask<'_>) -> Performed {
-        // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
-        let bytes = unsafe { memory.bytes() };
         if !self.takes(memory) {
-            return self.write(&Memory::from_bytes(bytes), offset, fua, may_begin);
+            return self.write(&gather(memory), offset, fua, may_begin);
         }
         let flags = if fua {
             ReadWriteFlags::DSYNC
         } else {
             ReadWriteFlags::empty()
         };
-        let outcome = self.transfer(bytes.len(), offset, Some(may_begin), |start| {
-            let rest = &bytes[start..];
-            let at = offset + start as u64;
-            if fua {
-                rustix::io::pwritev2(&self.fd, &[IoSlice::new(rest)], at, flags)
+        let outcome = self.transfer(memory.len(), offset, Some(may_begin), |done| {
+            let at = offset + done as u64;
+            let mut rest = ranges_from(memory, done).map(|(part, start)| {
+                // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
+                unsafe { &part.bytes()[start..] }
+            });
+            if memory.parts().len() > 1 || fua {
+                let rest: Vec<IoSlice<'_>> = rest.map(IoSlice::new).collect();
+                rustix::io::pwritev2(&self.fd, &rest, at, flags)
             } else {
-                rustix::io::pwrite(&self.fd, rest, at)
+                rustix::io::pwrite(&self.fd, rest.next().unwrap_or_default(), at)
             }
         });
         if fua && matches!(outcome, Err(Halt::Fault(fault)) if fault != Fault::Shutdown) {
@@ -187,8 +199,11 @@ impl Handle {
 
     /// Whether the kernel can use `memory` as it is; if not it takes a bounce buffer.
     pub(crate) fn takes(&self, memory: &Memory) -> bool {
-        // No bytes have no address.
-        memory.is_empty() || (memory.as_ptr() as usize).is_multiple_of(self.memory_align)
+        let takes = |part: &Memory| {
+            // No bytes have no address.
+            part.is_empty() || (part.as_ptr() as usize).is_multiple_of(self.memory_align)
+        };
+        memory.parts().iter().all(takes)
     }
 
     /// Repeats `step(done)` until `length` bytes are done, and asks `may_begin` before each. `step`
@@ -473,6 +488,43 @@ fn set_lock(fd: BorrowedFd<'_>, kind: libc::c_short) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// What is left of memory after `done` bytes: its parts, each with where to begin in it. At most as many
+/// as the kernel takes at once.
+pub(crate) fn ranges_from(memory: &Memory, done: usize) -> impl Iterator<Item = (&Memory, usize)> {
+    let mut end = 0;
+    let rest = memory.parts().iter().filter_map(move |part| {
+        let start = end;
+        end += part.len();
+        (end > done).then(|| (part, done.saturating_sub(start)))
+    });
+    rest.take(RANGES_MAX)
+}
+
+/// A copy in one piece of the bytes of a write.
+pub(crate) fn gather(memory: &Memory) -> Memory {
+    let mut whole = Memory::zeroed(memory.len());
+    let mut rest = whole.unique_mut().unwrap_or_default();
+    for part in memory.parts() {
+        let (target, later) = rest.split_at_mut(part.len());
+        copy_out(part, target);
+        rest = later;
+    }
+    whole
+}
+
+/// Puts the bytes of `whole`, which nothing else uses, into the memory of a read.
+pub(crate) fn scatter(whole: &Memory, memory: &Memory) {
+    // SAFETY: the caller says that nothing else uses it.
+    let mut rest = unsafe { whole.bytes() };
+    for part in memory.parts() {
+        let (bytes, later) = rest.split_at(part.len());
+        if !bytes.is_empty() {
+            copy_in(part, bytes);
+        }
+        rest = later;
     }
 }
 

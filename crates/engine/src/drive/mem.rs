@@ -136,8 +136,16 @@ impl Perform for Performer {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let address = |bytes: u64| usize::try_from(bytes).map_err(|_| Fault::Invalid);
         match request.kind {
-            RequestKind::Read => store.read(memory, address(request.offset)?),
-            RequestKind::Write => store.write(memory, address(request.offset)?),
+            RequestKind::Read | RequestKind::Write => {
+                let mut at = address(request.offset)?;
+                for part in memory.parts() {
+                    match request.kind {
+                        RequestKind::Read => store.read(part, at),
+                        _ => store.write(part, at),
+                    }
+                    at += part.len();
+                }
+            }
             RequestKind::Flush => {}
             RequestKind::Trim | RequestKind::WriteZeroes => {
                 store.clear(address(request.offset)?, address(request.length)?);

@@ -41,7 +41,7 @@ pub use uri::{
     Backend, DriveSpec, DriveUri, Faults, FileOptions, Identity, ParseDriveUriError, Rate, identity,
 };
 
-pub(crate) use handle::{AGAIN_MAX, Handle};
+pub(crate) use handle::{AGAIN_MAX, Handle, gather, ranges_from, scatter};
 pub(crate) use ticket::Ticket;
 pub(crate) use workers::{ASK_AGAIN, Backlog, Halt, Perform, check};
 

@@ -2,7 +2,7 @@
 //!
 //! Soundness: the kernel reads and writes memory behind our back from the moment an entry is
 //! submitted until its completion is reaped. So each request in the kernel owns a clone of its
-//! memory and a use of its file in `slots`, which nothing but its completion takes out; dropping
+//! memory, the list of its ranges if it has several, and a use of its file in `slots`, which nothing but its completion takes out; dropping
 //! the ring waits for all of them; leaking the ring leaks them too.
 //!
 //! Fencing (`docs/design/fencing.md`): whether a write may begin is asked at each entry into the kernel, not
@@ -29,7 +29,7 @@ use super::probe::support;
 use super::regions::Regions;
 use super::target::{Submission, Use, announce, closed_count, retire};
 use super::waker::Waker;
-use crate::drive::{AGAIN_MAX, ASK_AGAIN, Ticket, check};
+use crate::drive::{AGAIN_MAX, ASK_AGAIN, Ticket, check, gather};
 
 /// The token of the waker's poll; slots are numbered from 0.
 const WAKER: u64 = u64::MAX;
@@ -203,8 +203,7 @@ impl Ring {
         let (memory, bounced) = if target.handle().takes(&memory) {
             (memory, None)
         } else if request.kind == RequestKind::Write {
-            // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
-            (Memory::from_bytes(unsafe { memory.bytes() }), None)
+            (gather(&memory), None)
         } else {
             (Memory::zeroed(memory.len()), Some(memory))
         };
@@ -214,6 +213,7 @@ impl Ring {
             request,
             memory,
             bounced,
+            ranges: Vec::new(),
             done: 0,
             again: 0,
             answer: Answer::One(ticket),
@@ -244,6 +244,7 @@ impl Ring {
             },
             memory: Memory::empty(),
             bounced: None,
+            ranges: Vec::new(),
             done: 0,
             again: 0,
             answer: Answer::Flushes(std::mem::take(&mut attachment.flushes)),
@@ -467,8 +468,8 @@ impl Ring {
     }
 
     /// The entry for the rest of a slot's request.
-    fn entry(&self, slot: usize) -> Option<squeue::Entry> {
-        let request = self.slots[slot].as_ref()?;
+    fn entry(&mut self, slot: usize) -> Option<squeue::Entry> {
+        let request = self.slots[slot].as_mut()?;
         let attachment = self.attachments[request.attachment].as_ref()?;
         let fixed = attachment
             .registered
@@ -486,18 +487,27 @@ impl Ring {
         }
         let entry = match request.request.kind {
             RequestKind::Read | RequestKind::Write => {
-                let rest = request.memory.len() - request.done;
-                let length = u32::try_from(rest).ok()?;
                 let at = request.request.offset + request.done as u64;
-                // Inside the memory, as `done` is less than its length.
-                let buffer = request.memory.as_ptr().wrapping_add(request.done);
-                let index = self.regions.index_of(buffer as usize, rest);
                 let write = request.request.kind == RequestKind::Write;
                 let durable = write && request.request.fua;
                 let mut flags = if durable { libc::RWF_DSYNC } else { 0 };
                 if request.target.backlog().is_some() {
                     flags |= libc::RWF_NOWAIT;
                 }
+                if request.memory.parts().len() > 1 {
+                    let count = request.list_ranges();
+                    let ranges = request.ranges.as_ptr();
+                    let entry = match write {
+                        false => on_file!(Readv(ranges, count).offset(at)),
+                        true => on_file!(Writev(ranges, count).offset(at).rw_flags(flags)),
+                    };
+                    return Some(entry.user_data(slot as u64));
+                }
+                let rest = request.memory.len() - request.done;
+                let length = u32::try_from(rest).ok()?;
+                // Inside the memory, as `done` is less than its length.
+                let buffer = request.memory.as_ptr().wrapping_add(request.done);
+                let index = self.regions.index_of(buffer as usize, rest);
                 match (write, index) {
                     (false, None) => on_file!(Read(buffer, length).offset(at)),
                     (false, Some(index)) => on_file!(ReadFixed(buffer, length, index).offset(at)),

@@ -1,11 +1,9 @@
 //! A request while the kernel has it.
 
-#![expect(unsafe_code, reason = "bytes are moved between a request's memories")]
-
 use block::{Fault, Memory, Outcome, Permission, Request, RequestKind};
 
 use super::target::Use;
-use crate::drive::Ticket;
+use crate::drive::{Ticket, ranges_from, scatter};
 
 /// Who is to be told.
 pub(super) enum Answer {
@@ -36,6 +34,8 @@ pub(super) struct InKernel {
     pub(super) memory: Memory,
     /// Where a read's bytes go in the end, if the kernel could not take that memory.
     pub(super) bounced: Option<Memory>,
+    /// What the kernel is told of memory that is joined of several ranges.
+    pub(super) ranges: Vec<libc::iovec>,
     pub(super) done: usize,
     pub(super) again: u32,
     pub(super) answer: Answer,
@@ -58,13 +58,24 @@ impl InKernel {
         if let Some(bounced) = bounced
             && outcome.is_ok()
         {
-            // SAFETY: the kernel is done with `memory`, which is the ring's own; `bounced` belongs
-            // to this read alone until it is answered (the rule of `block::Memory`).
-            unsafe { bounced.bytes_mut().copy_from_slice(memory.bytes()) };
+            // The kernel is done with `memory`, which is the ring's own.
+            scatter(&memory, &bounced);
         }
         drop(memory);
         answer.complete(outcome);
         drop(target);
+    }
+
+    /// How many ranges of memory are left, for one entry; where they are is in `ranges`.
+    pub(super) fn list_ranges(&mut self) -> u32 {
+        self.ranges.clear();
+        let rest = ranges_from(&self.memory, self.done);
+        self.ranges.extend(rest.map(|(part, start)| libc::iovec {
+            // Inside the part, as `start` is less than its length.
+            iov_base: part.as_ptr().wrapping_add(start).cast(),
+            iov_len: part.len() - start,
+        }));
+        u32::try_from(self.ranges.len()).unwrap_or(0)
     }
 
     /// Whether it may be handed to the kernel, as whoever asked for it says.
@@ -95,10 +106,12 @@ impl InKernel {
         let Self {
             target,
             memory,
+            ranges,
             answer,
             ..
         } = self;
         std::mem::forget(memory);
+        std::mem::forget(ranges);
         // The file stays open, and its lock held: a late write must not meet a new owner.
         std::mem::forget(target);
         answer.complete(Err(Fault::Shutdown));

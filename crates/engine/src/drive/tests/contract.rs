@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::{Completed, Fault, Memory, Outcome, Request, RequestKind};
 
-use super::support::{Chance, Collector, Place, against_the_model, open_sized, request};
+use super::support::{Chance, Collector, Place, against_the_model, copy, open_sized, request};
 use crate::drive::{Drive, sync};
 use crate::ring::support;
 
@@ -100,6 +100,74 @@ fn deep_queues_complete_each_request_once_with_its_own_bytes() {
                 .unique()
                 .expect("a completed request's memory is ours alone");
             assert!(read == bytes, "{drive:?}");
+        }
+    }
+}
+
+/// Pieces of one buffer, last one first, with as much between them.
+fn scattered(buffer: &Memory, piece: usize, skew: usize) -> Memory {
+    let count = (buffer.len() - skew) / (2 * piece);
+    let starts = (0..count).rev().map(|index| skew + 2 * index * piece);
+    Memory::joined(
+        starts
+            .map(|start| buffer.slice(start..start + piece))
+            .collect(),
+    )
+}
+
+fn bytes_of(memory: &Memory) -> Vec<u8> {
+    memory.parts().iter().flat_map(copy).collect()
+}
+
+#[test]
+fn joined_memory_goes_in_one_request_however_many_ranges_it_has() {
+    let place = Place::new();
+    for drive in every_kind(&place) {
+        let device = &*drive.device;
+        let piece = device.limits().block_bytes_min as usize;
+        let most = SIZE as usize / piece / 4 * 3;
+        let mut chance = Chance(13);
+        // Two, more than the kernel takes at once, and what direct I/O does not take as it is.
+        for (count, skew, fua) in [(2, 0, false), (most.min(1500), 0, true), (7, 24, false)] {
+            let length = count * piece;
+            let source = Memory::from_bytes(&chance.bytes(skew + 2 * length));
+            let source = scattered(&source, piece, skew);
+            assert_eq!((source.parts().len(), source.len()), (count, length));
+            let before = drive.telemetry.snapshot();
+            let write = Request {
+                fua,
+                ..request(RequestKind::Write, 12288, length as u64)
+            };
+            assert_eq!(
+                sync::run(device, write, source.clone()),
+                Ok(()),
+                "{drive:?}"
+            );
+            let target = Memory::from_bytes(&vec![0x5a; skew + 2 * length]);
+            let read = request(RequestKind::Read, 12288, length as u64);
+            let joined = scattered(&target, piece, skew);
+            assert_eq!(sync::run(device, read, joined.clone()), Ok(()), "{drive:?}");
+            let after = drive.telemetry.snapshot();
+            let requests = (
+                after.writes.requests - before.writes.requests,
+                after.reads.requests - before.reads.requests,
+            );
+            assert_eq!(requests, (1, 1), "{drive:?}");
+            let written = bytes_of(&source);
+            assert!(
+                sync::read(device, 12288, length).unwrap() == written,
+                "{drive:?} {count}"
+            );
+            assert!(bytes_of(&joined) == written, "{drive:?} {count}");
+            // What lies between the pieces is as it was.
+            let mut between = copy(&target);
+            for start in (0..count).map(|index| skew + 2 * index * piece) {
+                between[start..start + piece].fill(0x5a);
+            }
+            assert!(
+                between.iter().all(|&byte| byte == 0x5a),
+                "{drive:?} {count}"
+            );
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
 
+use crate::drive::handle::copy_out;
 use crate::drive::{Drive, Open, open, sync};
 
 /// A directory that is removed with everything in it.
@@ -120,6 +121,13 @@ impl Collector {
             })
             .collect()
     }
+}
+
+/// The bytes of memory that nothing in flight writes.
+pub(crate) fn copy(memory: &Memory) -> Vec<u8> {
+    let mut bytes = vec![0; memory.len()];
+    copy_out(memory, &mut bytes);
+    bytes
 }
 
 pub(crate) fn request(kind: RequestKind, offset: u64, length: u64) -> Request {
