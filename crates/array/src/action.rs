@@ -226,6 +226,18 @@ pub enum Command {
         /// Which group.
         group: u64,
     },
+    /// These groups of volumes (first and count) were never written: they read as zeros, whatever drives hold. Writes
+    /// wait for `Initialized`.
+    Uninitialized(Vec<(u64, u64)>),
+    /// The group has been made blank, and the labels know it; or it could not be, and what waits for it fails.
+    Initialized {
+        /// Which group.
+        group: u64,
+        /// How it ended.
+        outcome: Outcome,
+        /// Tell when it is first written: then the next ones will soon be.
+        mark: bool,
+    },
     /// Compute the group's parity anew from its data (after a stop that was not clean, in a pool
     /// without a journal).
     Resync {
@@ -346,6 +358,12 @@ pub enum Event {
         group: u64,
         /// How it ended.
         outcome: Outcome,
+    },
+    /// A group that was never written is to be: it must be made blank first. Or, where nothing waits, one that was
+    /// marked has been written: those behind it will soon be.
+    WantsInitialized {
+        /// Which group.
+        group: u64,
     },
     /// The group's parity agrees with its data.
     Resynced {

@@ -108,6 +108,12 @@ bugs! {
     FilledStaysUnknown,
     /// a scrub believes pages in memory and does not look at their copies
     ScrubKeepsPages,
+    /// a group counts as blank before the labels know it
+    InitializedEarly,
+    /// groups that were never written are forgotten at an opening
+    UninitializedForgotten,
+    /// a group counts as blank although its pages were not written
+    InitializedUnwritten,
 }
 
 #[cfg(feature = "planted")]

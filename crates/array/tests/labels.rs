@@ -38,6 +38,7 @@ fn label(generation: u64) -> Label {
                 found_bytes: None,
                 number: None,
             }],
+            uninitialized: Vec::new(),
             volumes: vec![VolumeFacts {
                 name: "v".to_owned(),
                 uuid: Uuid::from_u128(2),

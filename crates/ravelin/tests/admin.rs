@@ -19,6 +19,8 @@ mod schemes;
 mod small;
 #[path = "admin/tls.rs"]
 mod tls;
+#[path = "admin/volumes.rs"]
+mod volumes;
 #[path = "admin/watching.rs"]
 mod watching;
 

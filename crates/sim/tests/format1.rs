@@ -8,6 +8,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use array::format::LAZY_INITIALIZATION;
 use array::pool::Report;
 use block::{Request, RequestKind, Seat};
 use sim::{CutSpec, Drive, Pace, World, WorldOptions};
@@ -28,7 +29,7 @@ struct Life {
     live: fn(World) -> Vec<Drive>,
 }
 
-const LIVES: [Life; 6] = [
+const LIVES: [Life; 7] = [
     Life {
         name: "raid5-cut",
         scheme: "raid5",
@@ -78,6 +79,15 @@ const LIVES: [Life; 6] = [
         journalled: true,
         live: lost,
     },
+    // The feature `lazy-initialization`: a group that was never written.
+    Life {
+        name: "lazy-raid5-cut",
+        scheme: "raid5",
+        drives: 4,
+        spared: &[0, 1, 2, 3],
+        journalled: true,
+        live: cut,
+    },
 ];
 
 /// What a sector of the volume holds after it was written for the `version`th time. 0: never, or
@@ -102,8 +112,12 @@ fn at_the_end(sector: u64, sectors: u64) -> u8 {
 }
 
 fn size(world: &World) -> u64 {
-    // Two groups, on two lanes, or a little less: an eighth is whole blocks.
-    2 * world.pool().geometry().group_data_bytes() / 32768 * 32768
+    // Two groups, on two lanes, or a little less: an eighth is whole blocks. Or a group for each eighth.
+    let groups = match world.pool().facts().has(LAZY_INITIALIZATION) {
+        true => 8,
+        false => 2,
+    };
+    groups * world.pool().geometry().group_data_bytes() / 32768 * 32768
 }
 
 /// Writes eighths `from` to `to`.
@@ -284,6 +298,7 @@ fn pools_of_format_1_open_and_every_byte_is_there() {
         if std::env::var_os("RAVELIN_WRITE_POOLS").is_some() && !path(life).exists() {
             let options = WorldOptions {
                 drive_bytes: 14 << 20,
+                lazy: life.name.starts_with("lazy"),
                 ..WorldOptions::small(life.scheme, life.drives)
             };
             let mut world = World::create(&options);

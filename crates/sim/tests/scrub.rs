@@ -22,6 +22,7 @@ fn filled() -> (World, u64) {
         chunk_bytes: 16 << 10,
         cell_bytes: 1 << 20,
         division: None,
+        lazy: false,
         pace: Pace::Server {
             bytes_per_second: 200 << 20,
             per_operation: Duration::from_micros(100),

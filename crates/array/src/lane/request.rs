@@ -4,7 +4,7 @@ use block::{Fault, Outcome, RequestKind};
 
 use super::Lane;
 use super::op::{Op, Owner, Prepared, Task};
-use crate::action::{Action, BufferId, Reply, Slice};
+use crate::action::{Action, BufferId, Event, Reply, Slice};
 use crate::plan::Piece;
 use crate::planted::{self, Bug};
 use crate::{GroupRequest, RequestId, ScratchId};
@@ -24,6 +24,13 @@ pub(super) struct Pending {
     pub(super) elsewhere: Vec<(Slice, Slice)>,
     /// The memory where they are.
     pub(super) bounce_buffers: Vec<ScratchId>,
+}
+
+impl Pending {
+    /// It is answered when so many operations have ended.
+    pub(super) const fn wait_for(&mut self, ops: u64) {
+        self.ops = ops;
+    }
 }
 
 impl Lane {
@@ -54,7 +61,20 @@ impl Lane {
             self.reply(id, Err(Fault::Invalid));
             return;
         }
-        let ops = match what.kind {
+        if self.uninitialized.contains(request.group) {
+            self.begin_uninitialized(id, request);
+            return;
+        }
+        self.begin_ops(id, request);
+    }
+
+    pub(super) fn begin_ops(&mut self, id: RequestId, request: GroupRequest) {
+        let kind = request.request.kind;
+        if kind == RequestKind::Write && self.uninitialized.is_reached(request.group) {
+            let group = request.group;
+            self.events.push_back(Event::WantsInitialized { group });
+        }
+        let ops = match kind {
             RequestKind::Read => return self.begin_read(id, &request),
             RequestKind::Write => self.write_ops(id, &request, Some(id)),
             RequestKind::Trim | RequestKind::WriteZeroes => self.zero_ops(id, &request),

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::fill::Fills;
+use super::initialize::Initialization;
 use super::labels::Labels;
 use super::resync::Resync;
 use super::scrub::Scrub;
@@ -18,7 +19,7 @@ use super::volumes::is_name;
 use super::{
     Drive, Effect, LossFacts, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, Ticket,
 };
-use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES, PAGE_COPIES};
+use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES};
 use crate::plan::BandPlans;
 use crate::{Geometry, GeometryError, Store};
 
@@ -51,6 +52,9 @@ pub struct Blueprint {
     pub cell_bytes: Option<u64>,
     /// Whether writes are journalled and blocks have checksums; false is `-o journal=off`.
     pub journal: bool,
+    /// Whether groups of volumes are made blank when they are first written (`lazy-initialization`), and not when a
+    /// volume is created. Only with a journal.
+    pub lazy: bool,
     /// Drives for the layout's seats, in order.
     pub drives: Vec<NewDrive>,
     /// Drives that wait as spares.
@@ -365,14 +369,19 @@ fn create_with(
             )
             .collect(),
         volumes: Vec::new(),
+        uninitialized: Vec::new(),
         scrub: ScrubFacts::default(),
         losses: LossFacts::default(),
         bad_blocks: BTreeMap::new(),
         layout_table: table.map(|table| to_hex(&table)),
-        features: page_copies
-            .map(|_| PAGE_COPIES.to_owned())
-            .into_iter()
-            .collect(),
+        features: [
+            (PAGE_COPIES, page_copies.is_some()),
+            (LAZY_INITIALIZATION, blueprint.lazy && store.is_some()),
+        ]
+        .into_iter()
+        .filter(|&(_, used)| used)
+        .map(|(name, _)| name.to_owned())
+        .collect(),
     };
     let mut pool = Pool::assemble(geometry, facts, 0);
     pool.commit(vec![Effect::Recover {
@@ -419,6 +428,7 @@ impl Pool {
             wounded: BTreeSet::new(),
             resync: Resync::default(),
             new_volumes: Vec::new(),
+            initialization: Initialization::default(),
             closing: None,
             recovered: false,
             recovering: None,

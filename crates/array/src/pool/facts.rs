@@ -7,6 +7,8 @@ use block::Seat;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::runs;
+
 /// The pool's facts. Changing one makes a new generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolFacts {
@@ -40,6 +42,10 @@ pub struct PoolFacts {
     pub seats: Vec<SeatFacts>,
     /// The volumes.
     pub volumes: Vec<VolumeFacts>,
+    /// Groups of volumes that were never written, as runs: first and count, ascending and apart. Whatever their drives
+    /// hold, they read as zeros. In pools with the feature `lazy-initialization`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uninitialized: Vec<(u64, u64)>,
     /// How often the pool is scrubbed, and how far that is.
     #[serde(default, skip_serializing_if = "ScrubFacts::is_unplanned")]
     pub scrub: ScrubFacts,
@@ -303,11 +309,12 @@ impl PoolFacts {
         (0..seat.0).find(free)
     }
 
-    /// All groups that belong to volumes, in volume order.
+    /// All groups of volumes that have content, in volume order.
     pub fn allocated_groups(&self) -> impl Iterator<Item = u64> + '_ {
         self.volumes
             .iter()
             .flat_map(|volume| &volume.extents)
-            .flat_map(|&(first, count)| first..first + count)
+            .flat_map(|&(first, count)| runs::without(first..first + count, &self.uninitialized))
+            .flatten()
     }
 }

@@ -559,7 +559,11 @@ impl Pool {
 
     /// Seats whose every allocated column is at home become current.
     pub(super) fn complete_seats(&mut self) {
-        if !self.fills.waiting.is_empty() || self.closing.is_some() {
+        // What is being made blank belongs to volumes soon, and may have a column to fill.
+        if !self.fills.waiting.is_empty()
+            || self.closing.is_some()
+            || !self.initialization.is_idle()
+        {
             return;
         }
         let filling: Vec<Seat> = self

@@ -49,6 +49,11 @@ impl Labels {
         self.outstanding.is_empty() && (!waits || self.is_refused())
     }
 
+    /// Whether all facts are durable, and whoever was to hear of them has.
+    pub(super) fn is_settled(&self) -> bool {
+        self.outstanding.is_empty() && !self.again && self.effects.is_empty()
+    }
+
     /// True if drives that stay have not taken the generation, and none is being tried.
     pub(super) fn is_refused(&self) -> bool {
         !self.refusing.is_empty() && self.outstanding.is_empty()
@@ -379,6 +384,7 @@ mod tests {
             chunk_bytes: None,
             cell_bytes: None,
             journal: true,
+            lazy: false,
             drives: (0..6).map(drive).collect(),
             spares: Vec::new(),
         };

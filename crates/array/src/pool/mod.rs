@@ -21,6 +21,7 @@ mod create;
 mod error;
 mod facts;
 mod fill;
+mod initialize;
 mod labels;
 mod loss;
 mod members;
@@ -30,6 +31,7 @@ mod recovery;
 mod replace;
 mod report;
 mod resync;
+mod runs;
 mod scrub;
 mod stall;
 mod suspicion;
@@ -44,6 +46,7 @@ use layout::Cell;
 use self::catchup::{Blanking, Return};
 use self::cells::CellTable;
 use self::fill::Fills;
+use self::initialize::Initialization;
 use self::labels::Labels;
 use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
@@ -141,6 +144,8 @@ enum Effect {
     /// Membership has changed: look at all groups anew.
     Requeue,
     VolumesChanged,
+    /// These groups are blank.
+    Initialized(std::ops::Range<u64>),
     /// The lanes read their journals; then these.
     Recover {
         fresh: bool,
@@ -223,6 +228,7 @@ pub struct Pool {
     wounded: BTreeSet<u64>,
     resync: Resync,
     new_volumes: Vec<NewVolume>,
+    initialization: Initialization,
     closing: Option<Ticket>,
     /// All lanes have read their journals.
     recovered: bool,
@@ -300,6 +306,7 @@ impl Pool {
             } => self.left_out(group, column, blocks),
             Event::SeatQuiet { seat, .. } => self.seat_quiet(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
+            Event::WantsInitialized { group } => self.wants_initialized(group),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),
             Event::StripeLost { group, stripe, .. } => {
                 self.report(Report::StripeLost {
@@ -410,6 +417,7 @@ impl Pool {
             && self.fills.is_idle()
             && self.resync.is_idle()
             && self.new_volumes.is_empty()
+            && self.initialization.is_idle()
             && self.recovering.is_none()
             && self.scrub.is_idle()
             && !self.is_replacing()
@@ -448,6 +456,8 @@ impl Pool {
         self.pump_fills();
         self.pump_resync();
         self.pump_scrub();
+        self.pump_zeroing();
+        self.pump_initialization();
         self.pump_replacements();
         self.complete_seats();
         self.finish_closing();
@@ -460,6 +470,7 @@ impl Pool {
         let quiet = self.fills.in_flight() == 0
             && self.ios.is_empty()
             && self.labels.is_idle()
+            && self.initialization.is_idle()
             && self.resync.in_flight() == 0
             && self.scrub.in_flight() == 0
             && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
@@ -545,6 +556,7 @@ impl Pool {
             Effect::Resync => self.begin_resync(),
             Effect::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
             Effect::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
+            Effect::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
             Effect::Done(ticket, outcome) => self.done(ticket, outcome),
             Effect::Report(report) => self.report(report),
         }

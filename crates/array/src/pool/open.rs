@@ -512,6 +512,10 @@ impl Pool {
     /// What the lanes must know at opening.
     fn opening_effects(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
+        if !self.facts.uninitialized.is_empty() && !planted::is(Bug::UninitializedForgotten) {
+            let runs = self.facts.uninitialized.clone();
+            effects.push(Effect::Lanes(Command::Uninitialized(runs)));
+        }
         for seat in self.layout_seats() {
             match self.facts.seats[seat.index()].state {
                 SeatState::Current | SeatState::Waiting => {}

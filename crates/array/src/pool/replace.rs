@@ -245,7 +245,13 @@ impl Pool {
                 .get(&with)
                 .is_none_or(|table| !table.is_writing());
             let ready = match replacement.phase {
-                Phase::Copying => self.none_is_filled() && !replacement.stuck && !self.joins(with),
+                Phase::Copying => {
+                    // What is being made blank has columns to copy soon.
+                    self.none_is_filled()
+                        && self.initialization.is_idle()
+                        && !replacement.stuck
+                        && !self.joins(with)
+                }
                 Phase::Recording => recorded,
                 Phase::Checkpointing(..) => false,
             };

@@ -1,10 +1,12 @@
-//! Volumes: space by the group, zeroed before it is given out.
+//! Volumes: space by the group. It reads as zeros when it is given out: in pools with the feature `lazy-initialization`
+//! because it was never written (`initialize.rs`), in others because it is zeroed before.
 
 use block::{BLOCK_BYTES, Fault, Outcome};
 use uuid::Uuid;
 
 use super::{Effect, Pool, PoolError, Ticket, VolumeFacts};
 use crate::action::Command;
+use crate::format::LAZY_INITIALIZATION;
 
 /// Volumes of a pool: what a quarter of a label can name.
 const VOLUMES_MAX: usize = 400;
@@ -109,7 +111,7 @@ impl Pool {
     }
 
     /// Creates a volume of `size_bytes`, rounded up to a block. Done when its space reads as zeros
-    /// and the labels know it.
+    /// and the labels know of it.
     ///
     /// # Errors
     /// When the name is taken or cannot be, or there is not enough space.
@@ -150,8 +152,20 @@ impl Pool {
             size_bytes: size_bytes.next_multiple_of(BLOCK_BYTES),
             extents,
         };
-        self.zero_for(volume, 0, ticket);
+        if self.facts.has(LAZY_INITIALIZATION) {
+            self.leave_uninitialized(&volume.extents);
+            self.facts.volumes.push(volume);
+            self.volumes_changed(ticket);
+        } else {
+            self.zero_for(volume, 0, ticket);
+        }
         Ok(())
+    }
+
+    /// Volumes are as the facts say, which the labels are to know.
+    fn volumes_changed(&mut self, ticket: Ticket) {
+        self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
+        self.advance();
     }
 
     /// Gives a volume another size. Growing zeroes the new space first; shrinking needs `shrink`,
@@ -178,8 +192,14 @@ impl Pool {
         volume.size_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
         if wanted > have {
             let more = self.allocate((wanted - have) * group_bytes)?;
-            volume.extents.extend(more);
-            self.zero_for(volume, have, ticket);
+            volume.extents.extend(&more);
+            if self.facts.has(LAZY_INITIALIZATION) {
+                self.leave_uninitialized(&more);
+                self.facts.volumes[index] = volume;
+                self.volumes_changed(ticket);
+            } else {
+                self.zero_for(volume, have, ticket);
+            }
             return Ok(());
         }
         let mut left = wanted;
@@ -190,8 +210,8 @@ impl Pool {
         });
         self.facts.volumes[index] = volume;
         self.forget_lost();
-        self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
-        self.advance();
+        self.forget_uninitialized();
+        self.volumes_changed(ticket);
         Ok(())
     }
 
@@ -209,9 +229,9 @@ impl Pool {
         let index = self.volume_index(name)?;
         self.facts.volumes.remove(index);
         self.forget_lost();
+        self.forget_uninitialized();
         self.requeue_fills();
-        self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
-        self.advance();
+        self.volumes_changed(ticket);
         Ok(())
     }
 
@@ -240,8 +260,7 @@ impl Pool {
             });
         }
         new.clone_into(&mut self.facts.volumes[index].name);
-        self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
-        self.advance();
+        self.volumes_changed(ticket);
         Ok(())
     }
 
@@ -258,11 +277,14 @@ impl Pool {
         new.waiting = new.groups().skip(skip).collect();
         new.waiting.reverse();
         self.new_volumes.push(new);
-        self.pump_zeroing();
         self.advance();
     }
 
-    fn pump_zeroing(&mut self) {
+    /// Begins with groups that wait; not while labels are being written, as `pump_initialization`.
+    pub(super) fn pump_zeroing(&mut self) {
+        if !self.labels.is_settled() {
+            return;
+        }
         let mut commands = Vec::new();
         for new in &mut self.new_volumes {
             while new.in_flight < ZEROING_MAX
@@ -285,6 +307,7 @@ impl Pool {
             .iter()
             .position(|new| new.groups().any(|other| other == group))
         else {
+            self.made_blank(group, outcome);
             return;
         };
         let new = &mut self.new_volumes[index];
@@ -296,7 +319,6 @@ impl Pool {
             let new = self.new_volumes.remove(index);
             self.finish_volume(new);
         }
-        self.pump_zeroing();
     }
 
     fn finish_volume(&mut self, new: NewVolume) {

@@ -20,6 +20,7 @@ pub(crate) fn blueprint(drives: u128, spares: u128) -> Blueprint {
         chunk_bytes: None,
         cell_bytes: None,
         journal: true,
+        lazy: false,
         drives: (0..drives).map(drive).collect(),
         spares: (drives..drives + spares).map(drive).collect(),
     }

@@ -104,6 +104,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
         chunk_bytes: new.chunk_bytes,
         cell_bytes: new.cell_bytes,
         journal: new.journal,
+        lazy: true,
         drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };

@@ -157,6 +157,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         chunk_bytes: None,
         cell_bytes: None,
         journal: true,
+        lazy: true,
         drives: drives.iter().map(drive).collect(),
         spares: Vec::new(),
     };

@@ -1,4 +1,4 @@
-//! Twenty small workloads: schemes by the state that the pool is in.
+//! Small workloads: twenty of schemes by the state that the pool is in, and six of first writes.
 
 use block::Seat;
 
@@ -85,7 +85,7 @@ fn client(pattern: usize, volume_bytes: u64) -> Vec<Event> {
     }
 }
 
-/// The twenty.
+/// All of them.
 ///
 /// # Panics
 /// Never: all settings have a name.
@@ -108,13 +108,28 @@ pub fn workloads() -> Vec<Workload> {
             all.push(workload(name, state, index + turn));
         }
     }
+    // First writes, to groups that are made blank for them.
+    for (name, states) in [
+        ("raid5-small-lazy", [Healthy, Degraded]),
+        ("raid6-small-lazy", [Healthy, TwoOut]),
+        ("pddl2-small-lazy", [Healthy, Degraded]),
+    ] {
+        all.extend(states.map(|state| Workload {
+            // Pages and a label for it, and no more.
+            events: vec![write(0, 8192, false), write(4096, 512, true)],
+            ..workload(name, state, 0)
+        }));
+    }
     all
 }
 
 fn workload(name: &str, state: State, pattern: usize) -> Workload {
     let setting = Setting::by_name(name).expect("all settings have a name");
     let of = SETTINGS[setting];
-    let mut prepare = vec![write(0, of.volume_bytes, false), Event::Drain];
+    let mut prepare = match of.lazy {
+        true => Vec::new(),
+        false => vec![write(0, of.volume_bytes, false), Event::Drain],
+    };
     let out = match state {
         State::Healthy | State::Scrub => 0,
         State::Degraded | State::Rebuild => 1,

@@ -43,6 +43,8 @@ pub struct Setting {
     pub lanes: u16,
     /// Blocks of a lane's ring on each drive; 0 for as many as fit.
     pub ring_blocks: u64,
+    /// Whether groups are made blank when they are first written, and not when the volume is created.
+    pub lazy: bool,
 }
 
 /// Bytes of a chunk in all schedules: the smallest, so that requests meet many of them.
@@ -50,9 +52,8 @@ pub(crate) const CHUNK_BYTES: u64 = 4096;
 /// Bytes of a drive in all schedules: regions of 5 MiB, a reserve of 8 MiB, and some rows.
 pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
 
-/// The pools of schedules: first those that seeds choose from, of six drives and more; then small
-/// ones for enumerations.
-pub const SETTINGS: [Setting; 15] = [
+/// Pools whose volumes are zeroed when they are created.
+const EAGER: [Setting; 15] = [
     Setting::new(("raid10", "raid10:3r", 6, 0), (8, 3 * 4), 2),
     Setting::new(("raid5", "raid5", 6, 1), (8, 3 * 10), 1),
     Setting::new(("raid6", "raid6", 6, 0), (16, 2 * 16), 2),
@@ -69,6 +70,39 @@ pub const SETTINGS: [Setting; 15] = [
     Setting::new(("raid6-small", "raid6", 4, 0), (8, 2 * 4), 2),
     Setting::new(("dcode-small", "raid6:dcode", 5, 0), (32, 15), 2),
     Setting::new(("pddl2-small", "pddl2:2d:5c:1s", 5, 0), (8, 2 * 4), 2),
+];
+
+/// The pools of schedules: first those that seeds choose from, of six drives and more; then small
+/// ones for enumerations; then the same whose groups are made blank when they are first written.
+pub const SETTINGS: [Setting; 28] = [
+    EAGER[0],
+    EAGER[1],
+    EAGER[2],
+    EAGER[3],
+    EAGER[4],
+    EAGER[5],
+    EAGER[6],
+    EAGER[7],
+    EAGER[8],
+    EAGER[9],
+    EAGER[10],
+    EAGER[11],
+    EAGER[12],
+    EAGER[13],
+    EAGER[14],
+    EAGER[0].lazy("raid10-lazy").halves(4),
+    EAGER[1].lazy("raid5-lazy").halves(4),
+    EAGER[2].lazy("raid6-lazy").halves(4),
+    EAGER[3].lazy("dcode-lazy").halves(4),
+    EAGER[4].lazy("rdp-lazy").halves(4),
+    EAGER[5].lazy("pddl2-lazy").halves(4),
+    EAGER[6].lazy("raid6-ring-lazy").halves(4),
+    EAGER[7].lazy("raid5-lanes-lazy").halves(4),
+    EAGER[8].lazy("pddl2-lanes-lazy").halves(4),
+    EAGER[9].lazy("raid10-spare-lazy").halves(4),
+    EAGER[11].lazy("raid5-small-lazy").halves(1),
+    EAGER[12].lazy("raid6-small-lazy").halves(1),
+    EAGER[14].lazy("pddl2-small-lazy").halves(1),
 ];
 
 /// How many of [`SETTINGS`] seeds choose from.
@@ -90,6 +124,7 @@ impl Setting {
             tolerance,
             lanes: 1,
             ring_blocks: 0,
+            lazy: false,
         }
     }
 
@@ -99,6 +134,28 @@ impl Setting {
             ring_blocks,
             ..self
         }
+    }
+
+    const fn lazy(self, name: &'static str) -> Self {
+        Self {
+            name,
+            lazy: true,
+            ..self
+        }
+    }
+
+    /// With a volume of so many halves of it.
+    const fn halves(self, halves: u64) -> Self {
+        Self {
+            volume_bytes: self.volume_bytes / 2 * halves,
+            ..self
+        }
+    }
+
+    /// The same setting with groups that are made blank when they are first written; of those that seeds choose from.
+    pub(crate) const fn lazy_twin(setting: usize) -> usize {
+        assert!(setting < SEEDED, "one that seeds choose from");
+        EAGER.len() + setting
     }
 
     /// The index of a setting by name.

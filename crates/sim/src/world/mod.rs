@@ -68,6 +68,8 @@ pub struct WorldOptions {
     pub cell_bytes: u64,
     /// How the journal is divided, if not as the drives' size says.
     pub division: Option<Division>,
+    /// Whether groups are made blank when they are first written, and not when the volume is created.
+    pub lazy: bool,
     /// Pace of each drive.
     pub pace: Pace,
     /// Decides all latencies.
@@ -87,6 +89,7 @@ impl WorldOptions {
             chunk_bytes: 4 << 10,
             cell_bytes: 32 << 10,
             division: None,
+            lazy: false,
             pace: Pace::Null,
             seed: 1,
         }

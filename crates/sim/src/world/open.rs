@@ -66,6 +66,7 @@ impl World {
             chunk_bytes: Some(options.chunk_bytes),
             cell_bytes: Some(options.cell_bytes),
             journal: true,
+            lazy: options.lazy,
             drives: all,
             spares,
         };

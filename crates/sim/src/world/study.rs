@@ -178,6 +178,8 @@ impl StudyVolume {
             chunk_bytes: options.chunk_bytes,
             cell_bytes: options.cell_bytes,
             journal: options.journal,
+            // Its volumes count as written.
+            lazy: false,
             drives: all,
             spares,
         };

@@ -105,9 +105,17 @@ impl Run {
         let geometry = std::sync::Arc::clone(world.pool().geometry());
         let code = geometry.code();
         let mut lost = BTreeSet::new();
-        let groups: Vec<u64> = world.pool().facts().allocated_groups().collect();
+        let facts = world.pool().facts();
+        let written: BTreeSet<u64> = facts.allocated_groups().collect();
+        let extents = facts.volumes.iter().flat_map(|volume| &volume.extents);
+        let groups: Vec<u64> = extents
+            .flat_map(|&(first, count)| first..first + count)
+            .collect();
         let per_group = geometry.group_data_bytes() / BLOCK_BYTES;
         for (index, &group) in (0..).zip(&groups) {
+            if !written.contains(&group) {
+                continue;
+            }
             for stripe in 0..geometry.stripes_per_group() {
                 for low in (0..geometry.chunk_bytes()).step_by(4096) {
                     let mut known = ElementSet::new(code.elements());

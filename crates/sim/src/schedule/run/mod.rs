@@ -192,6 +192,7 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
             ring_bytes: (of.ring_blocks > 0).then_some(of.ring_blocks * BLOCK_BYTES),
             first_format: false,
         }),
+        lazy: of.lazy,
         pace: Pace::Null,
         seed: setting as u64,
     }

@@ -1,0 +1,116 @@
+//! Sets of groups as runs: first and count, ascending and apart.
+
+use std::ops::Range;
+
+/// A set of groups.
+pub(super) type Runs = Vec<(u64, u64)>;
+
+/// The parts of `groups` that are not in `runs`, in ascending order.
+pub(super) fn without(groups: Range<u64>, runs: &[(u64, u64)]) -> Vec<Range<u64>> {
+    let mut parts = Vec::new();
+    let mut next = groups.start;
+    let from = runs.partition_point(|&(first, count)| first + count <= groups.start);
+    for &(first, count) in &runs[from..] {
+        if first >= groups.end {
+            break;
+        }
+        if first > next {
+            parts.push(next..first);
+        }
+        next = next.max(first + count);
+    }
+    if next < groups.end {
+        parts.push(next..groups.end);
+    }
+    parts
+}
+
+/// The run that a group is in.
+pub(super) fn run_of(runs: &[(u64, u64)], group: u64) -> Option<Range<u64>> {
+    let index = runs.partition_point(|&(first, count)| first + count <= group);
+    let &(first, count) = runs.get(index)?;
+    (first <= group).then_some(first..first + count)
+}
+
+/// Takes `groups` out.
+pub(super) fn remove(runs: &mut Runs, groups: &Range<u64>) {
+    let whole = |&(first, count): &(u64, u64)| first..first + count;
+    let cut = [(groups.start, groups.end - groups.start)];
+    let parts = runs.iter().map(whole).flat_map(|run| without(run, &cut));
+    *runs = parts
+        .map(|part| (part.start, part.end - part.start))
+        .collect();
+}
+
+/// Puts `groups` in.
+pub(super) fn insert(runs: &mut Runs, groups: &Range<u64>) {
+    remove(runs, groups);
+    let index = runs.partition_point(|&(first, _)| first < groups.start);
+    runs.insert(index, (groups.start, groups.end - groups.start));
+    runs.dedup_by(|next, before| {
+        let joined = before.0 + before.1 == next.0;
+        before.1 += if joined { next.1 } else { 0 };
+        joined
+    });
+}
+
+/// What is in `runs` and in `others`; the others need not be in order.
+pub(super) fn common(runs: &[(u64, u64)], others: &[(u64, u64)]) -> Runs {
+    let mut both = Runs::new();
+    for &(first, count) in others {
+        for &(low, length) in runs {
+            let part = first.max(low)..(first + count).min(low + length);
+            if !part.is_empty() {
+                insert(&mut both, &part);
+            }
+        }
+    }
+    both
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn set(runs: &[(u64, u64)]) -> BTreeSet<u64> {
+        let groups = runs.iter().flat_map(|&(first, count)| first..first + count);
+        groups.collect()
+    }
+
+    #[test]
+    fn they_are_what_a_set_is() {
+        let (mut runs, mut groups) = (Runs::new(), BTreeSet::new());
+        let mut chance = 7_u64;
+        for step in 0..2000 {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            let first = (chance >> 33) % 60;
+            let range = first..first + 1 + (chance >> 48) % 9;
+            if step % 2 == 0 {
+                insert(&mut runs, &range);
+                groups.extend(range.clone());
+            } else {
+                remove(&mut runs, &range);
+                groups.retain(|group| !range.contains(group));
+            }
+            assert_eq!(set(&runs), groups);
+            let apart = runs.windows(2).all(|two| two[0].0 + two[0].1 < two[1].0);
+            assert!(apart, "{runs:?}");
+            let rest: BTreeSet<u64> = without(range.clone(), &runs)
+                .into_iter()
+                .flatten()
+                .collect();
+            let expected = range.clone().filter(|group| !groups.contains(group));
+            assert_eq!(rest, expected.collect());
+            let run = run_of(&runs, first);
+            assert_eq!(
+                run.is_some_and(|run| run.contains(&first)),
+                groups.contains(&first)
+            );
+            let both = common(&runs, &[(range.start, range.end - range.start)]);
+            let expected = range.filter(|group| groups.contains(group));
+            assert_eq!(set(&both), expected.collect());
+        }
+    }
+}
