@@ -44,6 +44,8 @@ fn hooks_are_told_of_a_drive_that_fails_and_of_the_rebuild() {
     let drives = bench.drives("d", 6, 96 * MIB);
     assert_eq!(bench.create("tank", "pddl1:3d:1s", &drives, &[]).code, 0);
     bench.ok(&["volume", "create", "tank/v", "--size", "32M"]);
+    // What was never written is not rebuilt.
+    crate::stories::write_all(&bench, 8192, 1);
     bench.ok(&["drive", "fail", "tank", "d2"]);
     bench.ok(&["pool", "wait", "tank"]);
     lines_with(&bench, "environment", "rebuild_ends");

@@ -300,6 +300,7 @@ fn names_and_sizes_that_are_not_there_are_said() {
     run(&["volume", "create", "tank/a b", "--size", "1M"]).refused(2, &["`a b` is not a volume"]);
     run(&["volume", "attach", "tank/w", "--nbd", "unix:x"]).refused(1, &["no volume `w`"]);
     run(&["volume", "create", "tank/v", "--size", "8M"]);
+    crate::stories::write_all(&bench, 1, 1);
     run(&["drive", "offline", "tank", "0"]);
     run(&["drive", "offline", "tank", "1"]);
     run(&["drive", "fail", "tank", "2"]).refused(1, &["without the drive in seat 2", "try: "]);

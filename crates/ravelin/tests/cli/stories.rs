@@ -28,7 +28,8 @@ fn attached(bench: &Bench) -> Client {
     connect(export["uri"].as_str().unwrap())
 }
 
-fn write_all(bench: &Bench, blocks: u64, version: u64) {
+/// Writes the first blocks of the volume `tank/v`.
+pub(crate) fn write_all(bench: &Bench, blocks: u64, version: u64) {
     let mut client = attached(bench);
     for first in (0..blocks).step_by(256) {
         let some = first..blocks.min(first + 256);
