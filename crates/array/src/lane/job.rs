@@ -26,6 +26,7 @@ const STEPS_IN_FLIGHT: u64 = 2;
 /// Bytes of one cell that a step of a fill moves. A disk turns to another fill after each step: in a rebuild at 7,200 rpm
 /// the arm and the rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. A step's memory is as many times this
 /// as columns are read and written.
+/// While clients ask a step is `STEP_BYTES`: their reads wait behind it.
 pub(crate) const FILL_STEP_BYTES: u64 = 4 << 20;
 
 /// Steps of a fill in flight. Other fills keep the drives busy while this one writes; a second step would take the
@@ -214,6 +215,7 @@ impl Lane {
     fn step_stripes(&self, job: &Job) -> u64 {
         match job.kind {
             Kind::Zero => self.geometry.stripes_per_group(),
+            Kind::Fill { .. } if self.clients_ask() => self.stripes_in(STEP_BYTES),
             Kind::Fill { .. } => self.stripes_in(FILL_STEP_BYTES),
             Kind::Resync | Kind::Scrub => self.stripes_in(STEP_BYTES),
         }
@@ -281,8 +283,7 @@ impl Lane {
 
     /// Whether a job does not take its next step yet because of clients.
     fn makes_way(&mut self, id: JobId) -> bool {
-        let recent = |at: Instant| self.now.since(at) < CLIENTS_GONE;
-        let busy = !self.requests.is_empty() || self.asked_at.is_some_and(recent);
+        let busy = self.clients_ask();
         let now = self.now;
         let job = self.jobs.get_mut(&id).expect("it takes steps");
         let stepped = self.scrub_stepped;
@@ -290,6 +291,12 @@ impl Lane {
         let waits = matches!(job.kind, Kind::Scrub) && busy && next > now;
         job.resume = waits.then_some(next);
         waits
+    }
+
+    /// Whether clients have asked for anything lately.
+    fn clients_ask(&self) -> bool {
+        let recent = |at: Instant| self.now.since(at) < CLIENTS_GONE;
+        !self.requests.is_empty() || self.asked_at.is_some_and(recent)
     }
 
     /// When a job that has made way for clients goes on.

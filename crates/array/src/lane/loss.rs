@@ -238,8 +238,8 @@ impl Lane {
             );
             // Under its own lock the heal finds out anew what is stale.
             heal.arbitration.doubts = doubts;
-            heal.healing.entries = entries;
-            heal.healing.scrub = job;
+            heal.repair.entries = entries;
+            heal.repair.scrub = job;
             if let Some(job) = job {
                 self.job_heals(job);
             }
@@ -269,7 +269,7 @@ impl Lane {
                 column,
                 block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
             });
-            let then = op.healing.entries.get(&(slot, low)).copied();
+            let then = op.repair.entries.get(&(slot, low)).copied();
             now.is_none() || then.is_none() || now == then
         };
         let left: Vec<(usize, u64)> = blocks.iter().filter(same).copied().collect();
@@ -285,7 +285,7 @@ impl Lane {
             let plan = op.plan.as_ref();
             let left = plan.map_or(0, |plan| plan.lost.len());
             mended = (blocks - left.min(blocks)) as u64;
-            lost = self.note_assessed(op.group, &op.healing.assessed);
+            lost = self.note_assessed(op.group, &op.repair.assessed);
             if mended > 0 {
                 self.events.push_back(Event::Healed {
                     group: op.group,
@@ -294,7 +294,7 @@ impl Lane {
                 });
             }
         }
-        if let Some(job) = op.healing.scrub {
+        if let Some(job) = op.repair.scrub {
             self.job_healed(job, mended, lost);
         }
     }

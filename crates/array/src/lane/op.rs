@@ -118,7 +118,7 @@ pub(super) struct Op {
     /// What its plan reconstructs has been compared with its entries.
     pub(super) checked: bool,
     /// What a heal is for, and what it finds.
-    pub(super) healing: Rare<Healing>,
+    pub(super) repair: Rare<Repair>,
     /// Some of what was planned cannot be had.
     pub(super) replan: bool,
     /// Blocks that were compared with their checksums.
@@ -166,7 +166,7 @@ impl Op {
             unknown: BTreeSet::new(),
             arbitration: Rare::BLANK,
             checked: false,
-            healing: Rare::BLANK,
+            repair: Rare::BLANK,
             replan: false,
             verified: 0,
             pinned: Vec::new(),
@@ -184,7 +184,7 @@ impl Op {
 
 /// What a heal is for, and what it finds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Healing {
+pub(super) struct Repair {
     /// What of its rows is lost, by its plan.
     pub(super) assessed: Assessed,
     /// What was known of its blocks when they were found bad.
@@ -193,9 +193,9 @@ pub(super) struct Healing {
     pub(super) scrub: Option<JobId>,
 }
 
-impl Blank for Healing {
+impl Blank for Repair {
     fn blank() -> &'static Self {
-        static BLANK: Healing = Healing {
+        static BLANK: Repair = Repair {
             assessed: Assessed::new(),
             entries: BTreeMap::new(),
             scrub: None,

@@ -239,7 +239,7 @@ impl Lane {
         if matches!(op.task, Task::Heal(_)) {
             let stripe = op.stripes.start;
             let assessed = assessed.into_iter();
-            op.healing.assessed = assessed.map(|row| (stripe, row)).collect();
+            op.repair.assessed = assessed.map(|row| (stripe, row)).collect();
         }
         if planned.is_ok() {
             for &sequence in &pinned {

@@ -16,7 +16,6 @@ use block::{Fault, Outcome};
 
 use super::{Effect, Pool, SeatState, runs};
 use crate::action::Command;
-use crate::planted::{self, Bug};
 
 /// Groups of a region at most: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
 const REGION_MAX: u64 = 16;
@@ -181,9 +180,6 @@ impl Pool {
         if !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
             // Columns of drives that are not there have to be filled from now on.
             self.requeue_fills();
-        }
-        if planted::is(Bug::InitializedEarly) {
-            self.tell_initialized(&region.groups, Ok(()));
         }
         self.commit(vec![Effect::Initialized(region.groups)]);
     }

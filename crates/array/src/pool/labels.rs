@@ -113,6 +113,11 @@ impl Pool {
     /// drive that lags by more than one has missed something. For that, no number may be left out:
     /// what comes while a generation is being written is all part of the next one.
     pub(super) fn commit(&mut self, effects: Vec<Effect>) {
+        if planted::is(Bug::InitializedEarly)
+            && let [initialized @ Effect::Initialized(_)] = &effects[..]
+        {
+            self.carry_out(initialized.clone());
+        }
         self.generation = self.next_generation();
         self.labels.effects.push((self.generation, effects));
         if self.labels.outstanding.is_empty() && self.labels.refusing.is_empty() {

@@ -12,6 +12,12 @@ fn a_drive_that_is_offline_keeps_its_seat_and_leaves_the_spare_alone() {
         let made = bench.create("tank", scheme, &drives[..3], &["spare", "d3"]);
         assert_eq!(made.code, 0, "{}", made.stderr);
         bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
+        let served = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:first"]);
+        let uri = served["uri"].as_str().unwrap().parse().unwrap();
+        let mut client = export::nbd::Client::connect(&uri, None).unwrap();
+        client.write(0, &[1; 4096], true).unwrap();
+        client.disconnect().unwrap();
+        bench.ok(&["volume", "detach", "tank/v"]);
         let off = bench.json(&["drive", "offline", "tank", "1"]);
         assert_eq!((&off["seat"], &off["state"]), (&1.into(), &"out".into()));
         bench.ok(&["pool", "wait", "tank"]);

@@ -30,8 +30,8 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("hasty", "early", 0),
     retired("shunned", "avoided", 0),
     retired("hopeless", "unrecoverable", 0),
-    retired("heal", "verify, repair", 19),
-    retired("healed", "repaired", 11),
+    retired("heal", "verify, repair", 17),
+    retired("healed", "repaired", 9),
     retired("healing", "repairing", 2),
     retired("wanting", "waiter", 6),
     retired("thinned", "under-replicated", 5),
@@ -48,7 +48,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("division", "drive layout of regions", 11),
     // Seeded faults and the simulator.
     retired("planted", "seeded fault", 36),
-    retired("happening", "event", 9),
+    retired("happening", "event", 12),
     // Exports and the engine.
     retired("haggle", "negotiate", 0),
     retired("haggling", "negotiation", 0),
