@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use block::{Fault, Outcome, RequestKind, Seat};
@@ -229,14 +230,13 @@ pub enum Command {
     /// These groups of volumes (first and count) were never written: they read as zeros, whatever drives hold. Writes
     /// wait for `Initialized`.
     Uninitialized(Vec<(u64, u64)>),
-    /// The group has been made blank, and the labels know it; or it could not be, and what waits for it fails.
+    /// The groups have been made blank, and the labels say so; or they could not be, and what waits for them fails. The
+    /// first write to the first of them is reported: those behind them will soon be written.
     Initialized {
-        /// Which group.
-        group: u64,
+        /// Which groups, also of other lanes.
+        groups: Range<u64>,
         /// How it ended.
         outcome: Outcome,
-        /// Tell when it is first written: then the next ones will soon be.
-        mark: bool,
     },
     /// Compute the group's parity anew from its data (after a stop that was not clean, in a pool
     /// without a journal).

@@ -24,6 +24,7 @@ pub mod planted;
 pub mod pool;
 pub mod record;
 pub mod router;
+mod runs;
 pub mod view;
 
 pub use action::{

@@ -390,14 +390,7 @@ impl Lane {
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),
-            Command::Initialized {
-                group,
-                outcome,
-                mark,
-            } => {
-                self.check_here(group)?;
-                self.initialized(group, outcome, mark);
-            }
+            Command::Initialized { groups, outcome } => self.initialized(&groups, outcome),
             Command::Resync { group } => {
                 self.check_here(group)?;
                 self.begin_job(Job::resync(group));

@@ -18,19 +18,12 @@ pub(super) struct Pending {
     kind: RequestKind,
     fua: bool,
     /// Operations not yet ended.
-    ops: u64,
+    pub(super) ops: u64,
     fault: Option<Fault>,
     /// Bytes that are not where they should be, and where they are.
     pub(super) elsewhere: Vec<(Slice, Slice)>,
     /// The memory where they are.
     pub(super) bounce_buffers: Vec<ScratchId>,
-}
-
-impl Pending {
-    /// It is answered when so many operations have ended.
-    pub(super) const fn wait_for(&mut self, ops: u64) {
-        self.ops = ops;
-    }
 }
 
 impl Lane {

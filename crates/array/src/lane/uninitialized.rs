@@ -8,11 +8,13 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use block::{Fault, Outcome, RequestKind};
 
 use super::{Computing, Lane};
 use crate::action::{BufferId, Compute, ComputeStep, Event, Slice};
+use crate::runs::{self, Runs};
 use crate::{GroupRequest, RequestId};
 
 /// A request that waits.
@@ -21,10 +23,9 @@ pub(super) type Waiting = (RequestId, GroupRequest);
 /// Which groups were never written, and who waits to write them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uninitialized {
-    /// Runs, by their first group: the group behind the last.
-    runs: BTreeMap<u64, u64>,
+    runs: Runs,
     waiting: BTreeMap<u64, Vec<Waiting>>,
-    /// Groups whose first write is told.
+    /// Groups whose first write is reported.
     marks: BTreeSet<u64>,
 }
 
@@ -33,38 +34,21 @@ impl Uninitialized {
     pub(super) fn insert(&mut self, runs: &[(u64, u64)]) -> Vec<Waiting> {
         let mut refused = Vec::new();
         for &(first, count) in runs {
-            for group in first..first + count {
-                // Runs overlap only where space is used again, which is seldom.
-                if self.runs.is_empty() && self.waiting.is_empty() {
-                    break;
-                }
-                self.remove(group);
-                refused.extend(self.waiting.remove(&group).unwrap_or_default());
-            }
-            self.runs.insert(first, first + count);
+            let groups = first..first + count;
+            runs::insert(&mut self.runs, &groups);
+            refused.extend(self.let_go(groups));
         }
         refused
     }
 
     pub(super) fn contains(&self, group: u64) -> bool {
-        let run = self.runs.range(..=group).next_back();
-        run.is_some_and(|(_, &end)| group < end)
+        runs::run_of(&self.runs, group).is_some()
     }
 
-    fn remove(&mut self, group: u64) {
-        let Some((&first, &end)) = self.runs.range(..=group).next_back() else {
-            return;
-        };
-        if group >= end {
-            return;
-        }
-        self.runs.remove(&first);
-        if first < group {
-            self.runs.insert(first, group);
-        }
-        if group + 1 < end {
-            self.runs.insert(group + 1, end);
-        }
+    /// Who waits for these groups does so no more.
+    fn let_go(&mut self, groups: Range<u64>) -> Vec<Waiting> {
+        let there = self.waiting.extract_if(groups, |_, _| true);
+        there.flat_map(|(_, waiting)| waiting).collect()
     }
 
     /// Has a request wait; whether it is the first for its group.
@@ -74,18 +58,20 @@ impl Uninitialized {
         waiting.len() == 1
     }
 
-    /// The group is blank, or could not be made so; who waited for that.
-    pub(super) fn ended(&mut self, group: u64, outcome: Outcome, mark: bool) -> Vec<Waiting> {
+    /// The groups are blank, or could not be made so; who waited for that.
+    pub(super) fn ended(&mut self, groups: &Range<u64>, outcome: Outcome) -> Vec<Waiting> {
         if outcome.is_ok() {
-            self.remove(group);
-            if mark {
-                self.marks.insert(group);
-            }
+            runs::remove(&mut self.runs, groups);
         }
-        self.waiting.remove(&group).unwrap_or_default()
+        self.let_go(groups.clone())
     }
 
-    /// Whether the first write to a marked group is to be told.
+    /// The first write to this group is to be reported.
+    pub(super) fn mark(&mut self, group: u64) {
+        self.marks.insert(group);
+    }
+
+    /// Whether the first write to a marked group is to be reported.
     pub(super) fn is_reached(&mut self, group: u64) -> bool {
         !self.marks.is_empty() && self.marks.remove(&group)
     }
@@ -96,8 +82,7 @@ impl Lane {
     pub(super) fn begin_uninitialized(&mut self, id: RequestId, request: GroupRequest) {
         match request.request.kind {
             RequestKind::Read => {
-                let pending = self.requests.get_mut(&id).expect("just inserted");
-                pending.wait_for(1);
+                self.requests.get_mut(&id).expect("just inserted").ops = 1;
                 let zeros = ComputeStep {
                     target: Slice {
                         buffer: BufferId::Request(id),
@@ -131,9 +116,12 @@ impl Lane {
         }
     }
 
-    /// A group has been made blank, or could not be.
-    pub(super) fn initialized(&mut self, group: u64, outcome: Outcome, mark: bool) {
-        for (id, request) in self.uninitialized.ended(group, outcome, mark) {
+    /// Groups have been made blank, or could not be.
+    pub(super) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
+        if outcome.is_ok() && self.check_here(groups.start).is_ok() {
+            self.uninitialized.mark(groups.start);
+        }
+        for (id, request) in self.uninitialized.ended(groups, outcome) {
             match outcome {
                 Ok(()) => self.begin_ops(id, request),
                 Err(fault) => self.reply(id, Err(fault)),
@@ -170,7 +158,7 @@ mod tests {
         };
         assert_eq!(there(&groups), [3, 4, 5, 6, 20]);
         for group in [5, 3, 20, 9] {
-            groups.ended(group, Ok(()), false);
+            groups.ended(&(group..group + 1), Ok(()));
         }
         assert_eq!(there(&groups), [4, 6]);
         groups.insert(&[(5, 3)]);
@@ -187,14 +175,15 @@ mod tests {
         let ids = |waiting: Vec<Waiting>| -> Vec<u64> {
             waiting.into_iter().map(|(id, _)| id.0).collect()
         };
-        assert_eq!(ids(groups.ended(2, Err(Fault::Full), true)), [1, 2]);
+        assert_eq!(ids(groups.ended(&(2..3), Err(Fault::Full))), [1, 2]);
         assert!(
             groups.contains(2),
             "it is as before, and the next write asks again"
         );
         assert!(groups.wait(RequestId(4), write(2)));
-        assert_eq!(ids(groups.ended(2, Ok(()), true)), [4]);
-        assert!(groups.is_reached(2), "its first write is told");
+        groups.mark(2);
+        assert_eq!(ids(groups.ended(&(2..3), Ok(()))), [4]);
+        assert!(groups.is_reached(2), "its first write is reported");
         assert!(!groups.is_reached(2), "once");
         assert!(!groups.is_reached(4));
     }
@@ -206,6 +195,6 @@ mod tests {
         groups.wait(RequestId(1), write(2));
         let refused = groups.insert(&[(2, 2)]);
         assert_eq!(refused.len(), 1);
-        assert!(groups.ended(2, Ok(()), false).is_empty());
+        assert!(groups.ended(&(2..3), Ok(())).is_empty());
     }
 }

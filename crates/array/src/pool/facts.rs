@@ -7,7 +7,7 @@ use block::Seat;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::runs;
+use crate::runs;
 
 /// The pool's facts. Changing one makes a new generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

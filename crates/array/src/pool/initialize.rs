@@ -14,8 +14,10 @@ use std::ops::Range;
 
 use block::{Fault, Outcome};
 
-use super::{Effect, Pool, SeatState, runs};
+use super::loss::owner;
+use super::{Effect, Pool, SeatState};
 use crate::action::Command;
+use crate::runs;
 
 /// Groups of a region at most: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
 const REGION_MAX: u64 = 16;
@@ -116,17 +118,10 @@ impl Pool {
         if runs::run_of(uninitialized, group).is_some() {
             return Some(group);
         }
-        let volumes = &mut self.facts.volumes.iter();
-        let volume = volumes.find(|volume| {
-            let mut extents = volume.extents.iter();
-            extents.any(|&(first, count)| (first..first + count).contains(&group))
-        })?;
         let index = uninitialized.partition_point(|&(first, _)| first <= group);
         let &(next, _) = uninitialized.get(index)?;
-        let mut extents = volume.extents.iter();
-        extents
-            .any(|&(first, count)| (first..first + count).contains(&next))
-            .then_some(next)
+        let volume = |group| owner(&self.facts.volumes, group).map(|(volume, _)| volume.uuid);
+        (volume(group)? == volume(next)?).then_some(next)
     }
 
     /// Begins with groups that wait. Not while labels are being written: a drive may count from then on of which the
@@ -186,15 +181,8 @@ impl Pool {
 
     /// Lanes go on with what waits for these groups.
     pub(super) fn tell_initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
-        for group in groups.clone() {
-            let mark = outcome.is_ok() && group == groups.start;
-            let initialized = Command::Initialized {
-                group,
-                outcome,
-                mark,
-            };
-            self.tell_lane(group, initialized);
-        }
+        let groups = groups.clone();
+        self.tell_lanes(&Command::Initialized { groups, outcome });
     }
 
     /// Space that a volume gets. The lanes hear of it before the labels do, so before anybody can use it; nobody uses it
@@ -208,8 +196,8 @@ impl Pool {
 
     /// Groups have been taken from volumes.
     pub(super) fn forget_uninitialized(&mut self) {
-        let volumes = self.facts.volumes.iter();
-        let extents: Vec<(u64, u64)> = volumes.flat_map(|one| one.extents.clone()).collect();
-        self.facts.uninitialized = runs::common(&self.facts.uninitialized, &extents);
+        for (first, count) in self.free_runs() {
+            runs::remove(&mut self.facts.uninitialized, &(first..first + count));
+        }
     }
 }

@@ -50,7 +50,7 @@ impl LossFacts {
 }
 
 /// The volume that has a group, and how many of the volume's groups come before it.
-fn owner(volumes: &[VolumeFacts], group: u64) -> Option<(&VolumeFacts, u64)> {
+pub(super) fn owner(volumes: &[VolumeFacts], group: u64) -> Option<(&VolumeFacts, u64)> {
     volumes.iter().find_map(|volume| {
         let mut before = 0;
         for &(first, count) in &volume.extents {

@@ -31,7 +31,6 @@ mod recovery;
 mod replace;
 mod report;
 mod resync;
-mod runs;
 mod scrub;
 mod stall;
 mod suspicion;

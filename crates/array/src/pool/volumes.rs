@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{Effect, Pool, PoolError, Ticket, VolumeFacts};
 use crate::action::Command;
 use crate::format::LAZY_INITIALIZATION;
+use crate::runs;
 
 /// Volumes of a pool: what a quarter of a label can name.
 const VOLUMES_MAX: usize = 400;
@@ -43,7 +44,7 @@ pub(super) fn is_name(name: &str) -> bool {
 
 impl Pool {
     /// Groups that no volume has, as runs: first and count.
-    fn free_runs(&self) -> Vec<(u64, u64)> {
+    pub(super) fn free_runs(&self) -> Vec<(u64, u64)> {
         let being_made = self.new_volumes.iter().flat_map(|new| &new.volume.extents);
         let mut used: Vec<(u64, u64)> = self
             .facts
@@ -54,15 +55,8 @@ impl Pool {
             .copied()
             .collect();
         used.sort_unstable();
-        let mut free = Vec::new();
-        let mut next = 0;
-        for (first, count) in used.into_iter().chain([(self.geometry.groups(), 0)]) {
-            if first > next {
-                free.push((next, first - next));
-            }
-            next = next.max(first + count);
-        }
-        free
+        let free = runs::without(0..self.geometry.groups(), &used).into_iter();
+        free.map(|run| (run.start, run.end - run.start)).collect()
     }
 
     /// Bytes of user data that new volumes can have.
