@@ -25,6 +25,15 @@ const VOLUME: &str = "v";
 /// More operations than are refused in one run.
 const FAULTS: u64 = 1_500;
 
+/// The first seeds, and such as have found a fault once; with `RAVELIN_LONG` a thousand.
+fn seeds(first: u64, found: &[u64]) -> impl Iterator<Item = u64> {
+    let first = match std::env::var_os("RAVELIN_LONG") {
+        Some(_) => 1_000,
+        None => first,
+    };
+    (0..first).chain({ found.iter().copied() }.filter(move |&seed| seed >= first))
+}
+
 fn content(block: u64, version: u64) -> Vec<u8> {
     let mut generator = ChaCha8Rng::seed_from_u64(block << 20 | version);
     let mut bytes = vec![0; usize::try_from(BLOCK_BYTES).unwrap()];
@@ -290,28 +299,29 @@ fn stopped_under_refusals(seats: &[u16], refused: Refused, seed: u64) {
 
 #[test]
 fn a_pool_stopped_while_no_drive_has_space_opens_with_all_that_was_flushed() {
-    for seed in 0..60 {
+    // A drive that stayed and refused a record excused the others: then they went out.
+    for seed in seeds(60, &[1020, 2050, 2100, 2183, 2189, 2242, 2262]) {
         stopped_under_refusals(&[0, 1, 2, 3, 4, 5], Refused::Space, seed);
     }
 }
 
 #[test]
 fn a_pool_stopped_while_every_flush_fails_opens_with_all_that_was_flushed() {
-    for seed in 0..40 {
+    for seed in seeds(40, &[]) {
         stopped_under_refusals(&[0, 1, 2, 3, 4, 5], Refused::Flushes, seed);
     }
 }
 
 #[test]
 fn a_pool_stopped_while_half_of_its_drives_refuse_writes_opens_with_all_that_was_flushed() {
-    for seed in 0..60 {
+    for seed in seeds(60, &[]) {
         stopped_under_refusals(&[0, 1, 2], Refused::Writes, seed);
     }
 }
 
 #[test]
 fn a_pool_stopped_while_all_its_drives_refuse_writes_opens_with_all_that_was_flushed() {
-    for seed in 0..40 {
+    for seed in seeds(40, &[2183, 2297, 2335]) {
         stopped_under_refusals(&[0, 1, 2, 3, 4, 5], Refused::Writes, seed);
     }
 }
@@ -482,11 +492,11 @@ fn absent_and_back(
     Ok(())
 }
 
-fn drives_leave_and_come_back(pool: (&str, u16, u64), seeds: u64) {
+fn drives_leave_and_come_back(pool: (&str, u16, u64), first: u64, found: &[u64]) {
     let (mut runs, mut failures) = (0, Vec::new());
     for leave in [Leave::Together, Leave::WithinATurn, Leave::OneAfterAnother] {
         for back in [Back::Online, Back::OnlineUnflushed, Back::Reopened] {
-            for seed in 0..seeds {
+            for seed in seeds(first, found) {
                 runs += 1;
                 failures.extend(absent_and_back(pool, leave, back, seed).err());
             }
@@ -506,20 +516,27 @@ fn drives_leave_and_come_back(pool: (&str, u16, u64), seeds: u64) {
 
 #[test]
 fn two_drives_of_a_raid5_leave_and_come_back_with_all_that_was_flushed() {
-    drives_leave_and_come_back(("raid5", 5, 4), 25);
+    // A block went out of the journal though the parity that should have told it was unknown; what was kept was not
+    // logged again where a read had its stripe locked (69, 3267).
+    drives_leave_and_come_back(
+        ("raid5", 5, 4),
+        25,
+        &[69, 326, 3063, 3267, 3302, 4017, 4124],
+    );
 }
 
 #[test]
 fn three_drives_of_a_raid6_leave_and_come_back_with_all_that_was_flushed() {
-    drives_leave_and_come_back(("raid6", 6, 4), 25);
+    // That parity was unknown was forgotten by a restart (3446); what was kept made way for itself (3937).
+    drives_leave_and_come_back(("raid6", 6, 4), 25, &[3004, 3436, 3446, 3757, 3937]);
 }
 
 #[test]
 fn all_drives_of_a_mirror_leave_and_come_back_with_all_that_was_flushed() {
-    drives_leave_and_come_back(("raid1:3r", 3, 4), 25);
+    drives_leave_and_come_back(("raid1:3r", 3, 4), 25, &[]);
 }
 
 #[test]
 fn drives_of_a_declustered_pool_leave_and_come_back_with_all_that_was_flushed() {
-    drives_leave_and_come_back(("pddl2:4d:13c:1s", 13, 13), 12);
+    drives_leave_and_come_back(("pddl2:4d:13c:1s", 13, 13), 12, &[]);
 }

@@ -139,6 +139,12 @@ impl Entry {
         }
     }
 
+    /// The plain CRC-32C of the block that this is the entry of.
+    #[must_use]
+    pub fn plain_crc(self, pool: Uuid, name: BlockName) -> u32 {
+        self.crc ^ name.seed(pool)
+    }
+
     /// Of how many batches it can be said which is the later: half of what 32 bits count would just
     /// do, and what is logged while the question is put counts too.
     pub const AGE_MAX: u64 = 1 << 30;
@@ -171,7 +177,7 @@ impl Entry {
     /// Whether a block with this plain CRC-32C is the one that was written there.
     #[must_use]
     pub fn matches(self, pool: Uuid, name: BlockName, crc: u32) -> bool {
-        self.crc == crc ^ name.seed(pool)
+        self.plain_crc(pool, name) == crc
     }
 }
 

@@ -182,6 +182,13 @@ impl Lane {
                 None => units[place].1.unknown.push(name),
             }
         }
+        for (name, sum) in self.relogged_absent(&self.ops[&id]) {
+            let place = unit_at(&mut units, band(&name));
+            match sum {
+                Some(sum) => units[place].1.absent.push((name, sum)),
+                None => units[place].1.unknown.push(name),
+            }
+        }
         self.log_units(id, units.into_iter().map(|(_, unit)| unit).collect());
     }
 

@@ -1,7 +1,8 @@
-//! Blocks that are logged and have no place: they stay in the journal until they have one.
+//! Blocks that are logged and have no place: they stay in the journal until they have one. So does the knowledge that a
+//! block has changed, while all copies of the page that should say so are away.
 //!
-//! A stripe that has lost more columns than its code survives cannot tell what its missing blocks are.
-//! If such a block is logged, the journal alone has it, and were it let go, the drive that should hold it
+//! A stripe that has lost more columns than its code survives cannot tell what its missing blocks are; nor can one in
+//! which parity is unknown, because its drive was away when it changed and has come back before the others. If such a block is logged, the journal alone has it, and were it let go, the drive that should hold it
 //! could come back and the block would still be lost. So it is kept: it stays in the overlay and holds the
 //! ring's tail. It is logged anew, among the drives that are there, after one has gone out (its batch may
 //! be there once less) and when the ring wants room. Only if there is no room even for that is it let go.
@@ -11,15 +12,16 @@
 //! absent: its drive may come back and be taken as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use block::BLOCK_BYTES;
 
 use super::Lane;
 use super::ids::OpId;
 use super::op::{Op, Owner, Task};
-use super::overlay::Logged;
+use super::overlay::{Bytes, Logged};
 use crate::action::IoKind;
-use crate::format::BlockName;
+use crate::format::{BlockName, Entry, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 
 /// What the lane keeps.
@@ -31,6 +33,8 @@ pub(super) struct Keeping {
     relogs: u64,
     /// Batches before this one may be on a drive that has gone out since.
     thinned: u64,
+    /// Stripes of which something is to be logged again, and somebody had them locked.
+    locked: BTreeSet<(u64, u64)>,
     /// There was no room: the next checkpoint keeps nothing.
     gives_up: bool,
 }
@@ -72,23 +76,13 @@ impl Lane {
     ) -> BTreeSet<BlockName> {
         let mut names = BTreeSet::new();
         if !self.log.blocked && !self.keeping.gives_up && !self.view.is_whole() {
-            let tolerance = usize::from(self.geometry.code().tolerance());
-            let mut broken: BTreeMap<u64, bool> = BTreeMap::new();
-            let here = |&&(name, logged): &&(BlockName, Logged)| {
+            let kept = blocks.iter().filter(|&&(name, logged)| {
                 let now = self.overlay.get(name);
-                logged.bytes.memory().is_some()
-                    && now.is_some_and(|now| now.sequence == logged.sequence)
+                now.is_some_and(|now| now.sequence == logged.sequence)
                     && !forgotten.contains(&name.group)
-                    && !self
-                        .view
-                        .column(&self.geometry, name.group, name.column)
-                        .readable()
-                    && *broken.entry(name.group).or_insert_with(|| {
-                        let columns = self.view.columns(&self.geometry, name.group);
-                        columns.iter().filter(|column| !column.readable()).count() > tolerance
-                    })
-            };
-            let kept = blocks.iter().filter(here).map(|&(name, _)| name);
+                    && self.is_in_the_journal_alone(name, logged)
+            });
+            let kept = kept.map(|&(name, _)| name);
             let most = if room {
                 self.relogs_at_most()
             } else {
@@ -98,6 +92,81 @@ impl Lane {
         }
         self.keeping.names.clone_from(&names);
         names
+    }
+
+    /// Whether the journal alone has a block, or alone knows that it has changed.
+    fn is_in_the_journal_alone(&self, name: BlockName, logged: Logged) -> bool {
+        match logged.bytes {
+            Bytes::Memory(_) => {
+                let column = self.view.column(&self.geometry, name.group, name.column);
+                !column.readable() && !self.can_be_reconstructed(name)
+            }
+            // All copies of its page are away, and say something else when they are back.
+            Bytes::Nowhere => {
+                let places = self.page_places(name.page(), true);
+                places.iter().all(|place| self.view.is_out(place.seat))
+            }
+            Bytes::InPlace => false,
+        }
+    }
+
+    /// Whether the other blocks of a stripe tell a block of a column that cannot be read. A drive that comes back can
+    /// bring a column of which a block is unknown: parity that a write did not reach because its drive was away, and
+    /// that cannot be computed before other columns are there.
+    fn can_be_reconstructed(&self, name: BlockName) -> bool {
+        let code = self.geometry.code();
+        let mut lost = erasure::ElementSet::new(code.elements());
+        for (slot, other) in self.row_of(name) {
+            let column = self.view.column(&self.geometry, other.group, other.column);
+            let known = match self.overlay.get(other) {
+                Some(logged) => !matches!(logged.bytes, Bytes::Nowhere),
+                // A page that is not in memory says nothing: the next checkpoint reads it first.
+                None => { self.pages.entry(other) }.is_some_and(|entry| entry != Entry::UNKNOWN),
+            };
+            if !column.readable() || !known {
+                lost.insert(slot);
+            }
+        }
+        code.is_recoverable(&lost)
+    }
+
+    /// The blocks of a block's stripe that lie as high in their chunks as it does in its own, by slot.
+    fn row_of(&self, name: BlockName) -> impl Iterator<Item = (usize, BlockName)> + '_ {
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let within = u64::from(name.block) % per_chunk;
+        let stripe = self.stripe_of(name);
+        (0..self.geometry.code().elements()).map(move |slot| {
+            let (column, chunk) = self.geometry.place(name.group, stripe, slot);
+            let block = u32::try_from(chunk * per_chunk + within);
+            let block = block.expect("cells have fewer than 2^32 blocks");
+            let group = name.group;
+            (
+                slot,
+                BlockName {
+                    group,
+                    column,
+                    block,
+                },
+            )
+        })
+    }
+
+    /// The pages that say whether blocks of columns that cannot be read can be reconstructed without what is logged.
+    pub(super) fn pages_to_keep_by(&self, blocks: &[(BlockName, Logged)]) -> BTreeSet<PageName> {
+        if self.view.is_whole() {
+            return BTreeSet::new();
+        }
+        let absent = |&&(name, logged): &&(BlockName, Logged)| {
+            logged.bytes.memory().is_some()
+                && !self
+                    .view
+                    .column(&self.geometry, name.group, name.column)
+                    .readable()
+        };
+        { blocks.iter().filter(absent) }
+            .flat_map(|&(name, _)| self.row_of(name))
+            .map(|(_, other)| other.page())
+            .collect()
     }
 
     /// The same of more blocks, beside those that are kept already.
@@ -122,7 +191,7 @@ impl Lane {
     }
 
     /// Logs again what is kept and must be: everything if the ring wants `room`. A stripe that somebody
-    /// has locked is left alone, for its holder may wait for this checkpoint.
+    /// has locked is left to the checkpoint that begins when it is free, for its holder may wait for this one.
     pub(super) fn relog_kept(&mut self, room: bool) {
         let mut stripes: BTreeMap<(u64, u64), Vec<BlockName>> = BTreeMap::new();
         for &name in &self.keeping.names {
@@ -132,12 +201,27 @@ impl Lane {
                 stripes.entry((name.group, stripe)).or_default().push(name);
             }
         }
+        self.keeping.locked.clear();
         for ((group, stripe), names) in stripes {
             if self.locks.is_free(group, stripe) {
                 self.keeping.relogs += 1;
                 let task = Task::Relog(names);
                 self.start(Op::new(Owner::Lane, group, stripe..stripe + 1, task));
+            } else {
+                self.keeping.locked.insert((group, stripe));
             }
+        }
+    }
+
+    /// An operation has let go of stripes: what could not be logged again because of it can be now.
+    pub(super) fn unlocked(&mut self, group: u64, stripes: Range<u64>) {
+        let locked = &mut self.keeping.locked;
+        if locked.is_empty() {
+            return;
+        }
+        let waiting = locked.extract_if((group, stripes.start)..(group, stripes.end), |_| true);
+        if waiting.count() > 0 {
+            self.want_checkpoint();
         }
     }
 
@@ -187,6 +271,20 @@ impl Lane {
         op.pinned = pinned.into_iter().collect();
         op.plan = Some(plan);
         self.compute(id);
+    }
+
+    /// Of the blocks that an operation logs again those that nobody has, with their plain CRC-32C where it is known.
+    pub(super) fn relogged_absent(&self, op: &Op) -> Vec<(BlockName, Option<u32>)> {
+        let Task::Relog(names) = &op.task else {
+            return Vec::new();
+        };
+        let pool = self.geometry.store().expect("a log needs a store").pool;
+        let absent = names.iter().filter_map(|&name| {
+            let logged = self.overlay.get(name)?;
+            let crc = (logged.entry != Entry::UNKNOWN).then(|| logged.entry.plain_crc(pool, name));
+            (logged.bytes == Bytes::Nowhere).then_some((name, crc))
+        });
+        absent.collect()
     }
 
     /// One of the operations that log again has ended.

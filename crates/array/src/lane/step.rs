@@ -637,6 +637,7 @@ impl Lane {
         if op.locked && !op.borrowed {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
+            self.unlocked(op.group, op.stripes.clone());
         }
         let outcome = op.fault.map_or(outcome, Err);
         if op.hedge.is_some() {

@@ -94,7 +94,9 @@ struct Running {
     /// The oldest batch that still counts when it has ended.
     first: u64,
     pages: BTreeSet<PageName>,
-    /// Those of them that have not changed. Every place that counts has them; cells that are being filled, and
+    /// Pages that are only read: what is logged is let go by them (`keep.rs`).
+    read_for: BTreeSet<PageName>,
+    /// Those of `pages` that have not changed. Every place that counts has them; cells that are being filled, and
     /// successors of drives, lack them.
     unchanged: BTreeSet<PageName>,
     scratch: Option<ScratchId>,
@@ -183,7 +185,7 @@ impl Lane {
     pub(super) fn checkpoint_pages(&self) -> BTreeSet<PageName> {
         let running = self.checkpoints.running.as_ref();
         running
-            .map(|running| running.pages.clone())
+            .map(|running| running.pages.union(&running.read_for).copied().collect())
             .unwrap_or_default()
     }
 
@@ -226,6 +228,7 @@ impl Lane {
             progress: false,
             first: 0,
             pages: std::mem::take(&mut self.checkpoints.forced),
+            read_for: BTreeSet::new(),
             unchanged: BTreeSet::new(),
             scratch: None,
             begun: false,
@@ -314,13 +317,15 @@ impl Lane {
             pages.extend(names.iter().map(|name| name.page()));
         }
         pages.extend(self.pages.dirty());
+        let beside = self.pages_to_keep_by(&blocks);
         let running = self.running();
         running.blocks = blocks;
         running.zeroed = zeroed;
         running.pinned = pinned;
         running.pages.extend(pages);
+        running.read_for = beside;
         running.phase = Phase::Loading;
-        let pages: Vec<PageName> = running.pages.iter().copied().collect();
+        let pages: Vec<PageName> = running.pages.union(&running.read_for).copied().collect();
         self.load_pages(pages);
         self.checkpoint_page_here();
     }
@@ -333,8 +338,9 @@ impl Lane {
     /// A page has come into memory.
     pub(super) fn checkpoint_page_here(&mut self) {
         if self.checkpoint_is_loading() {
-            let pages = &self.checkpoints.running.as_ref().expect("just seen").pages;
-            if pages.iter().all(|&page| self.pages.contains(page)) {
+            let running = self.checkpoints.running.as_ref().expect("just seen");
+            let mut pages = running.pages.iter().chain(&running.read_for);
+            if pages.all(|&page| self.pages.contains(page)) {
                 self.install();
             }
         }

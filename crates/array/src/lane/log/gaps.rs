@@ -1,9 +1,9 @@
 //! Gaps in the log: batches that recovery would not find.
 //!
-//! A batch of which drives that stay have refused so much that recovery would not find it is a *gap*: recovery
-//! stops there. Who waited for it, or for one behind it, is told that it failed; reads take it from memory, as ever.
-//! It is written again, to the same place, before anything else is logged; until then nothing that it has superseded
-//! leaves the ring.
+//! A batch of which drives that stay have refused so much that recovery would not find it, or not after as many more
+//! losses as the pool survives, is a *gap*: recovery stops there. Who waited for it, or for one behind it, is told that
+//! it failed; reads take it from memory, as ever. It is written again, to the same place, before anything else is logged;
+//! until then nothing that it has superseded leaves the ring.
 
 use block::{Fault, Seat};
 
@@ -62,9 +62,9 @@ impl Lane {
             if !gap.writes.is_done() {
                 continue;
             }
-            let (there, live) = self.columns_there(gap);
+            let (_, live) = self.columns_there(gap);
             let kept = gap.writes.kept().values().next().copied();
-            if there < gap.data_columns() && live >= gap.data_columns() {
+            if self.is_gap(gap) {
                 let gap = self.log.gaps.get_mut(&sequence).expect("just seen");
                 if std::mem::take(&mut gap.writing) {
                     refused = refused.or(kept);

@@ -368,7 +368,11 @@ impl Lane {
                     self.refuse_with(fault);
                 } else {
                     self.refuse_relogs();
-                    self.want_checkpoint();
+                    // What is kept makes way for what clients write, not for itself.
+                    self.log.crowded = self.log.waits();
+                    if self.log.crowded {
+                        self.want_checkpoint();
+                    }
                 }
                 break;
             }
@@ -632,6 +636,23 @@ impl Lane {
         (there.count(), live.count())
     }
 
+    /// How many of a batch's columns must be on their drives before anybody is told that it is durable: as many as
+    /// recovery needs, and one for each drive that may still be lost. Drives that are in use and refuse their columns
+    /// do not excuse the others: one that has its column may go out next.
+    fn columns_needed(&self, batch: &Batch) -> usize {
+        let drives = self.geometry.layout().drives();
+        let out = usize::from(drives) - self.live_seats().len();
+        let tolerance = usize::from(self.geometry.code().tolerance());
+        batch.data_columns() + tolerance.saturating_sub(out)
+    }
+
+    /// True if recovery would not find a batch now, or not after losses that the pool survives, and would if drives
+    /// took what they have refused.
+    fn is_gap(&self, batch: &Batch) -> bool {
+        let (there, live) = self.columns_there(batch);
+        live >= batch.data_columns() && there < self.columns_needed(batch).min(live)
+    }
+
     /// Completes batches in order of their sequence: recovery stops at the first gap, so a
     /// request must not be answered before all batches before its own are there.
     fn batches_ended(&mut self) {
@@ -650,10 +671,9 @@ impl Lane {
         if let Some(&kept) = batch.writes.kept().values().next() {
             // A drive that failed its column stays in use, because nothing can be lost any more
             // but by losing data.
-            let (there, live) = self.columns_there(&batch);
-            if there < batch.data_columns() {
+            gap = self.is_gap(&batch);
+            if gap || self.columns_there(&batch).0 < batch.data_columns() {
                 fault = Some(kept);
-                gap = live >= batch.data_columns();
             }
             // Recovery finds it on fewer drives than it should, or never.
             self.log.blocked |= !gap;
