@@ -371,6 +371,8 @@ impl Lane {
                 self.view.settle(group, column, cell);
                 if !before.writable() {
                     self.column_is_back(group, column);
+                    // Its drive may have left after those whose copies of pages are in memory, with later ones.
+                    self.compare_copies(group);
                 }
                 self.forget_nowhere(Some(group));
                 self.place_kept();
