@@ -32,6 +32,7 @@ fn begun(scheme: &str, drive: &str, read_percent: u32) -> (PlainArray, Run) {
 
 fn plain(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plain");
+    group.sample_size(10);
     group.measurement_time(Duration::from_secs(5));
     for drive in ["server", "9lzx", "15k", "ssd"] {
         for (work, scheme, read_percent) in [
@@ -57,6 +58,7 @@ fn plain(criterion: &mut Criterion) {
 /// The whole pool, with journal and checksum pages and without.
 fn pool(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pool");
+    group.sample_size(10);
     group.measurement_time(Duration::from_secs(5));
     for (name, journal) in [("journal", true), ("bare", false)] {
         for (work, read_percent) in [("read", 100), ("write", 0)] {
