@@ -90,6 +90,24 @@ pub struct Io {
     pub slice: Option<Slice>,
 }
 
+/// One operation on one drive whose bytes lie in several places: neighbours that were begun together.
+/// The range is as that of an [`Io`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Comes back with the completion. One outcome for all of it.
+    pub id: IoId,
+    /// Whose drive.
+    pub seat: Seat,
+    /// Read or write.
+    pub kind: IoKind,
+    /// First byte on the drive.
+    pub offset: u64,
+    /// Number of bytes, in all slices together.
+    pub length: u64,
+    /// Where the bytes come from or go to, in order; whole blocks.
+    pub slices: Box<[Slice]>,
+}
+
 /// `target (^)= Σ coefficient · source` over GF(2^8), byte by byte. Without terms: zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComputeStep {
@@ -146,6 +164,8 @@ pub enum Action {
     Allocate(ScratchId, u64),
     /// Start a drive operation and report its end through `handle_completion`.
     Io(Io),
+    /// The same for neighbours on a drive, as one operation.
+    Joined(Joined),
     /// Compute and report through `handle_computed`.
     Compute(Compute),
     /// The memory is no longer used.

@@ -29,7 +29,7 @@ pub mod view;
 
 pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
-    Reply, RequestId, ScratchId, Slice,
+    Joined, Reply, RequestId, ScratchId, Slice,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest, Store};
 pub use lane::{DEADLINE, Lane, StripeLocks};

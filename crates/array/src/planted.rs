@@ -114,6 +114,8 @@ bugs! {
     UninitializedForgotten,
     /// a group counts as blank although its pages were not written
     InitializedUnwritten,
+    /// of a joined operation that fails only the first member hears it
+    JoinedFailureToFirst,
 }
 
 #[cfg(feature = "planted")]

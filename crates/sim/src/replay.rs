@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use array::record::{Input, Output, Record, feed};
-use array::{Action, Geometry, IoKind, Lane, RequestId};
+use array::{Action, Geometry, Io, IoId, IoKind, Joined, Lane, RequestId, Slice};
 use block::{BLOCK_BYTES, Outcome, RequestKind, Seat};
 
 use crate::buffer::Buffer;
@@ -66,7 +66,7 @@ pub fn replay_on_drives(
                 scratch.lend(*id, Buffer::Bytes(buffer));
             }
             Input::Completion(id, outcome) => {
-                let io: array::Io = ios.remove(id).ok_or(index)?;
+                let io: Asked = ios.remove(id).ok_or(index)?;
                 if let (Some(drive), Ok(())) = (drives.get_mut(&io.seat), outcome) {
                     let admitted = drive.admit(io.kind, io.offset);
                     perform(drive, &io, admitted, &mut written, &mut scratch).map_err(|_| index)?;
@@ -93,7 +93,10 @@ pub fn replay_on_drives(
             }
             match action {
                 Action::Io(io) => {
-                    ios.insert(io.id, io);
+                    ios.insert(io.id, Asked::from(io));
+                }
+                Action::Joined(io) => {
+                    ios.insert(io.id, Asked::from(io));
                 }
                 Action::Compute(compute) => {
                     computes.insert(compute.id, compute);
@@ -114,41 +117,115 @@ pub fn replay_on_drives(
     Ok(reads)
 }
 
+/// What a lane asks of a drive, joined or not.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: IoId,
+    pub(crate) seat: Seat,
+    pub(crate) kind: IoKind,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) slices: Slices,
+}
+
+/// Where the bytes of an operation come from or go to, in order.
+#[derive(Clone, Debug)]
+pub(crate) enum Slices {
+    /// One place, or none: nothing is allocated for these.
+    One(Option<Slice>),
+    Many(Box<[Slice]>),
+}
+
+impl Slices {
+    pub(crate) fn all(&self) -> &[Slice] {
+        match self {
+            Self::One(slice) => slice.as_slice(),
+            Self::Many(slices) => slices,
+        }
+    }
+}
+
+impl From<Io> for Asked {
+    fn from(io: Io) -> Self {
+        Self {
+            id: io.id,
+            seat: io.seat,
+            kind: io.kind,
+            offset: io.offset,
+            length: io.length,
+            slices: Slices::One(io.slice),
+        }
+    }
+}
+
+impl From<Joined> for Asked {
+    fn from(joined: Joined) -> Self {
+        let Joined {
+            id,
+            seat,
+            kind,
+            offset,
+            length,
+            slices,
+        } = joined;
+        let bytes: u64 = slices.iter().map(|slice| slice.length).sum();
+        assert_eq!(bytes, length, "slices and range are of one length");
+        Self {
+            id,
+            seat,
+            kind,
+            offset,
+            length,
+            slices: Slices::Many(slices),
+        }
+    }
+}
+
 /// Carries out one operation on a drive. `written` counts the writes of all drives.
+///
+/// What the drive is late with may be of a request that was answered without it: that memory is the client's again,
+/// and nothing is put there. A write of such memory is not carried out; its drive has left the pool.
 pub(crate) fn perform(
     drive: &mut Drive,
-    io: &array::Io,
+    io: &Asked,
     admitted: Admitted,
     written: &mut u64,
     scratch: &mut Scratch,
 ) -> Outcome {
     let range = (io.offset, io.length);
-    match (io.kind, io.slice) {
-        (IoKind::Read, Some(_)) if scratch.keeps_nothing() => {
+    let slices = io.slices.all();
+    match io.kind {
+        IoKind::Read if scratch.keeps_nothing() => {
             drive.read_blocks(range, admitted.effect, |_, _| {})
         }
-        (IoKind::Write, Some(_)) if scratch.keeps_nothing() => {
+        IoKind::Write if scratch.keeps_nothing() => {
             *written += 1;
             drive.write_blocks(range, admitted.effect, *written, std::iter::empty())
         }
-        (IoKind::Read, Some(slice)) => {
-            let mut offsets = offsets(slice);
-            let buffer = scratch.buffer_mut(slice.buffer);
+        IoKind::Read => {
+            let mut places = slices
+                .iter()
+                .flat_map(|&slice| offsets(slice).map(move |offset| (slice, offset)));
             drive.read_blocks(range, admitted.effect, |_, block| {
-                let offset = offsets.next().expect("slice and range are of one length");
-                buffer.set_block(offset, block);
+                let (slice, offset) = places.next().expect("slices and range are of one length");
+                if scratch.has(slice) {
+                    scratch.buffer_mut(slice.buffer).set_block(offset, block);
+                }
             })
         }
-        (IoKind::Write, Some(slice)) => {
+        IoKind::Write => {
+            if !slices.iter().all(|&slice| scratch.has(slice)) {
+                return Ok(());
+            }
             *written += 1;
-            drive.write_blocks(range, admitted.effect, *written, scratch.blocks(slice))
+            let blocks = slices.iter().flat_map(|&slice| scratch.blocks(slice));
+            drive.write_blocks(range, admitted.effect, *written, blocks)
         }
-        (IoKind::WriteZeroes, None) => {
+        IoKind::WriteZeroes => {
             *written += 1;
             let zeros = (0..io.length / BLOCK_BYTES).map(|_| Block::ZERO);
             drive.write_blocks(range, admitted.effect, *written, zeros)
         }
-        (IoKind::Flush, None) => drive.flush_to(admitted.mark, admitted.effect),
-        other => unreachable!("{other:?} does not go together"),
+        IoKind::Flush => drive.flush_to(admitted.mark, admitted.effect),
     }
 }

@@ -94,12 +94,17 @@ impl Scratch {
     }
 
     /// Whether the memory of an operation is there. Scratch memory must be.
-    pub(crate) fn has(&self, slice: Option<Slice>) -> bool {
+    pub(crate) fn has(&self, slice: Slice) -> bool {
         self.keeps_nothing()
-            || slice.is_none_or(|slice| match slice.buffer {
+            || match slice.buffer {
                 BufferId::Request(_) => self.buffers.contains_key(&slice.buffer),
                 BufferId::Scratch(_) => true,
-            })
+            }
+    }
+
+    /// Whether an operation has memory, and none of it is there any more.
+    pub(crate) fn has_none_of(&self, slices: &[Slice]) -> bool {
+        !slices.is_empty() && !slices.iter().any(|&slice| self.has(slice))
     }
 
     pub(crate) fn buffer(&self, id: BufferId) -> &Buffer {
@@ -207,7 +212,9 @@ impl Scratch {
         match action {
             Action::Allocate(id, bytes) => self.allocate(*id, *bytes),
             Action::Release(id) => self.release(*id),
-            Action::Io(_) | Action::Compute(_) | Action::Reply(_) => return false,
+            Action::Io(_) | Action::Joined(_) | Action::Compute(_) | Action::Reply(_) => {
+                return false;
+            }
         }
         true
     }

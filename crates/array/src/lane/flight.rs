@@ -37,6 +37,10 @@ pub(super) struct Flight {
     pub(super) since: Instant,
     /// How often it has been tried before.
     pub(super) tries: u8,
+    /// Bytes of the drive operation that it is, or is a part of (`join.rs`).
+    pub(super) span: u64,
+    /// Not to be joined with others: it has failed with them.
+    pub(super) alone: bool,
     /// It has been noticed to take long.
     pub(super) late: bool,
     /// What could be done about that has been done.
@@ -93,11 +97,14 @@ impl Stragglers {
 impl Lane {
     pub(super) fn push_io(&mut self, purpose: Purpose, io: impl FnOnce(IoId) -> Io) {
         let id = IoId(self.fresh());
+        let io = io(id);
         self.push_flight(Flight {
             purpose,
-            io: io(id),
+            io,
             since: self.now,
             tries: 0,
+            span: io.length,
+            alone: false,
             late: false,
             hedged: false,
             pair: None,
@@ -124,10 +131,11 @@ impl Lane {
         });
     }
 
-    fn push_flight(&mut self, mut flight: Flight) {
+    pub(super) fn push_flight(&mut self, mut flight: Flight) {
         let second = self.pair_up(&mut flight);
         for flight in [Some(flight), second].into_iter().flatten() {
             self.actions.push_back(Action::Io(flight.io));
+            self.joins.begins();
             self.balance.begins(&flight.io);
             self.ios.insert(flight.io.id, flight);
         }
@@ -137,7 +145,9 @@ impl Lane {
     /// A drive has answered.
     pub(super) fn answered(&mut self, id: IoId, outcome: Outcome) {
         let Some(flight) = self.ios.remove(id) else {
-            self.straggler_ended(id);
+            if !self.joined_ended(id, outcome) {
+                self.straggler_ended(id);
+            }
             return;
         };
         self.balance.ended(&flight.io);
@@ -161,7 +171,7 @@ impl Lane {
         self.flight_ended(&flight, outcome);
     }
 
-    fn flight_ended(&mut self, flight: &Flight, outcome: Outcome) {
+    pub(super) fn flight_ended(&mut self, flight: &Flight, outcome: Outcome) {
         match (flight.pair, flight.purpose) {
             (_, Purpose::Second { pair }) => self.second_ended(pair, outcome),
             (Some(pair), _) => self.first_ended(pair, outcome),
@@ -219,7 +229,7 @@ impl Lane {
     }
 
     /// A drive has answered what nobody waits for.
-    fn straggler_ended(&mut self, id: IoId) {
+    pub(super) fn straggler_ended(&mut self, id: IoId) {
         let known = self.stragglers.in_flight.remove(&id);
         let (seat, _) = known.unwrap_or_else(|| panic!("{id:?} is in flight"));
         let late = self.stragglers.copies.remove(&id);

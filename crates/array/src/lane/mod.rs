@@ -11,6 +11,7 @@ mod heal;
 mod hedge;
 mod ids;
 mod job;
+mod join;
 mod keep;
 mod locks;
 mod log;
@@ -44,6 +45,7 @@ use self::flush::{Finished, Flushes, Waiter};
 use self::ids::{JobId, OpId};
 pub(crate) use self::job::FILL_STEP_BYTES;
 use self::job::Job;
+use self::join::Joins;
 use self::keep::Keeping;
 pub use self::locks::StripeLocks;
 use self::log::Log;
@@ -151,6 +153,7 @@ pub struct Lane {
     /// Operations that can be planned now.
     runnable: VecDeque<OpId>,
     ios: SequenceMap<IoId, Flight>,
+    joins: Joins,
     stragglers: Stragglers,
     twins: Twins,
     /// Faults are of a drive that has left its seat, and not reported.
@@ -235,6 +238,7 @@ impl Lane {
             ops: SequenceMap::default(),
             runnable: VecDeque::new(),
             ios: SequenceMap::default(),
+            joins: Joins::default(),
             stragglers: Stragglers::default(),
             twins: Twins::default(),
             hushed: false,
@@ -279,7 +283,7 @@ impl Lane {
         self.advance();
     }
 
-    /// A drive operation has ended. Every `Action::Io` is answered exactly once, also when its
+    /// A drive operation has ended. Every `Action::Io` and `Action::Joined` is answered exactly once, also when its
     /// drive is gone; how late does not matter once the pool has said that it is out.
     ///
     /// # Panics
@@ -548,6 +552,7 @@ impl Lane {
             self.release(scratch);
         }
         self.report_drained();
+        self.join_begun();
     }
 
     fn push_compute(&mut self, computing: Computing, work: Compute) {

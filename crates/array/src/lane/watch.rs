@@ -178,7 +178,7 @@ impl Lane {
             self.watch.paces.get_mut(flight.io.seat.index()),
         ) {
             let took = self.now.0.saturating_sub(flight.since.0);
-            paces[class].saw(took / units(flight.io.length));
+            paces[class].saw(took / units(flight.span));
         }
         if !self.watch.told.is_empty() {
             self.watch.look_at = Some(self.now);
@@ -206,7 +206,7 @@ impl Lane {
             if age >= DEADLINE {
                 hung.insert(seat);
             }
-            let limit = self.watch.late_after(kind, flight.io.length);
+            let limit = self.watch.late_after(kind, flight.span);
             if limit.is_none_or(|limit| age < limit) {
                 continue;
             }

@@ -17,10 +17,6 @@ impl Writes {
         self.in_flight += 1;
     }
 
-    pub(super) const fn in_flight(&self) -> u64 {
-        self.in_flight
-    }
-
     /// One has ended. `out`: its drive is out already, so that the outcome does not matter.
     pub(super) fn ended(&mut self, seat: Seat, outcome: Outcome, out: bool) {
         self.in_flight -= 1;

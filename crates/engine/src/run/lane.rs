@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use array::record::{Input, Output, Record};
 use array::{
-    Action, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, RequestId, Slice,
+    Action, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, Joined, RequestId, Slice,
 };
 use block::{
     Completed, Fault, Instant, Memory, Outcome, Permission, Region, Request, RequestKind, Seat,
@@ -560,6 +560,7 @@ impl LaneThread {
     fn act(&mut self, lane: u16, action: &Action) {
         match action {
             Action::Io(io) => self.submit(lane, io),
+            Action::Joined(io) => self.submit_joined(lane, io),
             &Action::Allocate(id, bytes) => {
                 let bytes = usize::try_from(bytes).expect("a plan fits into memory");
                 let memory = self.spare.take(bytes);
@@ -597,31 +598,55 @@ impl LaneThread {
     }
 
     fn submit(&mut self, lane: u16, io: &Io) {
-        let kind = match io.kind {
-            IoKind::Read => RequestKind::Read,
-            IoKind::Write => RequestKind::Write,
-            IoKind::WriteZeroes => RequestKind::WriteZeroes,
-            IoKind::Flush => RequestKind::Flush,
-        };
-        let request = Request {
-            kind,
-            offset: io.offset,
-            length: io.length,
-            fua: false,
-        };
         let memory = match io.slice {
             Some(slice) => self.lane(lane).memory(slice),
             None => Memory::empty(),
         };
-        let seat = usize::from(io.seat.0);
-        if self.outgoing.len() <= seat {
-            self.outgoing.resize_with(seat + 1, Vec::new);
+        self.ask(
+            (lane, io.id),
+            io.seat,
+            request(io.kind, io.offset, io.length),
+            memory,
+        );
+    }
+
+    fn submit_joined(&mut self, lane: u16, io: &Joined) {
+        let slices = io.slices.iter();
+        let parts = slices.map(|&slice| self.lanes[usize::from(lane / self.threads)].memory(slice));
+        let memory = Memory::joined(parts.collect());
+        self.ask(
+            (lane, io.id),
+            io.seat,
+            request(io.kind, io.offset, io.length),
+            memory,
+        );
+    }
+
+    /// Puts an operation among those that the seat's drive gets at the end of the turn.
+    fn ask(&mut self, (lane, id): (u16, IoId), seat: Seat, request: Request, memory: Memory) {
+        if self.outgoing.len() <= seat.index() {
+            self.outgoing.resize_with(seat.index() + 1, Vec::new);
         }
-        self.outgoing[seat].push(Submission {
+        self.outgoing[seat.index()].push(Submission {
             request,
             memory,
-            token: token(lane, io.id),
+            token: token(lane, id),
         });
+    }
+}
+
+fn request(kind: IoKind, offset: u64, length: u64) -> Request {
+    let kind = match kind {
+        IoKind::Read => RequestKind::Read,
+        IoKind::Write => RequestKind::Write,
+        IoKind::WriteZeroes => RequestKind::WriteZeroes,
+        IoKind::Flush => RequestKind::Flush,
+    };
+    Request {
+        kind,
+        offset,
+        length,
+        fua: false,
     }
 }
 

@@ -216,7 +216,7 @@ mod tests {
         let mut runner = Runner::new();
         for workload in workloads() {
             let boundaries = moments(&mut runner, &workload).len();
-            let few = 10..=BOUNDARIES_MAX;
+            let few = 8..=BOUNDARIES_MAX;
             assert!(few.contains(&boundaries), "{}: {boundaries}", workload.name);
         }
     }

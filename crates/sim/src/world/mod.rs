@@ -39,7 +39,7 @@ use self::timing::Timing;
 use crate::buffer::Contents;
 use crate::content::mix;
 use crate::drive::{Admitted, Drive, Pace};
-use crate::replay::perform;
+use crate::replay::{Asked, perform};
 use crate::scratch::Scratch;
 
 pub(crate) use self::open::wipe;
@@ -467,7 +467,7 @@ impl World {
                 let outcome = match (drive, admitted) {
                     // A late one, whose request was answered without it: the memory is the client's
                     // no more, and nobody looks at it.
-                    (Some(_), _) if !self.scratch[index].has(io.slice) => Ok(()),
+                    (Some(_), _) if self.scratch[index].has_none_of(io.slices.all()) => Ok(()),
                     (Some(drive), Some(admitted)) => perform(
                         &mut self.drives[drive],
                         &io,
@@ -573,18 +573,8 @@ impl World {
                 continue;
             }
             match action {
-                Action::Io(io) => {
-                    let drive = self.lane_seats[index][io.seat.index()];
-                    let what = (io.kind, io.offset, io.length);
-                    let (admitted, at) = self.admit(drive, what);
-                    let happening = Happening::LaneIo {
-                        lane,
-                        drive,
-                        io,
-                        admitted,
-                    };
-                    self.push_io((drive, what), (admitted, at), happening);
-                }
+                Action::Io(io) => self.begin_lane_io(lane, Asked::from(io)),
+                Action::Joined(io) => self.begin_lane_io(lane, Asked::from(io)),
                 Action::Compute(compute) => {
                     let mut at = self.now + COMPUTATION;
                     if let Some(timing) = &mut self.timing {
@@ -606,6 +596,19 @@ impl World {
                 self.push(at, Happening::Timer(lane));
             }
         }
+    }
+
+    fn begin_lane_io(&mut self, lane: u16, io: Asked) {
+        let drive = self.lane_seats[usize::from(lane)][io.seat.index()];
+        let what = (io.kind, io.offset, io.length);
+        let (admitted, at) = self.admit(drive, what);
+        let happening = Happening::LaneIo {
+            lane,
+            drive,
+            io,
+            admitted,
+        };
+        self.push_io((drive, what), (admitted, at), happening);
     }
 
     fn replied(&mut self, lane: u16, reply: &Reply) {

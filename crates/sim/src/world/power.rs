@@ -117,16 +117,17 @@ impl World {
                     let drive = &mut self.drives[drive];
                     let scratch = &self.scratch[usize::from(lane)];
                     // A drive that refuses the write (it is gone, say) has not done it.
-                    let _refused = match (io.kind, io.slice) {
-                        (IoKind::Write, Some(slice)) => {
-                            let blocks = scratch.blocks(slice);
+                    let _refused = match io.kind {
+                        IoKind::Write => {
+                            let slices = io.slices.all().iter();
+                            let blocks = slices.flat_map(|&slice| scratch.blocks(slice));
                             drive.write_blocks(range, admitted.effect, sequence, blocks)
                         }
-                        (IoKind::WriteZeroes, _) => {
+                        IoKind::WriteZeroes => {
                             let zeros = (0..io.length / BLOCK_BYTES).map(|_| Block::ZERO);
                             drive.write_blocks(range, admitted.effect, sequence, zeros)
                         }
-                        _ => Ok(()),
+                        IoKind::Read | IoKind::Flush => Ok(()),
                     };
                 }
                 Happening::PoolWrite {
@@ -226,7 +227,9 @@ impl World {
                 ..
             } if io.kind == IoKind::Write => {
                 let scratch = &self.scratch[usize::from(lane)];
-                Some((drive, io.offset, scratch.blocks(io.slice?).collect()))
+                let slices = io.slices.all().iter();
+                let blocks = slices.flat_map(|&slice| scratch.blocks(slice));
+                Some((drive, io.offset, blocks.collect()))
             }
             Happening::PoolWrite {
                 drive: Some(drive),

@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use array::{Command, Compute, Io, IoId};
+use array::{Command, Compute, IoId};
 use block::{Instant, Seat};
 
 use crate::drive::Admitted;
+use crate::replay::Asked;
 
 /// Something that will happen.
 #[derive(Clone, Debug)]
@@ -15,7 +16,7 @@ pub(super) enum Happening {
     LaneIo {
         lane: u16,
         drive: Option<usize>,
-        io: Io,
+        io: Asked,
         admitted: Option<Admitted>,
     },
     LaneCompute(u16, Compute),

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use block::Outcome;
+use block::{Outcome, Seat};
 
-use super::{INSTALLS_MAX, Phase, Wanting};
+use super::installs::Installs;
+use super::{Phase, Wanting};
 use crate::action::IoKind;
 use crate::format::{BlockName, Entry};
 use crate::lane::ids::OpId;
@@ -53,30 +54,33 @@ impl Lane {
             }));
         }
         merge(&mut transfers);
-        running.queue = transfers.into();
-        self.pump_installs();
-    }
-
-    fn pump_installs(&mut self) {
-        loop {
-            let running = self
-                .checkpoints
-                .running
-                .as_mut()
-                .expect("a checkpoint runs");
-            if running.writes.in_flight() >= INSTALLS_MAX {
-                return;
-            }
-            let Some(transfer) = running.queue.pop_front() else {
-                break;
-            };
-            if self.view.is_out(transfer.seat) {
-                continue;
-            }
-            running.writes.begin();
-            self.push_io(Purpose::Install { transfer }, |id| transfer.io(id));
+        let installs = Installs::new(transfers);
+        let seats = installs.seats();
+        running.installs = installs;
+        for seat in seats {
+            self.begin_installs(seat);
         }
         self.installs_ended();
+    }
+
+    /// Hands out as many installs as a drive may have. Those of one run go in one turn, and so as one operation.
+    fn begin_installs(&mut self, seat: Seat) {
+        loop {
+            let members = self.running().installs.begin_run(seat);
+            if members == 0 {
+                return;
+            }
+            for _ in 0..members {
+                let running = self.running();
+                let transfer = running.installs.take(seat);
+                if self.view.is_out(seat) {
+                    self.running().installs.ended(&transfer);
+                    continue;
+                }
+                self.running().writes.begin();
+                self.push_io(Purpose::Install { transfer }, |id| transfer.io(id));
+            }
+        }
     }
 
     pub(in crate::lane) fn install_written(&mut self, transfer: Transfer, outcome: Outcome) {
@@ -98,7 +102,10 @@ impl Lane {
                 running.stuck.extend(hit);
             }
         }
-        self.pump_installs();
+        if self.running().installs.ended(&transfer) {
+            self.begin_installs(transfer.seat);
+        }
+        self.installs_ended();
     }
 
     /// Whether a fill must not write to a column now: an older version of one of its blocks may be on
@@ -151,7 +158,7 @@ impl Lane {
             .as_mut()
             .expect("a checkpoint runs");
         if running.phase != Phase::Installing
-            || !running.queue.is_empty()
+            || !running.installs.have_begun()
             || !running.writes.is_done()
         {
             return;

@@ -10,6 +10,7 @@
 
 mod anchor;
 mod install;
+mod installs;
 mod paging;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 
+use self::installs::Installs;
 use super::Lane;
 use super::backoff::Work;
 use super::flush::Waiter;
@@ -28,9 +30,6 @@ use crate::action::{BufferId, Event, IoKind, Slice};
 use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::Transfer;
 use crate::planted::{self, Bug};
-
-/// Installs in flight. Enough to keep every drive of a wide pool busy.
-const INSTALLS_MAX: u64 = 64;
 
 /// How long after the last batch a checkpoint begins by itself: what is in place costs nothing at
 /// the next opening.
@@ -75,6 +74,8 @@ struct Running {
     blocks: Vec<(BlockName, Logged)>,
     zeroed: Vec<((u64, u64), u64)>,
     pinned: BTreeSet<u64>,
+    installs: Installs,
+    /// Copies of pages for the second turn.
     queue: VecDeque<Transfer>,
     writes: Writes,
     /// Blocks that a drive that stays did not take, and those that have no place: they stay logged.
@@ -217,6 +218,7 @@ impl Lane {
             blocks: Vec::new(),
             zeroed: Vec::new(),
             pinned: BTreeSet::new(),
+            installs: Installs::default(),
             queue: VecDeque::new(),
             writes: Writes::default(),
             stuck: BTreeSet::new(),

@@ -1,0 +1,299 @@
+//! Neighbours on a drive go out as one operation, wherever their bytes lie in memory.
+//!
+//! ```text
+//!   begun in one turn                                handed out at its end
+//!   write  seat 2   8..12   batch 7 ┐
+//!   write  seat 2  12..16   batch 9 ├─ sorted by ──► Joined: write  seat 2  8..20, three slices
+//!   write  seat 2  16..20   batch 7 ┘  place
+//!   read   seat 4   8..12            ──────────────► Io, as it is
+//! ```
+//!
+//! A drive that does 500 operations a second gets 512 KiB in each of them, and not a block.
+//!
+//! Invariants:
+//! - A *member* stays an operation of its own in the lane, with its own [`IoId`]: it is hedged, abandoned, repeated and
+//!   reported by itself. What is joined is only what the drive sees.
+//! - A joined operation that fails while its drive lives is repeated member by member, alone: a bad block takes its own
+//!   bytes with it and no others.
+//! - Nobody's outcome depends on the order within a turn: a flush covers what had ended when it began, and operations
+//!   in flight never overlap if one of them writes.
+//! - The latency tracker sees one operation of the joined length (`Flight::span`), and not one for each member.
+
+use std::collections::BTreeMap;
+
+use block::{BLOCK_BYTES, Fault, Outcome, Seat};
+
+use super::Lane;
+use super::flight::Flight;
+use crate::action::{Action, Io, IoId, IoKind, Joined, Slice};
+use crate::planted::{self, Bug};
+
+/// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of its
+/// rate with it, and a client's operation waits 5 ms behind it.
+pub(super) const JOINED_BYTES_MAX: u64 = 512 << 10;
+
+/// The kernel takes at most 1024 ranges at once (`IOV_MAX`).
+const _: () = assert!(JOINED_BYTES_MAX / BLOCK_BYTES <= 1024);
+
+/// Operations that a turn has begun, and joined ones in flight.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Joins {
+    /// How many drive operations this turn has begun.
+    begun: usize,
+    /// The members of each joined operation, in order of their places.
+    in_flight: BTreeMap<IoId, Vec<IoId>>,
+    /// Memory of [`Lane::join_begun`], empty between turns.
+    candidates: Vec<Candidate>,
+}
+
+/// An operation of this turn that may be joined with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    seat: Seat,
+    write: bool,
+    offset: u64,
+    length: u64,
+    /// Its place among the lane's actions.
+    index: usize,
+}
+
+impl Candidate {
+    fn of(index: usize, io: &Io) -> Option<Self> {
+        let write = match (io.kind, io.slice) {
+            (IoKind::Read, Some(_)) => false,
+            (IoKind::Write, Some(_)) => true,
+            (IoKind::Read | IoKind::Write | IoKind::WriteZeroes | IoKind::Flush, _) => return None,
+        };
+        let (seat, offset, length) = (io.seat, io.offset, io.length);
+        (length < JOINED_BYTES_MAX).then_some(Self {
+            seat,
+            write,
+            offset,
+            length,
+            index,
+        })
+    }
+
+    /// Whether another one begins where this one ends.
+    fn is_before(&self, next: &Self) -> bool {
+        (self.seat, self.write) == (next.seat, next.write)
+            && self.offset + self.length == next.offset
+    }
+}
+
+impl Joins {
+    /// An operation has been put among the lane's actions.
+    pub(super) const fn begins(&mut self) {
+        self.begun += 1;
+    }
+}
+
+/// Takes the first run of neighbours off `candidates`, which are in order of their places.
+fn first_run(candidates: &[Candidate]) -> usize {
+    let mut bytes = candidates.first().map_or(0, |first| first.length);
+    let pairs = candidates.iter().zip(candidates.iter().skip(1));
+    let more = pairs.take_while(|(last, next)| {
+        bytes += next.length;
+        last.is_before(next) && bytes <= JOINED_BYTES_MAX
+    });
+    candidates.len().min(1 + more.count())
+}
+
+impl Lane {
+    /// The turn ends: what it has begun is joined by its place on the drives.
+    pub(super) fn join_begun(&mut self) {
+        if std::mem::take(&mut self.joins.begun) < 2 || !self.shares_a_drive() {
+            return;
+        }
+        let mut candidates = std::mem::take(&mut self.joins.candidates);
+        candidates.extend((0..).zip(&self.actions).filter_map(|(index, action)| {
+            let Action::Io(io) = action else { return None };
+            // What nobody waits for any more is not looked at, and what failed once goes alone.
+            let joinable = |flight: &Flight| !flight.alone && flight.tries == 0;
+            let waited_for = self.ios.get(io.id).is_some_and(joinable);
+            waited_for.then(|| Candidate::of(index, io)).flatten()
+        }));
+        candidates.sort_unstable();
+        // By the place of the last member among the actions: all memory has been provided by then.
+        let mut joined: BTreeMap<usize, Action> = BTreeMap::new();
+        let mut members: Vec<usize> = Vec::new();
+        let mut rest = &candidates[..];
+        while !rest.is_empty() {
+            let (run, later) = rest.split_at(first_run(rest));
+            rest = later;
+            if run.len() > 1 {
+                let last = run.iter().map(|member| member.index).max();
+                joined.insert(last.expect("a run has members"), self.join(run));
+                members.extend(run.iter().map(|member| member.index));
+            }
+        }
+        if !joined.is_empty() {
+            members.sort_unstable();
+            let mut members = members.into_iter().peekable();
+            let actions = std::mem::take(&mut self.actions);
+            self.actions.reserve(actions.len());
+            for (index, action) in actions.into_iter().enumerate() {
+                if members.next_if_eq(&index).is_none() {
+                    self.actions.push_back(action);
+                }
+                self.actions.extend(joined.remove(&index));
+            }
+        }
+        candidates.clear();
+        self.joins.candidates = candidates;
+    }
+
+    /// Whether two operations of this turn may be for one drive. Mostly not: those of a small request are all for
+    /// different ones.
+    fn shares_a_drive(&self) -> bool {
+        let mut seen = 0_u64;
+        let mut ios = self.actions.iter().filter_map(|action| match action {
+            Action::Io(io) if io.slice.is_some() => Some(io),
+            _ => None,
+        });
+        ios.any(|io| {
+            let bit = 1 << (io.seat.0 % 64);
+            let shared = seen & bit != 0;
+            seen |= bit;
+            shared
+        })
+    }
+
+    /// Makes one operation of neighbours.
+    fn join(&mut self, run: &[Candidate]) -> Action {
+        let id = IoId(self.fresh());
+        let length = run.iter().map(|member| member.length).sum();
+        let mut ids = Vec::with_capacity(run.len());
+        let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
+        for member in run {
+            let Action::Io(io) = &self.actions[member.index] else {
+                unreachable!("candidates are drive operations");
+            };
+            ids.push(io.id);
+            slices.extend(io.slice);
+            let flight = self.ios.get_mut(io.id).expect("it was just begun");
+            flight.span = length;
+        }
+        self.joins.in_flight.insert(id, ids);
+        Action::Joined(Joined {
+            id,
+            seat: run[0].seat,
+            kind: if run[0].write {
+                IoKind::Write
+            } else {
+                IoKind::Read
+            },
+            offset: run[0].offset,
+            length,
+            slices: slices.into(),
+        })
+    }
+
+    /// A drive has answered a joined operation; false if it is none.
+    pub(super) fn joined_ended(&mut self, id: IoId, outcome: Outcome) -> bool {
+        let Some(members) = self.joins.in_flight.remove(&id) else {
+            return false;
+        };
+        let waited_for = members.iter().find_map(|&member| self.ios.get(member));
+        if let Some(&flight) = waited_for {
+            self.watch_ended(&flight);
+        }
+        for (number, member) in members.into_iter().enumerate() {
+            let outcome = match outcome {
+                Err(_) if planted::is(Bug::JoinedFailureToFirst) && number > 0 => Ok(()),
+                outcome => outcome,
+            };
+            self.member_ended(member, outcome);
+        }
+        true
+    }
+
+    /// The joined operation of a member has ended.
+    fn member_ended(&mut self, id: IoId, outcome: Outcome) {
+        let Some(flight) = self.ios.remove(id) else {
+            self.straggler_ended(id);
+            return;
+        };
+        self.balance.ended(&flight.io);
+        let repeats = match outcome {
+            // Of the drive, and so of each member.
+            Ok(()) | Err(Fault::Gone | Fault::Shutdown) => false,
+            Err(Fault::Medium | Fault::Full | Fault::Invalid | Fault::Lost) => {
+                !flight.left && !self.view.is_out(flight.io.seat)
+            }
+        };
+        if repeats {
+            let id = IoId(self.fresh());
+            self.push_flight(Flight {
+                io: Io { id, ..flight.io },
+                since: self.now,
+                span: flight.io.length,
+                alone: true,
+                late: false,
+                ..flight
+            });
+        } else {
+            self.flight_ended(&flight, outcome);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(seat: u16, write: bool, block: u64, blocks: u64) -> Candidate {
+        Candidate {
+            seat: Seat(seat),
+            write,
+            offset: block * BLOCK_BYTES,
+            length: blocks * BLOCK_BYTES,
+            index: 0,
+        }
+    }
+
+    fn runs(mut candidates: Vec<Candidate>) -> Vec<usize> {
+        candidates.sort_unstable();
+        let mut rest = &candidates[..];
+        let mut runs = Vec::new();
+        while !rest.is_empty() {
+            runs.push(first_run(rest));
+            rest = &rest[runs[runs.len() - 1]..];
+        }
+        runs
+    }
+
+    #[test]
+    fn runs_are_of_one_drive_and_kind_and_have_no_gaps() {
+        assert!(runs(Vec::new()).is_empty());
+        let neighbours = |seat, write| (0..3).map(move |at| candidate(seat, write, 2 * at, 2));
+        let mut all: Vec<Candidate> = neighbours(1, true).collect();
+        assert_eq!(runs(all.clone()), [3]);
+        all.extend(neighbours(2, true));
+        all.extend(neighbours(2, false));
+        all.reverse();
+        assert_eq!(runs(all.clone()), [3, 3, 3]);
+        // A gap, and what lies in another one.
+        all = vec![
+            candidate(1, true, 0, 2),
+            candidate(1, true, 3, 1),
+            candidate(1, true, 4, 4),
+            candidate(1, true, 5, 3),
+        ];
+        assert_eq!(runs(all), [1, 2, 1]);
+    }
+
+    #[test]
+    fn runs_end_at_the_longest_operation() {
+        let blocks = JOINED_BYTES_MAX / BLOCK_BYTES;
+        let all = (0..2 * blocks + 1).map(|at| candidate(0, true, at, 1));
+        let full = usize::try_from(blocks).unwrap();
+        assert_eq!(runs(all.collect()), [full, full, 1]);
+        let long = vec![
+            candidate(0, true, 0, 3),
+            candidate(0, true, 3, blocks - 2),
+            candidate(0, true, blocks + 1, 1),
+        ];
+        assert_eq!(runs(long), [1, 2]);
+    }
+}
