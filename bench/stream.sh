@@ -88,7 +88,7 @@ round() {
     read -r -a after < <(written)
     # What was not written is read without a drive.
     run write "$(awk "BEGIN { print int($size / ($rates + 0.1)) + 1 }")" >/dev/null
-    echo "$rates $(run write "$seconds") $(run read "$seconds") $(awk "BEGIN { n = ${after[1]} - ${before[1]}; print n > 0 ? (${after[0]} - ${before[0]}) / n / 1024 : 0 }")" >>"$work/$name.rates"
+    echo "$rates $(run write "$seconds") $(run read "$seconds") $(awk "BEGIN { n = ${after[1]} - ${before[1]}; print (n > 0 ? (${after[0]} - ${before[0]}) / n / 1024 : 0) }")" >>"$work/$name.rates"
     "$ravelin" pool destroy s --yes >/dev/null
     rm -f "$work"/d*
 }
