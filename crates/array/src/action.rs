@@ -212,6 +212,10 @@ pub enum Command {
     Trust(Seat),
     /// Copies of a block are alike everywhere, though no checksums say so: any of them may be read.
     CopiesAgree,
+    /// From now on [`Event::Clients`] is wanted; or not any more, and fills need not make way.
+    ReportClients(bool),
+    /// Clients ask for something, at some lane: fills make way for them. Or they do not any more.
+    MakeWay(bool),
     /// Fill `target` with this column of the group, whole. `avoid` names columns whose drives
     /// should be spared if the code can do without them.
     Fill {
@@ -318,6 +322,14 @@ pub enum Event {
         lane: u16,
         /// Whose.
         seat: Seat,
+    },
+    /// Clients of a lane have begun to ask, or have asked for nothing for a while. Told between
+    /// [`Command::ReportClients`] with `true` and with `false`.
+    Clients {
+        /// Whose.
+        lane: u16,
+        /// Whether they do.
+        ask: bool,
     },
     /// A fill's target has the blocks of its column; the next checkpoint writes its pages. The drives that the fill
     /// read have nothing more to do for it.
@@ -439,7 +451,7 @@ pub enum Event {
         column: u16,
     },
     /// Blocks of a stripe that were bad have been reconstructed and written again.
-    Healed {
+    Repaired {
         /// Which group.
         group: u64,
         /// Which stripe of the group.

@@ -18,7 +18,7 @@ use crate::format::PageName;
 use crate::planted::{self, Bug};
 
 /// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
-const STEP_BYTES: u64 = 1 << 20;
+pub(super) const STEP_BYTES: u64 = 1 << 20;
 
 /// Steps of a scrub or resync in flight: one reads while the other writes.
 const STEPS_IN_FLIGHT: u64 = 2;
@@ -26,7 +26,7 @@ const STEPS_IN_FLIGHT: u64 = 2;
 /// Bytes of one cell that a step of a fill moves. A disk turns to another fill after each step: in a rebuild at 7,200 rpm
 /// the arm and the rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. A step's memory is as many times this
 /// as columns are read and written.
-/// While clients ask a step is `STEP_BYTES`: their reads wait behind it.
+/// While clients ask it is shorter (`pace.rs`).
 pub(crate) const FILL_STEP_BYTES: u64 = 4 << 20;
 
 /// Steps of a fill in flight. Other fills keep the drives busy while this one writes; a second step would take the
@@ -58,6 +58,8 @@ pub(super) struct Job {
     healed: (u64, u64),
     /// It makes way for clients until then.
     resume: Option<Instant>,
+    /// It is a fill that makes way.
+    paced: bool,
     /// What a fill's target has is yet to be looked at.
     pub(super) look: Option<Look>,
     /// What a fill's target has already.
@@ -95,6 +97,7 @@ impl Job {
             heals: 0,
             healed: (0, 0),
             resume: None,
+            paced: false,
             look: None,
             held: None,
             catches_up: false,
@@ -215,8 +218,10 @@ impl Lane {
     fn step_stripes(&self, job: &Job) -> u64 {
         match job.kind {
             Kind::Zero => self.geometry.stripes_per_group(),
-            Kind::Fill { .. } if self.clients_ask() => self.stripes_in(STEP_BYTES),
-            Kind::Fill { .. } => self.stripes_in(FILL_STEP_BYTES),
+            Kind::Fill { .. } => {
+                let paced = self.pacer.step_bytes();
+                self.stripes_in(paced.unwrap_or(FILL_STEP_BYTES))
+            }
             Kind::Resync | Kind::Scrub => self.stripes_in(STEP_BYTES),
         }
     }
@@ -245,8 +250,10 @@ impl Lane {
             let job = self.jobs.get_mut(&id).expect("just seen");
             job.next_stripe = next;
             job.in_flight += 1;
-            if matches!(job.kind, Kind::Scrub) {
-                self.scrub_stepped = Some(self.now);
+            match job.kind {
+                Kind::Scrub => self.scrub_stepped = Some(self.now),
+                Kind::Fill { .. } => self.pacer.begins(self.now),
+                Kind::Zero | Kind::Resync => {}
             }
             self.start(op);
         }
@@ -283,14 +290,35 @@ impl Lane {
 
     /// Whether a job does not take its next step yet because of clients.
     fn makes_way(&mut self, id: JobId) -> bool {
-        let busy = self.clients_ask();
         let now = self.now;
+        if self.column_filled(id).is_some() {
+            let waits = self.pacer.waits(now, self.is_urgent(id));
+            let job = self.jobs.get_mut(&id).expect("it takes steps");
+            job.paced = waits.is_some();
+            job.resume = waits.flatten();
+            return job.paced;
+        }
+        let busy = self.clients_ask();
         let job = self.jobs.get_mut(&id).expect("it takes steps");
         let stepped = self.scrub_stepped;
         let next = stepped.map_or(now, |stepped| stepped + SCRUB_PAUSE);
         let waits = matches!(job.kind, Kind::Scrub) && busy && next > now;
         job.resume = waits.then_some(next);
         waits
+    }
+
+    /// Whether the group that a fill is of cannot lose another column.
+    fn is_urgent(&self, id: JobId) -> bool {
+        let columns = self.view.columns(&self.geometry, self.jobs[&id].group);
+        let absent = columns.iter().filter(|column| !column.readable()).count();
+        absent >= usize::from(self.geometry.code().tolerance())
+    }
+
+    /// Fills that have made way may go on then.
+    pub(super) fn resume_fills(&mut self, at: Instant) {
+        for job in self.jobs.values_mut().filter(|job| job.paced) {
+            job.resume = Some(at);
+        }
     }
 
     /// Whether clients have asked for anything lately.
@@ -375,6 +403,10 @@ impl Lane {
         job.in_flight -= 1;
         if let (None, Err(fault)) = (job.fault, outcome) {
             job.fault = Some(fault);
+        }
+        if matches!(job.kind, Kind::Fill { .. }) {
+            self.pacer.ended(self.now);
+            self.resume_fills(self.pacer.rests_until());
         }
         self.step_job(id);
     }

@@ -18,6 +18,7 @@ mod log;
 mod loss;
 mod op;
 mod overlay;
+mod pace;
 mod page_reads;
 mod pages;
 mod rare;
@@ -51,6 +52,7 @@ pub use self::locks::StripeLocks;
 use self::log::Log;
 use self::op::{Op, Phase};
 use self::overlay::Overlay;
+use self::pace::Pacer;
 use self::pages::Pages;
 use self::recover::Recovery;
 use self::request::Pending;
@@ -146,6 +148,7 @@ pub struct Lane {
     asked_at: Option<Instant>,
     /// When a scrub took a step last.
     scrub_stepped: Option<Instant>,
+    pacer: Pacer,
     jobs: BTreeMap<JobId, Job>,
     uninitialized: Uninitialized,
     /// Boxed: a map moves what it holds.
@@ -233,6 +236,7 @@ impl Lane {
             requests: BTreeMap::new(),
             asked_at: None,
             scrub_stepped: None,
+            pacer: Pacer::default(),
             jobs: BTreeMap::new(),
             uninitialized: Uninitialized::default(),
             ops: SequenceMap::default(),
@@ -279,6 +283,7 @@ impl Lane {
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
         self.now = now;
         self.asked_at = Some(now);
+        self.clients_ask_now();
         self.begin_request(id, request);
         self.advance();
     }
@@ -401,6 +406,8 @@ impl Lane {
                 self.check_here(group)?;
                 self.begin_job(Job::resync(group));
             }
+            Command::ReportClients(wanted) => self.report_clients(wanted),
+            Command::MakeWay(makes_way) => self.make_way(makes_way),
             Command::CopiesAgree => self.balance.agree = true,
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
             Command::KnowLost(ranges) => self.know_lost(&ranges),
@@ -458,6 +465,7 @@ impl Lane {
         self.idle_checkpoint();
         self.look();
         self.retry();
+        self.clients_gone();
         self.resume_jobs();
         self.advance();
         self.timed_out = false;
@@ -482,6 +490,7 @@ impl Lane {
             self.idle_checkpoint_at(),
             self.watch.look_at(),
             self.resume_at(),
+            self.clients_gone_at(),
             self.retry_at(),
         ];
         times.into_iter().flatten().min()

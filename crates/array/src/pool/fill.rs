@@ -73,6 +73,10 @@ pub(super) struct Fills {
     joining: BTreeMap<Seat, u32>,
     busy: BTreeMap<Seat, u64>,
     progress: Progress,
+    /// The lanes say whether their clients ask for something.
+    watches_clients: bool,
+    /// Those whose clients do.
+    asking: BTreeSet<u16>,
     /// Nothing new is filled, for the pool is being closed.
     stopped: bool,
     /// Nothing new is filled, for an administrator said so.
@@ -223,8 +227,41 @@ impl Pool {
         layout.spare_for(group, column, &out, &|cell| self.taken.contains_key(&cell))
     }
 
+    /// While something is filled the lanes say whether their clients ask: all make way for those of any.
+    fn watch_clients(&mut self) {
+        let fills = !self.fills.in_flight.is_empty() || !self.fills.waiting.is_empty();
+        if std::mem::replace(&mut self.fills.watches_clients, fills) != fills {
+            self.fills.asking.clear();
+            self.tell_lanes(&Command::ReportClients(fills));
+        }
+    }
+
+    /// A lane's clients have begun to ask, or have asked for nothing for a while.
+    pub(super) fn clients_ask(&mut self, lane: u16, ask: bool) {
+        if !self.fills.watches_clients {
+            // It was said before the lane knew that nobody wants to hear it.
+            return;
+        }
+        let asked = !self.fills.asking.is_empty();
+        match ask {
+            true => self.fills.asking.insert(lane),
+            false => self.fills.asking.remove(&lane),
+        };
+        let asks = !self.fills.asking.is_empty();
+        if asks != asked {
+            self.tell_lanes(&Command::MakeWay(asks));
+        }
+    }
+
     /// Starts as many fills as the drives can take.
     pub(super) fn pump_fills(&mut self) {
+        // Before the first fill: it may have to make way.
+        self.watch_clients();
+        self.begin_fills();
+        self.watch_clients();
+    }
+
+    fn begin_fills(&mut self) {
         // Before the lanes have read their journals, what is in place is not yet the truth.
         if self.fills.stopped || self.fills.paused || !self.recovered {
             return;

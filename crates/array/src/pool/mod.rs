@@ -284,6 +284,7 @@ impl Pool {
             Event::Late { seat } => self.drive_late(seat),
             Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
             Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
+            Event::Clients { lane, ask } => self.clients_ask(lane, ask),
             Event::Copied { group, column } => self.fill_copied(group, column),
             Event::Filled {
                 group,
@@ -352,11 +353,11 @@ impl Pool {
                     end: offset + blocks * block::BLOCK_BYTES,
                 });
             }
-            Event::Healed {
+            Event::Repaired {
                 group,
                 stripe,
                 blocks,
-            } => self.report(Report::Healed {
+            } => self.report(Report::Repaired {
                 group,
                 stripe,
                 stripes: 1,

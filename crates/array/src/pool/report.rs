@@ -281,7 +281,7 @@ pub enum Report {
         "{} of {} reconstructed and written again; the first in stripe {stripe} of group {group}",
         Count(*blocks, "block"), Count(*stripes, "stripe")
     )]
-    Healed {
+    Repaired {
         /// Which group, of the first.
         group: u64,
         /// Which stripe, of the first.
@@ -536,7 +536,7 @@ impl Report {
         matches!(
             self,
             Self::BlockBad { .. }
-                | Self::Healed { .. }
+                | Self::Repaired { .. }
                 | Self::ReadFault { .. }
                 | Self::StripeLost { .. }
                 | Self::CellLost { .. }
@@ -570,10 +570,10 @@ impl Report {
                 true
             }
             (
-                Self::Healed {
+                Self::Repaired {
                     stripes, blocks, ..
                 },
-                Self::Healed {
+                Self::Repaired {
                     stripes: more,
                     blocks: more_blocks,
                     ..

@@ -31,7 +31,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("shunned", "avoided", 0),
     retired("hopeless", "unrecoverable", 0),
     retired("heal", "verify, repair", 17),
-    retired("healed", "repaired", 9),
+    retired("healed", "repaired", 5),
     retired("healing", "repairing", 2),
     retired("wanting", "waiter", 6),
     retired("thinned", "under-replicated", 5),
@@ -47,7 +47,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("blueprint", "pool specification", 17),
     retired("division", "drive layout of regions", 11),
     // Seeded faults and the simulator.
-    retired("planted", "seeded fault", 36),
+    retired("planted", "seeded fault", 37),
     retired("happening", "event", 12),
     // Exports and the engine.
     retired("haggle", "negotiate", 0),

@@ -1,0 +1,220 @@
+//! Pacing: how fills make way for clients.
+//!
+//! ```text
+//!   no client asks          step step step …   of every fill, 4 MiB each
+//!   clients ask, any lane   ──step──┤  rest  ├──step──┤  rest  ├──   one fill of the lane at a time
+//!                             ▲ long enough for 20 ms of a drive's time, found by measuring
+//! ```
+//!
+//! A drive serves what it is asked in some order of its own, so what a client waits for is what is queued before it. The
+//! budget is therefore time and not bytes: a mebibyte is 40 ms of a slow disk and 2 ms of a flash drive. A lane has one step
+//! in flight, takes as long a rest after it as it took, and halves the next one when it took too long. The rest is what
+//! bounds the share of the drives' time that goes to fills; that there is a step after it is their minimum rate.
+//! A group that cannot lose another column is filled without rests.
+//!
+//! Whether clients ask is known by lanes, and concerns the drives of all of them. So a lane tells the pool when its
+//! clients begin and when they have asked for nothing for [`CLIENTS_QUIET`], while the pool wants to know; the pool tells
+//! all lanes.
+
+use std::time::Duration;
+
+use block::Instant;
+
+use super::Lane;
+use super::job::STEP_BYTES;
+use crate::action::Event;
+
+/// The service time of a step at one drive, as long as clients ask. A step reads and then writes, so it takes twice that.
+const BUDGET: Duration = Duration::from_millis(20);
+
+/// The shortest step: what is less costs a disk more time for the way there than for the bytes.
+const PACED_BYTES_MIN: u64 = 128 << 10;
+
+/// Clients that have asked for nothing for so long are gone. Someone who thinks for a moment between requests is not:
+/// he would wait behind all that fills begin meanwhile.
+const CLIENTS_QUIET: Duration = Duration::from_secs(1);
+
+/// How a lane's fills make way.
+#[derive(Clone, Debug)]
+pub(super) struct Pacer {
+    /// The pool wants to know whether clients ask.
+    reports: bool,
+    /// It has been told that they do.
+    told: bool,
+    /// Clients ask, at this lane or at another.
+    makes_way: bool,
+    /// Steps of fills in flight.
+    steps: u64,
+    /// When the last one began.
+    began: Instant,
+    /// The rest after the last one ends then.
+    rests_until: Instant,
+    /// Bytes of one cell that the next step moves.
+    step_bytes: u64,
+}
+
+impl Default for Pacer {
+    fn default() -> Self {
+        Self {
+            reports: false,
+            told: false,
+            makes_way: false,
+            steps: 0,
+            began: Instant::ZERO,
+            rests_until: Instant::ZERO,
+            step_bytes: STEP_BYTES,
+        }
+    }
+}
+
+impl Pacer {
+    /// Bytes of one cell that a step moves, if it is not to be as long as it likes.
+    pub(super) fn step_bytes(&self) -> Option<u64> {
+        self.makes_way.then_some(self.step_bytes)
+    }
+
+    /// A step of a fill begins.
+    pub(super) const fn begins(&mut self, now: Instant) {
+        self.steps += 1;
+        self.began = now;
+    }
+
+    /// A step of a fill has ended: the rest is as long as it took, and the next one is as long as the budget allows.
+    pub(super) fn ended(&mut self, now: Instant) {
+        self.steps -= 1;
+        if !self.makes_way {
+            return;
+        }
+        let took = now.since(self.began);
+        self.rests_until = now + took;
+        if took > 2 * BUDGET {
+            self.step_bytes = (self.step_bytes / 2).max(PACED_BYTES_MIN);
+        } else if took < BUDGET {
+            self.step_bytes = (self.step_bytes * 2).min(STEP_BYTES);
+        }
+    }
+
+    /// Whether a fill waits with its next step, and until when if that is known. `urgent`: its group cannot lose another
+    /// column.
+    pub(super) fn waits(&self, now: Instant, urgent: bool) -> Option<Option<Instant>> {
+        if !self.makes_way {
+            return None;
+        }
+        if self.steps > 0 {
+            return Some(None);
+        }
+        let rests = !urgent && self.rests_until > now;
+        rests.then_some(Some(self.rests_until))
+    }
+
+    /// When the next fill may go on.
+    pub(super) const fn rests_until(&self) -> Instant {
+        self.rests_until
+    }
+}
+
+impl Lane {
+    /// The pool wants to know from now on whether clients ask, or does not any more.
+    pub(super) fn report_clients(&mut self, wanted: bool) {
+        self.pacer.reports = wanted;
+        self.pacer.told = false;
+        let recent = |at: Instant| self.now.since(at) < CLIENTS_QUIET;
+        if !wanted {
+            self.make_way(false);
+        } else if self.asked_at.is_some_and(recent) {
+            self.clients_ask_now();
+        }
+    }
+
+    /// A client asks for something. This lane makes way before the pool has told the others.
+    pub(super) fn clients_ask_now(&mut self) {
+        if self.pacer.reports && !std::mem::replace(&mut self.pacer.told, true) {
+            self.pacer.makes_way = true;
+            let lane = self.lane;
+            self.events.push_back(Event::Clients { lane, ask: true });
+        }
+    }
+
+    /// When it is known whether clients are gone.
+    pub(super) fn clients_gone_at(&self) -> Option<Instant> {
+        let at = self.asked_at.map(|at| at + CLIENTS_QUIET);
+        at.filter(|_| self.pacer.told)
+    }
+
+    /// Time has passed: clients may be gone.
+    pub(super) fn clients_gone(&mut self) {
+        if self.clients_gone_at().is_none_or(|at| at > self.now) {
+            return;
+        }
+        if self.requests.is_empty() {
+            self.pacer.told = false;
+            let lane = self.lane;
+            self.events.push_back(Event::Clients { lane, ask: false });
+        } else {
+            // They wait for an answer.
+            self.asked_at = Some(self.now);
+        }
+    }
+
+    /// The pool's word: fills make way from now on, or need not any more.
+    pub(super) fn make_way(&mut self, makes_way: bool) {
+        self.pacer.makes_way = makes_way;
+        if !makes_way {
+            self.pacer.rests_until = self.now;
+            self.resume_fills(self.now);
+            self.resume_jobs();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant(millis * 1_000_000)
+    }
+
+    #[test]
+    fn one_step_then_a_rest_as_long() {
+        let mut pacer = Pacer::default();
+        assert_eq!(
+            (pacer.waits(at(0), false), pacer.step_bytes()),
+            (None, None)
+        );
+        pacer.makes_way = true;
+        pacer.begins(at(0));
+        assert_eq!(pacer.waits(at(10), true), Some(None), "one at a time");
+        pacer.ended(at(30));
+        assert_eq!(pacer.waits(at(31), false), Some(Some(at(60))));
+        assert_eq!(
+            pacer.waits(at(31), true),
+            None,
+            "no rest where another loss is the last"
+        );
+        assert_eq!(pacer.waits(at(60), false), None);
+    }
+
+    #[test]
+    fn steps_are_as_long_as_a_drive_is_fast() {
+        for (micros_per_kib, expected) in [(40, 512 << 10), (400, PACED_BYTES_MIN), (2, STEP_BYTES)]
+        {
+            let mut pacer = Pacer {
+                makes_way: true,
+                ..Pacer::default()
+            };
+            let mut now = at(0);
+            for _ in 0..8 {
+                pacer.begins(now);
+                let bytes = pacer.step_bytes().unwrap();
+                now += Duration::from_micros(micros_per_kib * (bytes >> 10));
+                pacer.ended(now);
+            }
+            assert_eq!(
+                pacer.step_bytes(),
+                Some(expected),
+                "{micros_per_kib} us per KiB"
+            );
+        }
+    }
+}
