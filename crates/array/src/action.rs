@@ -451,7 +451,7 @@ pub enum Event {
         column: u16,
     },
     /// Blocks of a stripe that were bad have been reconstructed and written again.
-    Repaired {
+    Healed {
         /// Which group.
         group: u64,
         /// Which stripe of the group.

@@ -92,7 +92,7 @@ impl Bench {
     fn bad_blocks(&self) -> u64 {
         let reports = self.world.reports.iter();
         let bad = reports.filter_map(|report| match report {
-            Report::BlockBad { blocks, .. } | Report::Repaired { blocks, .. } => Some(*blocks),
+            Report::BlockBad { blocks, .. } => Some(*blocks),
             _ => None,
         });
         bad.max().unwrap_or(0)

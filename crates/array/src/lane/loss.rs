@@ -287,7 +287,7 @@ impl Lane {
             mended = (blocks - left.min(blocks)) as u64;
             lost = self.note_assessed(op.group, &op.repair.assessed);
             if mended > 0 {
-                self.events.push_back(Event::Repaired {
+                self.events.push_back(Event::Healed {
                     group: op.group,
                     stripe: op.stripes.start,
                     blocks: mended,

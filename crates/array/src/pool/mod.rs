@@ -353,11 +353,11 @@ impl Pool {
                     end: offset + blocks * block::BLOCK_BYTES,
                 });
             }
-            Event::Repaired {
+            Event::Healed {
                 group,
                 stripe,
                 blocks,
-            } => self.report(Report::Repaired {
+            } => self.report(Report::Healed {
                 group,
                 stripe,
                 stripes: 1,

@@ -281,7 +281,7 @@ pub enum Report {
         "{} of {} reconstructed and written again; the first in stripe {stripe} of group {group}",
         Count(*blocks, "block"), Count(*stripes, "stripe")
     )]
-    Repaired {
+    Healed {
         /// Which group, of the first.
         group: u64,
         /// Which stripe, of the first.
@@ -536,7 +536,7 @@ impl Report {
         matches!(
             self,
             Self::BlockBad { .. }
-                | Self::Repaired { .. }
+                | Self::Healed { .. }
                 | Self::ReadFault { .. }
                 | Self::StripeLost { .. }
                 | Self::CellLost { .. }
@@ -570,10 +570,10 @@ impl Report {
                 true
             }
             (
-                Self::Repaired {
+                Self::Healed {
                     stripes, blocks, ..
                 },
-                Self::Repaired {
+                Self::Healed {
                     stripes: more,
                     blocks: more_blocks,
                     ..

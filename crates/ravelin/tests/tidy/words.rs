@@ -31,7 +31,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("shunned", "avoided", 0),
     retired("hopeless", "unrecoverable", 0),
     retired("heal", "verify, repair", 17),
-    retired("healed", "repaired", 5),
+    retired("healed", "repaired", 9),
     retired("healing", "repairing", 2),
     retired("wanting", "waiter", 6),
     retired("thinned", "under-replicated", 5),
