@@ -129,7 +129,7 @@ fn schedules_that_failed_once_fail_again_without_their_fix() {
         ),
         (
             Bug::SkipGenerations,
-            include_str!("schedules/generations-in-turn-scrub.txt"),
+            include_str!("schedules/generations-in-turn-joined.txt"),
         ),
     ] {
         let schedule: Schedule = text.parse().expect("a schedule");
