@@ -11,8 +11,8 @@
 # rounds in MiB/s; the bound is what the drives can do with operations of 256 KiB, of which parity takes its share of
 # writes. `operation` is the mean length of the drives' own in the first writes.
 #
-# Five rounds of 5 s on volumes of 600 MiB are what docs/performance.md shows; they take an hour and a half. A quick look is
-# `bench/stream.sh --rounds 1 --seconds 2 --size 96 --only raid6`.
+# The defaults, five rounds of 5 s on volumes of 600 MiB, take an hour and a half. docs/performance.md names the shorter run
+# that its rows are of.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=5 seconds=5 size=600 only= json=
