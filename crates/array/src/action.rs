@@ -331,6 +331,15 @@ pub enum Event {
         /// Whether they do.
         ask: bool,
     },
+    /// A fill has gone past so many bytes of its column: they are at the target, though not for good yet.
+    FillStepped {
+        /// Which group.
+        group: u64,
+        /// Which column.
+        column: u16,
+        /// In this step.
+        bytes: u64,
+    },
     /// A fill's target has the blocks of its column; the next checkpoint writes its pages. The drives that the fill
     /// read have nothing more to do for it.
     Copied {

@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::VecDeque;
 
-use array::pool::{Pool, PoolAction, SeatState, Ticket, create};
+use array::pool::{Half, Pool, PoolAction, SeatState, Ticket, create};
 use array::{Command, Event, IoId, IoKind};
 use block::{Fault, Instant, Seat};
 use uuid::Uuid;
@@ -65,7 +65,7 @@ impl Driven {
     /// Ends one write.
     fn write_one(&mut self) {
         let id = self.writes.pop_front().expect("a write is under way");
-        self.pool.handle_completion(NOW, id, Ok(()));
+        self.pool.handle_completion(NOW, id, Half::Flush, Ok(()));
         self.poll();
     }
 

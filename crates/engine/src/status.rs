@@ -274,7 +274,7 @@ pub struct RebuildStatus {
     pub cells_total: u64,
     /// Cells that cannot be filled.
     pub cells_lost: u64,
-    /// Bytes filled.
+    /// Bytes filled, also of cells that are being filled.
     pub done_bytes: u64,
     /// Bytes to fill in all.
     pub total_bytes: u64,
@@ -542,7 +542,7 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
         .unwrap_or(now)
         .since(progress.began)
         .as_secs_f64();
-    let done_bytes = progress.cells_done * progress.cell_bytes;
+    let done_bytes = pool.rebuilt_bytes();
     let total_bytes = progress.cells_total * progress.cell_bytes;
     let bytes_per_second = if seconds > 0.0 {
         done_bytes as f64 / seconds

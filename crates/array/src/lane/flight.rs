@@ -26,7 +26,7 @@ use crate::{RequestId, ScratchId};
 /// have tried for seconds themselves; what one more attempt is good for is a cable or a path. A
 /// failed read is not tried again but reconstructed and written anew, which is the better repair;
 /// and a failed flush never, for what it should have covered may be gone.
-pub(super) const WRITE_RETRIES: u8 = 2;
+pub(crate) const WRITE_RETRIES: u8 = 2;
 
 /// A drive operation in flight.
 #[derive(Clone, Copy, Debug)]

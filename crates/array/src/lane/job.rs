@@ -1,6 +1,7 @@
 //! Jobs: what is done to a whole group, a few stripes at a time.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -395,7 +396,8 @@ impl Lane {
         }
     }
 
-    pub(super) fn job_op_ended(&mut self, id: JobId, outcome: Outcome) {
+    pub(super) fn job_op_ended(&mut self, id: JobId, stripes: &Range<u64>, outcome: Outcome) {
+        let stripe_bytes = self.geometry.chunk_bytes() * u64::from(self.geometry.code().rows());
         let job = self
             .jobs
             .get_mut(&id)
@@ -404,7 +406,14 @@ impl Lane {
         if let (None, Err(fault)) = (job.fault, outcome) {
             job.fault = Some(fault);
         }
-        if matches!(job.kind, Kind::Fill { .. }) {
+        if let Kind::Fill { column, .. } = job.kind {
+            if outcome.is_ok() {
+                self.events.push_back(Event::FillStepped {
+                    group: job.group,
+                    column,
+                    bytes: (stripes.end - stripes.start) * stripe_bytes,
+                });
+            }
             self.pacer.ended(self.now);
             self.resume_fills(self.pacer.rests_until());
         }

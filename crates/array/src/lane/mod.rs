@@ -41,6 +41,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use self::backoff::Retries;
 use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
+pub(crate) use self::flight::WRITE_RETRIES;
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
 use self::ids::{JobId, OpId};

@@ -660,7 +660,7 @@ impl Lane {
         self.after(&op, outcome);
         match op.owner {
             Owner::Request(request) => self.request_op_ended(request, outcome),
-            Owner::Job(job) => self.job_op_ended(job, outcome),
+            Owner::Job(job) => self.job_op_ended(job, &op.stripes, outcome),
             Owner::Lane => {}
             Owner::Hedge(_) => unreachable!("ended above"),
         }

@@ -5,7 +5,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
-use super::{Effect, Pool, PoolAction, PoolError, PoolWrite, Report, SeatState, Ticket};
+use super::{Effect, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
 use crate::planted::{self, Bug};
 
@@ -174,14 +174,8 @@ impl Pool {
         let offset = blanking.next;
         let length = BLANK_BYTES.min(blanking.end - offset);
         blanking.next += length;
-        let id = self.fresh_io(PoolWrite::Blank { seat });
         let bytes = vec![0; usize::try_from(length).expect("a part is small")];
-        self.actions.push_back(PoolAction::WriteDurably {
-            id,
-            seat,
-            offset,
-            bytes,
-        });
+        self.write_durably(PoolWrite::Blank { seat }, offset, bytes);
     }
 
     /// A drive that hangs while its journal is overwritten does not come back.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Outcome, Seat};
 use layout::Cell;
 
-use super::{Effect, OutReason, Pool, PoolAction, PoolWrite};
+use super::{Effect, OutReason, Pool, PoolWrite};
 use crate::format::{CellEntry, CellPage, ENTRIES_PER_PAGE};
 
 /// One drive's table in memory.
@@ -77,13 +77,8 @@ impl Pool {
         let effects = table.waiting.remove(&first_row).unwrap_or_default();
         table.in_write.insert(first_row, effects);
         table.writing.insert(first_row);
-        let id = self.fresh_io(PoolWrite::CellPage { seat, first_row });
-        self.actions.push_back(PoolAction::WriteDurably {
-            id,
-            seat,
-            offset: self.facts.cell_table_offset + offset,
-            bytes,
-        });
+        let offset = self.facts.cell_table_offset + offset;
+        self.write_durably(PoolWrite::CellPage { seat, first_row }, offset, bytes);
     }
 
     pub(super) fn cell_page_written(&mut self, seat: Seat, first_row: u64, outcome: Outcome) {

@@ -49,6 +49,8 @@ enum Class {
 struct InFlight {
     target: Cell,
     sources: Vec<Seat>,
+    /// Bytes of the column that are at the target.
+    stepped_bytes: u64,
     /// The target has its blocks and waits for its pages: the fill is not counted in `busy` any more.
     copied: bool,
     /// The target's drive has gone out. The lane may not know it yet and say that the cell is filled, when another
@@ -101,6 +103,12 @@ impl Fills {
         self.in_flight.values().filter(|fill| !fill.copied).count() as u64
     }
 
+    /// Bytes that are at their targets, of cells that do not count as filled yet.
+    fn stepped_bytes(&self, cell_bytes: u64) -> u64 {
+        let copying = self.in_flight.values().map(|fill| fill.stepped_bytes);
+        copying.sum::<u64>() + self.recording.len() as u64 * cell_bytes
+    }
+
     fn is_under_way(&self, key: (u64, u16)) -> bool {
         self.in_flight.contains_key(&key)
             || self.recording.contains_key(&key)
@@ -124,6 +132,19 @@ impl Pool {
     #[must_use]
     pub const fn progress(&self) -> &Progress {
         &self.fills.progress
+    }
+
+    /// Bytes that the rebuild under way has gone past: of cells that are filled, and of those that are being filled.
+    #[must_use]
+    pub fn rebuilt_bytes(&self) -> u64 {
+        let cell_bytes = self.geometry.cell_bytes();
+        let Progress {
+            cells_done,
+            cells_total,
+            ..
+        } = self.fills.progress;
+        let stepped = self.fills.stepped_bytes(cell_bytes);
+        (cells_done * cell_bytes + stepped).min(cells_total * cell_bytes)
     }
 
     /// Looks at all groups anew: membership or volumes have changed.
@@ -379,6 +400,7 @@ impl Pool {
             InFlight {
                 target,
                 sources,
+                stepped_bytes: 0,
                 copied: false,
                 in_vain: false,
             },
@@ -393,6 +415,13 @@ impl Pool {
                 holds,
             },
         );
+    }
+
+    /// A fill has taken a step.
+    pub(super) fn fill_stepped(&mut self, group: u64, column: u16, bytes: u64) {
+        if let Some(fill) = self.fills.in_flight.get_mut(&(group, column)) {
+            fill.stepped_bytes = (fill.stepped_bytes + bytes).min(self.geometry.cell_bytes());
+        }
     }
 
     /// A fill's target has its blocks: its drives are free for other fills.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 
-use super::{Effect, OutReason, Pool, PoolAction, PoolFacts, PoolWrite};
+use super::{Effect, OutReason, Pool, PoolFacts, PoolWrite};
 use crate::action::{Command, IoKind};
 use crate::format::{LABEL_OFFSETS, Payload};
 use crate::planted::{self, Bug};
@@ -184,7 +184,6 @@ impl Pool {
     /// The seat's drive gets a label of the generation that is being written.
     fn write_label(&mut self, seat: Seat, payload: &Payload) {
         self.labels.outstanding.insert(seat);
-        let id = self.fresh_io(PoolWrite::Label { seat });
         let drive = self.drives.get_mut(&seat).expect("it takes part");
         let offset = LABEL_OFFSETS[drive.label_slot];
         drive.label_slot = 1 - drive.label_slot;
@@ -192,12 +191,7 @@ impl Pool {
         let sits = self.promoted_to(seat).unwrap_or(seat);
         let identity = self.facts.seats[sits.index()].drive;
         let bytes = payload.label(identity, sits, self.labels.writing);
-        self.actions.push_back(PoolAction::WriteDurably {
-            id,
-            seat,
-            offset,
-            bytes,
-        });
+        self.write_durably(PoolWrite::Label { seat }, offset, bytes);
     }
 
     /// At opening: drives that have not got the newest generation get it, as others have it, before the next one
@@ -357,7 +351,8 @@ mod tests {
     use super::*;
     use crate::action::IoId;
     use crate::format::newest_label;
-    use crate::pool::{Blueprint, NewDrive, Ticket, create};
+    use crate::lane::WRITE_RETRIES;
+    use crate::pool::{Blueprint, Half, NewDrive, PoolAction, Ticket, create};
 
     fn drive(number: u128) -> NewDrive {
         NewDrive {
@@ -380,8 +375,8 @@ mod tests {
         labels
     }
 
-    #[test]
-    fn what_comes_while_a_generation_is_written_is_the_next_one_together() {
+    /// `raid6` of six, whose first labels are to be written.
+    fn pool() -> Pool {
         let blueprint = Blueprint {
             name: "p".to_owned(),
             uuid: Uuid::from_u128(99),
@@ -393,7 +388,55 @@ mod tests {
             drives: (0..6).map(drive).collect(),
             spares: Vec::new(),
         };
-        let mut pool = create(&blueprint, Ticket(0)).unwrap();
+        create(&blueprint, Ticket(0)).unwrap()
+    }
+
+    #[test]
+    fn a_label_that_the_medium_refuses_is_written_again_and_one_that_is_not_flushed_is_not() {
+        for (last, fault, attempts) in [
+            (Half::Write, Fault::Medium, 1 + WRITE_RETRIES),
+            (Half::Write, Fault::Full, 1),
+            (Half::Flush, Fault::Medium, 1),
+        ] {
+            let mut pool = pool();
+            for (id, _) in labels(&mut pool) {
+                pool.handle_completion(Instant::ZERO, id, Half::Flush, Ok(()));
+            }
+            while pool.poll_action().is_some() {}
+            // A seventh drive: all seven get labels.
+            let NewDrive {
+                uuid,
+                path,
+                size_bytes,
+                ..
+            } = drive(6);
+            let added = pool.add_spare(Instant::ZERO, (uuid, path, size_bytes), Ticket(1));
+            added.unwrap();
+            let written = labels(&mut pool);
+            assert_eq!(written.len(), 7);
+            let mut refused = written[0];
+            for (id, _) in written.into_iter().skip(1) {
+                pool.handle_completion(Instant::ZERO, id, Half::Flush, Ok(()));
+            }
+            for attempt in 1..=attempts {
+                pool.handle_completion(Instant::ZERO, refused.0, last, Err(fault));
+                let again = labels(&mut pool);
+                if attempt < attempts {
+                    assert_eq!(again.len(), 1, "{last:?} {fault:?}");
+                    assert_eq!(again[0].1, refused.1);
+                    refused = again[0];
+                } else {
+                    // The generation in which its drive is out, to the others.
+                    assert_eq!(again.len(), 6, "{last:?} {fault:?}");
+                    assert!(again.iter().all(|&(_, generation)| generation > refused.1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_while_a_generation_is_written_is_the_next_one_together() {
+        let mut pool = pool();
         let now = Instant::ZERO;
         let first = labels(&mut pool);
         assert!(first.iter().all(|&(_, generation)| generation == 1));
@@ -419,7 +462,7 @@ mod tests {
             "the first is not yet on all drives"
         );
         for (id, _) in first {
-            pool.handle_completion(now, id, Ok(()));
+            pool.handle_completion(now, id, Half::Flush, Ok(()));
         }
         let second = labels(&mut pool);
         assert_eq!(second.len(), 8);

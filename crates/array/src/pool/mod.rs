@@ -39,7 +39,7 @@ mod volumes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use block::{Instant, Outcome, Seat};
+use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 
 use self::catchup::{Blanking, Return};
@@ -55,6 +55,7 @@ use self::stall::Stalls;
 use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
 use crate::action::{Command, Event, IoId};
+use crate::lane::WRITE_RETRIES;
 use crate::plan::BandPlans;
 use crate::{Geometry, Losses};
 
@@ -87,7 +88,7 @@ pub enum PoolAction {
         /// First byte on the drive.
         offset: u64,
         /// What to write; whole blocks.
-        bytes: Vec<u8>,
+        bytes: Arc<[u8]>,
     },
     /// Give the lane this command (and its events back through `handle_event`).
     Lane(u16, Command),
@@ -157,11 +158,23 @@ enum Effect {
     Report(Report),
 }
 
+/// Which half of a [`PoolAction::WriteDurably`] a drive has answered last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// The bytes have been written, or have not.
+    Write,
+    /// They have been flushed, or have not.
+    Flush,
+}
+
 /// A write of the pool's own in flight.
 #[derive(Clone, Debug)]
 struct PoolIo {
     what: PoolWrite,
+    offset: u64,
+    bytes: Arc<[u8]>,
     since: Instant,
+    tries: u8,
 }
 
 /// What the pool itself writes.
@@ -285,6 +298,11 @@ impl Pool {
             Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
             Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
             Event::Clients { lane, ask } => self.clients_ask(lane, ask),
+            Event::FillStepped {
+                group,
+                column,
+                bytes,
+            } => self.fill_stepped(group, column, bytes),
             Event::Copied { group, column } => self.fill_copied(group, column),
             Event::Filled {
                 group,
@@ -380,17 +398,26 @@ impl Pool {
         self.advance();
     }
 
-    /// A `WriteDurably` has ended.
+    /// A `WriteDurably` has ended, after `last`. A write that the medium refused is tried again, as lanes do; a flush
+    /// never is, for what else it should have covered may be gone.
     ///
     /// # Panics
     /// When `id` is not in flight.
-    pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
+    pub fn handle_completion(&mut self, now: Instant, id: IoId, last: Half, outcome: Outcome) {
         self.now = now;
         if self.forgotten.remove(&id).is_some() {
             return;
         }
         let io = self.ios.remove(&id).expect("the write is in flight");
         let seat = io.what.seat();
+        if (last, outcome) == (Half::Write, Err(Fault::Medium)) && io.tries < WRITE_RETRIES {
+            self.push_write(PoolIo {
+                since: now,
+                tries: io.tries + 1,
+                ..io
+            });
+            return;
+        }
         if self.is_hanging(seat) && self.ios.values().all(|io| io.what.seat() != seat) {
             self.drive_answers(None, seat);
         }
@@ -481,12 +508,26 @@ impl Pool {
         }
     }
 
-    fn fresh_io(&mut self, what: PoolWrite) -> IoId {
+    fn write_durably(&mut self, what: PoolWrite, offset: u64, bytes: Vec<u8>) {
+        self.push_write(PoolIo {
+            what,
+            offset,
+            bytes: bytes.into(),
+            since: self.now,
+            tries: 0,
+        });
+    }
+
+    fn push_write(&mut self, io: PoolIo) {
         self.next_io += 1;
         let id = IoId(self.next_io);
-        let since = self.now;
-        self.ios.insert(id, PoolIo { what, since });
-        id
+        self.actions.push_back(PoolAction::WriteDurably {
+            id,
+            seat: io.what.seat(),
+            offset: io.offset,
+            bytes: Arc::clone(&io.bytes),
+        });
+        self.ios.insert(id, io);
     }
 
     /// The seat's drive is out: what it was given to write is not waited for.

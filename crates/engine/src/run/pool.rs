@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use array::pool::{Evidence, OutReason, Pool, PoolAction, PoolError, Report, Severity, Ticket};
+use array::pool::{
+    Evidence, Half, OutReason, Pool, PoolAction, PoolError, Report, Severity, Ticket,
+};
 use array::router::VolumeMap;
 use array::{Command, Event, IoId};
 use block::{Completed, Fault, Memory, Outcome, Permission, Request, RequestKind, Seat};
@@ -252,7 +254,8 @@ impl PoolThread {
                 PoolMessage::Written(id, outcome) => self.written(id, outcome),
                 PoolMessage::Flushed(id, outcome) => {
                     self.writes.remove(&id);
-                    self.pool.handle_completion(self.clock.now(), id, outcome);
+                    let now = self.clock.now();
+                    self.pool.handle_completion(now, id, Half::Flush, outcome);
                 }
                 PoolMessage::Admin(command, answer) => self.admin(command, answer),
                 // Whoever asked may have gone.
@@ -341,7 +344,8 @@ impl PoolThread {
         };
         if outcome.is_err() {
             self.writes.remove(&id);
-            self.pool.handle_completion(self.clock.now(), id, outcome);
+            let now = self.clock.now();
+            self.pool.handle_completion(now, id, Half::Write, outcome);
             return;
         }
         let flush = Request {

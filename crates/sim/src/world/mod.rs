@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::pool::{Division, Pool, PoolError, Report, Ticket};
+use array::pool::{Division, Half, Pool, PoolError, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, IoKind, Lane, Reply};
 use block::{Fault, Instant, Outcome, Seat};
@@ -504,7 +504,7 @@ impl World {
                 admitted,
             } => {
                 let outcome = self.drives[drive].flush_to(admitted.mark, admitted.effect);
-                self.pool_ended(id, outcome);
+                self.pool_ended(id, Half::Flush, outcome);
             }
             // What has no content need not be zeroed.
             Happening::ToLane(_, array::Command::Zero { group })

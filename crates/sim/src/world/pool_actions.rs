@@ -2,7 +2,7 @@
 
 use array::IoKind;
 use array::planted::{self, Bug};
-use array::pool::PoolAction;
+use array::pool::{Half, PoolAction};
 use array::router::VolumeMap;
 use block::{Fault, Outcome};
 
@@ -85,7 +85,7 @@ impl World {
         bytes: &[u8],
     ) {
         let (Some(drive), Some(admitted)) = (drive, admitted) else {
-            self.pool_ended(id, Err(Fault::Gone));
+            self.pool_ended(id, Half::Write, Err(Fault::Gone));
             return;
         };
         self.ios += 1;
@@ -98,11 +98,11 @@ impl World {
         let written =
             self.drives[drive].write_blocks(range, admitted.effect, self.write_sequence, blocks);
         if written.is_err() {
-            self.pool_ended(id, written);
+            self.pool_ended(id, Half::Write, written);
             return;
         }
         if planted::is(Bug::LabelsUnflushed) {
-            self.pool_ended(id, Ok(()));
+            self.pool_ended(id, Half::Flush, Ok(()));
             return;
         }
         let what = (IoKind::Flush, 0, 0);
@@ -115,11 +115,11 @@ impl World {
         self.push_io((Some(drive), what), (admitted, at), flush);
     }
 
-    pub(super) fn pool_ended(&mut self, id: array::IoId, outcome: Outcome) {
+    pub(super) fn pool_ended(&mut self, id: array::IoId, last: Half, outcome: Outcome) {
         self.ios += 1;
         self.boundaries += 1;
         self.note(id.0 << 8 | code_of(outcome));
-        self.pool.handle_completion(self.now, id, outcome);
+        self.pool.handle_completion(self.now, id, last, outcome);
         self.poll_pool();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use array::{Command, Compute, IoId};
 use block::{Instant, Seat};
@@ -25,7 +26,7 @@ pub(super) enum Happening {
         id: IoId,
         drive: Option<usize>,
         offset: u64,
-        bytes: Vec<u8>,
+        bytes: Arc<[u8]>,
         admitted: Option<Admitted>,
     },
     /// The second half.
