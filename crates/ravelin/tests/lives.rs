@@ -243,17 +243,27 @@ fn over_fuse(mut bench: Bench, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf)
     nothing_is_left(&bench, &["socket", "lives.img"]);
     // What is below a loop device has no name any more when its mount is gone.
     for device in used.iter().filter_map(|device| device.file_name()) {
+        let device = Path::new(device);
         let below = Path::new("/sys/block")
             .join(device)
             .join("loop/backing_file");
-        let below = std::fs::read_to_string(below).unwrap_or_default();
-        let below = Path::new(below.trim());
-        // The device may be another test's by now.
-        let ours = below.starts_with(bench.path("")) || below.components().count() <= 2;
-        assert!(
-            below.as_os_str().is_empty() || !ours,
-            "{device:?} is left over {below:?}"
-        );
+        // The kernel lets a device go when the last one that has it open does, and others look at it.
+        let is_left = || {
+            let below = std::fs::read_to_string(&below).unwrap_or_default();
+            let below = Path::new(below.trim());
+            // The device may be another test's by now.
+            let ours = below.starts_with(bench.path("")) || below.components().count() <= 2;
+            ours && !below.as_os_str().is_empty()
+        };
+        let begun = Instant::now();
+        while is_left() {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{} is left over",
+                device.display()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

@@ -233,19 +233,27 @@ fn tunnel(session: Box<dyn Session>, mut plain: UnixStream) {
     let (mut up, mut down) = (Half::default(), Half::default());
     let mut to_plain = plain.try_clone().unwrap();
     while !(up.ended && down.ended) {
-        let sent = up.pump(
-            |buffer| plain.read(buffer),
-            |bytes| session.borrow_mut().write(bytes),
-        );
+        let mut sent = Ok(false);
+        if !up.ended {
+            sent = up.pump(
+                |buffer| plain.read(buffer),
+                |bytes| session.borrow_mut().write(bytes),
+            );
+        }
+        // A server that has hung up takes nothing more; what it had answered before is still to be read.
+        let sent = sent.unwrap_or_else(|_| {
+            up.ended = true;
+            true
+        });
         let received = down.pump(
             |buffer| session.borrow_mut().read(buffer),
             |bytes| to_plain.write(bytes),
         );
-        let (Ok(sent), Ok(received)) = (sent, received) else {
+        let Ok(received) = received else {
             return;
         };
         session.borrow_mut().flush().ok();
-        if up.ends() && session.borrow_mut().end().is_err() {
+        if !up.ended && up.ends() && session.borrow_mut().end().is_err() {
             return;
         }
         if down.ends() {
