@@ -73,6 +73,46 @@ pub enum IoKind {
     Flush,
 }
 
+/// What a drive operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// A client's request: its reads, and its writes where there is no log.
+    Client,
+    /// The log, and flushes.
+    Log,
+    /// Putting in place what is logged; pages and anchors.
+    Checkpoint,
+    /// Filling cells, computing parity anew, making groups blank, recovery.
+    Rebuild,
+    /// Scrubs, and mending what is found to be bad.
+    Scrub,
+}
+
+/// What a drive operation is for, and whether others may pass it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Service {
+    /// What it is for.
+    pub origin: Origin,
+    /// It is part of much, or nobody waits for it: a drive that has both does short requests of clients first.
+    pub bulk: bool,
+}
+
+impl Service {
+    /// One for which somebody waits.
+    #[must_use]
+    pub const fn prompt(origin: Origin) -> Self {
+        let bulk = false;
+        Self { origin, bulk }
+    }
+
+    /// One that others may pass.
+    #[must_use]
+    pub const fn bulk(origin: Origin) -> Self {
+        let bulk = true;
+        Self { origin, bulk }
+    }
+}
+
 /// One operation on one drive. The range is in bytes from the drive's start, block-aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
@@ -88,6 +128,8 @@ pub struct Io {
     pub length: u64,
     /// Where the bytes come from or go to; `None` for zeroes and flush.
     pub slice: Option<Slice>,
+    /// What it is for.
+    pub service: Service,
 }
 
 /// One operation on one drive whose bytes lie in several places: neighbours that were begun together.
@@ -106,6 +148,8 @@ pub struct Joined {
     pub length: u64,
     /// Where the bytes come from or go to, in order; whole blocks.
     pub slices: Box<[Slice]>,
+    /// What it is for: bulk if all of it is.
+    pub service: Service,
 }
 
 /// `target (^)= Σ coefficient · source` over GF(2^8), byte by byte. Without terms: zeros.

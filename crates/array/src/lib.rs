@@ -29,7 +29,7 @@ pub mod view;
 
 pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
-    Joined, Reply, RequestId, ScratchId, Slice,
+    Joined, Origin, Reply, RequestId, ScratchId, Service, Slice,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest, Store};
 pub use lane::{DEADLINE, Lane, StripeLocks};

@@ -178,6 +178,7 @@ fn measure(pool: &PoolHandle, pattern: Pattern, options: &Options, settle: bool)
         depth: options.depth,
         jobs: 1,
         time: options.time,
+        sync: false,
     };
     let (before, (operations, kibibytes)) = (cpu(), traffic(pool));
     let report = run(&device(pool), load).expect("a load");

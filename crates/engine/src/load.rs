@@ -39,6 +39,9 @@ pub struct Load {
     pub jobs: u32,
     /// For how long.
     pub time: Duration,
+    /// Each write is durable when it is answered.
+    #[serde(default)]
+    pub sync: bool,
 }
 
 /// What came of it.
@@ -254,7 +257,7 @@ impl Job {
             },
             offset: block * length,
             length,
-            fua: false,
+            fua: write && self.load.sync,
         }
     }
 }

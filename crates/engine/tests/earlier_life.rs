@@ -49,6 +49,7 @@ fn neither_label_nor_journal_of_an_earlier_life_is_left_on_a_drive_that_takes_a_
         depth: 16,
         jobs: 1,
         time: Duration::from_millis(50),
+        sync: false,
     };
     let volume: Arc<dyn BlockDevice> = pool.volume("v").unwrap();
     load::run(&volume, load).unwrap();

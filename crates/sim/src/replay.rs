@@ -167,6 +167,7 @@ impl From<Joined> for Asked {
             offset,
             length,
             slices,
+            service: _,
         } = joined;
         let bytes: u64 = slices.iter().map(|slice| slice.length).sum();
         assert_eq!(bytes, length, "slices and range are of one length");

@@ -17,9 +17,9 @@ use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use super::ids::OpId;
 use super::op::Task;
 use super::{Lane, Purpose};
-use crate::action::{Action, BufferId, Io, IoId, IoKind, Slice};
+use crate::action::{Action, BufferId, Io, IoId, IoKind, Origin, Service, Slice};
 use crate::format::PageName;
-use crate::plan::Piece;
+use crate::plan::{Piece, Transfer};
 use crate::{RequestId, ScratchId};
 
 /// How often a write that a drive could not do is tried again before the pool hears of it. Disks
@@ -121,6 +121,7 @@ impl Lane {
         offset: u64,
         slice: Slice,
     ) {
+        let service = self.service_of(purpose);
         self.push_io(purpose, |id| Io {
             id,
             seat,
@@ -128,7 +129,31 @@ impl Lane {
             offset,
             length: slice.length,
             slice: Some(slice),
+            service,
         });
+    }
+
+    /// Begins what a plan says.
+    pub(super) fn push_transfer_for(&mut self, purpose: Purpose, transfer: &Transfer) {
+        let service = self.service_of(purpose);
+        self.push_io(purpose, |id| transfer.io(id, service));
+    }
+
+    /// What an operation of this purpose is for.
+    fn service_of(&self, purpose: Purpose) -> Service {
+        match purpose {
+            Purpose::Transfer { op, .. } => self.ops[&op].service,
+            Purpose::Batch { sequence, .. } => self.batch_service(sequence),
+            Purpose::Flush { .. } | Purpose::Second { .. } => Service::prompt(Origin::Log),
+            Purpose::PageRead { .. } | Purpose::Anchor { .. } => {
+                Service::prompt(Origin::Checkpoint)
+            }
+            Purpose::Install { .. } | Purpose::PageWrite { .. } => {
+                Service::bulk(Origin::Checkpoint)
+            }
+            Purpose::Restore { .. } | Purpose::Recovery { .. } => Service::prompt(Origin::Rebuild),
+            Purpose::Look { .. } => Service::bulk(Origin::Rebuild),
+        }
     }
 
     pub(super) fn push_flight(&mut self, mut flight: Flight) {

@@ -25,7 +25,7 @@ use block::{BLOCK_BYTES, Fault, Outcome, Seat};
 
 use super::Lane;
 use super::flight::Flight;
-use crate::action::{Action, Io, IoId, IoKind, Joined, Slice};
+use crate::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
 use crate::planted::{self, Bug};
 
 /// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of its
@@ -165,12 +165,16 @@ impl Lane {
         let length = run.iter().map(|member| member.length).sum();
         let mut ids = Vec::with_capacity(run.len());
         let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
+        let mut service = None;
         for member in run {
             let Action::Io(io) = &self.actions[member.index] else {
                 unreachable!("candidates are drive operations");
             };
             ids.push(io.id);
             slices.extend(io.slice);
+            service = service
+                .filter(|first: &Service| !first.bulk)
+                .or(Some(io.service));
             let flight = self.ios.get_mut(io.id).expect("it was just begun");
             flight.span = length;
         }
@@ -186,6 +190,7 @@ impl Lane {
             offset: run[0].offset,
             length,
             slices: slices.into(),
+            service: service.expect("a run has members"),
         })
     }
 

@@ -62,7 +62,9 @@ use self::twin::Twins;
 use self::uninitialized::Uninitialized;
 pub use self::watch::DEADLINE;
 use self::watch::Watch;
-use crate::action::{Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind};
+use crate::action::{
+    Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind, Origin, Service,
+};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
 use crate::planted::{self, Bug};
@@ -634,6 +636,7 @@ impl Lane {
                 offset: 0,
                 length: 0,
                 slice: None,
+                service: Service::prompt(Origin::Log),
             });
         }
         !seats.is_empty()

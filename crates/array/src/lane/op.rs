@@ -13,7 +13,7 @@ use super::flight::BounceBuffer;
 use super::ids::{JobId, OpId};
 use super::loss::Assessed;
 use super::rare::{Blank, Rare};
-use crate::action::{ComputeStep, Slice};
+use crate::action::{ComputeStep, Origin, Service, Slice};
 use crate::format::{BlockName, Entry};
 use crate::geometry::Segment;
 use crate::plan::{Piece, Plan, Source};
@@ -86,6 +86,8 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     pub(super) owner: Owner,
+    /// What its drive operations are for.
+    pub(super) service: Service,
     pub(super) group: u64,
     pub(super) stripes: Range<u64>,
     pub(super) task: Task,
@@ -146,6 +148,7 @@ pub(super) struct Op {
 impl Op {
     pub(super) fn new(owner: Owner, group: u64, stripes: Range<u64>, task: Task) -> Self {
         Self {
+            service: Service::of(owner, &task),
             owner,
             group,
             stripes,
@@ -178,6 +181,17 @@ impl Op {
             fault: None,
             bounce_buffer: None,
             epoch: u64::MAX,
+        }
+    }
+}
+
+impl Service {
+    fn of(owner: Owner, task: &Task) -> Self {
+        match (owner, task) {
+            (Owner::Request(_) | Owner::Hedge(_), _) => Self::prompt(Origin::Client),
+            (_, Task::Scrub) => Self::bulk(Origin::Scrub),
+            (Owner::Job(_), _) => Self::bulk(Origin::Rebuild),
+            (Owner::Lane, _) => Self::prompt(Origin::Scrub),
         }
     }
 }

@@ -12,6 +12,10 @@ use crate::{GroupRequest, RequestId, ScratchId};
 /// Stripes that one operation zeroes at most: it holds all their locks at once.
 const ZERO_STRIPES_MAX: u64 = 64;
 
+/// From this length on, or if it has a stripe, a request is one of those that move much: shorter ones may pass it in the
+/// log and at drives.
+const BULK_BYTES: u64 = 128 << 10;
+
 /// A request in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
@@ -78,9 +82,14 @@ impl Lane {
             return;
         }
         self.requests.get_mut(&id).expect("just inserted").ops = ops.len() as u64;
-        for op in ops {
+        for mut op in ops {
+            op.service.bulk = self.is_bulk(&request);
             self.start(op);
         }
+    }
+
+    fn is_bulk(&self, request: &GroupRequest) -> bool {
+        request.request.length >= BULK_BYTES.min(self.geometry.stripe_data_bytes())
     }
 
     fn begin_read(&mut self, id: RequestId, request: &GroupRequest) {
@@ -106,7 +115,9 @@ impl Lane {
                 .collect();
             let stripes = stripe..stripe + 1;
             let read = Task::Read(pieces);
-            self.start(Op::new(Owner::Request(id), request.group, stripes, read));
+            let mut op = Op::new(Owner::Request(id), request.group, stripes, read);
+            op.service.bulk = self.is_bulk(request);
+            self.start(op);
         }
     }
 

@@ -71,6 +71,13 @@ impl Ring {
         }
     }
 
+    /// The same, if no more than `most` blocks are in use then.
+    pub(super) fn place_up_to(&self, length: u64, most: u64) -> Option<u64> {
+        (self.used + length <= most || self.live.is_empty())
+            .then(|| self.place(length))
+            .flatten()
+    }
+
     /// The batch is there (written, or found there).
     pub(super) fn take(&mut self, placed: Placed) {
         self.head = placed.position + placed.length;

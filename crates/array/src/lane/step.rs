@@ -344,7 +344,7 @@ impl Lane {
     }
 
     fn push_transfer(&mut self, op: OpId, transfer: Transfer) {
-        self.push_io(Purpose::Transfer { op, transfer }, |id| transfer.io(id));
+        self.push_transfer_for(Purpose::Transfer { op, transfer }, &transfer);
     }
 
     /// A transfer has ended.

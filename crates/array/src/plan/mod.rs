@@ -41,7 +41,7 @@ pub use read::{Piece, plan_read};
 pub(crate) use write::{AssessedRow, assess_lost};
 pub use write::{Source, plan_heal, plan_write};
 
-use crate::action::{ComputeStep, Io, IoId, IoKind, Slice};
+use crate::action::{ComputeStep, Io, IoId, IoKind, Service, Slice};
 use crate::view::Column;
 use crate::{BufferId, Geometry, ScratchId};
 
@@ -97,7 +97,7 @@ pub struct Transfer {
 
 impl Transfer {
     /// The drive operation.
-    pub(crate) const fn io(&self, id: IoId) -> Io {
+    pub(crate) const fn io(&self, id: IoId, service: Service) -> Io {
         Io {
             id,
             seat: self.seat,
@@ -105,6 +105,7 @@ impl Transfer {
             offset: self.offset,
             length: self.length,
             slice: self.slice,
+            service,
         }
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use array::record::{Input, Output, Record};
 use array::{
-    Action, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, Joined, RequestId, Slice,
+    Action, BufferId, Command, Geometry, GroupRequest, Io, IoId, IoKind, Joined, Origin, RequestId,
+    Service, Slice,
 };
 use block::{
     Completed, Fault, Instant, Memory, Outcome, Permission, Region, Request, RequestKind, Seat,
@@ -17,8 +18,10 @@ use block::{
 };
 use erasure::kernel;
 
+use super::admission::{LOOK, Waiter};
 use super::compute::{Computer, Patch};
 use super::hash::NameMap;
+use super::held::{Held, Released};
 use super::hold::Lease;
 use super::meter::Counted;
 use super::pool::PoolMessage;
@@ -103,6 +106,8 @@ pub(crate) enum LaneMessage {
         lane: u16,
         to: Sender<Vec<Record>>,
     },
+    /// A drive may have room for something that was held back.
+    Room,
     Stop,
 }
 
@@ -219,7 +224,18 @@ struct LaneThread {
     inputs: VecDeque<Input>,
     /// Memory to be made known to the ring.
     lent: Vec<Region>,
+    /// What drives are not to have yet, and what they have of the like.
+    held: Held,
+    /// Woken when a drive may have more of it.
+    waiter: Arc<dyn Waiter>,
     stopped: bool,
+}
+
+impl Waiter for Queue {
+    fn wake(&self) {
+        // A thread that has stopped holds nothing back.
+        self.send(LaneMessage::Room).ok();
+    }
 }
 
 /// Closes a thread's queue however the thread ends.
@@ -284,6 +300,8 @@ pub(crate) fn start(
             lease: Arc::clone(lease),
             inputs: VecDeque::new(),
             lent: Vec::new(),
+            held: Held::default(),
+            waiter: Arc::clone(&queue) as Arc<dyn Waiter>,
             stopped: false,
         };
         let handle = std::thread::Builder::new()
@@ -348,6 +366,10 @@ impl LaneThread {
                     at => next = next.into_iter().chain(at).min(),
                 }
             }
+            if !self.held.is_empty() {
+                self.release();
+                next = next.into_iter().chain([self.now + LOOK]).min();
+            }
             // What they were told may have set another time.
             if !fed {
                 let at: Instant = next?;
@@ -398,16 +420,17 @@ impl LaneThread {
                 to,
             } => self.request(lane, request, memory, to),
             LaneMessage::Completion { lane, id, outcome } => {
+                self.held.ended(self.now, token(lane, id));
                 self.feed(lane, Input::Completion(id, outcome));
             }
             LaneMessage::Command { lane, command } => self.feed(lane, Input::Command(command)),
+            LaneMessage::Room => self.release(),
             LaneMessage::Seats(seats) => {
-                // What was asked for before goes to the drives of before.
-                self.hand_out();
+                self.part_with_drives();
                 self.seats = seats;
             }
             LaneMessage::SeatsAnd(seats, commands) => {
-                self.hand_out();
+                self.part_with_drives();
                 self.seats = seats;
                 for (lane, command) in commands {
                     self.feed(lane, Input::Command(command));
@@ -448,6 +471,7 @@ impl LaneThread {
         // Another has taken the pool over: not a block is written here any more, and nothing
         // that was written since is acknowledged.
         self.outgoing.clear();
+        self.held.clear();
         for answer in take(&mut self.answers) {
             answer.to.completed(answer.token, Err(Fault::Shutdown));
         }
@@ -463,6 +487,25 @@ impl LaneThread {
         } else if self.may_go_on() {
             self.submit_all();
             self.answer_all();
+        }
+    }
+
+    /// What was asked for before goes to the drives of before.
+    fn part_with_drives(&mut self) {
+        let released = self.held.release_all(self.now, &self.seats);
+        self.let_go(released);
+        self.hand_out();
+    }
+
+    /// What was held back goes where there is room.
+    fn release(&mut self) {
+        let released = self.held.release(self.now, &self.seats, &self.waiter);
+        self.let_go(released);
+    }
+
+    fn let_go(&mut self, released: Released) {
+        for (seat, submission) in released {
+            self.put(seat, submission);
         }
     }
 
@@ -605,8 +648,8 @@ impl LaneThread {
         self.ask(
             (lane, io.id),
             io.seat,
-            request(io.kind, io.offset, io.length),
-            memory,
+            (request(io.kind, io.offset, io.length), memory),
+            io.service,
         );
     }
 
@@ -617,21 +660,39 @@ impl LaneThread {
         self.ask(
             (lane, io.id),
             io.seat,
-            request(io.kind, io.offset, io.length),
-            memory,
+            (request(io.kind, io.offset, io.length), memory),
+            io.service,
         );
     }
 
-    /// Puts an operation among those that the seat's drive gets at the end of the turn.
-    fn ask(&mut self, (lane, id): (u16, IoId), seat: Seat, request: Request, memory: Memory) {
-        if self.outgoing.len() <= seat.index() {
-            self.outgoing.resize_with(seat.index() + 1, Vec::new);
-        }
-        self.outgoing[seat.index()].push(Submission {
+    fn ask(
+        &mut self,
+        (lane, id): (u16, IoId),
+        seat: Seat,
+        (request, memory): (Request, Memory),
+        service: Service,
+    ) {
+        let submission = Submission {
             request,
             memory,
             token: token(lane, id),
-        });
+        };
+        if service == Service::prompt(Origin::Log) && !self.held.is_empty() {
+            let released = self.held.release_log(self.now, &self.seats, lane);
+            self.let_go(released);
+        }
+        let shared = (self.now, &*self.seats, &self.waiter);
+        if let Some(submission) = self.held.offer(shared, (lane, seat), service, submission) {
+            self.put(seat, submission);
+        }
+    }
+
+    /// Puts an operation among those that the seat's drive gets at the end of the turn.
+    fn put(&mut self, seat: Seat, submission: Submission) {
+        if self.outgoing.len() <= seat.index() {
+            self.outgoing.resize_with(seat.index() + 1, Vec::new);
+        }
+        self.outgoing[seat.index()].push(submission);
     }
 }
 

@@ -31,6 +31,9 @@ pub(crate) struct BenchArguments {
     /// Seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     time: u64,
+    /// Writes are durable when they are answered, as a database's commits are.
+    #[arg(long)]
+    sync: bool,
     /// Do not ask before writes destroy what the volume holds.
     #[arg(long)]
     yes: bool,
@@ -71,6 +74,7 @@ impl BenchArguments {
             depth: self.iodepth,
             jobs: self.jobs,
             time: Duration::from_secs(self.time),
+            sync: self.sync,
         };
         let at = path(&["pools", &volume.pool, "volumes", &volume.volume, "bench"]);
         let report: LoadReport = context.client().send("POST", &at, &load)?;

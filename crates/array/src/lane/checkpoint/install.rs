@@ -78,7 +78,8 @@ impl Lane {
                     continue;
                 }
                 self.running().writes.begin();
-                self.push_io(Purpose::Install { transfer }, |id| transfer.io(id));
+                let purpose = Purpose::Install { transfer };
+                self.push_transfer_for(purpose, &transfer);
             }
         }
     }

@@ -111,7 +111,7 @@ impl Lane {
                 seat: transfer.seat,
                 offset: transfer.offset,
             };
-            self.push_io(purpose, |id| transfer.io(id));
+            self.push_transfer_for(purpose, &transfer);
         }
         self.running().begun = true;
         self.pages_ended();

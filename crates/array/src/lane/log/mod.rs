@@ -9,18 +9,22 @@
 //!
 //! What drives refuse of a batch may leave a gap in the log (`gaps.rs`).
 //!
+//! What is part of a stream waits apart from what somebody waits for (`waiting.rs`): a batch has one or the other.
+//!
 //! A *unit* is what must be logged together: the blocks of one band of one stripe. An operation
 //! that writes more than a band is several units, which need not be in one batch.
 
 mod gaps;
+mod waiting;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
+use self::waiting::{Lot, Waiting};
 use super::backoff::Work;
 use super::ids::OpId;
 use super::op::Task;
@@ -30,7 +34,9 @@ use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, IoKind, Slice};
+use crate::action::{
+    Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
+};
 use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
 use crate::planted::{self, Bug};
 
@@ -41,6 +47,10 @@ const IN_FLIGHT_MAX: usize = 4;
 /// are by batch. With many more, few requests of a lane are under way at once, and it waits for its
 /// drives (`docs/performance.md`).
 const GATHERED: usize = 12;
+/// Batches of streams in flight while commits come: a commit counts when those before it do.
+const STREAM_IN_FLIGHT_MAX: usize = 2;
+/// Descriptors of a batch of a stream while commits come.
+const STREAM_DESCRIPTORS_MAX: usize = 192;
 /// Blocks and other descriptors of one batch: a header of three blocks, or four with the checksums
 /// of parity.
 const DESCRIPTORS_MAX: usize = 480;
@@ -89,6 +99,7 @@ impl Unit {
 #[derive(Clone, Debug)]
 struct Batch {
     units: Vec<Unit>,
+    lot: Lot,
     header: BatchHeader,
     position: u64,
     scratch: ScratchId,
@@ -134,9 +145,7 @@ impl Columns {
 /// What is written where, in which order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    waiting: VecDeque<Unit>,
-    /// Descriptors of all that wait.
-    waiting_descriptors: usize,
+    waiting: Waiting,
     /// When the next batch should begin: as soon as everything that has happened until then has
     /// been told.
     due: Option<Instant>,
@@ -175,6 +184,12 @@ impl Log {
     /// True if something waits to be logged.
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Batches of a lot in flight.
+    fn in_flight(&self, lot: Lot) -> usize {
+        let batches = self.batches.values();
+        batches.filter(|batch| batch.lot == lot).count()
     }
 
     pub(super) fn wants_checkpoint(&self) -> bool {
@@ -289,17 +304,14 @@ impl Lane {
     /// Queues units; the operation of each hears when it is logged.
     pub(super) fn log(&mut self, units: impl IntoIterator<Item = Unit>) {
         for unit in units {
-            self.log.waiting_descriptors += unit.descriptors();
-            self.log.waiting.push_back(unit);
+            let lot = Lot::of(&self.ops[&unit.op]);
+            self.log.waiting.push(lot, unit, self.now);
         }
     }
 
     /// The same before all that waits: it makes room for them.
     pub(super) fn log_first(&mut self, units: Vec<Unit>) {
-        for unit in units.into_iter().rev() {
-            self.log.waiting_descriptors += unit.descriptors();
-            self.log.waiting.push_front(unit);
-        }
+        self.log.waiting.push_first(units);
     }
 
     /// Of what waits to be logged nothing is there to be logged again any more: there is no room, and
@@ -308,13 +320,20 @@ impl Lane {
         if !self.keeping.relogs() {
             return;
         }
-        let waiting = std::mem::take(&mut self.log.waiting);
-        let again = |unit: &Unit| matches!(self.ops[&unit.op].task, Task::Relog(_));
-        let (again, others): (Vec<Unit>, _) = waiting.into_iter().partition(again);
-        self.log.waiting = others.into();
-        for unit in again {
-            self.log.waiting_descriptors -= unit.descriptors();
+        let ops = &self.ops;
+        let again = |unit: &Unit| matches!(ops[&unit.op].task, Task::Relog(_));
+        for unit in self.log.waiting.take_if(again) {
             self.unit_ended(unit.op, Err(Fault::Full));
+        }
+    }
+
+    /// What the writes of a batch are for.
+    pub(super) fn batch_service(&self, sequence: u64) -> Service {
+        let batch = self.log.batches.get(&sequence);
+        let bulk = batch.is_some_and(|batch| batch.lot == Lot::Streams);
+        Service {
+            origin: Origin::Log,
+            bulk,
         }
     }
 
@@ -348,15 +367,15 @@ impl Lane {
             && self.log.gaps.is_empty()
             && !refused
         {
-            let enough = self.log.waiting_descriptors >= GATHERED;
-            let ready = enough || due && self.log.batches.is_empty();
-            if !ready {
-                if self.log.batches.is_empty() && self.log.due.is_none() {
+            let ready = self.lots_ready(due);
+            if ready.is_empty() {
+                if self.may_begin_lone_batch() && self.log.due.is_none() {
                     self.log.due = Some(self.now);
                 }
                 break;
             }
-            self.log.crowded = self.overlay.bytes() >= memory || !self.start_batch();
+            let started = ready.into_iter().any(|lot| self.start_batch(lot));
+            self.log.crowded = !started;
             if self.log.crowded {
                 let fails = self.checkpoints_fail().is_some();
                 if let Some(fault) = self.log.stuck
@@ -385,31 +404,60 @@ impl Lane {
         }
     }
 
+    /// Lots of which a batch should begin, the one whose turn it is first. `due`: everything of this moment has
+    /// been told.
+    fn lots_ready(&self, due: bool) -> Vec<Lot> {
+        let log = &self.log;
+        let lots = log.waiting.in_turn().into_iter();
+        let ready = lots.filter(|&lot| match log.waiting.descriptors(lot) {
+            0 => false,
+            enough if enough >= GATHERED => {
+                lot == Lot::Commits
+                    || !log.waiting.has_commits(self.now)
+                    || log.in_flight(lot) < STREAM_IN_FLIGHT_MAX
+            }
+            _ => due && self.may_begin_lone(lot),
+        });
+        ready.collect()
+    }
+
+    /// Whether a batch of little may begin: one that is under way would take along what comes meanwhile.
+    fn may_begin_lone(&self, lot: Lot) -> bool {
+        match lot {
+            Lot::Commits => self.log.in_flight(lot) == 0,
+            Lot::Streams => self.log.batches.is_empty(),
+        }
+    }
+
+    fn may_begin_lone_batch(&self) -> bool {
+        let mut lots = self.log.waiting.in_turn().into_iter();
+        lots.any(|lot| self.log.waiting.descriptors(lot) > 0 && self.may_begin_lone(lot))
+    }
+
     /// What has waited long enough for drives that refuse does not wait for the next try, too.
     fn refuse_overdue(&mut self) {
         let Some((fault, since)) = self.refusal() else {
             return;
         };
-        let waiting = std::mem::take(&mut self.log.waiting);
-        let overdue = |unit: &Unit| self.ops[&unit.op].begun <= since;
-        let (overdue, others): (Vec<Unit>, _) = waiting.into_iter().partition(overdue);
-        self.log.waiting = others.into();
-        for unit in overdue {
-            self.log.waiting_descriptors -= unit.descriptors();
+        let ops = &self.ops;
+        let overdue = |unit: &Unit| ops[&unit.op].begun <= since;
+        for unit in self.log.waiting.take_if(overdue) {
             self.unit_ended(unit.op, Err(fault));
         }
     }
 
     /// A try has failed: what waited for it ends with it.
     pub(super) fn refuse_with(&mut self, fault: Fault) {
-        self.log.waiting_descriptors = 0;
-        for unit in std::mem::take(&mut self.log.waiting) {
+        for unit in self.log.waiting.take_if(|_| true) {
             self.unit_ended(unit.op, Err(fault));
         }
     }
 
-    /// Takes what fits into one batch; false if the ring has no room.
-    fn start_batch(&mut self) -> bool {
+    /// Takes what fits into one batch; false if there is no room for it.
+    fn start_batch(&mut self, lot: Lot) -> bool {
+        if self.overlay.bytes() >= lot.share(self.batch_memory()) {
+            return false;
+        }
         let seats = self.batch_seats();
         let live = u16::try_from(seats.len()).expect("seats are 16 bits");
         if live == 0 {
@@ -422,9 +470,13 @@ impl Lane {
         let sides = (widest, usize::from(parity));
         let limit = self.log.ring.batch_blocks_max();
         let (mut blocks, mut descriptors, mut units) = (0, 0, 0);
-        for unit in &self.log.waiting {
+        let most = match lot {
+            Lot::Streams if self.log.waiting.has_commits(self.now) => STREAM_DESCRIPTORS_MAX,
+            _ => DESCRIPTORS_MAX,
+        };
+        for unit in self.log.waiting.units(lot) {
             let (more, all) = (blocks + unit.blocks.len(), descriptors + unit.descriptors());
-            let fits = all <= DESCRIPTORS_MAX && Shape::new(widest, sides.1, more, all).fits(limit);
+            let fits = all <= most && Shape::new(widest, sides.1, more, all).fits(limit);
             if !fits && units > 0 {
                 break;
             }
@@ -433,7 +485,11 @@ impl Lane {
         let shape = Shape::cheapest(sides, (blocks, descriptors), limit);
         let Shape { data, rows, .. } = shape;
         let length = shape.length();
-        let Some(position) = self.log.ring.place(length) else {
+        let Some(position) = self
+            .log
+            .ring
+            .place_up_to(length, lot.share(self.log.ring.blocks()))
+        else {
             return false;
         };
         let sequence = self.log.next_sequence;
@@ -443,8 +499,7 @@ impl Lane {
             position,
             length,
         });
-        let units: Vec<Unit> = self.log.waiting.drain(..units).collect();
-        self.log.waiting_descriptors -= descriptors;
+        let units = self.log.waiting.take(lot, units);
         // Another drive first each time, so that none is always written to.
         let first = usize::try_from(sequence % u64::from(live)).expect("below 2^16");
         let columns = data + usize::from(parity);
@@ -460,7 +515,7 @@ impl Lane {
             parity_crcs: Vec::new(),
             descriptors: descriptors_of(&units),
         };
-        self.lay(sequence, units, header, position, length);
+        self.lay(sequence, (lot, units), header, position, length);
         true
     }
 
@@ -468,7 +523,7 @@ impl Lane {
     fn lay(
         &mut self,
         sequence: u64,
-        units: Vec<Unit>,
+        (lot, units): (Lot, Vec<Unit>),
         mut header: BatchHeader,
         position: u64,
         length: u64,
@@ -532,6 +587,7 @@ impl Lane {
         }
         let batch = Batch {
             units,
+            lot,
             header,
             position,
             scratch,
