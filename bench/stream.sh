@@ -27,23 +27,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-ravelin=${RAVELIN:-target/release/ravelin}
-[ -x "$ravelin" ] || cargo build --release -p ravelin
-ravelin=$(realpath "$ravelin")
-
-work=$(mktemp -d /dev/shm/ravelin-stream.XXXXXX)
-export RAVELIN_SOCKET=$work/socket
-daemon=
-clean_up() {
-    set +e
-    [ -n "$daemon" ] && kill "$daemon" && wait "$daemon"
-    rm -rf "$work"
-} 2>/dev/null
-trap clean_up EXIT
-trap "exit 1" INT TERM
-"$ravelin" daemon >"$work/log" 2>&1 &
-daemon=$!
-for _ in $(seq 100); do "$ravelin" pool list >/dev/null 2>&1 && break || sleep 0.1; done
+. bench/daemon.sh
 
 # Scheme, drives, data and all columns of a stripe, options.
 schemes=(
@@ -58,8 +42,6 @@ schemes=(
 declare -A rate=([A]="bandwidth=16M" [B]="bandwidth=100M&iops=500")
 # Bytes a second of one drive, in MiB, with operations of 256 KiB.
 declare -A each=([A]=16 [B]=$(awk 'BEGIN { print 0.25 / (0.25 / 100 + 1 / 500) }'))
-
-field() { tr ',{}' '\n' | awk -F: -v name="\"$1\"" '$1 ~ name { print $2; exit }'; }
 
 # RW SECONDS: MiB/s of a run on the pool's volume.
 run() {
@@ -94,7 +76,7 @@ round() {
 }
 
 # FILE COLUMN: the median.
-median() { cut -d' ' -f"$2" <"$1" | sort -g | awk '{ v[NR] = $1 } END { printf "%.1f", (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
+column() { cut -d' ' -f"$2" <"$1" | median 1; }
 
 rows=()
 for drives in A B; do
@@ -111,7 +93,7 @@ for drives in A B; do
             file=$work/$drives-$scheme-$kind.rates
             bound=$(awk "BEGIN { printf \"%.1f\", $count * ${each[$drives]} }")
             share=$(awk "BEGIN { printf \"%.1f\", $bound * $data / $all }")
-            rows+=("$drives $scheme $kind $(median "$file" 1) $(median "$file" 2) $share $(median "$file" 3) $bound $(median "$file" 4)")
+            rows+=("$drives $scheme $kind $(column "$file" 1) $(column "$file" 2) $share $(column "$file" 3) $bound $(column "$file" 4)")
         done
     done
 done
@@ -124,7 +106,7 @@ if [ -n "$json" ]; then
         END { print "\n]" }'
     exit
 fi
-echo "$(date -u +%F), load $(cut -d' ' -f1-3 /proc/loadavg), $(nproc) CPUs, kernel $(uname -r), $rounds rounds of $seconds s, volumes of $size MiB"
+echo "$(machine), $rounds rounds of $seconds s, volumes of $size MiB"
 echo
 echo "| drives | scheme | journal and checksums | first writes | overwrites | bound | reads | bound | operation, KiB |"
 echo "| --- | --- | --- | --: | --: | --: | --: | --: | --: |"
