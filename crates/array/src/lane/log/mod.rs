@@ -368,13 +368,15 @@ impl Lane {
             && !refused
         {
             let ready = self.lots_ready(due);
-            if ready.is_empty() {
-                if self.may_begin_lone_batch() && self.log.due.is_none() {
-                    self.log.due = Some(self.now);
-                }
+            // One lot may be due though the other finds no room.
+            if self.log.due.is_none() && self.some_lot_may_be_due(ready) {
+                self.log.due = Some(self.now);
+            }
+            let mut ready = ready.into_iter().flatten().peekable();
+            if ready.peek().is_none() {
                 break;
             }
-            let started = ready.into_iter().any(|lot| self.start_batch(lot));
+            let started = ready.any(|lot| self.start_batch(lot));
             self.log.crowded = !started;
             if self.log.crowded {
                 let fails = self.checkpoints_fail().is_some();
@@ -406,10 +408,9 @@ impl Lane {
 
     /// Lots of which a batch should begin, the one whose turn it is first. `due`: everything of this moment has
     /// been told.
-    fn lots_ready(&self, due: bool) -> Vec<Lot> {
+    fn lots_ready(&self, due: bool) -> [Option<Lot>; 2] {
         let log = &self.log;
-        let lots = log.waiting.in_turn().into_iter();
-        let ready = lots.filter(|&lot| match log.waiting.descriptors(lot) {
+        let ready = |&lot: &Lot| match log.waiting.descriptors(lot) {
             0 => false,
             enough if enough >= GATHERED => {
                 lot == Lot::Commits
@@ -417,8 +418,8 @@ impl Lane {
                     || log.in_flight(lot) < STREAM_IN_FLIGHT_MAX
             }
             _ => due && self.may_begin_lone(lot),
-        });
-        ready.collect()
+        };
+        log.waiting.in_turn().map(|lot| Some(lot).filter(ready))
     }
 
     /// Whether a batch of little may begin: one that is under way would take along what comes meanwhile.
@@ -429,9 +430,13 @@ impl Lane {
         }
     }
 
-    fn may_begin_lone_batch(&self) -> bool {
+    /// Whether something waits for nothing but that all of this moment be told.
+    fn some_lot_may_be_due(&self, ready: [Option<Lot>; 2]) -> bool {
         let mut lots = self.log.waiting.in_turn().into_iter();
-        lots.any(|lot| self.log.waiting.descriptors(lot) > 0 && self.may_begin_lone(lot))
+        lots.any(|lot| {
+            let waits = self.log.waiting.descriptors(lot) > 0 && !ready.contains(&Some(lot));
+            waits && self.may_begin_lone(lot)
+        })
     }
 
     /// What has waited long enough for drives that refuse does not wait for the next try, too.
