@@ -29,7 +29,7 @@ use std::time::Duration;
 use block::Instant;
 
 /// What the bulk operations that a drive has may take together while short ones come.
-const TARGET: Duration = Duration::from_micros(500);
+const TARGET: Duration = Duration::from_millis(2);
 
 /// Short operations that have not come for so long do not come any more.
 const SHORT_QUIET: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 const OPERATION_BYTES: u64 = 64 << 10;
 
 /// Bounds of the limit.
-const LIMIT_BYTES: (u64, u64) = (64 << 10, 64 << 20);
+const LIMIT_BYTES: (u64, u64) = (64 << 10, 16 << 20);
 
 /// Who is to be woken.
 pub(super) trait Waiter: Send + Sync {
@@ -72,6 +72,12 @@ impl Admission {
         if seen == 0 || now.since(Instant(seen)) > SHORT_QUIET / 1000 {
             self.short_at.store(now.0.max(1), Relaxed);
         }
+    }
+
+    /// Whether the drive takes whatever it is given in no time: memory does. It need not be asked then, but now and
+    /// then, to see that it still does.
+    pub(super) fn is_open(&self) -> bool {
+        self.limit.load(Relaxed) == LIMIT_BYTES.1
     }
 
     fn limit(&self, now: Instant) -> u64 {

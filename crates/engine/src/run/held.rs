@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use array::{Origin, Service};
+use array::Origin;
 use block::{Instant, Seat, Submission};
 
 use super::Seats;
@@ -27,7 +27,12 @@ pub(super) struct Held {
     count: usize,
     /// What the drives have, by token.
     in_flight: NameMap<u64, Bulk>,
+    /// Operations that have come.
+    asked: u32,
 }
+
+/// Of so many operations for a drive that is open one is counted: an operation on memory costs little more than the counting.
+const ASK_EVERY: u32 = 16;
 
 /// Operations that may go to their drives now.
 pub(super) type Released = Vec<(Seat, Submission)>;
@@ -37,24 +42,20 @@ impl Held {
         self.count == 0
     }
 
-    /// An operation comes. It is given back if its drive may have it.
+    /// A bulk operation comes. It is given back if its drive may have it.
     pub(super) fn offer(
         &mut self,
         (now, seats, me): (Instant, &Seats, &Arc<dyn Waiter>),
         (lane, seat): (u16, Seat),
-        service: Service,
+        origin: Origin,
         submission: Submission,
     ) -> Option<Submission> {
         let Some(admission) = seats.admission(seat) else {
             // Nobody sits there, which the caller finds out.
             return Some(submission);
         };
-        if !service.bulk {
-            if matches!(service.origin, Origin::Client | Origin::Log)
-                && !submission.memory.is_empty()
-            {
-                admission.short(now);
-            }
+        self.asked = self.asked.wrapping_add(1);
+        if admission.is_open() && self.is_empty() && !self.asked.is_multiple_of(ASK_EVERY) {
             return Some(submission);
         }
         if self.waiting.len() <= seat.index() {
@@ -73,7 +74,7 @@ impl Held {
                 self.waiting[seat.index()].push_back(Waiting {
                     submission,
                     lane,
-                    log: service.origin == Origin::Log,
+                    log: origin == Origin::Log,
                 });
                 self.count += 1;
                 None
@@ -195,9 +196,8 @@ mod tests {
     }
 
     const NOW: Instant = Instant(1_000_000_000);
-    const SHORT: Service = Service::prompt(Origin::Client);
-    const CHECKPOINT: Service = Service::bulk(Origin::Checkpoint);
-    const LOG: Service = Service::bulk(Origin::Log);
+    const CHECKPOINT: Origin = Origin::Checkpoint;
+    const LOG: Origin = Origin::Log;
 
     impl Fixture {
         fn new() -> Self {
@@ -212,7 +212,7 @@ mod tests {
         }
 
         /// Whether the drive may have it at once.
-        fn offer(&mut self, lane: u16, seat: u16, service: Service, token: u64) -> bool {
+        fn offer(&mut self, lane: u16, seat: u16, origin: Origin, token: u64) -> bool {
             let submission = Submission {
                 request: Request {
                     kind: RequestKind::Write,
@@ -226,8 +226,13 @@ mod tests {
             let shared = (NOW, &self.seats, &self.me);
             let given = self
                 .held
-                .offer(shared, (lane, Seat(seat)), service, submission);
+                .offer(shared, (lane, Seat(seat)), origin, submission);
             given.is_some_and(|submission| submission.token == token)
+        }
+
+        /// A short operation of a client comes.
+        fn short(&self) {
+            self.seats.admission(Seat(0)).unwrap().short(NOW);
         }
 
         fn release(&mut self) -> Vec<u64> {
@@ -243,12 +248,11 @@ mod tests {
     #[test]
     fn bulk_waits_while_short_ones_come_and_goes_in_order() {
         let mut fixture = Fixture::new();
-        assert!(fixture.offer(0, 0, SHORT, 1));
+        fixture.short();
         assert!(fixture.offer(0, 0, CHECKPOINT, 2), "the drive has none");
         for token in [3, 4] {
             assert!(!fixture.offer(0, 0, CHECKPOINT, token));
         }
-        assert!(fixture.offer(0, 0, SHORT, 5), "short ones pass");
         assert!(fixture.offer(0, 1, CHECKPOINT, 6), "at another drive");
         assert!(fixture.release().is_empty());
         fixture.held.ended(NOW, 2);
@@ -262,10 +266,10 @@ mod tests {
     #[test]
     fn a_commit_takes_along_what_its_lane_has_logged_before() {
         let mut fixture = Fixture::new();
-        fixture.offer(0, 0, SHORT, 1);
+        fixture.short();
         fixture.offer(0, 0, LOG, 2);
-        for (lane, service, token) in [(0, LOG, 3), (1, LOG, 4), (0, CHECKPOINT, 5)] {
-            assert!(!fixture.offer(lane, 0, service, token));
+        for (lane, origin, token) in [(0, LOG, 3), (1, LOG, 4), (0, CHECKPOINT, 5)] {
+            assert!(!fixture.offer(lane, 0, origin, token));
         }
         let released = fixture.held.release_log(NOW, &fixture.seats, 0);
         assert_eq!(tokens(released), [3]);
@@ -279,7 +283,7 @@ mod tests {
     #[test]
     fn drives_that_change_are_given_all_and_a_pool_that_is_taken_over_nothing() {
         let mut fixture = Fixture::new();
-        fixture.offer(0, 0, SHORT, 1);
+        fixture.short();
         fixture.offer(0, 0, CHECKPOINT, 2);
         fixture.offer(0, 0, CHECKPOINT, 3);
         let released = fixture.held.release_all(NOW, &fixture.seats);

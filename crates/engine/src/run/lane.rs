@@ -677,14 +677,26 @@ impl LaneThread {
             memory,
             token: token(lane, id),
         };
-        if service == Service::prompt(Origin::Log) && !self.held.is_empty() {
-            let released = self.held.release_log(self.now, &self.seats, lane);
-            self.let_go(released);
+        if service.bulk {
+            let shared = (self.now, &*self.seats, &self.waiter);
+            let origin = service.origin;
+            if let Some(submission) = self.held.offer(shared, (lane, seat), origin, submission) {
+                self.put(seat, submission);
+            }
+            return;
         }
-        let shared = (self.now, &*self.seats, &self.waiter);
-        if let Some(submission) = self.held.offer(shared, (lane, seat), service, submission) {
-            self.put(seat, submission);
+        if matches!(service.origin, Origin::Client | Origin::Log)
+            && submission.request.kind != RequestKind::Flush
+            && let Some(admission) = self.seats.admission(seat)
+        {
+            admission.short(self.now);
+            if service.origin == Origin::Log && !self.held.is_empty() {
+                // It counts only when what its lane has logged before does.
+                let released = self.held.release_log(self.now, &self.seats, lane);
+                self.let_go(released);
+            }
         }
+        self.put(seat, submission);
     }
 
     /// Puts an operation among those that the seat's drive gets at the end of the turn.
