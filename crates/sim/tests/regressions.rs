@@ -150,3 +150,11 @@ fn a_copy_of_a_page_that_came_late_is_compared_with_the_others() {
 fn a_lane_is_not_told_of_a_place_on_a_drive_that_hung_at_the_opening() {
     holds(include_str!("schedules/place-on-a-drive-that-is-out.txt"));
 }
+
+/// Seed 43052892. The power went between the record of a fill and the label that the group had been made blank. So a group
+/// that was never written had a column on spare space, while its home was there; nobody moved it when the group was
+/// made blank again, for no drive was missing.
+#[test]
+fn a_column_of_a_group_that_is_made_blank_goes_home() {
+    holds(include_str!("schedules/lazy-group-goes-home.txt"));
+}

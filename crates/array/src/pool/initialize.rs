@@ -172,7 +172,12 @@ impl Pool {
         }
         runs::remove(&mut self.facts.uninitialized, &region.groups);
         let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
-        if !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
+        // A stop between the record of a fill and the label leaves a group that was never written with a column on spare
+        // space, while its home may be there.
+        let columns = self.geometry.layout().columns();
+        let mut groups = region.groups.clone();
+        let away = groups.any(|group| (0..columns).any(|column| self.is_away(group, column)));
+        if away || !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
             // Columns of drives that are not there have to be filled from now on.
             self.requeue_fills();
         }
