@@ -115,7 +115,19 @@ fn by_certificate(server: UnixStream, trusted: &Path) -> ByCertificate {
 
 impl Read for ByCertificate {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
+        let rustls::StreamOwned { conn, sock } = &mut self.0;
+        loop {
+            match conn.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                ended => return ended,
+            }
+            // A server that has hung up takes nothing more, and what it said before is still to be read.
+            while conn.wants_write() && conn.write_tls(sock).is_ok() {}
+            if conn.read_tls(sock)? == 0 {
+                return Ok(0);
+            }
+            conn.process_new_packets().map_err(io::Error::other)?;
+        }
     }
 }
 
