@@ -46,6 +46,8 @@ pub struct Store {
     pub metadata_offset: u64,
     /// Copies of each page, those of one number side by side; `None`: two, one column's behind the other's.
     pub page_copies: Option<u16>,
+    /// Whether whole stripes may go in place before they are logged (`lane/direct.rs`).
+    pub direct_writes: bool,
 }
 
 /// Why code, layout and sizes do not go together.

@@ -116,6 +116,20 @@ bugs! {
     InitializedUnwritten,
     /// of a joined operation that fails only the first member hears it
     JoinedFailureToFirst,
+    /// a whole stripe goes in place though blocks there count
+    DirectOntoWritten,
+    /// a whole stripe goes in place onto one that was trimmed, before the trim is flushed
+    DirectOntoTrimmed,
+    /// a flush does not cover what was written in place before its record
+    DirectUnflushed,
+    /// recovery believes records of stripes in place without looking at the stripes
+    DirectUncompared,
+    /// the log does not end before a stripe in place that cannot be made whole
+    DirectTornStays,
+    /// a stripe in place that the power left torn is not mended
+    DirectTornUnmended,
+    /// what recovery has found in place is not looked at again though a drive has gone out before it was mended
+    DirectComparedOnce,
 }
 
 #[cfg(feature = "planted")]

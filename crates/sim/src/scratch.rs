@@ -6,7 +6,7 @@ use std::sync::Arc;
 use array::{Action, BufferId, Compute, ComputeStep, Computed, RequestId, ScratchId, Slice};
 
 use crate::buffer::{Buffer, Contents, Sectors};
-use crate::content::{BLOCK, Block, SECTOR};
+use crate::content::{BLOCK, Block, SECTOR, SECTORS};
 
 /// The memory behind a lane's buffer names.
 #[derive(Clone, Debug, Default)]
@@ -119,6 +119,23 @@ impl Scratch {
     pub(crate) fn blocks(&self, slice: Slice) -> impl Iterator<Item = Block> + '_ {
         let buffer = self.buffer(slice.buffer);
         offsets(slice).map(|offset| buffer.block(offset))
+    }
+
+    /// The blocks that a write in flight takes from a slice. Where its request was answered without it the memory is the
+    /// client's again, and may hold anything.
+    pub(crate) fn blocks_in_flight(
+        &self,
+        slice: Slice,
+        anything: u8,
+    ) -> impl Iterator<Item = Block> + '_ {
+        let blocks = self.has(slice).then(|| self.blocks(slice));
+        let missing = match blocks {
+            Some(_) => 0,
+            None => offsets(slice).count(),
+        };
+        let anything = Block::Sectors([anything; SECTORS]);
+        let others = std::iter::repeat_n(anything, missing);
+        blocks.into_iter().flatten().chain(others)
     }
 
     /// Whether all scratch memory has been given back.

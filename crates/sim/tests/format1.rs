@@ -29,7 +29,7 @@ struct Life {
     live: fn(World) -> Vec<Drive>,
 }
 
-const LIVES: [Life; 7] = [
+const LIVES: [Life; 8] = [
     Life {
         name: "raid5-cut",
         scheme: "raid5",
@@ -87,6 +87,15 @@ const LIVES: [Life; 7] = [
         spared: &[0, 1, 2, 3],
         journalled: true,
         live: cut,
+    },
+    // The feature `direct-writes`: the journal has checksums of what is in place.
+    Life {
+        name: "direct-raid6-cut",
+        scheme: "raid6",
+        drives: 5,
+        spared: &[0, 1, 2, 3, 4],
+        journalled: true,
+        live: cut_at_once,
     },
 ];
 
@@ -149,6 +158,14 @@ fn trim_and_flush(world: &mut World) {
 fn cut(mut world: World) -> Vec<Drive> {
     write(&mut world, 0, 7, 1);
     world.settle();
+    write(&mut world, 2, 4, 2);
+    trim_and_flush(&mut world);
+    world.cut(CutSpec::None)
+}
+
+/// The power goes when nothing has been put in place but what went there at once.
+fn cut_at_once(mut world: World) -> Vec<Drive> {
+    write(&mut world, 0, 7, 1);
     write(&mut world, 2, 4, 2);
     trim_and_flush(&mut world);
     world.cut(CutSpec::None)

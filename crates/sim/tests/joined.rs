@@ -112,6 +112,9 @@ const POOLS: [(&str, u16); 5] = [
 fn a_checkpoint_writes_neighbours_in_few_operations() {
     for (scheme, drives) in POOLS {
         let mut bench = Bench::empty(scheme, drives, 3);
+        // First writes of whole stripes are in place before a checkpoint.
+        bench.write_all();
+        bench.world.settle();
         bench.write_all();
         let before = bench.work();
         bench.world.settle();

@@ -186,6 +186,8 @@ const SLOW: &[Bug] = &[
     Bug::LeaveUnrestored,
     Bug::SkipGenerations,
     Bug::ScrubKeepsPages,
-    // Not timed yet.
     Bug::JoinedFailureToFirst,
+    Bug::DirectOntoTrimmed,
+    Bug::DirectUnflushed,
+    Bug::DirectComparedOnce,
 ];

@@ -20,7 +20,8 @@
 //!                                             46  2   rows
 //!                                             48  m × 2   seats of the columns
 //!                                             …   (m − k) × rows × 4   plain CRC-32C of parity blocks
-//!                                             …   descriptors of 24 bytes
+//!                                             …   descriptors of 24 bytes; behind one of kind 4 its
+//!                                                 checksums, 4 bytes each
 //! ```
 //!
 //! Block i of a batch's content is in row i mod rows of column i / rows. Checks are mixed with pool and
@@ -40,7 +41,9 @@ const ANCHOR_BYTES: usize = 512;
 const FIXED_BYTES: usize = 48;
 const BLOCK: usize = 4096;
 const _: () = assert!(BLOCK as u64 == BLOCK_BYTES);
-const DESCRIPTOR_BYTES: usize = 24;
+/// Bytes of a descriptor without checksums behind it.
+pub const DESCRIPTOR_BYTES: usize = 24;
+const CRC_BYTES: usize = 4;
 
 /// Where the log begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +99,7 @@ impl Anchor {
 }
 
 /// What a batch says of one block or of a run of stripes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Descriptor {
     /// The next block of the batch's content belongs there.
     Content {
@@ -125,6 +128,32 @@ pub enum Descriptor {
         /// How many.
         count: u32,
     },
+    /// Blocks that follow each other in a cell have been written in place, where nothing counted before. What was written
+    /// may be in the drives' caches only, as the record itself: one flush covers both. Only in pools with the feature
+    /// `direct-writes`.
+    Direct {
+        /// The first of them.
+        first: BlockName,
+        /// Plain CRC-32C of each.
+        crcs: Vec<u32>,
+    },
+}
+
+impl Descriptor {
+    /// Bytes in the header.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Self::Direct { crcs, .. } => Self::bytes_of_direct(crcs.len()),
+            _ => DESCRIPTOR_BYTES,
+        }
+    }
+
+    /// Bytes of one that describes so many blocks written in place.
+    #[must_use]
+    pub const fn bytes_of_direct(blocks: usize) -> usize {
+        DESCRIPTOR_BYTES + blocks * CRC_BYTES
+    }
 }
 
 /// The head of every column of a batch.
@@ -149,10 +178,10 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// Blocks of the header alone, for so many columns, parity blocks and descriptors.
+    /// Blocks of the header alone, for so many columns, parity blocks and bytes of descriptors.
     #[must_use]
-    pub fn blocks(columns: usize, parity_blocks: usize, descriptors: usize) -> u64 {
-        let bytes = FIXED_BYTES + columns * 2 + parity_blocks * 4 + descriptors * DESCRIPTOR_BYTES;
+    pub fn blocks(columns: usize, parity_blocks: usize, descriptor_bytes: usize) -> u64 {
+        let bytes = FIXED_BYTES + columns * 2 + parity_blocks * CRC_BYTES + descriptor_bytes;
         (bytes as u64).div_ceil(BLOCK_BYTES)
     }
 
@@ -162,7 +191,7 @@ impl BatchHeader {
         Self::blocks(
             self.seats.len(),
             self.parity_crcs.len(),
-            self.descriptors.len(),
+            self.descriptors.iter().map(Descriptor::bytes).sum(),
         )
     }
 
@@ -201,6 +230,7 @@ impl BatchHeader {
             bytes.extend(crc.to_le_bytes());
         }
         for descriptor in &self.descriptors {
+            let mut crcs: &[u32] = &[];
             let (group, first, number, column, kind) = match *descriptor {
                 Descriptor::Content { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 0_u16)
@@ -214,12 +244,21 @@ impl BatchHeader {
                 Descriptor::Absent { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 3)
                 }
+                Descriptor::Direct {
+                    first,
+                    crcs: ref all,
+                } => {
+                    crcs = all;
+                    let count = u32::try_from(all.len()).expect("a header is short");
+                    (first.group, first.block.into(), count, first.column, 4)
+                }
             };
             bytes.extend(group.to_le_bytes());
             bytes.extend(u64::to_le_bytes(first));
             bytes.extend(number.to_le_bytes());
             bytes.extend(column.to_le_bytes());
             bytes.extend(kind.to_le_bytes());
+            bytes.extend(crcs.iter().flat_map(|crc| crc.to_le_bytes()));
         }
         bytes.resize(usize::from(blocks) * BLOCK, 0);
         let check = check(pool, lane, &bytes[8..]);
@@ -287,9 +326,22 @@ impl BatchHeader {
                     name: name()?,
                     crc: number,
                 },
+                4 => {
+                    let crcs = at + DESCRIPTOR_BYTES;
+                    let end =
+                        crcs.checked_add(usize::try_from(number).ok()?.checked_mul(CRC_BYTES)?)?;
+                    let crcs = bytes.get(crcs..end)?.chunks_exact(CRC_BYTES);
+                    let first = name()?;
+                    // Their names are numbers of blocks, too.
+                    first.block.checked_add(number)?;
+                    Descriptor::Direct {
+                        first,
+                        crcs: crcs.filter_map(|crc| u32_at(crc, 0)).collect(),
+                    }
+                }
                 _ => return None,
             });
-            at += DESCRIPTOR_BYTES;
+            at += descriptors.last().map_or(0, Descriptor::bytes);
         }
         let contents = descriptors
             .iter()
@@ -352,6 +404,10 @@ mod tests {
         list.push(Descriptor::Absent {
             name: name(2),
             crc: 0x1234_5678,
+        });
+        list.push(Descriptor::Direct {
+            first: name(3),
+            crcs: (0..u32::try_from(descriptors).unwrap() % 90).collect(),
         });
         list.push(Descriptor::Zeroed {
             group: 9,

@@ -16,12 +16,18 @@ pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
 /// The format that this code writes.
 pub const FORMAT: u32 = 1;
 /// Features that this code knows: name in the label's payload, bit in its header.
-pub const FEATURES: [(&str, u64); 2] = [(PAGE_COPIES, 1), (LAZY_INITIALIZATION, 2)];
+pub const FEATURES: [(&str, u64); 3] = [
+    (PAGE_COPIES, 1),
+    (LAZY_INITIALIZATION, 2),
+    (DIRECT_WRITES, 4),
+];
 /// One copy more of each metadata page than the code survives losses, on as many drives, and the checksums of
 /// blocks that were written while their column was nowhere.
 pub const PAGE_COPIES: &str = "page-copies";
 /// Groups of volumes are made blank when they are first written, and the label says which were not yet.
 pub const LAZY_INITIALIZATION: &str = "lazy-initialization";
+/// Whole stripes onto space that holds nothing that counts go in place at once; the journal has their checksums.
+pub const DIRECT_WRITES: &str = "direct-writes";
 /// Where the copies begin on a drive.
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
 /// Bytes of a copy, at most.

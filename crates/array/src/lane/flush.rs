@@ -18,6 +18,8 @@ pub(super) enum Waiter {
     Checkpoint,
     /// The recovery under way.
     Recovery,
+    /// Nobody: so much was written in place that recovery should not have to look at more.
+    Log,
 }
 
 #[derive(Clone, Debug)]

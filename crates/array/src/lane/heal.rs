@@ -202,7 +202,7 @@ impl Lane {
         self.log_units(id, vec![unit]);
     }
 
-    fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
+    pub(super) fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.phase = Phase::Logging;
         op.units = units.len() as u64;
@@ -321,7 +321,7 @@ impl Lane {
 
     /// An operation has ended: mend what it found.
     pub(super) fn after(&mut self, op: &Op, outcome: Outcome) {
-        if self.geometry.store().is_none() {
+        if self.geometry.store().is_none() || op.owner == Owner::Recovery {
             return;
         }
         if let Task::Heal(blocks) = &op.task {

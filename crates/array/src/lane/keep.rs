@@ -131,7 +131,7 @@ impl Lane {
     }
 
     /// The blocks of a block's stripe that lie as high in their chunks as it does in its own, by slot.
-    fn row_of(&self, name: BlockName) -> impl Iterator<Item = (usize, BlockName)> + '_ {
+    pub(super) fn row_of(&self, name: BlockName) -> impl Iterator<Item = (usize, BlockName)> + '_ {
         let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
         let within = u64::from(name.block) % per_chunk;
         let stripe = self.stripe_of(name);

@@ -5,6 +5,7 @@ mod backoff;
 mod balance;
 mod catchup;
 mod checkpoint;
+mod direct;
 mod flight;
 mod flush;
 mod heal;
@@ -41,6 +42,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use self::backoff::Retries;
 use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
+use self::direct::DirectWrites;
 pub(crate) use self::flight::WRITE_RETRIES;
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
@@ -172,6 +174,7 @@ pub struct Lane {
     overlay: Overlay,
     pages: Pages,
     log: Log,
+    direct: DirectWrites,
     checkpoints: Checkpoints,
     retries: Retries,
     /// Drives about which the pool has been asked for a verdict, and what they had said.
@@ -255,6 +258,7 @@ impl Lane {
             overlay: Overlay::default(),
             pages: Pages::new(used_blocks),
             log: Log::default(),
+            direct: DirectWrites::default(),
             checkpoints: Checkpoints::default(),
             retries: Retries::default(),
             awaited: BTreeMap::new(),
@@ -655,12 +659,15 @@ impl Lane {
         for (waiter, outcome, covers) in finished {
             if outcome.is_ok() {
                 self.log.flushed = self.log.flushed.max(covers);
+                self.direct.flushed(self.log.flushed);
             }
             match waiter {
                 Waiter::Request(id) => self.flushed_for(RequestId(id), outcome),
                 Waiter::Job(id) => self.end_job(id, outcome),
                 Waiter::Checkpoint => self.checkpoint_flushed(outcome),
                 Waiter::Recovery => self.recovery_flushed(),
+                // The next batch's header says it.
+                Waiter::Log => {}
             }
         }
     }

@@ -9,6 +9,7 @@ use layout::Cell;
 
 use super::arbitrate::Arbitration;
 use super::catchup::Held;
+use super::direct::Direct;
 use super::flight::BounceBuffer;
 use super::ids::{JobId, OpId};
 use super::loss::Assessed;
@@ -29,6 +30,8 @@ pub(super) enum Owner {
     Hedge(OpId),
     /// Nobody waits: the lane mends what it has found.
     Lane,
+    /// Recovery has found the stripe torn.
+    Recovery,
 }
 
 /// What an operation does.
@@ -75,6 +78,8 @@ pub(super) enum Phase {
     Verifying,
     /// Its computation is in flight.
     Computing,
+    /// What it writes in place waits for the other stripes of its request.
+    Gathering,
     /// What it writes is on its way to the journal.
     Logging,
     /// Its writes are in flight.
@@ -129,6 +134,8 @@ pub(super) struct Op {
     pub(super) pinned: Vec<u64>,
     /// Bytes to lay into memory before its computation.
     pub(super) puts: Vec<(Slice, Arc<[u8]>)>,
+    /// Its blocks go in place before they are logged.
+    pub(super) direct: Option<Box<Direct>>,
     /// Units not yet logged.
     pub(super) units: u64,
     /// How often reads that failed have been tried again.
@@ -174,6 +181,7 @@ impl Op {
             verified: 0,
             pinned: Vec::new(),
             puts: Vec::new(),
+            direct: None,
             units: 0,
             retries: 0,
             read_fault: None,
@@ -191,7 +199,7 @@ impl Service {
             (Owner::Request(_) | Owner::Hedge(_), _) => Self::prompt(Origin::Client),
             (_, Task::Scrub) => Self::bulk(Origin::Scrub),
             (Owner::Job(_), _) => Self::bulk(Origin::Rebuild),
-            (Owner::Lane, _) => Self::prompt(Origin::Scrub),
+            (Owner::Lane | Owner::Recovery, _) => Self::prompt(Origin::Scrub),
         }
     }
 }

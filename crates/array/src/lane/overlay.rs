@@ -62,6 +62,8 @@ pub(super) struct Overlay {
     bytes: u64,
     /// Blocks that nobody has.
     nowhere: u64,
+    /// Blocks that are in place.
+    in_place: u64,
     /// Buffers that nobody needs any more.
     free: Vec<ScratchId>,
 }
@@ -70,6 +72,29 @@ impl Overlay {
     /// Whether there are blocks that nobody has.
     pub(super) const fn lacks_blocks(&self) -> bool {
         self.nowhere > 0
+    }
+
+    /// Blocks that are in place and whose entries are not.
+    pub(super) const fn blocks_in_place(&self) -> u64 {
+        self.in_place
+    }
+
+    /// Those of such batches, in order of their names.
+    pub(super) fn in_place(&self, such: impl Fn(u64) -> bool) -> Vec<BlockName> {
+        let there = |logged: &Logged| logged.bytes == Bytes::InPlace && such(logged.sequence);
+        let blocks = self.blocks.iter().filter(|(_, logged)| there(logged));
+        blocks.map(|(&name, _)| name).collect()
+    }
+
+    /// Forgets everything. Buffers are given back ([`take_free`](Self::take_free)).
+    pub(super) fn clear(&mut self) {
+        let buffers = std::mem::take(&mut self.buffers);
+        let mut free = std::mem::take(&mut self.free);
+        free.extend(buffers.into_values().map(|buffer| buffer.scratch));
+        *self = Self {
+            free,
+            ..Self::default()
+        };
     }
 
     /// A batch's buffer; it stays while it is pinned.
@@ -143,6 +168,7 @@ impl Overlay {
             self.change(logged.sequence, |buffer| buffer.live += 1);
         }
         self.nowhere += u64::from(logged.bytes == Bytes::Nowhere);
+        self.in_place += u64::from(logged.bytes == Bytes::InPlace);
         if let Some(old) = self.blocks.insert(name, logged) {
             self.forget(old);
         }
@@ -150,6 +176,7 @@ impl Overlay {
 
     fn forget(&mut self, old: Logged) {
         self.nowhere -= u64::from(old.bytes == Bytes::Nowhere);
+        self.in_place -= u64::from(old.bytes == Bytes::InPlace);
         if old.bytes.memory().is_some() {
             self.change(old.sequence, |buffer| buffer.live -= 1);
         }
@@ -207,6 +234,7 @@ impl Overlay {
     pub(super) fn known(&mut self, name: BlockName, entry: Entry) {
         if let Some(logged) = self.blocks.get_mut(&name) {
             self.nowhere -= u64::from(logged.bytes == Bytes::Nowhere);
+            self.in_place += u64::from(logged.bytes != Bytes::InPlace);
             logged.bytes = Bytes::InPlace;
             logged.entry = entry;
         }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Fault, Outcome, Seat};
 
 use super::ids::OpId;
-use super::op::Owner;
+use super::op::{Owner, Task};
 use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, IoId, IoKind, Slice};
@@ -141,9 +141,11 @@ fn join(copies: &BTreeMap<(Seat, u64), Part>) -> Vec<(Seat, u64, usize, Vec<Part
 }
 
 impl Lane {
-    /// Pages behind those that an operation misses which its job is about to ask for.
+    /// Pages behind those that an operation misses which its job, or the stream that it is part of, is about to ask for.
     pub(super) fn pages_ahead(&self, op: OpId, missing: &BTreeSet<PageName>) -> Vec<PageName> {
-        if !matches!(self.ops[&op].owner, Owner::Job(_)) {
+        let op = &self.ops[&op];
+        let streams = op.service.bulk && matches!(op.task, Task::Write(_));
+        if !matches!(op.owner, Owner::Job(_)) && !streams {
             return Vec::new();
         }
         let pages = u32::try_from(self.geometry.pages_per_cell()).expect("few pages");

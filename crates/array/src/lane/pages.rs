@@ -132,6 +132,13 @@ impl Pages {
         true
     }
 
+    /// Whether `count` blocks from `first` on are known to be unwritten.
+    pub(super) fn are_unwritten(&self, first: BlockName, count: u32) -> bool {
+        let mut names = (first.block..first.block.saturating_add(count))
+            .map(|block| BlockName { block, ..first });
+        names.all(|name| self.entry(name) == Some(Entry::UNWRITTEN))
+    }
+
     /// The pages of `count` blocks from `first` on that are not here.
     pub(super) fn missing(&self, first: BlockName, count: u32) -> BTreeSet<PageName> {
         let end = first.block.saturating_add(count);

@@ -8,7 +8,7 @@
 //!      └────────────────── blocks staged ───────────────────────────┘      └─► Judging ─► (end)
 //! ```
 //!
-//! Writes of requests are logged; what fills a cell that does not count yet is written in place, and
+//! Writes of requests are logged, whole stripes onto unwritten space after they are in place (`direct.rs`); what fills a cell that does not count yet is written in place, and
 //! so is everything in a pool without a journal.
 
 use std::cell::RefCell;
@@ -254,6 +254,17 @@ impl Lane {
                     self.lock(id);
                     return;
                 }
+                let direct = self.may_go_direct(&self.ops[&id], &plan);
+                if direct {
+                    let missing = self.pages_of_stripe(&self.ops[&id]);
+                    if !missing.is_empty() {
+                        self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
+                        self.fetch_pages(id, missing);
+                        return;
+                    }
+                }
+                let direct = direct && self.holds_nothing(&self.ops[&id]);
+                let op = self.ops.get_mut(id).expect("just seen");
                 if let Task::Write(prepared) = &mut op.task
                     && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)
                 {
@@ -264,6 +275,9 @@ impl Lane {
                     op.scratch = Some(scratch);
                     self.actions
                         .push_back(Action::Allocate(scratch, plan.scratch_bytes));
+                }
+                if direct {
+                    self.begin_direct(id);
                 }
                 self.read(id, plan);
             }
@@ -298,7 +312,7 @@ impl Lane {
         };
         let kind = match op.owner {
             Owner::Request(request) => self.request_kind(request),
-            Owner::Job(_) | Owner::Lane | Owner::Hedge(_) => RequestKind::Read,
+            Owner::Job(_) | Owner::Lane | Owner::Recovery | Owner::Hedge(_) => RequestKind::Read,
         };
         self.events.push_back(Event::StripeLost {
             group: op.group,
@@ -343,7 +357,7 @@ impl Lane {
         );
     }
 
-    fn push_transfer(&mut self, op: OpId, transfer: Transfer) {
+    pub(super) fn push_transfer(&mut self, op: OpId, transfer: Transfer) {
         self.push_transfer_for(Purpose::Transfer { op, transfer }, &transfer);
     }
 
@@ -504,7 +518,14 @@ impl Lane {
                 self.runnable.push_back(id);
                 return;
             }
-            Task::Write(_) | Task::Heal(_) | Task::Relog(_) if store => {
+            Task::Write(_) if op.direct.is_some() => {
+                self.gather_direct(id, &computed.sums);
+                return;
+            }
+            // What recovery mends is in place, and what it replaces does not count.
+            Task::Write(_) | Task::Heal(_) | Task::Relog(_)
+                if store && op.owner != Owner::Recovery =>
+            {
                 self.log_writes(id, &computed.sums);
                 return;
             }
@@ -553,7 +574,11 @@ impl Lane {
 
     fn write_ended(&mut self, id: OpId, transfer: Transfer, outcome: Outcome, out: bool) {
         let seat = transfer.seat;
+        if outcome.is_err() {
+            self.direct_failed(id);
+        }
         match outcome {
+            Ok(()) if planted::is(Bug::DirectUnflushed) && self.ops[&id].direct.is_some() => {}
             Ok(()) => self.flushes.wrote(seat),
             Err(_) if out => {}
             Err(fault) => {
@@ -580,6 +605,10 @@ impl Lane {
         let op = self.ops.get_mut(id).expect("the operation exists");
         if !op.failed_seats.is_empty() {
             op.phase = Phase::Judging;
+            return;
+        }
+        if op.direct.is_some() {
+            self.direct_written(id);
             return;
         }
         if let Some(fault) = op.fault {
@@ -662,6 +691,7 @@ impl Lane {
             Owner::Request(request) => self.request_op_ended(request, outcome),
             Owner::Job(job) => self.job_op_ended(job, &op.stripes, outcome),
             Owner::Lane => {}
+            Owner::Recovery => self.torn_mended(),
             Owner::Hedge(_) => unreachable!("ended above"),
         }
     }

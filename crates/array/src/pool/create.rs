@@ -19,7 +19,9 @@ use super::volumes::is_name;
 use super::{
     Drive, Effect, LossFacts, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, Ticket,
 };
-use crate::format::{DriveMap, DriveMapError, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES};
+use crate::format::{
+    DIRECT_WRITES, DriveMap, DriveMapError, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES,
+};
 use crate::plan::BandPlans;
 use crate::{Geometry, GeometryError, Store};
 
@@ -189,13 +191,14 @@ pub(super) struct Sizes {
 }
 
 impl StoreFacts {
-    pub(super) const fn store(self, pool: Uuid) -> Store {
+    pub(super) const fn store(self, pool: Uuid, direct_writes: bool) -> Store {
         Store {
             pool,
             journal_offset: self.journal_offset,
             ring_bytes: self.ring_bytes,
             metadata_offset: self.metadata_offset,
             page_copies: self.page_copies,
+            direct_writes,
         }
     }
 }
@@ -325,7 +328,7 @@ fn create_with(
         rows: map.rows,
         data_offset: map.data_offset,
         lanes,
-        store: store.map(|store| store.store(blueprint.uuid)),
+        store: store.map(|store| store.store(blueprint.uuid, page_copies.is_some())),
     };
     let (geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
     let room = TABLE_ROOM;
@@ -377,6 +380,7 @@ fn create_with(
         features: [
             (PAGE_COPIES, page_copies.is_some()),
             (LAZY_INITIALIZATION, blueprint.lazy && store.is_some()),
+            (DIRECT_WRITES, store.is_some() && page_copies.is_some()),
         ]
         .into_iter()
         .filter(|&(_, used)| used)

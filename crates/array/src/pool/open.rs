@@ -24,7 +24,7 @@ use super::cells::CellTable;
 use super::create::{CreateError, Sizes, from_hex, geometry};
 use super::{Effect, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
 use crate::action::Command;
-use crate::format::{CellPage, Label};
+use crate::format::{CellPage, DIRECT_WRITES, Label};
 use crate::planted::{self, Bug};
 
 /// A drive on which a label of the pool was found.
@@ -377,7 +377,9 @@ fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         rows: facts.rows,
         data_offset: facts.data_offset,
         lanes: facts.lanes.max(1),
-        store: facts.store.map(|store| store.store(facts.uuid)),
+        store: facts
+            .store
+            .map(|store| store.store(facts.uuid, facts.has(DIRECT_WRITES))),
     };
     let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
     Ok(Pool::assemble(geometry, facts, generation))

@@ -120,7 +120,8 @@ impl World {
                     let _refused = match io.kind {
                         IoKind::Write => {
                             let slices = io.slices.all().iter();
-                            let blocks = slices.flat_map(|&slice| scratch.blocks(slice));
+                            let blocks =
+                                slices.flat_map(|&slice| scratch.blocks_in_flight(slice, 0xa5));
                             drive.write_blocks(range, admitted.effect, sequence, blocks)
                         }
                         IoKind::WriteZeroes => {

@@ -26,6 +26,7 @@ use erasure::Code;
 
 use self::waiting::{Lot, Waiting};
 use super::backoff::Work;
+use super::direct::IN_PLACE_MAX;
 use super::ids::OpId;
 use super::op::Task;
 use super::overlay::{Bytes, Logged};
@@ -37,7 +38,7 @@ use crate::ScratchId;
 use crate::action::{
     Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
 };
-use crate::format::{BatchHeader, BlockName, Descriptor, Entry, RING_HEAD_BYTES};
+use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry, RING_HEAD_BYTES};
 use crate::planted::{self, Bug};
 
 /// Batches in flight.
@@ -74,6 +75,8 @@ pub(super) struct Unit {
     pub(super) unknown: Vec<BlockName>,
     /// The same where the block's checksum is known: plain CRC-32C.
     pub(super) absent: Vec<(BlockName, u32)>,
+    /// Runs of blocks that are in place: the first of each, and the plain CRC-32C of all.
+    pub(super) direct: Vec<(BlockName, Vec<u32>)>,
     /// Stripes that become zero.
     pub(super) zeroed: Option<(u64, Range<u64>)>,
 }
@@ -86,13 +89,23 @@ impl Unit {
             blocks: Vec::new(),
             unknown: Vec::new(),
             absent: Vec::new(),
+            direct: Vec::new(),
             zeroed: None,
         }
     }
 
-    fn descriptors(&self) -> usize {
+    /// Descriptors for whose sake a batch begins though another one is in flight. Those of blocks in place can wait: the
+    /// fewer batches they share, the fewer operations they cost their drives.
+    fn urgent(&self) -> usize {
         let nowhere = self.unknown.len() + self.absent.len();
         self.blocks.len() + nowhere + usize::from(self.zeroed.is_some())
+    }
+
+    /// Bytes of its descriptors.
+    fn bytes(&self) -> usize {
+        let runs = self.direct.iter();
+        let direct = runs.map(|(_, crcs)| Descriptor::bytes_of_direct(crcs.len()));
+        self.urgent() * DESCRIPTOR_BYTES + direct.sum::<usize>()
     }
 }
 
@@ -223,11 +236,11 @@ struct Shape {
 }
 
 impl Shape {
-    /// Of at most `width` data columns, for so many blocks and descriptors.
-    fn new(width: usize, parity: usize, blocks: usize, descriptors: usize) -> Self {
+    /// Of at most `width` data columns, for so many blocks and bytes of descriptors.
+    fn new(width: usize, parity: usize, blocks: usize, bytes: usize) -> Self {
         let rows = blocks.div_ceil(width);
         let data = blocks.div_ceil(rows.max(1)).max(1);
-        let header = BatchHeader::blocks(data + parity, parity * rows, descriptors);
+        let header = BatchHeader::blocks(data + parity, parity * rows, bytes);
         Self { data, rows, header }
     }
 
@@ -235,16 +248,16 @@ impl Shape {
     /// are spread, with parity.
     fn cheapest(
         (widest, parity): (usize, usize),
-        (blocks, descriptors): (usize, usize),
+        (blocks, bytes): (usize, usize),
         limit: u64,
     ) -> Self {
         let cost = |shape: &Self| {
             (shape.data + parity) as u64 * (shape.header + shape.rows as u64 + OPERATION_BLOCKS)
         };
         let shapes = (1..=widest.min(blocks.max(1)))
-            .map(|width| Self::new(width, parity, blocks, descriptors))
+            .map(|width| Self::new(width, parity, blocks, bytes))
             .filter(|shape| shape.fits(limit));
-        let widest = || Self::new(widest, parity, blocks, descriptors);
+        let widest = || Self::new(widest, parity, blocks, bytes);
         shapes.min_by_key(cost).unwrap_or_else(widest)
     }
 
@@ -401,7 +414,11 @@ impl Lane {
         if self.log.blocked || self.has_gaps() {
             self.refuse_relogs();
         }
-        if self.log.wants_checkpoint() || self.overlay.bytes() >= memory / 2 {
+        self.flush_direct();
+        if self.log.wants_checkpoint()
+            || self.overlay.bytes() >= memory / 2
+            || self.overlay.blocks_in_place() >= IN_PLACE_MAX
+        {
             self.want_checkpoint();
         }
     }
@@ -410,8 +427,8 @@ impl Lane {
     /// been told.
     fn lots_ready(&self, due: bool) -> [Option<Lot>; 2] {
         let log = &self.log;
-        let ready = |&lot: &Lot| match log.waiting.descriptors(lot) {
-            0 => false,
+        let ready = |&lot: &Lot| match log.waiting.urgent(lot) {
+            _ if !log.waiting.has(lot) => false,
             enough if enough >= GATHERED => {
                 lot == Lot::Commits
                     || !log.waiting.has_commits(self.now)
@@ -426,6 +443,8 @@ impl Lane {
     fn may_begin_lone(&self, lot: Lot) -> bool {
         match lot {
             Lot::Commits => self.log.in_flight(lot) == 0,
+            // What is in place takes no room, and must not wait for commits that never end.
+            Lot::Streams if self.log.waiting.urgent(lot) == 0 => self.log.in_flight(lot) == 0,
             Lot::Streams => self.log.batches.is_empty(),
         }
     }
@@ -434,7 +453,7 @@ impl Lane {
     fn some_lot_may_be_due(&self, ready: [Option<Lot>; 2]) -> bool {
         let mut lots = self.log.waiting.in_turn().into_iter();
         lots.any(|lot| {
-            let waits = self.log.waiting.descriptors(lot) > 0 && !ready.contains(&Some(lot));
+            let waits = self.log.waiting.has(lot) && !ready.contains(&Some(lot));
             waits && self.may_begin_lone(lot)
         })
     }
@@ -474,20 +493,21 @@ impl Lane {
         let widest = usize::from(data_columns_max(live, parity));
         let sides = (widest, usize::from(parity));
         let limit = self.log.ring.batch_blocks_max();
-        let (mut blocks, mut descriptors, mut units) = (0, 0, 0);
+        let (mut blocks, mut bytes, mut units) = (0, 0, 0);
         let most = match lot {
             Lot::Streams if self.log.waiting.has_commits(self.now) => STREAM_DESCRIPTORS_MAX,
             _ => DESCRIPTORS_MAX,
         };
         for unit in self.log.waiting.units(lot) {
-            let (more, all) = (blocks + unit.blocks.len(), descriptors + unit.descriptors());
-            let fits = all <= most && Shape::new(widest, sides.1, more, all).fits(limit);
+            let (more, all) = (blocks + unit.blocks.len(), bytes + unit.bytes());
+            let fits = all <= most * DESCRIPTOR_BYTES
+                && Shape::new(widest, sides.1, more, all).fits(limit);
             if !fits && units > 0 {
                 break;
             }
-            (blocks, descriptors, units) = (more, all, units + 1);
+            (blocks, bytes, units) = (more, all, units + 1);
         }
-        let shape = Shape::cheapest(sides, (blocks, descriptors), limit);
+        let shape = Shape::cheapest(sides, (blocks, bytes), limit);
         let Shape { data, rows, .. } = shape;
         let length = shape.length();
         let Some(position) = self
@@ -778,6 +798,18 @@ impl Lane {
         let mut index = 0;
         for descriptor in &header.descriptors {
             match *descriptor {
+                Descriptor::Direct { first, ref crcs } => {
+                    self.direct.logged(header.sequence, crcs.len() as u64);
+                    for (block, &crc) in (first.block..).zip(crcs) {
+                        let name = BlockName { block, ..first };
+                        let logged = Logged {
+                            bytes: Bytes::InPlace,
+                            entry: Entry::new(pool, name, crc, header.sequence),
+                            sequence: header.sequence,
+                        };
+                        self.overlay.insert(name, logged);
+                    }
+                }
                 Descriptor::Content { name, crc } => {
                     let column = column_slice(
                         scratch,
@@ -893,6 +925,8 @@ fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
         descriptors.extend(unit.unknown.iter().map(|&name| Descriptor::Unknown(name)));
         let absent = unit.absent.iter();
         descriptors.extend(absent.map(|&(name, crc)| Descriptor::Absent { name, crc }));
+        let direct = unit.direct.iter().cloned();
+        descriptors.extend(direct.map(|(first, crcs)| Descriptor::Direct { first, crcs }));
     }
     descriptors
 }
@@ -905,7 +939,7 @@ mod tests {
 
     #[test]
     fn few_blocks_are_copied_and_many_are_spread() {
-        let shape = |blocks| Shape::cheapest((5, 1), (blocks, blocks), LIMIT);
+        let shape = |blocks| Shape::cheapest((5, 1), (blocks, blocks * DESCRIPTOR_BYTES), LIMIT);
         assert_eq!((shape(2).data, shape(2).rows), (1, 2));
         assert_eq!(shape(480).data, 5);
     }
@@ -916,8 +950,9 @@ mod tests {
             for widest in 1..=8 {
                 for blocks in 0..=DESCRIPTORS_MAX {
                     for limit in [16, 63, 255, 4096] {
-                        let most = Shape::new(widest, parity, blocks, blocks);
-                        let shape = Shape::cheapest((widest, parity), (blocks, blocks), limit);
+                        let bytes = blocks * DESCRIPTOR_BYTES;
+                        let most = Shape::new(widest, parity, blocks, bytes);
+                        let shape = Shape::cheapest((widest, parity), (blocks, bytes), limit);
                         assert!(shape.fits(limit) || !most.fits(limit));
                         assert!(shape.data * shape.rows >= blocks && shape.data <= widest);
                     }

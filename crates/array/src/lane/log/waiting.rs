@@ -51,7 +51,7 @@ impl Lot {
 #[derive(Clone, Debug, Default)]
 struct Queue {
     units: VecDeque<Unit>,
-    descriptors: usize,
+    urgent: usize,
 }
 
 /// The units that wait.
@@ -90,9 +90,14 @@ impl Waiting {
             .is_some_and(|at| now.since(at) < COMMITS_QUIET)
     }
 
-    /// Descriptors of all that wait of a lot.
-    pub(super) const fn descriptors(&self, lot: Lot) -> usize {
-        self.queue(lot).descriptors
+    /// Whether anything waits of a lot.
+    pub(super) fn has(&self, lot: Lot) -> bool {
+        !self.queue(lot).units.is_empty()
+    }
+
+    /// Descriptors of a lot for whose sake a batch begins though another one is in flight.
+    pub(super) const fn urgent(&self, lot: Lot) -> usize {
+        self.queue(lot).urgent
     }
 
     /// Both lots, the one whose turn it is first.
@@ -109,14 +114,14 @@ impl Waiting {
             self.commit_at = Some(now);
         }
         let queue = self.queue_mut(lot);
-        queue.descriptors += unit.descriptors();
+        queue.urgent += unit.urgent();
         queue.units.push_back(unit);
     }
 
     /// Before all others: it makes room for them.
     pub(super) fn push_first(&mut self, units: Vec<Unit>) {
         for unit in units.into_iter().rev() {
-            self.commits.descriptors += unit.descriptors();
+            self.commits.urgent += unit.urgent();
             self.commits.units.push_front(unit);
         }
         self.commits_went = false;
@@ -132,7 +137,7 @@ impl Waiting {
         self.commits_went = lot == Lot::Commits;
         let queue = self.queue_mut(lot);
         let units: Vec<Unit> = queue.units.drain(..count).collect();
-        queue.descriptors -= units.iter().map(Unit::descriptors).sum::<usize>();
+        queue.urgent -= units.iter().map(Unit::urgent).sum::<usize>();
         units
     }
 
@@ -143,7 +148,7 @@ impl Waiting {
             let units = std::mem::take(&mut queue.units);
             let (out, stay): (Vec<Unit>, _) = units.into_iter().partition(&such);
             queue.units = Vec::into(stay);
-            queue.descriptors -= out.iter().map(Unit::descriptors).sum::<usize>();
+            queue.urgent -= out.iter().map(Unit::urgent).sum::<usize>();
             taken.extend(out);
         }
         taken
@@ -176,7 +181,7 @@ mod tests {
         assert_eq!(waiting.in_turn()[0], Lot::Commits);
         assert_eq!(numbers(&waiting.take(Lot::Commits, 2)), [1, 3]);
         assert_eq!(waiting.in_turn()[0], Lot::Streams);
-        assert_eq!(waiting.descriptors(Lot::Commits), 1);
+        assert_eq!(waiting.urgent(Lot::Commits), 1);
         assert_eq!(numbers(&waiting.take(Lot::Streams, 1)), [0]);
         assert_eq!(waiting.in_turn()[0], Lot::Commits);
         waiting.push_first(vec![unit(8), unit(9)]);
@@ -186,7 +191,7 @@ mod tests {
             numbers(&waiting.take_if(|unit| unit.op.0 != 5)),
             [8, 9, 2, 4]
         );
-        assert_eq!(waiting.descriptors(Lot::Streams), 0);
+        assert_eq!(waiting.urgent(Lot::Streams), 0);
         assert_eq!(numbers(&waiting.take_if(|_| true)), [5]);
         assert!(waiting.is_empty());
     }

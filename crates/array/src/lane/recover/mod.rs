@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Anchors ─► Headers ─► Columns ─► Checking ─► (Mending ─► Checking) ─► (Restoring) ─► Headers …
-//!                 └─ nothing there: the log's end ─► Covering ─► Anchoring ─► Flushing ─► (end)
+//!                 └─ nothing there: the log's end ─► Comparing (`compare.rs`) ─► Covering ─► Anchoring ─► Flushing ─► (end)
 //! ```
 //!
 //! What is found is put into the overlay as if it had just been logged, so there is nothing else to
@@ -10,20 +10,23 @@
 //! drives that live: these are written again where they are, so that they survive as many losses
 //! from now on as others do.
 
+mod compare;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Fault, Outcome, PAGE_BYTES, Seat};
 use erasure::ElementSet;
 
-use super::flush::Waiter;
-use super::log::column_slice;
-use super::ring::{Placed, Ring};
-use super::writes::Writes;
-use super::{Computing, Lane, Purpose};
+use self::compare::Comparison;
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, IoKind, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
+use crate::lane::flush::Waiter;
+use crate::lane::log::column_slice;
+use crate::lane::ring::{Placed, Ring};
+use crate::lane::writes::Writes;
+use crate::lane::{Computing, Lane, Purpose};
 use crate::planted::{self, Bug};
 
 /// Blocks of a header at most: [`super::log`] writes none that is longer.
@@ -41,6 +44,8 @@ enum Phase {
     Checking(Found),
     Mending(Found),
     Restoring(Found),
+    /// What the log says to be in place is looked at, and mended.
+    Comparing(Comparison),
     /// What was found is flushed.
     Covering,
     Anchoring,
@@ -88,6 +93,10 @@ pub(super) struct Recovery {
     /// A batch of an earlier incarnation, and where it is: perhaps one that was left out.
     candidate: Option<(BatchHeader, u64)>,
     batches: u64,
+    /// A header says that batches up to this one are flushed.
+    flushed: u64,
+    /// The log ends before this batch, whatever is there.
+    limit: Option<u64>,
 }
 
 impl Lane {
@@ -116,6 +125,8 @@ impl Lane {
             expected: 1,
             candidate: None,
             batches: 0,
+            flushed: 0,
+            limit: None,
         });
         if fresh {
             self.write_first_anchor();
@@ -166,6 +177,10 @@ impl Lane {
         if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
             self.report_fault(seat, IoKind::Read, 0, fault, false);
         }
+        if matches!(self.recovery().phase, Phase::Comparing(_)) {
+            self.compared_read(index, outcome);
+            return;
+        }
         let recovery = self.recovery();
         recovery.in_flight -= 1;
         if outcome.is_err() {
@@ -199,6 +214,10 @@ impl Lane {
 
     /// A computation of the recovery's has ended.
     pub(super) fn recovery_computed(&mut self, computed: &Computed) {
+        if matches!(self.recovery().phase, Phase::Comparing(_)) {
+            self.round_summed(&computed.sums);
+            return;
+        }
         if let Some(scratch) = self.recovery().scratch.take() {
             self.release(scratch);
         }
@@ -230,6 +249,8 @@ impl Lane {
         let recovery = self.recovery();
         recovery.anchor = anchor;
         recovery.expected = anchor.first;
+        // The recovery before this one has mended and flushed all that it found.
+        recovery.flushed = anchor.inherited;
         self.log.ring.begin_at(anchor.position);
         self.log.anchor = anchor.number;
         self.read_headers(anchor.position, Seek::Next);
@@ -253,6 +274,11 @@ impl Lane {
     }
 
     fn read_headers(&mut self, at: u64, seek: Seek) {
+        let recovery = self.recovery();
+        if seek == Seek::Next && recovery.limit == Some(recovery.expected) {
+            self.end_of_log();
+            return;
+        }
         let left = self.log.ring.blocks().saturating_sub(at);
         let blocks = left.min(HEADER_BLOCKS_MAX);
         self.recovery().phase = Phase::Headers { at, seek };
@@ -615,14 +641,20 @@ impl Lane {
         self.overlay.unpin(header.sequence);
         let recovery = self.recovery();
         recovery.batches += 1;
+        recovery.flushed = recovery.flushed.max(header.flushed);
         recovery.expected = header.sequence + 1;
         let head = self.log.ring.head();
         self.read_headers(head, Seek::Next);
     }
 
-    /// Nothing follows. What was found may be in caches only; the anchor will vouch for it, so it must not
-    /// survive what it vouches for.
+    /// Nothing follows.
     fn end_of_log(&mut self) {
+        self.compare_in_place();
+    }
+
+    /// What was found may be in caches only; the anchor will vouch for it, so it must not survive what it vouches
+    /// for.
+    fn cover_log(&mut self) {
         self.recovery().phase = Phase::Covering;
         for seat in self.live_seats() {
             self.flushes.wrote(seat);

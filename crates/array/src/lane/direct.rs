@@ -1,0 +1,318 @@
+//! Whole stripes onto space that holds nothing that counts: they go in place at once, and then a record of their
+//! checksums is logged.
+//!
+//! ```text
+//!   Computing ─► Gathering ───────────────► Writing ──────────────► Logging ─► (end)
+//!                (the other stripes of      (data and parity,       (checksums, no content)
+//!                its request: neighbours    in place)
+//!                go as one operation)          └─ a drive refuses or leaves ─► Logging (with content) ─► (end)
+//! ```
+//!
+//! Why nothing is lost: until the record is complete the stripe's entries say that it is unwritten, so what lies in its
+//! place does not count, whole or torn. The record and the stripe may both be in caches when the power goes. So
+//! recovery compares stripes whose record is not known to be flushed with their checksums (`recover/compare.rs`).
+//!
+//! Invariants:
+//! - The stripe is locked from before its entries are looked at until its record is complete.
+//! - A record says of a block that it is in place only if its drive has taken it, and has not left since.
+//! - A trim whose record is not flushed leaves its stripe written: its blocks are still in the overlay.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use block::BLOCK_BYTES;
+
+use super::Lane;
+use super::flush::Waiter;
+use super::ids::OpId;
+use super::log::Unit;
+use super::op::{Op, Owner, Phase, Task};
+use crate::RequestId;
+use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
+use crate::plan::{Plan, Transfer};
+use crate::planted::{self, Bug};
+
+/// Bytes of all lanes that are in place and not known to be flushed, from which on a lane flushes by itself: recovery
+/// reads no more than about this.
+const UNFLUSHED_MAX: u64 = 256 << 20;
+
+/// Blocks of a lane that are in place and whose entries are in memory only, from which on a checkpoint begins: 256 MiB.
+/// At twice as many nothing more goes in place before it has ended.
+pub(super) const IN_PLACE_MAX: u64 = 65_536;
+
+/// Bytes of a unit's descriptors: several units, and what else a batch has, fit into one header.
+const UNIT_BYTES_MAX: usize = 4 << 10;
+
+/// What an operation that writes in place knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Direct {
+    /// Plain CRC-32C of the blocks that it writes, in the order of [`Lane::written_blocks`].
+    sums: Vec<u32>,
+    /// A drive has not taken what it should have.
+    failed: bool,
+}
+
+/// Stripes of one request.
+#[derive(Clone, Debug, Default)]
+struct Gathering {
+    /// How many are being computed.
+    computing: usize,
+    ready: Vec<OpId>,
+}
+
+/// What goes in place before it is logged.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DirectWrites {
+    gathering: BTreeMap<RequestId, Gathering>,
+    /// Blocks by batch, of those that are not known to be flushed.
+    unflushed: VecDeque<(u64, u64)>,
+    unflushed_blocks: u64,
+    /// The last batch that a flush by [`Waiter::Log`] was asked to cover.
+    asked: u64,
+}
+
+impl DirectWrites {
+    /// A batch says of so many blocks that they are in place.
+    pub(super) fn logged(&mut self, sequence: u64, blocks: u64) {
+        self.unflushed.push_back((sequence, blocks));
+        self.unflushed_blocks += blocks;
+    }
+
+    /// Batches up to this one are flushed.
+    pub(super) fn flushed(&mut self, sequence: u64) {
+        while let Some((_, blocks)) = self.unflushed.pop_front_if(|(at, _)| *at <= sequence) {
+            self.unflushed_blocks -= blocks;
+        }
+    }
+}
+
+/// How many blocks of each element one unit describes, of a stripe of so many elements; `None` if not even one.
+fn rows_of_unit(elements: usize) -> Option<u64> {
+    let room = UNIT_BYTES_MAX / elements;
+    let rows =
+        room.checked_sub(DESCRIPTOR_BYTES)? / (Descriptor::bytes_of_direct(1) - DESCRIPTOR_BYTES);
+    u64::try_from(rows).ok().filter(|&rows| rows > 0)
+}
+
+impl Lane {
+    /// A write that was planned goes in place before it is logged.
+    pub(super) fn begin_direct(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id).expect("it was planned");
+        let Owner::Request(request) = op.owner else {
+            unreachable!("only what clients write goes in place at once");
+        };
+        op.direct = Some(Box::default());
+        self.direct.gathering.entry(request).or_default().computing += 1;
+    }
+
+    /// Whether a write may go in place before it is logged, if its stripe holds nothing.
+    pub(super) fn may_go_direct(&self, op: &Op, plan: &Plan) -> bool {
+        let (Task::Write(prepared), Owner::Request(_)) = (&op.task, op.owner) else {
+            return false;
+        };
+        if !op.service.bulk {
+            return false;
+        }
+        let bytes: u64 = { prepared.sources.iter() }
+            .map(|source| source.slice.length)
+            .sum();
+        let as_it_is = plan.reads.is_empty()
+            && plan.recovered.is_empty()
+            && plan.absent.is_empty()
+            && plan.lost.is_empty();
+        self.geometry
+            .store()
+            .is_some_and(|store| store.direct_writes)
+            && bytes == self.geometry.stripe_data_bytes()
+            && prepared.staging.is_none()
+            && as_it_is
+            && !self.trusted
+            && !self.twins.any()
+            && self.overlay.blocks_in_place() < 2 * IN_PLACE_MAX
+            && rows_of_unit(self.geometry.code().elements()).is_some()
+    }
+
+    /// The pages of a stripe that are not in memory.
+    pub(super) fn pages_of_stripe(&self, op: &Op) -> BTreeSet<PageName> {
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let slots = 0..self.geometry.code().elements();
+        let missing = slots.flat_map(|slot| {
+            let (column, chunk) = self.geometry.place(op.group, op.stripes.start, slot);
+            let block = u32::try_from(chunk * per_chunk);
+            let first = BlockName {
+                group: op.group,
+                column,
+                block: block.expect("cells have fewer than 2^32 blocks"),
+            };
+            let count = u32::try_from(per_chunk).expect("a chunk is in a cell");
+            self.pages.missing(first, count)
+        });
+        missing.collect()
+    }
+
+    /// Whether no block of the stripe counts, and each has one place, on a drive that is quick enough.
+    pub(super) fn holds_nothing(&self, op: &Op) -> bool {
+        let (group, stripe) = (op.group, op.stripes.start);
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let trimmed = self.overlay.is_zeroed(group, stripe);
+        let takes_trimmed = trimmed && planted::is(Bug::DirectOntoTrimmed);
+        (!trimmed || takes_trimmed)
+            && (0..self.geometry.code().elements()).all(|slot| {
+                let (column, chunk) = self.geometry.place(group, stripe, slot);
+                let state = self.view.column(&self.geometry, group, column);
+                let swift = state.source.is_some_and(|cell| {
+                    !self.view.is_out(cell.seat) && !self.watch.suspects.contains(&cell.seat)
+                });
+                let first = u32::try_from(chunk * per_chunk);
+                let count = u32::try_from(per_chunk);
+                let (Ok(block), Ok(count)) = (first, count) else {
+                    return false;
+                };
+                let first = BlockName {
+                    group,
+                    column,
+                    block,
+                };
+                let free = !self.overlay.holds(first, count)
+                    && (takes_trimmed || self.pages.are_unwritten(first, count));
+                swift && state.target.is_none() && (free || planted::is(Bug::DirectOntoWritten))
+            })
+    }
+
+    /// What goes in place is computed: with the request's last stripe all of them are begun.
+    pub(super) fn gather_direct(&mut self, id: OpId, sums: &[u32]) {
+        let op = self.ops.get_mut(id).expect("just computed");
+        let Owner::Request(request) = op.owner else {
+            unreachable!("only what clients write goes in place at once");
+        };
+        op.phase = Phase::Gathering;
+        op.direct.as_mut().expect("it goes in place").sums = sums.to_vec();
+        let gathering = self.direct.gathering.get_mut(&request);
+        let gathering = gathering.expect("its stripes are counted");
+        gathering.computing -= 1;
+        gathering.ready.push(id);
+        if gathering.computing == 0 {
+            let gathering = self.direct.gathering.remove(&request);
+            for id in gathering.expect("just seen").ready {
+                self.write_direct(id);
+            }
+        }
+    }
+
+    fn write_direct(&mut self, id: OpId) {
+        let op = &self.ops[&id];
+        let writes = &op.plan.as_ref().expect("it was planned").writes;
+        let writes: Vec<Transfer> = writes.clone();
+        if writes.iter().any(|write| self.view.is_out(write.seat)) {
+            self.log_content(id);
+            return;
+        }
+        let op = self.ops.get_mut(id).expect("just seen");
+        op.phase = Phase::Writing;
+        op.in_flight = writes.len() as u64;
+        for &transfer in &writes {
+            self.push_transfer(id, transfer);
+        }
+    }
+
+    /// A drive has not taken what an operation writes.
+    pub(super) fn direct_failed(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id).expect("its writes are in flight");
+        if let Some(direct) = &mut op.direct {
+            direct.failed = true;
+        }
+    }
+
+    /// All that goes in place has ended, and the pool has decided about drives that refused it.
+    pub(super) fn direct_written(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id).expect("its writes have ended");
+        // Nothing counts of what is in place: the journal takes it, whatever a drive has said.
+        op.fault = None;
+        let failed = op.direct.as_ref().is_some_and(|direct| direct.failed);
+        if failed {
+            self.log_content(id);
+        } else {
+            self.log_direct(id);
+        }
+    }
+
+    /// It goes through the journal after all.
+    fn log_content(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        let direct = op.direct.take().expect("it went in place");
+        self.log_writes(id, &direct.sums);
+    }
+
+    /// What is in place is logged by its checksums.
+    fn log_direct(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        let direct = op.direct.take().expect("it went in place");
+        let op = &self.ops[&id];
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let rows = rows_of_unit(self.geometry.code().elements()).expect("it was considered");
+        let unit_of = |name: &BlockName| u64::from(name.block) % per_chunk / rows;
+        let mut blocks: Vec<(BlockName, u32)> = { self.written_blocks(op).into_iter() }
+            .map(|(name, _)| name)
+            .zip(direct.sums)
+            .collect();
+        blocks.sort_unstable_by_key(|&(name, _)| (unit_of(&name), name));
+        let mut units: Vec<Unit> = Vec::new();
+        for same in blocks.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
+            let follows = |(a, _): &(BlockName, u32), (b, _): &(BlockName, u32)| {
+                a.column == b.column && a.block + 1 == b.block
+            };
+            let runs = same.chunk_by(follows);
+            units.push(Unit {
+                direct: runs
+                    .map(|run| (run[0].0, run.iter().map(|&(_, crc)| crc).collect()))
+                    .collect(),
+                ..Unit::of(id)
+            });
+        }
+        self.log_units(id, units);
+    }
+
+    /// Flushes if recovery would have to look at too much.
+    pub(super) fn flush_direct(&mut self) {
+        let most = UNFLUSHED_MAX / BLOCK_BYTES / u64::from(self.geometry.lanes());
+        let completed = self.log.completed;
+        if self.direct.unflushed_blocks >= most && self.direct.asked < completed {
+            // The next one when as much again is there.
+            let half = self.direct.unflushed.iter().rev();
+            let since = half.take_while(|(at, _)| *at > self.direct.asked);
+            let since: u64 = since.map(|(_, blocks)| blocks).sum();
+            if since >= most {
+                self.direct.asked = completed;
+                self.begin_flush(Waiter::Log);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_describes_as_many_rows_as_a_header_has_room_for() {
+        assert_eq!(rows_of_unit(6), Some(164));
+        assert_eq!(rows_of_unit(49), Some(14));
+        assert_eq!(rows_of_unit(200), None);
+        for elements in 1..170 {
+            if let Some(rows) = rows_of_unit(elements) {
+                let run = Descriptor::bytes_of_direct(usize::try_from(rows).unwrap());
+                assert!(elements * run <= UNIT_BYTES_MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_flushed_does_not_count() {
+        let mut direct = DirectWrites::default();
+        direct.logged(4, 100);
+        direct.logged(6, 10);
+        direct.flushed(5);
+        assert_eq!(direct.unflushed_blocks, 10);
+        direct.flushed(6);
+        assert_eq!(direct.unflushed_blocks, 0);
+    }
+}
