@@ -63,6 +63,8 @@ struct Gathering {
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectWrites {
     gathering: BTreeMap<RequestId, Gathering>,
+    /// Stripes on their way to their places.
+    in_flight: usize,
     /// Blocks by batch, of those that are not known to be flushed.
     unflushed: VecDeque<(u64, u64)>,
     unflushed_blocks: u64,
@@ -71,6 +73,10 @@ pub(super) struct DirectWrites {
 }
 
 impl DirectWrites {
+    pub(super) const fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
     /// A batch says of so many blocks that they are in place.
     pub(super) fn logged(&mut self, sequence: u64, blocks: u64) {
         self.unflushed.push_back((sequence, blocks));
@@ -101,80 +107,71 @@ impl Lane {
             unreachable!("only what clients write goes in place at once");
         };
         op.direct = Some(Box::default());
+        self.direct.in_flight += 1;
         self.direct.gathering.entry(request).or_default().computing += 1;
     }
 
-    /// Whether a write may go in place before it is logged, if its stripe holds nothing.
+    /// Whether a write may go in place before it is logged, if nothing counts there. Parts of streams only: it takes one step
+    /// more than the journal, and what it saves are bytes.
     pub(super) fn may_go_direct(&self, op: &Op, plan: &Plan) -> bool {
         let (Task::Write(prepared), Owner::Request(_)) = (&op.task, op.owner) else {
             return false;
         };
-        if !op.service.bulk {
-            return false;
-        }
-        let bytes: u64 = { prepared.sources.iter() }
-            .map(|source| source.slice.length)
-            .sum();
-        let as_it_is = plan.reads.is_empty()
+        op.service.bulk
+            && self
+                .geometry
+                .store()
+                .is_some_and(|store| store.direct_writes)
+            && prepared.staging.is_none()
+            && plan.reads.is_empty()
             && plan.recovered.is_empty()
             && plan.absent.is_empty()
-            && plan.lost.is_empty();
-        self.geometry
-            .store()
-            .is_some_and(|store| store.direct_writes)
-            && bytes == self.geometry.stripe_data_bytes()
-            && prepared.staging.is_none()
-            && as_it_is
+            && plan.lost.is_empty()
             && !self.trusted
             && !self.twins.any()
             && self.overlay.blocks_in_place() < 2 * IN_PLACE_MAX
             && rows_of_unit(self.geometry.code().elements()).is_some()
     }
 
-    /// The pages of a stripe that are not in memory.
-    pub(super) fn pages_of_stripe(&self, op: &Op) -> BTreeSet<PageName> {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
-        let slots = 0..self.geometry.code().elements();
-        let missing = slots.flat_map(|slot| {
-            let (column, chunk) = self.geometry.place(op.group, op.stripes.start, slot);
-            let block = u32::try_from(chunk * per_chunk);
-            let first = BlockName {
-                group: op.group,
-                column,
-                block: block.expect("cells have fewer than 2^32 blocks"),
-            };
-            let count = u32::try_from(per_chunk).expect("a chunk is in a cell");
+    /// The pages of what a plan writes that are not in memory.
+    pub(super) fn pages_of_writes(&self, group: u64, plan: &Plan) -> BTreeSet<PageName> {
+        let writes = plan.writes.iter();
+        let missing = writes.flat_map(|write| {
+            let (first, count) = self.run_of(group, write);
             self.pages.missing(first, count)
         });
         missing.collect()
     }
 
-    /// Whether no block of the stripe counts, and each has one place, on a drive that is quick enough.
-    pub(super) fn holds_nothing(&self, op: &Op) -> bool {
-        let (group, stripe) = (op.group, op.stripes.start);
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
-        let trimmed = self.overlay.is_zeroed(group, stripe);
+    /// The blocks of a transfer: the first, and how many.
+    fn run_of(&self, group: u64, write: &Transfer) -> (BlockName, u32) {
+        let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
+        let first = BlockName {
+            group,
+            column: write.column,
+            block: number(self.geometry.block_of(write.offset)),
+        };
+        (first, number(write.length / BLOCK_BYTES))
+    }
+
+    /// Whether no block counts of those that a plan writes, and each has one place, on a drive that is quick enough. What the
+    /// plan does not write of their rows is zero then, by its own parity: were it not, parity would be written.
+    pub(super) fn holds_nothing(&self, op: &Op, plan: &Plan) -> bool {
+        let group = op.group;
+        let trimmed = self.overlay.is_zeroed(group, op.stripes.start);
         let takes_trimmed = trimmed && planted::is(Bug::DirectOntoTrimmed);
         (!trimmed || takes_trimmed)
-            && (0..self.geometry.code().elements()).all(|slot| {
-                let (column, chunk) = self.geometry.place(group, stripe, slot);
-                let state = self.view.column(&self.geometry, group, column);
-                let swift = state.source.is_some_and(|cell| {
-                    !self.view.is_out(cell.seat) && !self.watch.suspects.contains(&cell.seat)
-                });
-                let first = u32::try_from(chunk * per_chunk);
-                let count = u32::try_from(per_chunk);
-                let (Ok(block), Ok(count)) = (first, count) else {
-                    return false;
-                };
-                let first = BlockName {
-                    group,
-                    column,
-                    block,
-                };
+            && plan.writes.iter().all(|write| {
+                let state = self.view.column(&self.geometry, group, write.column);
+                let swift =
+                    !self.view.is_out(write.seat) && !self.watch.suspects.contains(&write.seat);
+                let (first, count) = self.run_of(group, write);
                 let free = !self.overlay.holds(first, count)
                     && (takes_trimmed || self.pages.are_unwritten(first, count));
-                swift && state.target.is_none() && (free || planted::is(Bug::DirectOntoWritten))
+                swift
+                    && state.source.is_some()
+                    && state.target.is_none()
+                    && (free || planted::is(Bug::DirectOntoWritten))
             })
     }
 
@@ -235,17 +232,21 @@ impl Lane {
         }
     }
 
+    fn end_direct(&mut self, id: OpId) -> Box<Direct> {
+        self.direct.in_flight -= 1;
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.direct.take().expect("it went in place")
+    }
+
     /// It goes through the journal after all.
     fn log_content(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        let direct = op.direct.take().expect("it went in place");
+        let direct = self.end_direct(id);
         self.log_writes(id, &direct.sums);
     }
 
     /// What is in place is logged by its checksums.
     fn log_direct(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        let direct = op.direct.take().expect("it went in place");
+        let direct = self.end_direct(id);
         let op = &self.ops[&id];
         let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
         let rows = rows_of_unit(self.geometry.code().elements()).expect("it was considered");

@@ -256,14 +256,14 @@ impl Lane {
                 }
                 let direct = self.may_go_direct(&self.ops[&id], &plan);
                 if direct {
-                    let missing = self.pages_of_stripe(&self.ops[&id]);
+                    let missing = self.pages_of_writes(self.ops[&id].group, &plan);
                     if !missing.is_empty() {
                         self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                         self.fetch_pages(id, missing);
                         return;
                     }
                 }
-                let direct = direct && self.holds_nothing(&self.ops[&id]);
+                let direct = direct && self.holds_nothing(&self.ops[&id], &plan);
                 let op = self.ops.get_mut(id).expect("just seen");
                 if let Task::Write(prepared) = &mut op.task
                     && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)

@@ -32,7 +32,7 @@ pub(crate) enum SimCommand {
     /// Run schedules of requests, faults and power cuts, one from each seed.
     #[command(after_long_help = examples::SIM_SWARM)]
     Swarm(SwarmArguments),
-    /// Cut the power everywhere and let every operation go wrong, on twenty small workloads.
+    /// Cut the power everywhere and let every operation go wrong, on small workloads.
     #[command(after_long_help = examples::SIM_FAULTS)]
     Faults(FaultsArguments),
     /// Run the schedule of one seed again, say what happens in it, and cut it down if it fails.

@@ -1,4 +1,5 @@
-//! Small workloads: twenty of schemes by the state that the pool is in, and six of first writes.
+//! Small workloads: twenty of schemes by the state that the pool is in, six of first writes to groups that are made blank for
+//! them, and ten of whole stripes onto space that holds nothing.
 
 use block::Seat;
 
@@ -118,6 +119,37 @@ pub fn workloads() -> Vec<Workload> {
             // Pages and a label for it, and no more.
             events: vec![write(0, 8192, false), write(4096, 512, true)],
             ..workload(name, state, 0)
+        }));
+    }
+    // Whole stripes in place at once, with a small write to one of them; and onto what was trimmed.
+    for name in [
+        "raid1-small",
+        "raid5-small",
+        "raid6-small",
+        "dcode-small",
+        "pddl2-small",
+    ] {
+        let healthy = workload(name, Healthy, 0);
+        let volume_bytes = SETTINGS[healthy.frame.setting].volume_bytes;
+        let whole = write(0, volume_bytes, false);
+        let trim = Event::Zero {
+            offset: 0,
+            length: volume_bytes,
+            trim: true,
+        };
+        let lives = [
+            (
+                "first",
+                vec![whole.clone(), write(4096, 4096, false), Event::Flush],
+            ),
+            ("trimmed", vec![whole.clone(), trim, whole]),
+        ];
+        all.extend(lives.map(|(what, events)| Workload {
+            name: format!("{name} {what}"),
+            prepare: Vec::new(),
+            events,
+            makes: false,
+            ..healthy.clone()
         }));
     }
     all

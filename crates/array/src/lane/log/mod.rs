@@ -443,8 +443,12 @@ impl Lane {
     fn may_begin_lone(&self, lot: Lot) -> bool {
         match lot {
             Lot::Commits => self.log.in_flight(lot) == 0,
-            // What is in place takes no room, and must not wait for commits that never end.
-            Lot::Streams if self.log.waiting.urgent(lot) == 0 => self.log.in_flight(lot) == 0,
+            // What is in place takes no room, and must not wait for commits that never end. It waits for as many as are on
+            // their way to their places: each batch is an operation on several drives.
+            Lot::Streams if self.log.waiting.urgent(lot) == 0 => {
+                let waiting = self.log.waiting.units(lot).count();
+                self.log.in_flight(lot) == 0 && waiting >= self.direct.in_flight()
+            }
             Lot::Streams => self.log.batches.is_empty(),
         }
     }
