@@ -35,9 +35,10 @@ use crate::planted::{self, Bug};
 /// reads no more than about this.
 const UNFLUSHED_MAX: u64 = 256 << 20;
 
-/// Blocks of a lane that are in place and whose entries are in memory only, from which on a checkpoint begins: 256 MiB.
-/// At twice as many nothing more goes in place before it has ended.
-pub(super) const IN_PLACE_MAX: u64 = 65_536;
+/// Blocks of a lane that are in place and whose entries are in memory only, from which on a checkpoint begins: 64 MiB. It goes
+/// through all of them at once, and commits of the same thread wait for that.
+/// At four times as many nothing more goes in place before it has ended.
+pub(super) const IN_PLACE_MAX: u64 = 16_384;
 
 /// Bytes of a unit's descriptors: several units, and what else a batch has, fit into one header.
 const UNIT_BYTES_MAX: usize = 4 << 10;
@@ -129,7 +130,7 @@ impl Lane {
             && plan.lost.is_empty()
             && !self.trusted
             && !self.twins.any()
-            && self.overlay.blocks_in_place() < 2 * IN_PLACE_MAX
+            && self.overlay.blocks_in_place() < 4 * IN_PLACE_MAX
             && rows_of_unit(self.geometry.code().elements()).is_some()
     }
 
