@@ -20,11 +20,11 @@ pub mod geometry;
 mod lane;
 mod losses;
 pub mod plan;
-pub mod planted;
 pub mod pool;
 pub mod record;
 pub mod router;
 mod runs;
+pub mod seeded;
 pub mod view;
 
 pub use action::{

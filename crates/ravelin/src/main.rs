@@ -83,7 +83,7 @@ enum Verb {
 
 // A build with planted bugs loses data on purpose, for tests of the simulator: it must not come to be.
 const _: () = assert!(
-    !array::planted::ENABLED,
+    !array::seeded::ENABLED,
     "the feature `planted` is for the simulator's tests: `ravelin` cannot be built with it"
 );
 

@@ -34,7 +34,7 @@ mod scratch;
 mod world;
 
 #[cfg(feature = "planted")]
-pub use array::planted::{Bug, plant};
+pub use array::seeded::{Bug, plant};
 pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Regions, Survival, Trigger};
 pub use oracle::Oracle;
 pub use panics::quiet_panics;

@@ -71,7 +71,6 @@ fn a_first_write_is_on_the_drives_once() {
         bench.world.settle();
         let second = bench.written_bytes() - before - first;
         let least = bench.size * all / data;
-        println!("{scheme}: {first} and {second} for {least}");
         assert!(first < least * 2, "{scheme}: {first} for {least}");
         assert!(second > first * 3 / 2, "{scheme}: {second} for {least}");
     }

@@ -29,7 +29,7 @@ use super::op::{Op, Owner, Phase, Task};
 use crate::RequestId;
 use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
 use crate::plan::{Plan, Transfer};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Bytes of all lanes that are in place and not known to be flushed, from which on a lane flushes by itself: recovery
 /// reads no more than about this.
@@ -160,7 +160,7 @@ impl Lane {
     pub(super) fn holds_nothing(&self, op: &Op, plan: &Plan) -> bool {
         let group = op.group;
         let trimmed = self.overlay.is_zeroed(group, op.stripes.start);
-        let takes_trimmed = trimmed && planted::is(Bug::DirectOntoTrimmed);
+        let takes_trimmed = trimmed && seeded::is(Bug::DirectOntoTrimmed);
         (!trimmed || takes_trimmed)
             && plan.writes.iter().all(|write| {
                 let state = self.view.column(&self.geometry, group, write.column);
@@ -172,7 +172,7 @@ impl Lane {
                 swift
                     && state.source.is_some()
                     && state.target.is_none()
-                    && (free || planted::is(Bug::DirectOntoWritten))
+                    && (free || seeded::is(Bug::DirectOntoWritten))
             })
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Fault, Seat};
 
 use super::ids::JobId;
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Who waits for a set of drives to be flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +63,7 @@ impl Flushes {
         covers: u64,
         takes_part: impl Fn(Seat) -> bool,
     ) -> (u64, Vec<Seat>) {
-        let overtakes = usize::from(planted::is(Bug::FlushOvertakes));
+        let overtakes = usize::from(seeded::is(Bug::FlushOvertakes));
         let mut seats: Vec<Seat> = self
             .dirty
             .iter()
@@ -73,7 +73,7 @@ impl Flushes {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
-        if planted::is(Bug::FlushLeavesOut) && seats.len() > 1 {
+        if seeded::is(Bug::FlushLeavesOut) && seats.len() > 1 {
             seats.pop();
         }
         self.dirty.clear();

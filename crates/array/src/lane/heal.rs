@@ -10,7 +10,7 @@ use super::overlay::Bytes;
 use crate::action::{BufferId, Event, Slice};
 use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// The blocks of a transfer: name, first byte on the drive, bytes.
 fn blocks_of(
@@ -42,8 +42,8 @@ impl Lane {
         let op = &self.ops[&id];
         let (group, locked) = (op.group, op.locked);
         let scrub = matches!(op.task, Task::Scrub);
-        let believes = (planted::is(Bug::UnverifiedParity) && matches!(op.task, Task::Write(_)))
-            || (planted::is(Bug::UnverifiedRead) && matches!(op.task, Task::Read(_)));
+        let believes = (seeded::is(Bug::UnverifiedParity) && matches!(op.task, Task::Write(_)))
+            || (seeded::is(Bug::UnverifiedRead) && matches!(op.task, Task::Read(_)));
         let reads = &op.plan.as_ref().expect("it was planned").reads;
         let mut sums = sums.iter();
         let (mut blocks, mut again) = (0, false);
@@ -305,7 +305,7 @@ impl Lane {
             let logged = self.overlay.get(name).map(|logged| logged.bytes);
             let entry = Entry::new(pool, name, sum, self.log.completed);
             match (logged, self.pages.entry(name)) {
-                (Some(Bytes::Nowhere), _) if planted::is(Bug::FilledStaysUnknown) => {}
+                (Some(Bytes::Nowhere), _) if seeded::is(Bug::FilledStaysUnknown) => {}
                 (Some(Bytes::Memory(_) | Bytes::InPlace), _) | (None, None) => {}
                 (Some(Bytes::Nowhere), _) => self.overlay.known(name, entry),
                 (None, Some(Entry::UNKNOWN)) => self.pages.set(name, entry),
@@ -336,7 +336,7 @@ impl Lane {
             let bad = op.bad.len() + op.arbitration.doubts.len();
             self.job_verified(job, op.verified, bad as u64);
         }
-        if self.recovery.is_some() || planted::is(Bug::HealWithoutWrite) {
+        if self.recovery.is_some() || seeded::is(Bug::HealWithoutWrite) {
             return;
         }
         if outcome.is_ok() {

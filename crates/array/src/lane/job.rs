@@ -16,7 +16,7 @@ use super::ids::JobId;
 use super::op::{Op, Owner, Task};
 use crate::action::Event;
 use crate::format::PageName;
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
 pub(super) const STEP_BYTES: u64 = 1 << 20;
@@ -266,7 +266,7 @@ impl Lane {
         let store = self.geometry.store().is_some();
         match fault {
             Some(fault) => self.end_job(id, Err(fault)),
-            None if planted::is(Bug::FillEarly) && matches!(job.kind, Kind::Fill { .. }) => {
+            None if seeded::is(Bug::FillEarly) && matches!(job.kind, Kind::Fill { .. }) => {
                 self.end_job(id, Ok(()));
             }
             None if store && matches!(job.kind, Kind::Fill { .. }) => {

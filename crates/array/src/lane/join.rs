@@ -26,7 +26,7 @@ use block::{BLOCK_BYTES, Fault, Outcome, Seat};
 use super::Lane;
 use super::flight::Flight;
 use crate::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of its
 /// rate with it, and a client's operation waits 5 ms behind it.
@@ -205,7 +205,7 @@ impl Lane {
         }
         for (number, member) in members.into_iter().enumerate() {
             let outcome = match outcome {
-                Err(_) if planted::is(Bug::JoinedFailureToFirst) && number > 0 => Ok(()),
+                Err(_) if seeded::is(Bug::JoinedFailureToFirst) && number > 0 => Ok(()),
                 outcome => outcome,
             };
             self.member_ended(member, outcome);

@@ -230,12 +230,7 @@ impl Lane {
             {
                 continue;
             }
-            let mut heal = Op::new(
-                Owner::Lane,
-                op.group,
-                stripe..stripe + 1,
-                Task::Heal(blocks),
-            );
+            let mut heal = Op::repair(Owner::Lane, op.group, stripe, blocks);
             // Under its own lock the heal finds out anew what is stale.
             heal.arbitration.doubts = doubts;
             heal.repair.entries = entries;

@@ -69,7 +69,7 @@ use crate::action::{
 };
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 use crate::view::View;
 use crate::{Geometry, GroupRequest, Losses, RequestId, ScratchId};
 
@@ -368,7 +368,7 @@ impl Lane {
                     self.view.begin_fill(&self.geometry, group, column, target);
                 }
                 let mut job = Job::fill(group, column, target, avoid, holds);
-                if self.view.is_out(target.seat) && !planted::is(Bug::FillBeforeJoined) {
+                if self.view.is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
                 } else if self.lacks_pages_beside(group, column) {
@@ -400,7 +400,7 @@ impl Lane {
             }
             Command::Zero { group } => {
                 self.check_here(group)?;
-                if planted::is(Bug::InitializedUnwritten) && self.uninitialized.contains(group) {
+                if seeded::is(Bug::InitializedUnwritten) && self.uninitialized.contains(group) {
                     let outcome = Ok(());
                     self.events.push_back(Event::Zeroed { group, outcome });
                     return Ok(());
@@ -433,7 +433,7 @@ impl Lane {
             Command::Scrub { group } => {
                 self.check_here(group)?;
                 // Copies of pages are compared when they are read: those in memory hide a bad one.
-                if !planted::is(Bug::ScrubKeepsPages) {
+                if !seeded::is(Bug::ScrubKeepsPages) {
                     self.compare_copies(group);
                 }
                 self.begin_job(Job::scrub(group));

@@ -18,7 +18,7 @@ use crate::action::{ComputeStep, Origin, Service, Slice};
 use crate::format::{BlockName, Entry};
 use crate::geometry::Segment;
 use crate::plan::{Piece, Plan, Source};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 use crate::{BufferId, RequestId, ScratchId};
 
 /// What an operation is part of.
@@ -191,6 +191,11 @@ impl Op {
             epoch: u64::MAX,
         }
     }
+
+    /// One that reconstructs blocks (element, first byte in it) of a stripe and writes them again.
+    pub(super) fn repair(owner: Owner, group: u64, stripe: u64, blocks: Vec<(usize, u64)>) -> Self {
+        Self::new(owner, group, stripe..stripe + 1, Task::Heal(blocks))
+    }
 }
 
 impl Service {
@@ -335,7 +340,7 @@ impl Prepared {
         let first = (new_low > low).then_some(low);
         let last = (new_high < high).then_some(high - BLOCK_BYTES);
         let second = last.filter(|&last| first != Some(last));
-        let first = first.filter(|_| !planted::is(Bug::PartialKeepsScratch));
+        let first = first.filter(|_| !seeded::is(Bug::PartialKeepsScratch));
         for block in first.into_iter().chain(second) {
             self.reads.push(Piece {
                 slot: segment.slot,

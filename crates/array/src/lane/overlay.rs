@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::ScratchId;
 use crate::action::Slice;
 use crate::format::{BlockName, Entry};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Where the bytes of a logged block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Overlay {
 
     /// A batch is complete: this is the block's content now.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
-        if planted::is(Bug::EarlierWins) && self.blocks.contains_key(&name) {
+        if seeded::is(Bug::EarlierWins) && self.blocks.contains_key(&name) {
             return;
         }
         if logged.bytes.memory().is_some() {
@@ -223,7 +223,7 @@ impl Overlay {
         if self
             .blocks
             .get(&name)
-            .is_some_and(|logged| logged.sequence == sequence || planted::is(Bug::ForgetChanged))
+            .is_some_and(|logged| logged.sequence == sequence || seeded::is(Bug::ForgetChanged))
         {
             let old = self.blocks.remove(&name).expect("just seen");
             self.forget(old);

@@ -6,7 +6,7 @@ use super::Lane;
 use super::op::{Op, Owner, Prepared, Task};
 use crate::action::{Action, BufferId, Event, Reply, Slice};
 use crate::plan::Piece;
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 use crate::{GroupRequest, RequestId, ScratchId};
 
 /// Stripes that one operation zeroes at most: it holds all their locks at once.
@@ -187,7 +187,7 @@ impl Lane {
             return;
         }
         let (fault, flush) = (pending.fault, pending.fua && pending.kind.mutates());
-        let flush = flush && !planted::is(Bug::FuaWithoutFlush);
+        let flush = flush && !seeded::is(Bug::FuaWithoutFlush);
         match fault {
             Some(fault) => self.reply(id, Err(fault)),
             None if flush && self.flush_for(id) => {}

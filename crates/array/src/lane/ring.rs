@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// A batch that has not been let go yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Ring {
     /// Where a batch of `length` blocks would go, if there is room.
     pub(super) fn place(&self, length: u64) -> Option<u64> {
         let fits_at_head = self.head + length <= self.blocks;
-        if planted::is(Bug::RingOverwrites) {
+        if seeded::is(Bug::RingOverwrites) {
             return Some(if fits_at_head { self.head } else { 0 });
         }
         let Some(tail) = self.live.front().map(|placed| placed.position) else {

@@ -24,7 +24,7 @@ use super::{Computing, Lane, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// How often blocks that a drive could not read are asked for again before their loss is reported.
 /// While they can be reconstructed they are not: that mends them.
@@ -395,7 +395,7 @@ impl Lane {
         if op.in_flight > 0 {
             return;
         }
-        if planted::is(Bug::OneFailureOnly) && op.locked && outcome.is_err() && !out {
+        if seeded::is(Bug::OneFailureOnly) && op.locked && outcome.is_err() && !out {
             self.lost(id);
         } else if op.replan && !matches!(op.task, Task::Scrub) {
             self.plan_again(id);
@@ -544,7 +544,7 @@ impl Lane {
         let op = self.ops.get_mut(id).expect("the operation exists");
         if let Task::Fill { target, .. } = &op.task
             && self.view.is_out(target.seat)
-            && !planted::is(Bug::FillBeforeJoined)
+            && !seeded::is(Bug::FillBeforeJoined)
         {
             self.end(id, Err(Fault::Gone));
             return;
@@ -578,7 +578,7 @@ impl Lane {
             self.direct_failed(id);
         }
         match outcome {
-            Ok(()) if planted::is(Bug::DirectUnflushed) && self.ops[&id].direct.is_some() => {}
+            Ok(()) if seeded::is(Bug::DirectUnflushed) && self.ops[&id].direct.is_some() => {}
             Ok(()) => self.flushes.wrote(seat),
             Err(_) if out => {}
             Err(fault) => {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Effect, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Bytes of a returning drive's journal that are overwritten at a time.
 const BLANK_BYTES: u64 = 1 << 20;
@@ -229,7 +229,7 @@ impl Pool {
             own || self.leaving.contains_key(&seat)
         };
         let mut moved = self.moved.iter().filter(|(now, _)| *now == seat);
-        !planted::is(Bug::FillDuringInstall)
+        !seeded::is(Bug::FillDuringInstall)
             && (leaves(seat) || moved.any(|&(_, then)| leaves(then)))
     }
 

@@ -19,7 +19,7 @@ use crate::action::Command;
 use crate::format::CellEntry;
 use crate::lane::FILL_STEP_BYTES;
 use crate::plan::BandPlans;
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Cells among which the next one is chosen. Past a few hundred nothing is gained.
 const LOOK_AHEAD: usize = 256;
@@ -226,7 +226,7 @@ impl Pool {
         }
         if self.facts.seats[home.seat.index()].state.takes_part() {
             let joined = !self.fills.joining.contains_key(&home.seat);
-            return (joined || planted::is(Bug::FillBeforeJoined)).then_some(home);
+            return (joined || seeded::is(Bug::FillBeforeJoined)).then_some(home);
         }
         // Its drive comes back: what it holds is not rebuilt meanwhile.
         if self.is_away_for_a_while(home.seat) {

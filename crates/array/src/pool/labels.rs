@@ -13,7 +13,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use super::{Effect, OutReason, Pool, PoolFacts, PoolWrite};
 use crate::action::{Command, IoKind};
 use crate::format::{LABEL_OFFSETS, Payload};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// The wait before labels that were refused are tried again: doubled each time, up to the longest. A guess, as
 /// for the lanes' back-off.
@@ -113,7 +113,7 @@ impl Pool {
     /// drive that lags by more than one has missed something. For that, no number may be left out:
     /// what comes while a generation is being written is all part of the next one.
     pub(super) fn commit(&mut self, effects: Vec<Effect>) {
-        if planted::is(Bug::InitializedEarly)
+        if seeded::is(Bug::InitializedEarly)
             && let [initialized @ Effect::Initialized(_)] = &effects[..]
         {
             self.carry_out(initialized.clone());
@@ -130,7 +130,7 @@ impl Pool {
 
     /// The generation that a change of the facts becomes part of.
     pub(super) fn next_generation(&self) -> u64 {
-        if self.labels.again && !planted::is(Bug::SkipGenerations) {
+        if self.labels.again && !seeded::is(Bug::SkipGenerations) {
             self.generation
         } else {
             self.generation + 1

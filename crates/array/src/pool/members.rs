@@ -8,7 +8,7 @@ use super::{
     Drive, Effect, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
 };
 use crate::action::{Command, IoKind};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Failed reads within minutes (they count half after ten) after which a drive is put out, if it can
 /// be spared. A guess in the range that other systems use.
@@ -119,7 +119,7 @@ impl Pool {
         if known {
             *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
         }
-        if known && planted::is(Bug::SeatOutEarly) {
+        if known && seeded::is(Bug::SeatOutEarly) {
             self.tell_lanes(&Command::SeatOut(seat));
         } else if known {
             first.insert(0, Effect::Lanes(Command::SeatOut(seat)));

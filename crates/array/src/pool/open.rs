@@ -25,7 +25,7 @@ use super::create::{CreateError, Sizes, from_hex, geometry};
 use super::{Effect, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
 use crate::action::Command;
 use crate::format::{CellPage, DIRECT_WRITES, Label};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// A drive on which a label of the pool was found.
 #[derive(Clone, Debug)]
@@ -210,7 +210,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
 
 /// How many generations a drive may lag.
 fn lag_max() -> u64 {
-    1 + u64::from(planted::is(Bug::LagByTwo))
+    1 + u64::from(seeded::is(Bug::LagByTwo))
 }
 
 /// Ends replacements of which a drive is out. The seats whose drive is, and has a successor that is there.
@@ -360,7 +360,7 @@ fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         None => None,
     };
     let drives = scheme.drives.unwrap_or_else(|| {
-        if facts.layout_drives > 0 && !planted::is(Bug::WidthFromSeats) {
+        if facts.layout_drives > 0 && !seeded::is(Bug::WidthFromSeats) {
             return facts.layout_drives;
         }
         // Without a spare that has taken a seat, whoever does not wait sits in the layout.
@@ -514,7 +514,7 @@ impl Pool {
     /// What the lanes must know at opening.
     fn opening_effects(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if !self.facts.uninitialized.is_empty() && !planted::is(Bug::UninitializedForgotten) {
+        if !self.facts.uninitialized.is_empty() && !seeded::is(Bug::UninitializedForgotten) {
             let runs = self.facts.uninitialized.clone();
             effects.push(Effect::Lanes(Command::Uninitialized(runs)));
         }

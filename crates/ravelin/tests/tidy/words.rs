@@ -47,7 +47,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("blueprint", "pool specification", 17),
     retired("division", "drive layout of regions", 11),
     // Seeded faults and the simulator.
-    retired("planted", "seeded fault", 37),
+    retired("planted", "seeded fault", 10),
     retired("happening", "event", 12),
     // Exports and the engine.
     retired("haggle", "negotiate", 0),

@@ -138,11 +138,8 @@ pub fn workloads() -> Vec<Workload> {
             trim: true,
         };
         let lives = [
-            (
-                "first",
-                vec![whole.clone(), write(4096, 4096, false), Event::Flush],
-            ),
-            ("trimmed", vec![whole.clone(), trim, whole]),
+            ("first", vec![whole, write(4096, 4096, false), Event::Flush]),
+            ("trimmed", vec![whole, trim, whole]),
         ];
         all.extend(lives.map(|(what, events)| Workload {
             name: format!("{name} {what}"),

@@ -1,9 +1,9 @@
 //! What the pool asks for: writes of labels and tables, commands to lanes, drives that change places.
 
 use array::IoKind;
-use array::planted::{self, Bug};
 use array::pool::{Half, PoolAction};
 use array::router::VolumeMap;
+use array::seeded::{self, Bug};
 use block::{Fault, Outcome};
 
 use super::queue::Happening;
@@ -101,7 +101,7 @@ impl World {
             self.pool_ended(id, Half::Write, written);
             return;
         }
-        if planted::is(Bug::LabelsUnflushed) {
+        if seeded::is(Bug::LabelsUnflushed) {
             self.pool_ended(id, Half::Flush, Ok(()));
             return;
         }

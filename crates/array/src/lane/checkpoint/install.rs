@@ -13,7 +13,7 @@ use crate::lane::op::Owner;
 use crate::lane::overlay::Logged;
 use crate::lane::{Lane, Purpose};
 use crate::plan::{Transfer, merge};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 impl Lane {
     pub(super) fn install(&mut self) {
@@ -39,7 +39,7 @@ impl Lane {
             };
             let column = self.view.column(&self.geometry, name.group, name.column);
             let cells = column.cells();
-            let cells = cells.take(if planted::is(Bug::SkipFillTarget) {
+            let cells = cells.take(if seeded::is(Bug::SkipFillTarget) {
                 1
             } else {
                 2
@@ -114,7 +114,7 @@ impl Lane {
     /// are in place.
     pub(in crate::lane) fn fill_must_wait(&mut self, op: OpId, group: u64, column: u16) -> bool {
         let installing = self.checkpoints.running.as_ref().is_some_and(|running| {
-            !planted::is(Bug::FillDuringInstall)
+            !seeded::is(Bug::FillDuringInstall)
                 && running.phase == Phase::Installing
                 && running.blocks.iter().any(|(name, logged)| {
                     (name.group, name.column) == (group, column) && logged.bytes.memory().is_some()
@@ -196,7 +196,7 @@ impl Lane {
         let pinned = std::mem::take(&mut running.pinned);
         for (stripe, sequence) in zeroed {
             for name in self.names_of(stripe.0, stripe.1..stripe.1 + 1) {
-                if !planted::is(Bug::TrimWithoutEntry) {
+                if !seeded::is(Bug::TrimWithoutEntry) {
                     self.pages.set(name, Entry::UNWRITTEN);
                 }
             }

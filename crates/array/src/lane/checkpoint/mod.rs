@@ -29,7 +29,7 @@ use crate::ScratchId;
 use crate::action::{BufferId, Event, IoKind, Slice};
 use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::Transfer;
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// How long after the last batch a checkpoint begins by itself: what is in place costs nothing at
 /// the next opening.
@@ -237,7 +237,7 @@ impl Lane {
             epoch: None,
         };
         self.checkpoints.running = Some(running);
-        if planted::is(Bug::InstallEarly) || !self.begin_flush(Waiter::Checkpoint) {
+        if seeded::is(Bug::InstallEarly) || !self.begin_flush(Waiter::Checkpoint) {
             self.checkpoint_flushed(Ok(()));
         }
     }

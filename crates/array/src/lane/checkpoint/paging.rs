@@ -21,7 +21,7 @@ use crate::lane::flush::Waiter;
 use crate::lane::pages::PagePlace;
 use crate::lane::{Computing, Lane, Purpose};
 use crate::plan::{Transfer, merge};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 impl Lane {
     pub(super) fn write_pages(&mut self) {
@@ -126,7 +126,7 @@ impl Lane {
     }
 
     pub(in crate::lane) fn page_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        if planted::is(Bug::AnchorBeforePages) && outcome.is_ok() {
+        if seeded::is(Bug::AnchorBeforePages) && outcome.is_ok() {
             self.running().writes.ended(seat, outcome, false);
             self.pages_ended();
             return;
@@ -165,7 +165,7 @@ impl Lane {
         // What has changed or was logged again by now the flush covers; what does so from now on it need
         // not.
         self.running().first = self.first_that_counts();
-        if planted::is(Bug::AnchorBeforeBlocks) || !self.begin_flush(Waiter::Checkpoint) {
+        if seeded::is(Bug::AnchorBeforeBlocks) || !self.begin_flush(Waiter::Checkpoint) {
             self.write_anchor();
         }
     }

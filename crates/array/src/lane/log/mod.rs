@@ -39,7 +39,7 @@ use crate::action::{
     Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
 };
 use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry, RING_HEAD_BYTES};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Batches in flight.
 const IN_FLIGHT_MAX: usize = 4;
@@ -493,7 +493,7 @@ impl Lane {
             return false;
         }
         let parity = self.geometry.code().tolerance().min(live - 1);
-        let parity = parity.saturating_sub(u16::from(planted::is(Bug::LessParity)));
+        let parity = parity.saturating_sub(u16::from(seeded::is(Bug::LessParity)));
         let widest = usize::from(data_columns_max(live, parity));
         let sides = (widest, usize::from(parity));
         let limit = self.log.ring.batch_blocks_max();
@@ -668,7 +668,7 @@ impl Lane {
             .collect();
         let columns = Columns::of(batch, &seats);
         self.push_columns(sequence, &columns);
-        if planted::is(Bug::AcknowledgeEarly) {
+        if seeded::is(Bug::AcknowledgeEarly) {
             let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
             for unit in std::mem::take(&mut batch.units) {
                 self.unit_ended(unit.op, Ok(()));

@@ -26,11 +26,11 @@ use super::Phase;
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, IoKind, Slice};
 use crate::format::BlockName;
-use crate::lane::op::{Op, Owner, Task};
+use crate::lane::op::{Op, Owner};
 use crate::lane::overlay::Bytes;
 use crate::lane::ring::Ring;
 use crate::lane::{Computing, Lane, Purpose};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Blocks that a round reads, beyond those of its first stripe: 4 MiB, with 16 lanes 64 MiB.
 const ROUND_BLOCKS: usize = 1024;
@@ -63,7 +63,7 @@ impl Lane {
         let flushed = self.recovery().flushed;
         let seats = self.live_seats();
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
-        if !planted::is(Bug::DirectUncompared) {
+        if !seeded::is(Bug::DirectUncompared) {
             for name in self.overlay.in_place(|sequence| sequence > flushed) {
                 let stripe = self.stripe_of(name);
                 stripes
@@ -244,7 +244,7 @@ impl Lane {
     /// All stripes have been looked at.
     fn compared(&mut self) {
         match self.comparison().limit {
-            Some(limit) if !planted::is(Bug::DirectTornStays) => self.recover_up_to(limit),
+            Some(limit) if !seeded::is(Bug::DirectTornStays) => self.recover_up_to(limit),
             _ => self.mend_torn(),
         }
     }
@@ -270,7 +270,7 @@ impl Lane {
         // One more than there are, until all have begun.
         self.comparison().mending = 1;
         for ((group, stripe), names) in std::mem::take(&mut self.comparison().torn) {
-            if planted::is(Bug::DirectTornUnmended) {
+            if seeded::is(Bug::DirectTornUnmended) {
                 continue;
             }
             let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
@@ -290,11 +290,10 @@ impl Lane {
                     blocks.push(at);
                 }
             }
-            let task = Task::Heal(blocks);
-            let mut heal = Op::new(Owner::Recovery, group, stripe..stripe + 1, task);
-            heal.repair.entries = entries;
+            let mut op = Op::repair(Owner::Recovery, group, stripe, blocks);
+            op.repair.entries = entries;
             self.comparison().mending += 1;
-            self.start(heal);
+            self.start(op);
         }
         self.torn_mended();
     }
@@ -307,7 +306,7 @@ impl Lane {
         if comparison.mending > 0 {
             return;
         }
-        if comparison.seats == live || planted::is(Bug::DirectComparedOnce) {
+        if comparison.seats == live || seeded::is(Bug::DirectComparedOnce) {
             self.cover_log();
         } else {
             self.compare_in_place();

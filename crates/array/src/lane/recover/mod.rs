@@ -27,7 +27,7 @@ use crate::lane::log::column_slice;
 use crate::lane::ring::{Placed, Ring};
 use crate::lane::writes::Writes;
 use crate::lane::{Computing, Lane, Purpose};
-use crate::planted::{self, Bug};
+use crate::seeded::{self, Bug};
 
 /// Blocks of a header at most: [`super::log`] writes none that is longer.
 pub(super) const HEADER_BLOCKS_MAX: u64 = 4;
@@ -301,7 +301,7 @@ impl Lane {
             .filter(|header| {
                 header.sequence <= anchor.inherited
                     || header.incarnation >= anchor.incarnation
-                    || planted::is(Bug::AnyIncarnation)
+                    || seeded::is(Bug::AnyIncarnation)
             });
         if seek == Seek::Proof {
             let flushed = headers
@@ -458,13 +458,13 @@ impl Lane {
         let headless = (0..header.seats.len()).any(|column| lives(column) && !has_head(column));
         found.whole &= !lacks && !headless;
         let header = &found.header;
-        if planted::is(Bug::StopAtBadColumn) && lacks {
+        if seeded::is(Bug::StopAtBadColumn) && lacks {
             self.overlay.unpin(found.header.sequence);
             self.end_of_log();
             return;
         }
         if bad.iter().all(|&(_, column)| column >= data) {
-            if found.whole || planted::is(Bug::LeaveUnrestored) {
+            if found.whole || seeded::is(Bug::LeaveUnrestored) {
                 self.batch_found(found);
             } else {
                 self.restore(found, contents.len());
@@ -513,7 +513,7 @@ impl Lane {
         if unrecoverable {
             let next = found.position + found.header.length();
             self.overlay.unpin(found.header.sequence);
-            if planted::is(Bug::PastTorn) {
+            if seeded::is(Bug::PastTorn) {
                 self.recovery().expected += 1;
                 self.read_headers(next, Seek::Next);
                 return;
@@ -669,7 +669,7 @@ impl Lane {
         let recovery = self.recovery();
         let (expected, first) = (recovery.expected, recovery.anchor.first);
         recovery.phase = Phase::Anchoring;
-        let expected = if planted::is(Bug::SequencesAnew) {
+        let expected = if seeded::is(Bug::SequencesAnew) {
             1
         } else {
             expected
