@@ -314,11 +314,14 @@ impl Lane {
             Owner::Request(request) => self.request_kind(request),
             Owner::Job(_) | Owner::Lane | Owner::Recovery | Owner::Hedge(_) => RequestKind::Read,
         };
-        self.events.push_back(Event::StripeLost {
-            group: op.group,
-            stripe: op.stripes.start,
-            kind,
-        });
+        // What recovery cannot mend it may leave out.
+        if op.owner != Owner::Recovery {
+            self.events.push_back(Event::StripeLost {
+                group: op.group,
+                stripe: op.stripes.start,
+                kind,
+            });
+        }
         self.end(id, Err(fault));
     }
 
@@ -691,7 +694,10 @@ impl Lane {
             Owner::Request(request) => self.request_op_ended(request, outcome),
             Owner::Job(job) => self.job_op_ended(job, &op.stripes, outcome),
             Owner::Lane => {}
-            Owner::Recovery => self.torn_mended(),
+            Owner::Recovery => {
+                let lost = op.plan.is_none_or(|plan| !plan.lost.is_empty());
+                self.torn_mended(outcome.is_ok() && !lost);
+            }
             Owner::Hedge(_) => unreachable!("ended above"),
         }
     }

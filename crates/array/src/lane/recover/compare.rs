@@ -14,8 +14,8 @@
 //! Batches of which a later header says that they are flushed are not looked at, nor those that an earlier recovery has
 //! found: what is wrong there is damage, which reads and scrubs find.
 //!
-//! All is decided and mended before the anchor says so. A drive that goes out meanwhile may have had what the mending
-//! needs: then everything is compared once more, without it.
+//! All is decided and mended before the anchor says so. A drive that goes out or fails a read meanwhile may have had what
+//! the mending needs: then everything is compared once more, without it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,6 +31,10 @@ use crate::lane::overlay::Bytes;
 use crate::lane::ring::Ring;
 use crate::lane::{Computing, Lane, Purpose};
 use crate::seeded::{self, Bug};
+
+/// How often stripes are compared while all drives stay and some stripe cannot be mended. What could not be read is
+/// lost to the next comparison, so that it finds another end; but a drive may read and fail by turns.
+const COMPARISONS_MAX: u32 = 8;
 
 /// Blocks that a round reads, beyond those of its first stripe: 4 MiB, with 16 lanes 64 MiB.
 const ROUND_BLOCKS: usize = 1024;
@@ -55,12 +59,16 @@ pub(super) struct Comparison {
     torn: BTreeMap<(u64, u64), Vec<BlockName>>,
     /// Stripes that are being mended.
     mending: u64,
+    /// Some could not be: what they were to be reconstructed from could not be read.
+    unmended: bool,
 }
 
 impl Lane {
     /// The log has been read: are the stripes there that it says to be in place?
     pub(super) fn compare_in_place(&mut self) {
-        let flushed = self.recovery().flushed;
+        let recovery = self.recovery();
+        recovery.comparisons += 1;
+        let flushed = recovery.flushed;
         let seats = self.live_seats();
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(Bug::DirectUncompared) {
@@ -295,18 +303,21 @@ impl Lane {
             self.comparison().mending += 1;
             self.start(op);
         }
-        self.torn_mended();
+        self.torn_mended(true);
     }
 
-    /// A torn stripe is whole again, or a drive has gone out.
-    pub(in crate::lane) fn torn_mended(&mut self) {
+    /// A torn stripe is whole again, or not all of it.
+    pub(in crate::lane) fn torn_mended(&mut self, whole: bool) {
         let live = self.live_seats();
+        let again = self.recovery().comparisons < COMPARISONS_MAX;
         let comparison = self.comparison();
+        comparison.unmended |= !whole;
         comparison.mending -= 1;
         if comparison.mending > 0 {
             return;
         }
-        if comparison.seats == live || seeded::is(Bug::DirectComparedOnce) {
+        let all = comparison.seats == live && !(comparison.unmended && again);
+        if all || seeded::is(Bug::DirectComparedOnce) {
             self.cover_log();
         } else {
             self.compare_in_place();

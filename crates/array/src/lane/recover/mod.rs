@@ -97,6 +97,8 @@ pub(super) struct Recovery {
     flushed: u64,
     /// The log ends before this batch, whatever is there.
     limit: Option<u64>,
+    /// How often what it says to be in place has been compared.
+    comparisons: u32,
 }
 
 impl Lane {
@@ -127,6 +129,7 @@ impl Lane {
             batches: 0,
             flushed: 0,
             limit: None,
+            comparisons: 0,
         });
         if fresh {
             self.write_first_anchor();
