@@ -1,5 +1,5 @@
-//! Whole stripes onto space that holds nothing that counts: they go in place at once, and then a record of their
-//! checksums is logged.
+//! What streams write onto space that holds nothing that counts goes in place at once, stripe by stripe, and then a record
+//! of its checksums is logged.
 //!
 //! ```text
 //!   Computing ─► Gathering ───────────────► Writing ──────────────► Logging ─► (end)
@@ -8,8 +8,8 @@
 //!                go as one operation)          └─ a drive refuses or leaves ─► Logging (with content) ─► (end)
 //! ```
 //!
-//! Why nothing is lost: until the record is complete the stripe's entries say that it is unwritten, so what lies in its
-//! place does not count, whole or torn. The record and the stripe may both be in caches when the power goes. So
+//! Why nothing is lost: until the record is complete the blocks' entries say that they are unwritten, so what lies in their
+//! places does not count, whole or torn. The record and the stripe may both be in caches when the power goes. So
 //! recovery compares stripes whose record is not known to be flushed with their checksums (`recover/compare.rs`).
 //!
 //! Invariants:
