@@ -128,8 +128,6 @@ bugs! {
     DirectTornStays,
     /// a stripe in place that the power left torn is not mended
     DirectTornUnmended,
-    /// what recovery has found in place is not looked at again though a drive has gone out before it was mended
-    DirectComparedOnce,
 }
 
 #[cfg(feature = "planted")]

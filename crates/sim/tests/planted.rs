@@ -189,5 +189,4 @@ const SLOW: &[Bug] = &[
     Bug::JoinedFailureToFirst,
     Bug::DirectOntoTrimmed,
     Bug::DirectUnflushed,
-    Bug::DirectComparedOnce,
 ];

@@ -158,3 +158,11 @@ fn a_lane_is_not_told_of_a_place_on_a_drive_that_hung_at_the_opening() {
 fn a_column_of_a_group_that_is_made_blank_goes_home() {
     holds(include_str!("schedules/lazy-group-goes-home.txt"));
 }
+
+/// A stripe in place was torn by the power. While recovery mended it, a drive failed the reads that this needed; the stripe
+/// was left as it was, and the anchor vouched for it.
+#[test]
+fn recovery_compares_torn_stripes_again_when_they_cannot_be_mended() {
+    holds(include_str!("schedules/torn-is-compared-again.txt"));
+    holds(include_str!("schedules/torn-is-compared-again-raid10.txt"));
+}

@@ -317,7 +317,7 @@ impl Lane {
             return;
         }
         let all = comparison.seats == live && !(comparison.unmended && again);
-        if all || seeded::is(Bug::DirectComparedOnce) {
+        if all {
             self.cover_log();
         } else {
             self.compare_in_place();
