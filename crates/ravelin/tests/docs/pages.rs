@@ -114,9 +114,9 @@ fn comparable(lines: &[String]) -> Vec<String> {
         let mut line = redacted_line(line);
         // How many cells are rebuilt depends on how far groups were made blank ahead of the writes.
         if line.starts_with("rebuild: ")
-            && let Some((_, rest)) = line.split_once(" SIZE in ")
+            && let Some((_, rest)) = line.split_once(" in TIME")
         {
-            line = format!("rebuild: SIZE in {rest}");
+            line = format!("rebuild: SIZE in TIME{rest}");
         }
         // Events are counted without those that are left out.
         if let Some((_, text)) = line.split_once("  TIME  ") {
