@@ -256,11 +256,7 @@ impl Memory {
     /// When `range` does not lie inside.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
-        assert!(
-            range.start <= range.end && range.end <= self.len,
-            "slice {range:?} of {} bytes",
-            self.len
-        );
+        self.assert_holds(&range);
         if self.is_joined() {
             return self.slice_of_joined(range);
         }
@@ -269,6 +265,14 @@ impl Memory {
             offset: self.offset + range.start,
             len: range.end - range.start,
         }
+    }
+
+    fn assert_holds(&self, range: &Range<usize>) {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "slice {range:?} of {} bytes",
+            self.len
+        );
     }
 
     fn slice_of_joined(&self, range: Range<usize>) -> Self {
@@ -325,6 +329,37 @@ impl Memory {
     pub unsafe fn bytes_mut(&self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and by the caller's promise not touched meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len) }
+    }
+
+    /// The bytes of a sub-range, for reading: as [`slice`](Self::slice) and [`bytes`](Self::bytes), without another
+    /// handle.
+    ///
+    /// # Safety
+    /// As [`bytes`](Self::bytes).
+    ///
+    /// # Panics
+    /// As [`as_ptr`](Self::as_ptr), and when `range` does not lie inside.
+    #[must_use]
+    pub unsafe fn bytes_at(&self, range: Range<usize>) -> &[u8] {
+        self.assert_holds(&range);
+        // SAFETY: the range lies inside of this one; else as in `bytes`.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().add(range.start), range.len()) }
+    }
+
+    /// The bytes of a sub-range, for writing: as [`slice`](Self::slice) and [`bytes_mut`](Self::bytes_mut), without
+    /// another handle.
+    ///
+    /// # Safety
+    /// As [`bytes_mut`](Self::bytes_mut).
+    ///
+    /// # Panics
+    /// As [`as_ptr`](Self::as_ptr), and when `range` does not lie inside.
+    #[must_use]
+    #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise")]
+    pub unsafe fn bytes_mut_at(&self, range: Range<usize>) -> &mut [u8] {
+        self.assert_holds(&range);
+        // SAFETY: the range lies inside of this one; else as in `bytes_mut`.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().add(range.start), range.len()) }
     }
 
     /// The bytes if no other clone of the allocation exists, so that nothing can touch them.

@@ -3,6 +3,7 @@
 mod arbitrate;
 mod backoff;
 mod balance;
+mod block_map;
 mod catchup;
 mod checkpoint;
 mod direct;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::block_map::BlockMap;
 use crate::ScratchId;
 use crate::action::Slice;
 use crate::format::{BlockName, Entry};
@@ -55,7 +56,7 @@ struct Buffer {
 /// The overlay of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlay {
-    blocks: BTreeMap<BlockName, Logged>,
+    blocks: BlockMap<Logged>,
     /// Stripes that read as zeros but for newer blocks, by group and stripe, and since which batch.
     zeroed: BTreeMap<(u64, u64), u64>,
     buffers: BTreeMap<u64, Buffer>,
@@ -82,8 +83,8 @@ impl Overlay {
     /// Those of such batches, in order of their names.
     pub(super) fn in_place(&self, such: impl Fn(u64) -> bool) -> Vec<BlockName> {
         let there = |logged: &Logged| logged.bytes == Bytes::InPlace && such(logged.sequence);
-        let blocks = self.blocks.iter().filter(|(_, logged)| there(logged));
-        blocks.map(|(&name, _)| name).collect()
+        let blocks = self.blocks.select(there);
+        blocks.into_iter().map(|(name, _)| name).collect()
     }
 
     /// Forgets everything. Buffers are given back ([`take_free`](Self::take_free)).
@@ -142,16 +143,12 @@ impl Overlay {
     }
 
     pub(super) fn get(&self, name: BlockName) -> Option<&Logged> {
-        self.blocks.get(&name)
+        self.blocks.get(name)
     }
 
     /// Whether any of `count` blocks from `first` on is logged.
     pub(super) fn holds(&self, first: BlockName, count: u32) -> bool {
-        let end = BlockName {
-            block: first.block.saturating_add(count),
-            ..first
-        };
-        !self.blocks.is_empty() && self.blocks.range(first..end).next().is_some()
+        self.blocks.has_any(first, count)
     }
 
     /// Whether the stripe reads as zeros where no block says otherwise.
@@ -161,7 +158,7 @@ impl Overlay {
 
     /// A batch is complete: this is the block's content now.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
-        if seeded::is(Bug::EarlierWins) && self.blocks.contains_key(&name) {
+        if seeded::is(Bug::EarlierWins) && self.blocks.get(name).is_some() {
             return;
         }
         if logged.bytes.memory().is_some() {
@@ -191,7 +188,7 @@ impl Overlay {
         names: impl Iterator<Item = BlockName>,
     ) {
         for name in names {
-            if let Some(old) = self.blocks.remove(&name) {
+            if let Some(old) = self.blocks.remove(name) {
                 self.forget(old);
             }
         }
@@ -200,13 +197,9 @@ impl Overlay {
         }
     }
 
-    /// Everything of batches up to `sequence`.
+    /// Everything of batches up to `sequence`, in order of the names.
     pub(super) fn up_to(&self, sequence: u64) -> Vec<(BlockName, Logged)> {
-        self.blocks
-            .iter()
-            .filter(|(_, logged)| logged.sequence <= sequence)
-            .map(|(&name, &logged)| (name, logged))
-            .collect()
+        self.blocks.select(|logged| logged.sequence <= sequence)
     }
 
     /// Zeroed stripes of batches up to `sequence`.
@@ -222,17 +215,17 @@ impl Overlay {
     pub(super) fn installed(&mut self, name: BlockName, sequence: u64) {
         if self
             .blocks
-            .get(&name)
+            .get(name)
             .is_some_and(|logged| logged.sequence == sequence || seeded::is(Bug::ForgetChanged))
         {
-            let old = self.blocks.remove(&name).expect("just seen");
+            let old = self.blocks.remove(name).expect("just seen");
             self.forget(old);
         }
     }
 
     /// What a block that nobody had is, is known again, and it is being written in its place.
     pub(super) fn known(&mut self, name: BlockName, entry: Entry) {
-        if let Some(logged) = self.blocks.get_mut(&name) {
+        if let Some(logged) = self.blocks.get_mut(name) {
             self.nowhere -= u64::from(logged.bytes == Bytes::Nowhere);
             self.in_place += u64::from(logged.bytes != Bytes::InPlace);
             logged.bytes = Bytes::InPlace;

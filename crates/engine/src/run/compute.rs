@@ -5,7 +5,7 @@
     reason = "operands are ranges of shared memory; see block::Memory's rule"
 )]
 
-use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use array::{Compute, ComputeStep, Computed, Slice};
 use block::{Memory, PAGE_BYTES};
@@ -18,12 +18,21 @@ use super::hash::NameMap;
 /// the table is simply emptied.
 const PROGRAMS_MAX: usize = 256;
 
+/// So many operands are looked through one by one.
+const OPERANDS_FEW: usize = 16;
+
 /// Carries out computations, and remembers how.
 #[derive(Debug)]
 pub(crate) struct Computer {
     kernel: &'static Kernel,
-    /// By the steps, with operands numbered in the order in which they first appear.
-    programs: NameMap<Vec<Step>, Program>,
+    /// By the shape of the steps.
+    programs: NameMap<Box<[u32]>, Program>,
+    /// The distinct slices of the steps at hand, in the order in which they first appear, and their shape: kept for their
+    /// memory.
+    operands: Vec<Slice>,
+    shape: Vec<u32>,
+    /// The numbers of those that are found sooner by hash than one by one.
+    numbers: NameMap<Slice, u32>,
 }
 
 impl Computer {
@@ -31,41 +40,50 @@ impl Computer {
         Self {
             kernel,
             programs: NameMap::default(),
+            operands: Vec::new(),
+            shape: Vec::new(),
+            numbers: NameMap::default(),
         }
     }
 
-    /// Carries out a computation: puts, steps, sums, takes. `memory` gives the bytes of a slice.
-    pub(crate) fn carry_out(
+    /// Carries out a computation: puts, steps, sums, takes. `memory` says where the bytes of a slice are, in plain memory.
+    pub(crate) fn carry_out<'a>(
         &mut self,
         work: &Compute,
-        memory: impl Fn(Slice) -> Memory,
+        memory: impl Fn(Slice) -> (&'a Memory, Range<usize>),
     ) -> Computed {
-        for (slice, bytes) in &work.puts {
-            let target = memory(*slice);
+        for &(slice, ref bytes) in &work.puts {
+            let (target, range) = memory(slice);
             // SAFETY: the lane gives each operation ranges that nothing else in flight touches.
-            unsafe { target.bytes_mut() }.copy_from_slice(bytes);
+            unsafe { target.bytes_mut_at(range) }.copy_from_slice(bytes);
         }
         self.compute(&work.steps, &memory);
         let mut computed = Computed::default();
         for &slice in &work.sums {
-            let blocks = memory(slice);
+            let (blocks, range) = memory(slice);
             // SAFETY: as above.
-            let blocks = unsafe { blocks.bytes() }.chunks(PAGE_BYTES);
+            let blocks = unsafe { blocks.bytes_at(range) }.chunks(PAGE_BYTES);
             computed.sums.extend(blocks.map(block::crc32c));
         }
         for &slice in &work.takes {
-            let bytes = memory(slice);
+            let (bytes, range) = memory(slice);
             // SAFETY: as above.
-            computed.bytes.push(unsafe { bytes.bytes() }.to_vec());
+            computed
+                .bytes
+                .push(unsafe { bytes.bytes_at(range) }.to_vec());
         }
         computed
     }
 
-    /// Runs steps in order. `memory` gives the bytes of a slice.
+    /// Runs steps in order. `memory` says where the bytes of a slice are.
     ///
     /// Neighbouring steps on slices of one length are compiled together, so that those that share
     /// their sources (P and Q of a stripe) read them once.
-    fn compute(&mut self, steps: &[ComputeStep], memory: &impl Fn(Slice) -> Memory) {
+    fn compute<'a>(
+        &mut self,
+        steps: &[ComputeStep],
+        memory: &impl Fn(Slice) -> (&'a Memory, Range<usize>),
+    ) {
         let mut rest = steps;
         while let Some(first) = rest.first() {
             if is_copy(first) {
@@ -84,54 +102,93 @@ impl Computer {
         }
     }
 
-    fn run_program(&mut self, steps: &[ComputeStep], memory: &impl Fn(Slice) -> Memory) {
-        // Each distinct slice is an operand. Slices of one plan are equal or disjoint.
-        let mut operands: Vec<Memory> = Vec::new();
-        let mut numbers: NameMap<Slice, u16> = NameMap::default();
-        let mut number = |slice: Slice| {
-            *numbers.entry(slice).or_insert_with(|| {
-                operands.push(memory(slice));
-                u16::try_from(operands.len() - 1).expect("a plan has few operands")
-            })
-        };
-        let steps: Vec<Step> = steps
-            .iter()
-            .map(|step| Step {
-                target: number(step.target),
-                accumulate: step.accumulate,
-                terms: step
-                    .terms
-                    .iter()
-                    .map(|&(slice, coefficient)| (number(slice), coefficient))
-                    .collect(),
-            })
-            .collect();
-        if self.programs.len() >= PROGRAMS_MAX && !self.programs.contains_key(&steps) {
-            self.programs.clear();
+    fn run_program<'a>(
+        &mut self,
+        steps: &[ComputeStep],
+        memory: &impl Fn(Slice) -> (&'a Memory, Range<usize>),
+    ) {
+        self.look_at(steps);
+        if !self.programs.contains_key(&self.shape[..]) {
+            if self.programs.len() >= PROGRAMS_MAX {
+                self.programs.clear();
+            }
+            let program = Schedule::new(self.operands.len(), steps_of(&self.shape)).program();
+            self.programs.insert(self.shape.clone().into(), program);
         }
         // Steps name every operand, so they alone decide how many there are.
-        let program = match self.programs.entry(steps) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                let program = Schedule::new(operands.len(), new.key().clone()).program();
-                new.insert(program)
-            }
-        };
+        let program = &self.programs[&self.shape[..]];
+        let operand = |&slot: &u16| memory(self.operands[usize::from(slot)]);
         let inputs: Vec<&[u8]> = program
             .inputs()
             .iter()
+            .map(operand)
             // SAFETY: nothing in flight writes these ranges, and no output is the same range: a
             // program lists a slot as output if any step writes it.
-            .map(|&slot| unsafe { operands[usize::from(slot)].bytes() })
+            .map(|(bytes, range)| unsafe { bytes.bytes_at(range) })
             .collect();
         let mut outputs: Vec<&mut [u8]> = program
             .outputs()
             .iter()
+            .map(operand)
             // SAFETY: each slot is listed once, and different slots are disjoint ranges.
-            .map(|&slot| unsafe { operands[usize::from(slot)].bytes_mut() })
+            .map(|(bytes, range)| unsafe { bytes.bytes_mut_at(range) })
             .collect();
         program.run(self.kernel, &inputs, &mut outputs, Stores::Cached);
     }
+
+    /// Numbers the slices of the steps, and notes their shape: of each step the target's number, whether it is added to,
+    /// how many terms there are, and each as its slice's number and its coefficient.
+    fn look_at(&mut self, steps: &[ComputeStep]) {
+        self.operands.clear();
+        self.shape.clear();
+        self.numbers.clear();
+        for step in steps {
+            let target = self.number(step.target);
+            let terms = u32::try_from(step.terms.len()).expect("a step has few terms");
+            self.shape.extend([target, step.accumulate.into(), terms]);
+            for &(slice, coefficient) in &step.terms {
+                let number = self.number(slice);
+                self.shape.push(number << 8 | u32::from(coefficient));
+            }
+        }
+    }
+
+    /// The number of a slice. Slices of one plan are equal or disjoint.
+    fn number(&mut self, slice: Slice) -> u32 {
+        let mut first = self.operands.iter().take(OPERANDS_FEW);
+        if let Some(index) = first.position(|&operand| operand == slice) {
+            return u32::try_from(index).expect("they are few");
+        }
+        let next = u32::try_from(self.operands.len()).expect("a plan fits into memory");
+        let number = match self.operands.len() < OPERANDS_FEW {
+            true => next,
+            false => *self.numbers.entry(slice).or_insert(next),
+        };
+        if number == next {
+            self.operands.push(slice);
+        }
+        number
+    }
+}
+
+/// The steps of a shape.
+fn steps_of(shape: &[u32]) -> Vec<Step> {
+    let slot = |number: u32| u16::try_from(number).expect("a plan has few operands");
+    let mut steps = Vec::new();
+    let mut rest = shape;
+    while let &[target, accumulate, terms, ref after @ ..] = rest {
+        let (terms, after) = after.split_at(terms as usize);
+        let terms = terms
+            .iter()
+            .map(|term| (slot(term >> 8), term.to_le_bytes()[0]));
+        steps.push(Step {
+            target: slot(target),
+            accumulate: accumulate != 0,
+            terms: terms.collect(),
+        });
+        rest = after;
+    }
+    steps
 }
 
 /// Whether a step is no arithmetic.
@@ -143,17 +200,17 @@ fn is_copy(step: &ComputeStep) -> bool {
 }
 
 /// Zeros or a plain copy: no arithmetic.
-fn copy(step: &ComputeStep, memory: &impl Fn(Slice) -> Memory) {
-    let target = memory(step.target);
+fn copy<'a>(step: &ComputeStep, memory: &impl Fn(Slice) -> (&'a Memory, Range<usize>)) {
+    let (target, range) = memory(step.target);
     // SAFETY: the plan gives each operation ranges that nothing else in flight touches, and
     // source and target of one step are different ranges.
-    let bytes = unsafe { target.bytes_mut() };
+    let bytes = unsafe { target.bytes_mut_at(range) };
     match step.terms.first() {
         None => bytes.fill(0),
         Some(&(source, _)) => {
-            let source = memory(source);
+            let (source, range) = memory(source);
             // SAFETY: as above.
-            bytes.copy_from_slice(unsafe { source.bytes() });
+            bytes.copy_from_slice(unsafe { source.bytes_at(range) });
         }
     }
 }
@@ -165,7 +222,7 @@ pub(crate) fn bytes_of_write(memory: &Memory) -> Vec<u8> {
 }
 
 /// Bytes of a request that are not in its memory: which, and where they are.
-pub(super) type Patch = (std::ops::Range<usize>, Memory);
+pub(super) type Patch = (Range<usize>, Memory);
 
 /// A copy of a read's bytes, patches in place of what a drive may still be writing.
 pub(super) fn assemble(memory: &Memory, mut patches: Vec<Patch>) -> Memory {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem::take;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
@@ -205,7 +206,8 @@ struct Lane {
 struct LaneThread {
     /// Every so-many-th of the pool's, from the thread's own number on.
     lanes: Vec<Lane>,
-    threads: u16,
+    /// Where each lane of the pool is among its thread's: a division for every message is dear.
+    places: Vec<usize>,
     thread: u16,
     sink: Arc<dyn Completed>,
     /// When what is being told has happened, as far as the lanes are concerned.
@@ -283,7 +285,9 @@ pub(crate) fn start(
             .collect();
         let thread = LaneThread {
             lanes,
-            threads,
+            places: (0..geometry.lanes())
+                .map(|lane| usize::from(lane / threads))
+                .collect(),
             thread: u16::try_from(index).expect("there are no more threads than lanes"),
             sink: Arc::new(Sink {
                 queue: Arc::clone(&queue),
@@ -550,8 +554,8 @@ impl LaneThread {
     }
 
     fn lane(&mut self, lane: u16) -> &mut Lane {
-        let lane = self.lanes.get_mut(usize::from(lane / self.threads));
-        lane.expect("messages go to the thread that runs the lane")
+        // Messages go to the thread that runs the lane.
+        &mut self.lanes[self.places[usize::from(lane)]]
     }
 
     fn request(
@@ -576,9 +580,10 @@ impl LaneThread {
     /// computation is carried out on the spot and its end told next.
     fn feed(&mut self, lane: u16, input: Input) {
         let now = self.now;
+        let place = self.places[usize::from(lane)];
         let mut next = Some(input);
         while let Some(input) = next {
-            let target = self.lane(lane);
+            let target = &mut self.lanes[place];
             if let Some(records) = &mut target.records {
                 records.push(Record {
                     at: now,
@@ -587,12 +592,12 @@ impl LaneThread {
                 });
             }
             array::record::tell(&mut target.array, now, input);
-            while let Some(action) = self.lane(lane).array.poll_action() {
-                self.lane(lane).record(|| Output::Action(action.clone()));
-                self.act(lane, &action);
+            while let Some(action) = self.lanes[place].array.poll_action() {
+                self.lanes[place].record(|| Output::Action(action.clone()));
+                self.act(place, &action);
             }
-            while let Some(event) = self.lane(lane).array.poll_event() {
-                self.lane(lane).record(|| Output::Event(event.clone()));
+            while let Some(event) = self.lanes[place].array.poll_event() {
+                self.lanes[place].record(|| Output::Event(event.clone()));
                 // The pool outlives its lanes but for a panic.
                 self.pool.send(PoolMessage::Event(event)).ok();
             }
@@ -600,17 +605,18 @@ impl LaneThread {
         }
     }
 
-    fn act(&mut self, lane: u16, action: &Action) {
+    /// Carries out what the lane at this place asks for.
+    fn act(&mut self, place: usize, action: &Action) {
         match action {
-            Action::Io(io) => self.submit(lane, io),
-            Action::Joined(io) => self.submit_joined(lane, io),
+            Action::Io(io) => self.submit(place, io),
+            Action::Joined(io) => self.submit_joined(place, io),
             &Action::Allocate(id, bytes) => {
                 let bytes = usize::try_from(bytes).expect("a plan fits into memory");
                 let memory = self.spare.take(bytes);
-                self.lane(lane).scratch.insert(id, memory);
+                self.lanes[place].scratch.insert(id, memory);
             }
             &Action::Release(id) => {
-                if let Some(memory) = self.lane(lane).scratch.remove(&id) {
+                if let Some(memory) = self.lanes[place].scratch.remove(&id) {
                     self.spare.give(memory);
                 }
             }
@@ -620,11 +626,11 @@ impl LaneThread {
                     .iter()
                     .map(|&(home, at)| {
                         let low = usize::try_from(home.offset).expect("inside a buffer");
-                        let bytes = self.lane(lane).memory(at);
+                        let bytes = self.lanes[place].memory(at);
                         (low..low + bytes.len(), bytes)
                     })
                     .collect();
-                let ended = self.lane(lane).requests.remove(&reply.request);
+                let ended = self.lanes[place].requests.remove(&reply.request);
                 let InFlight { memory, to } = ended.expect("a lane answers once");
                 if !patches.is_empty() {
                     to.part_is_elsewhere(&memory, patches);
@@ -633,32 +639,32 @@ impl LaneThread {
                 self.answers.extend(to.part_ended(reply.outcome));
             }
             Action::Compute(work) => {
-                let target = &self.lanes[usize::from(lane / self.threads)];
-                let end = self.computer.carry_out(work, |slice| target.memory(slice));
+                let target = &self.lanes[place];
+                let end = self.computer.carry_out(work, |slice| target.bytes(slice));
                 self.inputs.push_back(Input::Computed(work.id, end));
             }
         }
     }
 
-    fn submit(&mut self, lane: u16, io: &Io) {
+    fn submit(&mut self, place: usize, io: &Io) {
         let memory = match io.slice {
-            Some(slice) => self.lane(lane).memory(slice),
+            Some(slice) => self.lanes[place].memory(slice),
             None => Memory::empty(),
         };
         self.ask(
-            (lane, io.id),
+            (self.lanes[place].name, io.id),
             io.seat,
             (request(io.kind, io.offset, io.length), memory),
             io.service,
         );
     }
 
-    fn submit_joined(&mut self, lane: u16, io: &Joined) {
+    fn submit_joined(&mut self, place: usize, io: &Joined) {
         let slices = io.slices.iter();
-        let parts = slices.map(|&slice| self.lanes[usize::from(lane / self.threads)].memory(slice));
+        let parts = slices.map(|&slice| self.lanes[place].memory(slice));
         let memory = Memory::joined(parts.collect());
         self.ask(
-            (lane, io.id),
+            (self.lanes[place].name, io.id),
             io.seat,
             (request(io.kind, io.offset, io.length), memory),
             io.service,
@@ -731,13 +737,20 @@ impl Lane {
         }
     }
 
+    /// The bytes of a slice, for as long as whoever asks wants them.
     fn memory(&self, slice: Slice) -> Memory {
+        let (whole, range) = self.bytes(slice);
+        whole.slice(range)
+    }
+
+    /// Where the bytes of a slice are, for now.
+    fn bytes(&self, slice: Slice) -> (&Memory, Range<usize>) {
         let whole = match slice.buffer {
             BufferId::Request(id) => &self.requests[&id].memory,
             BufferId::Scratch(id) => &self.scratch[&id],
         };
         let low = usize::try_from(slice.offset).expect("inside a buffer");
         let length = usize::try_from(slice.length).expect("inside a buffer");
-        whole.slice(low..low + length)
+        (whole, low..low + length)
     }
 }
