@@ -1,14 +1,14 @@
 #!/bin/bash
 # What streams get of throttled drives, as docs/performance.md reports it; one command, a Markdown table.
 #
-#   bench/stream.sh [--json] [--rounds N] [--seconds N] [--size MIB] [--only WORD]
+#   bench/stream.sh [--json] [--rounds N] [--seconds N] [--size MIB] [--only WORD] [--bs BYTES] [--iodepth N]
 #
 # Files on tmpfs behind `slow:`, so that every machine sees the same drives:
 #   A  16 MiB/s each, any number of operations
 #   B  100 MiB/s each and 500 operations a second, as disks are
 # The files are sparse and of 4 GiB, so that cells have their usual 64 MiB where a row does not say otherwise.
 # Of each scheme a pool with journal and checksums and one without both take turns. A round makes the pool, writes its
-# volume for the first time (1 MiB at depth 8), fills the rest, overwrites it, and reads it. Printed are medians over the
+# volume for the first time (1 MiB at depth 8, or as told), fills the rest, overwrites it, and reads it. Printed are medians over the
 # rounds in MiB/s; the bound is what the drives can do with operations of 256 KiB, of which parity takes its share of
 # writes. `operation` is the mean length of the drives' own in the first writes.
 #
@@ -16,7 +16,7 @@
 # that its rows are of.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=5 seconds=5 size=600 only= json=
+rounds=5 seconds=5 size=600 only= json= bs=1m depth=8
 while [ $# -gt 0 ]; do
     case $1 in
         --json) json=1 ;;
@@ -24,6 +24,8 @@ while [ $# -gt 0 ]; do
         --seconds) seconds=$2; shift ;;
         --size) size=$2; shift ;;
         --only) only=$2; shift ;;
+        --bs) bs=$2; shift ;;
+        --iodepth) depth=$2; shift ;;
         *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
     esac
     shift
@@ -46,7 +48,7 @@ declare -A each=([A]=16 [B]=$(awk 'BEGIN { print 0.25 / (0.25 / 100 + 1 / 500) }
 
 # RW SECONDS: MiB/s of a run on the pool's volume.
 run() {
-    "$ravelin" --json bench s/v --rw "$1" --bs 1m --iodepth 8 --time "$2" --yes | field bytes_per_second |
+    "$ravelin" --json bench s/v --rw "$1" --bs "$bs" --iodepth "$depth" --time "$2" --yes | field bytes_per_second |
         awk '{ printf "%.1f\n", $1 / 1048576 }'
 }
 
@@ -107,7 +109,7 @@ if [ -n "$json" ]; then
         END { print "\n]" }'
     exit
 fi
-echo "$(machine), $rounds rounds of $seconds s, volumes of $size MiB"
+echo "$(machine), $rounds rounds of $seconds s, requests of $bs at depth $depth, volumes of $size MiB"
 echo
 echo "| drives | scheme | journal and checksums | first writes | overwrites | bound | reads | bound | operation, KiB |"
 echo "| --- | --- | --- | --: | --: | --: | --: | --: | --: |"

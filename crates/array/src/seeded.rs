@@ -128,6 +128,8 @@ bugs! {
     DirectTornStays,
     /// a stripe in place that the power left torn is not mended
     DirectTornUnmended,
+    /// a write that waits for neighbours is answered without being written when a later one overlaps it
+    CoalescedOverlap,
 }
 
 #[cfg(feature = "planted")]

@@ -4,7 +4,7 @@
 //! ```text
 //!   Computing ─► Gathering ───────────────► Writing ──────────────► Logging ─► (end)
 //!                (the other stripes of      (data and parity,       (checksums, no content)
-//!                its request: neighbours    in place)
+//!                its turn: neighbours       in place)
 //!                go as one operation)          └─ a drive refuses or leaves ─► Logging (with content) ─► (end)
 //! ```
 //!
@@ -26,7 +26,6 @@ use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
-use crate::RequestId;
 use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
 use crate::plan::{Plan, Transfer};
 use crate::seeded::{self, Bug};
@@ -50,9 +49,11 @@ pub(super) struct Direct {
     sums: Vec<u32>,
     /// A drive has not taken what it should have.
     failed: bool,
+    /// The turn in which it was planned.
+    turn: u64,
 }
 
-/// Stripes of one request.
+/// Stripes that were planned in one turn: in one call of a handler.
 #[derive(Clone, Debug, Default)]
 struct Gathering {
     /// How many are being computed.
@@ -63,7 +64,10 @@ struct Gathering {
 /// What goes in place before it is logged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectWrites {
-    gathering: BTreeMap<RequestId, Gathering>,
+    /// By turn.
+    gathering: BTreeMap<u64, Gathering>,
+    /// Counts turns.
+    turn: u64,
     /// Stripes on their way to their places.
     in_flight: usize,
     /// Blocks by batch, of those that are not known to be flushed.
@@ -76,6 +80,11 @@ pub(super) struct DirectWrites {
 impl DirectWrites {
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// What is planned from now on is of another turn.
+    pub(super) const fn turn_ends(&mut self) {
+        self.turn += 1;
     }
 
     /// A batch says of so many blocks that they are in place.
@@ -103,13 +112,14 @@ fn rows_of_unit(elements: usize) -> Option<u64> {
 impl Lane {
     /// A write that was planned goes in place before it is logged.
     pub(super) fn begin_direct(&mut self, id: OpId) {
+        let turn = self.direct.turn;
         let op = self.ops.get_mut(id).expect("it was planned");
-        let Owner::Request(request) = op.owner else {
-            unreachable!("only what clients write goes in place at once");
-        };
-        op.direct = Some(Box::default());
+        op.direct = Some(Box::new(Direct {
+            turn,
+            ..Direct::default()
+        }));
         self.direct.in_flight += 1;
-        self.direct.gathering.entry(request).or_default().computing += 1;
+        self.direct.gathering.entry(turn).or_default().computing += 1;
     }
 
     /// Whether a write may go in place before it is logged, if nothing counts there. Parts of streams only: it takes one step
@@ -176,20 +186,19 @@ impl Lane {
             })
     }
 
-    /// What goes in place is computed: with the request's last stripe all of them are begun.
+    /// What goes in place is computed: with the turn's last stripe all of them are begun.
     pub(super) fn gather_direct(&mut self, id: OpId, sums: &[u32]) {
         let op = self.ops.get_mut(id).expect("just computed");
-        let Owner::Request(request) = op.owner else {
-            unreachable!("only what clients write goes in place at once");
-        };
         op.phase = Phase::Gathering;
-        op.direct.as_mut().expect("it goes in place").sums = sums.to_vec();
-        let gathering = self.direct.gathering.get_mut(&request);
+        let direct = op.direct.as_mut().expect("it goes in place");
+        direct.sums = sums.to_vec();
+        let turn = direct.turn;
+        let gathering = self.direct.gathering.get_mut(&turn);
         let gathering = gathering.expect("its stripes are counted");
         gathering.computing -= 1;
         gathering.ready.push(id);
         if gathering.computing == 0 {
-            let gathering = self.direct.gathering.remove(&request);
+            let gathering = self.direct.gathering.remove(&turn);
             for id in gathering.expect("just seen").ready {
                 self.write_direct(id);
             }

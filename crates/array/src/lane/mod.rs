@@ -6,6 +6,7 @@ mod balance;
 mod block_map;
 mod catchup;
 mod checkpoint;
+mod coalesce;
 mod direct;
 mod flight;
 mod flush;
@@ -43,6 +44,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use self::backoff::Retries;
 use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
+use self::coalesce::Coalescing;
 use self::direct::DirectWrites;
 pub(crate) use self::flight::WRITE_RETRIES;
 use self::flight::{Flight, Stragglers};
@@ -150,6 +152,7 @@ pub struct Lane {
     locks: StripeLocks<OpId>,
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
+    coalescing: Coalescing,
     /// When a client asked for something last.
     asked_at: Option<Instant>,
     /// When a scrub took a step last.
@@ -241,6 +244,7 @@ impl Lane {
             locks: StripeLocks::default(),
             flushes: Flushes::default(),
             requests: BTreeMap::new(),
+            coalescing: Coalescing::default(),
             asked_at: None,
             scrub_stepped: None,
             pacer: Pacer::default(),
@@ -470,6 +474,7 @@ impl Lane {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         self.timed_out = true;
+        self.coalescing_due();
         self.idle_checkpoint();
         self.look();
         self.retry();
@@ -495,6 +500,7 @@ impl Lane {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let times = [
             self.batch_due_at(),
+            self.coalescing.due_at(),
             self.idle_checkpoint_at(),
             self.watch.look_at(),
             self.resume_at(),
@@ -516,6 +522,7 @@ impl Lane {
     pub fn is_idle(&self) -> bool {
         self.ops.is_empty()
             && self.requests.is_empty()
+            && self.coalescing.is_idle()
             && self.jobs.is_empty()
             && self.ios.is_empty()
             && self.twins.is_idle()
@@ -570,6 +577,7 @@ impl Lane {
         }
         self.report_drained();
         self.join_begun();
+        self.direct.turn_ends();
     }
 
     fn push_compute(&mut self, computing: Computing, work: Compute) {

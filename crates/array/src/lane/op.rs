@@ -9,6 +9,7 @@ use layout::Cell;
 
 use super::arbitrate::Arbitration;
 use super::catchup::Held;
+use super::coalesce::Part;
 use super::direct::Direct;
 use super::flight::BounceBuffer;
 use super::ids::{JobId, OpId};
@@ -78,7 +79,7 @@ pub(super) enum Phase {
     Verifying,
     /// Its computation is in flight.
     Computing,
-    /// What it writes in place waits for the other stripes of its request.
+    /// What it writes in place waits for the other stripes of its turn.
     Gathering,
     /// What it writes is on its way to the journal.
     Logging,
@@ -91,6 +92,8 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     pub(super) owner: Owner,
+    /// What it writes for whom, if it writes for several requests: the owner is the first of them.
+    pub(super) parts: Option<Box<[Part]>>,
     /// What its drive operations are for.
     pub(super) service: Service,
     pub(super) group: u64,
@@ -157,6 +160,7 @@ impl Op {
         Self {
             service: Service::of(owner, &task),
             owner,
+            parts: None,
             group,
             stripes,
             task,
@@ -259,14 +263,7 @@ impl Prepared {
         request: Option<RequestId>,
         staging: ScratchId,
     ) -> Self {
-        let mut prepared = Self {
-            sources: Vec::new(),
-            reads: Vec::new(),
-            overlay: Vec::new(),
-            staging: None,
-            allocated: false,
-            staged: true,
-        };
+        let mut prepared = Self::of(Vec::new());
         let mut bytes = 0;
         for segment in segments {
             let low = segment.low / BLOCK_BYTES * BLOCK_BYTES;
@@ -311,6 +308,18 @@ impl Prepared {
             prepared.staged = false;
         }
         prepared
+    }
+
+    /// A write of whole blocks that are all there.
+    pub(super) const fn of(sources: Vec<Source>) -> Self {
+        Self {
+            sources,
+            reads: Vec::new(),
+            overlay: Vec::new(),
+            staging: None,
+            allocated: false,
+            staged: true,
+        }
     }
 
     /// Adds blocks from `low` on that are put together in `staged`.

@@ -14,7 +14,7 @@ const ZERO_STRIPES_MAX: u64 = 64;
 
 /// From this length on, or if it has a stripe, a request is one of those that move much: shorter ones may pass it in the
 /// log and at drives.
-const BULK_BYTES: u64 = 128 << 10;
+pub(super) const BULK_BYTES: u64 = 128 << 10;
 
 /// A request in flight.
 #[derive(Clone, Debug)]
@@ -73,6 +73,9 @@ impl Lane {
         }
         let ops = match kind {
             RequestKind::Read => return self.begin_read(id, &request),
+            RequestKind::Write if self.coalesces(&request) => {
+                return self.begin_write(id, &request);
+            }
             RequestKind::Write => self.write_ops(id, &request, Some(id)),
             RequestKind::Trim | RequestKind::WriteZeroes => self.zero_ops(id, &request),
             RequestKind::Flush => unreachable!("handled above"),
@@ -85,6 +88,19 @@ impl Lane {
         for mut op in ops {
             op.service.bulk = self.is_bulk(&request);
             self.start(op);
+        }
+    }
+
+    /// What is written to each stripe waits for its neighbours.
+    fn begin_write(&mut self, id: RequestId, request: &GroupRequest) {
+        let stripes = self.geometry.stripes(request);
+        if stripes.is_empty() {
+            self.reply(id, Ok(()));
+            return;
+        }
+        self.requests.get_mut(&id).expect("just inserted").ops = stripes.len() as u64;
+        for (stripe, segments) in stripes {
+            self.coalesce(id, (request.group, stripe), segments);
         }
     }
 

@@ -670,6 +670,7 @@ impl Lane {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
             self.unlocked(op.group, op.stripes.clone());
+            self.neighbours_unlocked(op.group, op.stripes.clone());
         }
         let outcome = op.fault.map_or(outcome, Err);
         if op.hedge.is_some() {
@@ -691,7 +692,10 @@ impl Lane {
         }
         self.after(&op, outcome);
         match op.owner {
-            Owner::Request(request) => self.request_op_ended(request, outcome),
+            Owner::Request(request) => match op.parts.take() {
+                None => self.request_op_ended(request, outcome),
+                Some(parts) => self.parts_ended((op.group, op.stripes.start), parts, outcome),
+            },
             Owner::Job(job) => self.job_op_ended(job, &op.stripes, outcome),
             Owner::Lane => {}
             Owner::Recovery => {

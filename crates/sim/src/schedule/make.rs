@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use self::joining::MISHAPS;
-use self::requests::{MIXES, Mix};
+use self::requests::{MIXES, Mix, Stream};
 use super::{Event, SEEDED, SETTINGS, Schedule, Scope, Setting};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
@@ -19,6 +19,8 @@ const REQUESTS_MIN: usize = 100;
 struct Maker {
     rng: ChaCha8Rng,
     mix: Mix,
+    /// What is written in order, in schedules that have it.
+    stream: Option<Stream>,
     scope: Scope,
     setting: usize,
     depth: usize,
@@ -49,12 +51,14 @@ impl Schedule {
         } else {
             setting
         };
+        let streams = seed.wrapping_mul(0xd1b5_4a32_d192_ed03) >> 62 == 0;
         let depth = rng.random_range(1..=8);
         let of = SETTINGS[setting];
         let mix = MIXES[rng.random_range(0..MIXES.len())];
         let mut maker = Maker {
             rng,
             mix,
+            stream: streams.then(Stream::default),
             scope,
             setting,
             depth,

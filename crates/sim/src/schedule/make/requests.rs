@@ -44,7 +44,54 @@ impl Mix {
     }
 }
 
+/// Long writes one behind the other, as of a client that copies a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stream {
+    /// Where the next one begins, in bytes.
+    next: u64,
+    /// How long the last one was.
+    last_bytes: u64,
+    /// How many are to come.
+    left: u32,
+}
+
 impl Maker {
+    /// The next write of a stream, if one is under way or begins.
+    fn stream(&mut self) -> Option<Event> {
+        let mut stream = self.stream?;
+        let blocks = self.volume_bytes / 4096;
+        if stream.left == 0 {
+            if self.rng.random_range(0..12) > 0 {
+                return None;
+            }
+            stream = Stream {
+                next: self.rng.random_range(0..blocks) * 4096,
+                last_bytes: 0,
+                left: self.rng.random_range(3..16),
+            };
+        }
+        // Some write again what is still on its way, or a part of it.
+        let again = match self.rng.random_range(0..8) {
+            0 => stream.last_bytes / 8192 * 4096,
+            1 => stream.last_bytes,
+            _ => 0,
+        };
+        let offset = stream.next - again;
+        let length = 4096 * self.rng.random_range(2..16);
+        let length = length.min(blocks * 4096 - offset);
+        let end = offset + length;
+        self.stream = Some(Stream {
+            next: if end < blocks * 4096 { end } else { 0 },
+            last_bytes: if end < blocks * 4096 { length } else { 0 },
+            left: stream.left - 1,
+        });
+        Some(Event::Write {
+            offset,
+            length,
+            fua: false,
+        })
+    }
+
     fn range(&mut self) -> (u64, u64) {
         let length = match self.rng.random_range(0..16) {
             0..9 => 4096,
@@ -71,6 +118,9 @@ impl Maker {
     }
 
     pub(super) fn request(&mut self) -> Event {
+        if let Some(next) = self.stream() {
+            return next;
+        }
         let (offset, length) = self.range();
         let turn = self.rng.random_range(0..16);
         let Mix {
