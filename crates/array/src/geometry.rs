@@ -48,6 +48,8 @@ pub struct Store {
     pub page_copies: Option<u16>,
     /// Whether whole stripes may go in place before they are logged (`lane/direct.rs`).
     pub direct_writes: bool,
+    /// Whether the journal leaves out parity that follows from the data beside it (`lane/log/derived.rs`).
+    pub derived_parity: bool,
 }
 
 /// Why code, layout and sizes do not go together.

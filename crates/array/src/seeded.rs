@@ -128,6 +128,10 @@ bugs! {
     DirectTornStays,
     /// a stripe in place that the power left torn is not mended
     DirectTornUnmended,
+    /// parity is left out of the journal though not all data of its row is beside it
+    DerivedFromPart,
+    /// recovery does not compute the parity that the journal leaves out
+    DerivedLeftOut,
     /// a write that waits for neighbours is answered without being written when a later one overlaps it
     CoalescedOverlap,
 }

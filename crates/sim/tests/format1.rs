@@ -29,7 +29,7 @@ struct Life {
     live: fn(World) -> Vec<Drive>,
 }
 
-const LIVES: [Life; 8] = [
+const LIVES: [Life; 9] = [
     Life {
         name: "raid5-cut",
         scheme: "raid5",
@@ -96,6 +96,15 @@ const LIVES: [Life; 8] = [
         spared: &[0, 1, 2, 3, 4],
         journalled: true,
         live: cut_at_once,
+    },
+    // The feature `derived-parity`: the journal has whole rows without their parity.
+    Life {
+        name: "derived-dcode-cut",
+        scheme: "raid6:dcode:5c",
+        drives: 5,
+        spared: &[0, 1, 2, 3, 4],
+        journalled: true,
+        live: cut,
     },
 ];
 

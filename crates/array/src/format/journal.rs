@@ -137,6 +137,14 @@ pub enum Descriptor {
         /// Plain CRC-32C of each.
         crcs: Vec<u32>,
     },
+    /// A block of parity whose content is not in the batch: the code computes it from the data blocks of its row, which are.
+    /// Only in pools with the feature `derived-parity`.
+    Derived {
+        /// Where it belongs.
+        name: BlockName,
+        /// Plain CRC-32C of the block.
+        crc: u32,
+    },
 }
 
 impl Descriptor {
@@ -244,6 +252,9 @@ impl BatchHeader {
                 Descriptor::Absent { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 3)
                 }
+                Descriptor::Derived { name, crc } => {
+                    (name.group, name.block.into(), crc, name.column, 5)
+                }
                 Descriptor::Direct {
                     first,
                     crcs: ref all,
@@ -339,6 +350,10 @@ impl BatchHeader {
                         crcs: crcs.filter_map(|crc| u32_at(crc, 0)).collect(),
                     }
                 }
+                5 => Descriptor::Derived {
+                    name: name()?,
+                    crc: number,
+                },
                 _ => return None,
             });
             at += descriptors.last().map_or(0, Descriptor::bytes);
@@ -404,6 +419,10 @@ mod tests {
         list.push(Descriptor::Absent {
             name: name(2),
             crc: 0x1234_5678,
+        });
+        list.push(Descriptor::Derived {
+            name: name(4),
+            crc: 0x8765_4321,
         });
         list.push(Descriptor::Direct {
             first: name(3),

@@ -16,10 +16,11 @@ pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
 /// The format that this code writes.
 pub const FORMAT: u32 = 1;
 /// Features that this code knows: name in the label's payload, bit in its header.
-pub const FEATURES: [(&str, u64); 3] = [
+pub const FEATURES: [(&str, u64); 4] = [
     (PAGE_COPIES, 1),
     (LAZY_INITIALIZATION, 2),
     (DIRECT_WRITES, 4),
+    (DERIVED_PARITY, 16),
 ];
 /// One copy more of each metadata page than the code survives losses, on as many drives, and the checksums of
 /// blocks that were written while their column was nowhere.
@@ -28,6 +29,8 @@ pub const PAGE_COPIES: &str = "page-copies";
 pub const LAZY_INITIALIZATION: &str = "lazy-initialization";
 /// Whole stripes onto space that holds nothing that counts go in place at once; the journal has their checksums.
 pub const DIRECT_WRITES: &str = "direct-writes";
+/// The journal has the data of whole rows of a stripe, and of their parity the checksums alone: parity follows from the data.
+pub const DERIVED_PARITY: &str = "derived-parity";
 /// Where the copies begin on a drive.
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
 /// Bytes of a copy, at most.

@@ -189,7 +189,9 @@ impl Lane {
                 None => units[place].1.unknown.push(name),
             }
         }
-        self.log_units(id, units.into_iter().map(|(_, unit)| unit).collect());
+        let mut units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
+        self.leave_out_derived(id, &mut units);
+        self.log_units(id, units);
     }
 
     /// Stripes become zero by a record alone.

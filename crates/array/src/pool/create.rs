@@ -20,7 +20,8 @@ use super::{
     Drive, Effect, LossFacts, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, Ticket,
 };
 use crate::format::{
-    DIRECT_WRITES, DriveMap, DriveMapError, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES,
+    DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, LABEL_SLOT_BYTES, LAZY_INITIALIZATION,
+    PAGE_COPIES,
 };
 use crate::plan::BandPlans;
 use crate::{Geometry, GeometryError, Store};
@@ -191,14 +192,16 @@ pub(super) struct Sizes {
 }
 
 impl StoreFacts {
-    pub(super) const fn store(self, pool: Uuid, direct_writes: bool) -> Store {
+    /// The regions, and what the features that the pool `has` allow in them.
+    pub(super) fn store(self, pool: Uuid, has: impl Fn(&str) -> bool) -> Store {
         Store {
             pool,
             journal_offset: self.journal_offset,
             ring_bytes: self.ring_bytes,
             metadata_offset: self.metadata_offset,
             page_copies: self.page_copies,
-            direct_writes,
+            direct_writes: has(DIRECT_WRITES),
+            derived_parity: has(DERIVED_PARITY),
         }
     }
 }
@@ -328,7 +331,7 @@ fn create_with(
         rows: map.rows,
         data_offset: map.data_offset,
         lanes,
-        store: store.map(|store| store.store(blueprint.uuid, page_copies.is_some())),
+        store: store.map(|store| store.store(blueprint.uuid, |_| page_copies.is_some())),
     };
     let (geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
     let room = TABLE_ROOM;
@@ -381,6 +384,7 @@ fn create_with(
             (PAGE_COPIES, page_copies.is_some()),
             (LAZY_INITIALIZATION, blueprint.lazy && store.is_some()),
             (DIRECT_WRITES, store.is_some() && page_copies.is_some()),
+            (DERIVED_PARITY, store.is_some() && page_copies.is_some()),
         ]
         .into_iter()
         .filter(|&(_, used)| used)

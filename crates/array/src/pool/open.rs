@@ -24,7 +24,7 @@ use super::cells::CellTable;
 use super::create::{CreateError, Sizes, from_hex, geometry};
 use super::{Effect, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
 use crate::action::Command;
-use crate::format::{CellPage, DIRECT_WRITES, Label};
+use crate::format::{CellPage, Label};
 use crate::seeded::{self, Bug};
 
 /// A drive on which a label of the pool was found.
@@ -379,7 +379,7 @@ fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         lanes: facts.lanes.max(1),
         store: facts
             .store
-            .map(|store| store.store(facts.uuid, facts.has(DIRECT_WRITES))),
+            .map(|store| store.store(facts.uuid, |feature| facts.has(feature))),
     };
     let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
     Ok(Pool::assemble(geometry, facts, generation))

@@ -14,6 +14,7 @@
 //! A *unit* is what must be logged together: the blocks of one band of one stripe. An operation
 //! that writes more than a band is several units, which need not be in one batch.
 
+pub(super) mod derived;
 mod gaps;
 mod waiting;
 
@@ -71,6 +72,8 @@ pub(super) struct Unit {
     pub(super) op: OpId,
     /// What is written: the bytes, and their plain CRC-32C.
     pub(super) blocks: Vec<(BlockName, Slice, u32)>,
+    /// The same of parity that follows from `blocks`: it is written to its place only.
+    pub(super) derived: Vec<(BlockName, Slice, u32)>,
     /// What has changed and is written nowhere.
     pub(super) unknown: Vec<BlockName>,
     /// The same where the block's checksum is known: plain CRC-32C.
@@ -87,6 +90,7 @@ impl Unit {
         Self {
             op,
             blocks: Vec::new(),
+            derived: Vec::new(),
             unknown: Vec::new(),
             absent: Vec::new(),
             direct: Vec::new(),
@@ -98,7 +102,8 @@ impl Unit {
     /// fewer batches they share, the fewer operations they cost their drives.
     fn urgent(&self) -> usize {
         let nowhere = self.unknown.len() + self.absent.len();
-        self.blocks.len() + nowhere + usize::from(self.zeroed.is_some())
+        let written = self.blocks.len() + self.derived.len();
+        written + nowhere + usize::from(self.zeroed.is_some())
     }
 
     /// Bytes of its descriptors.
@@ -562,7 +567,8 @@ impl Lane {
         let rows = usize::from(header.rows);
         let data = usize::from(header.data_columns);
         let parities = columns - data;
-        let bytes = columns_in_memory(&header) as u64 * length * BLOCK_BYTES;
+        let in_memory = columns_in_memory(&header);
+        let bytes = (in_memory as u64 * length + derived::blocks(&header)) * BLOCK_BYTES;
         self.actions.push_back(Action::Allocate(scratch, bytes));
         self.overlay.add_buffer(sequence, scratch, bytes);
         // `parity_crcs` is still empty, and counts towards the header's length.
@@ -582,6 +588,14 @@ impl Lane {
                 terms: vec![(slice, 1)],
             });
             crcs.push(crc);
+        }
+        let derived = units.iter().flat_map(|unit| &unit.derived);
+        for (index, &(_, slice, _)) in (0..).zip(derived) {
+            work.steps.push(ComputeStep {
+                target: derived::slice(scratch, in_memory, length, index),
+                accumulate: false,
+                terms: vec![(slice, 1)],
+            });
         }
         for index in crcs.len()..data * rows {
             let row = (index % rows) as u64;
@@ -773,7 +787,8 @@ impl Lane {
         } else {
             self.try_succeeded(Work::Batch);
         }
-        self.apply_batch(&batch.header, batch.scratch);
+        let in_memory = columns_in_memory(&batch.header);
+        self.apply_batch(&batch.header, batch.scratch, in_memory);
         self.log.ended = sequence;
         if !gap && self.log.gaps.is_empty() {
             self.log.completed = sequence;
@@ -793,13 +808,19 @@ impl Lane {
         }
     }
 
-    /// What a batch says is the truth from now on; its blocks' bytes are in `scratch`.
-    pub(super) fn apply_batch(&mut self, header: &BatchHeader, scratch: ScratchId) {
+    /// What a batch says is the truth from now on; its blocks' bytes are in `scratch`, in so many columns, and derived ones
+    /// behind them.
+    pub(super) fn apply_batch(
+        &mut self,
+        header: &BatchHeader,
+        scratch: ScratchId,
+        in_memory: usize,
+    ) {
         let pool = self.geometry.store().expect("a log needs a store").pool;
         let length = header.length();
         let head = header.header_blocks();
         let rows = u64::from(header.rows);
-        let mut index = 0;
+        let (mut index, mut derived) = (0, 0);
         for descriptor in &header.descriptors {
             match *descriptor {
                 Descriptor::Direct { first, ref crcs } => {
@@ -824,6 +845,16 @@ impl Lane {
                     index += 1;
                     let logged = Logged {
                         bytes: Bytes::Memory(column.part(offset, BLOCK_BYTES)),
+                        entry: Entry::new(pool, name, crc, header.sequence),
+                        sequence: header.sequence,
+                    };
+                    self.overlay.insert(name, logged);
+                }
+                Descriptor::Derived { name, crc } => {
+                    let slice = derived::slice(scratch, in_memory, length, derived);
+                    derived += 1;
+                    let logged = Logged {
+                        bytes: Bytes::Memory(slice),
                         entry: Entry::new(pool, name, crc, header.sequence),
                         sequence: header.sequence,
                     };
@@ -926,6 +957,8 @@ fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
                 .iter()
                 .map(|&(name, _, crc)| Descriptor::Content { name, crc }),
         );
+        let derived = unit.derived.iter();
+        descriptors.extend(derived.map(|&(name, _, crc)| Descriptor::Derived { name, crc }));
         descriptors.extend(unit.unknown.iter().map(|&name| Descriptor::Unknown(name)));
         let absent = unit.absent.iter();
         descriptors.extend(absent.map(|&(name, crc)| Descriptor::Absent { name, crc }));

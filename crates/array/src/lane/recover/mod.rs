@@ -1,7 +1,7 @@
 //! Reading the journal when a pool is opened.
 //!
 //! ```text
-//!   Anchors ─► Headers ─► Columns ─► Checking ─► (Mending ─► Checking) ─► (Restoring) ─► Headers …
+//!   Anchors ─► Headers ─► Columns ─► Checking ─► (Mending ─► Checking) ─► (Restoring) ─► (Deriving) ─► Headers …
 //!                 └─ nothing there: the log's end ─► Comparing (`compare.rs`) ─► Covering ─► Anchoring ─► Flushing ─► (end)
 //! ```
 //!
@@ -23,7 +23,7 @@ use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, IoKind, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 use crate::lane::flush::Waiter;
-use crate::lane::log::column_slice;
+use crate::lane::log::{column_slice, derived};
 use crate::lane::ring::{Placed, Ring};
 use crate::lane::writes::Writes;
 use crate::lane::{Computing, Lane, Purpose};
@@ -44,6 +44,8 @@ enum Phase {
     Checking(Found),
     Mending(Found),
     Restoring(Found),
+    /// Parity that the batch leaves out is computed.
+    Deriving(Found),
     /// What the log says to be in place is looked at, and mended.
     Comparing(Comparison),
     /// What was found is flushed.
@@ -230,6 +232,7 @@ impl Lane {
             Phase::Checking(found) => self.columns_checked(found, &computed.sums),
             Phase::Mending(found) => self.check(found),
             Phase::Restoring(found) => self.write_columns(found),
+            Phase::Deriving(found) => self.derived(found, &computed.sums),
             other => unreachable!("nothing is computed in {other:?}"),
         }
     }
@@ -351,7 +354,8 @@ impl Lane {
             return;
         }
         let scratch = self.fresh_scratch();
-        let bytes = header.seats.len() as u64 * length * BLOCK_BYTES;
+        let blocks = header.seats.len() as u64 * length + derived::blocks(&header);
+        let bytes = blocks * BLOCK_BYTES;
         self.actions.push_back(Action::Allocate(scratch, bytes));
         self.overlay.add_buffer(header.sequence, scratch, bytes);
         let offset = self.ring_offset(position);
@@ -468,7 +472,7 @@ impl Lane {
         }
         if bad.iter().all(|&(_, column)| column >= data) {
             if found.whole || seeded::is(Bug::LeaveUnrestored) {
-                self.batch_found(found);
+                self.columns_found(found);
             } else {
                 self.restore(found, contents.len());
             }
@@ -514,14 +518,7 @@ impl Lane {
             }));
         }
         if unrecoverable {
-            let next = found.position + found.header.length();
-            self.overlay.unpin(found.header.sequence);
-            if seeded::is(Bug::PastTorn) {
-                self.recovery().expected += 1;
-                self.read_headers(next, Seek::Next);
-                return;
-            }
-            self.read_headers(next, Seek::Proof);
+            self.not_whole(&found);
             return;
         }
         found.mended = true;
@@ -538,6 +535,52 @@ impl Lane {
                 ..Compute::default()
             },
         );
+    }
+
+    /// A batch cannot be put together: the log ends before it, unless a header says that it was flushed.
+    fn not_whole(&mut self, found: &Found) {
+        let next = found.position + found.header.length();
+        self.overlay.unpin(found.header.sequence);
+        if seeded::is(Bug::PastTorn) {
+            self.recovery().expected += 1;
+            self.read_headers(next, Seek::Next);
+            return;
+        }
+        self.read_headers(next, Seek::Proof);
+    }
+
+    /// Computes the parity that a batch leaves out.
+    fn derive(&mut self, found: Found) {
+        let temporary = self.fresh_scratch();
+        let memory = (found.scratch, temporary);
+        let Some(derivation) = self.derivation(&found.header, memory) else {
+            self.not_whole(&found);
+            return;
+        };
+        if derivation.temporaries > 0 {
+            let bytes = derivation.temporaries as u64 * BLOCK_BYTES;
+            self.actions.push_back(Action::Allocate(temporary, bytes));
+            self.recovery().scratch = Some(temporary);
+        }
+        let mut work = Compute {
+            steps: derivation.steps,
+            sums: derivation.sums,
+            ..Compute::default()
+        };
+        if seeded::is(Bug::DerivedLeftOut) {
+            work.steps.clear();
+        }
+        self.recovery().phase = Phase::Deriving(found);
+        self.push_compute(Computing::Recovery, work);
+    }
+
+    fn derived(&mut self, found: Found, sums: &[u32]) {
+        let right = derived::are_right(&found.header, sums) || self.trusted;
+        if right || seeded::is(Bug::DerivedLeftOut) {
+            self.batch_found(found);
+        } else {
+            self.not_whole(&found);
+        }
     }
 
     /// The checksums of a header's blocks, as they are before each of its batch's columns.
@@ -621,9 +664,17 @@ impl Lane {
         match std::mem::replace(&mut recovery.phase, Phase::Anchors) {
             Phase::Restoring(found) => {
                 recovery.restoring = false;
-                self.batch_found(found);
+                self.columns_found(found);
             }
             other => recovery.phase = other,
+        }
+    }
+
+    /// All columns of a batch are there.
+    fn columns_found(&mut self, found: Found) {
+        match derived::blocks(&found.header) {
+            0 => self.batch_found(found),
+            _ => self.derive(found),
         }
     }
 
@@ -640,7 +691,7 @@ impl Lane {
             position,
             length: header.length(),
         });
-        self.apply_batch(&header, scratch);
+        self.apply_batch(&header, scratch, header.seats.len());
         self.overlay.unpin(header.sequence);
         let recovery = self.recovery();
         recovery.batches += 1;
