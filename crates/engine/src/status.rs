@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::run::Seats;
+use crate::run::purposes::Asked;
 use crate::traffic::{DriveLine, Traffic};
 
 /// How bad an event is.
@@ -454,14 +455,17 @@ fn lost(pool: &Pool) -> LostStatus {
 pub(crate) fn drive_traffic(pool: &Pool, seats: &Seats) -> Vec<DriveLine> {
     let seat_of = |number: u16| pool.facts().seat_numbered(number);
     let line = |status: SeatStatus| {
-        let drive = seat_of(status.seat).and_then(|seat| seats.drive(seat));
+        let seat = seat_of(status.seat);
+        let drive = seat.and_then(|seat| seats.drive(seat));
         let seen = drive.map(|drive| drive.telemetry.snapshot());
+        let asked = seat.and_then(|seat| seats.asked(seat));
         DriveLine {
             seat: status.seat,
             path: status.path,
             drive: status.drive,
             state: status.state,
             traffic: seen.as_ref().map(Traffic::new).unwrap_or_default(),
+            purposes: asked.map(Asked::snapshot).unwrap_or_default(),
         }
     };
     seat_statuses(pool, seats).into_iter().map(line).collect()

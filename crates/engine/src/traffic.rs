@@ -15,6 +15,15 @@ pub struct Traffic {
     pub writes: u64,
     /// Bytes written.
     pub write_bytes: u64,
+    /// Flushes.
+    #[serde(default)]
+    pub flushes: u64,
+    /// Discards, and writes of zeros.
+    #[serde(default)]
+    pub discards: u64,
+    /// Bytes that they covered.
+    #[serde(default)]
+    pub discard_bytes: u64,
     /// Requests that failed.
     pub errors: u64,
     /// Requests that have not been answered.
@@ -34,6 +43,9 @@ impl Traffic {
             read_bytes: seen.reads.bytes,
             writes: seen.writes.requests,
             write_bytes: seen.writes.bytes,
+            flushes: seen.flushes.requests,
+            discards: seen.trims.requests,
+            discard_bytes: seen.trims.bytes,
             errors: seen.errors(),
             queue: seen.in_flight,
             nanoseconds: seen.reads.nanoseconds + seen.writes.nanoseconds,
@@ -49,6 +61,8 @@ impl Traffic {
     pub fn since(&self, earlier: &Self) -> Self {
         let anew = self.reads < earlier.reads
             || self.writes < earlier.writes
+            || self.flushes < earlier.flushes
+            || self.discards < earlier.discards
             || self.nanoseconds < earlier.nanoseconds;
         if anew {
             return self.clone();
@@ -63,6 +77,9 @@ impl Traffic {
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
             writes: self.writes - earlier.writes,
             write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+            flushes: self.flushes - earlier.flushes,
+            discards: self.discards - earlier.discards,
+            discard_bytes: self.discard_bytes.saturating_sub(earlier.discard_bytes),
             // They may have been cleared.
             errors: self
                 .errors
@@ -97,6 +114,114 @@ impl Traffic {
     }
 }
 
+/// Operations that lanes have asked of a drive for one purpose, since it took its seat. Those that fail count, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operations {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes to read.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes to write.
+    pub write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards, and writes of zeros.
+    pub discards: u64,
+    /// Bytes that they cover.
+    pub discard_bytes: u64,
+}
+
+impl Operations {
+    /// These count here, too.
+    pub const fn add(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.write_bytes += other.write_bytes;
+        self.flushes += other.flushes;
+        self.discards += other.discards;
+        self.discard_bytes += other.discard_bytes;
+    }
+
+    /// Those since `earlier`.
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            reads: self.reads.saturating_sub(earlier.reads),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            writes: self.writes.saturating_sub(earlier.writes),
+            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+            flushes: self.flushes.saturating_sub(earlier.flushes),
+            discards: self.discards.saturating_sub(earlier.discards),
+            discard_bytes: self.discard_bytes.saturating_sub(earlier.discard_bytes),
+        }
+    }
+
+    /// Whether some counter is below what it was: counting has begun anew.
+    const fn is_below(&self, earlier: &Self) -> bool {
+        self.reads < earlier.reads
+            || self.writes < earlier.writes
+            || self.flushes < earlier.flushes
+            || self.discards < earlier.discards
+    }
+}
+
+/// What a drive is asked to do, by what it is for. Labels and cell tables are in none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purposes {
+    /// Clients' requests: their reads, and writes that go in place at once.
+    pub clients: Operations,
+    /// The log, and flushes.
+    pub log: Operations,
+    /// Putting in place what is logged; pages and anchors.
+    pub checkpoint: Operations,
+    /// Rebuilds, and making groups blank.
+    pub rebuild: Operations,
+    /// Scrubs, and repairs.
+    pub scrub: Operations,
+}
+
+impl Purposes {
+    /// By name, as people and programs are told.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, &Operations); 5] {
+        [
+            ("clients", &self.clients),
+            ("log", &self.log),
+            ("checkpoint", &self.checkpoint),
+            ("rebuild", &self.rebuild),
+            ("scrub", &self.scrub),
+        ]
+    }
+
+    /// These count here, too.
+    pub const fn add(&mut self, other: &Self) {
+        self.clients.add(&other.clients);
+        self.log.add(&other.log);
+        self.checkpoint.add(&other.checkpoint);
+        self.rebuild.add(&other.rebuild);
+        self.scrub.add(&other.scrub);
+    }
+
+    /// Those since `earlier`. Counters begin anew when a drive is opened anew; then all of them are.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let pairs = self.named().into_iter().zip(earlier.named());
+        let anew = { pairs }.any(|((_, now), (_, earlier))| now.is_below(earlier));
+        if anew {
+            return *self;
+        }
+        Self {
+            clients: self.clients.since(&earlier.clients),
+            log: self.log.since(&earlier.log),
+            checkpoint: self.checkpoint.since(&earlier.checkpoint),
+            rebuild: self.rebuild.since(&earlier.rebuild),
+            scrub: self.scrub.since(&earlier.scrub),
+        }
+    }
+}
+
 /// What a pool's drives and volumes do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolTraffic {
@@ -119,6 +244,9 @@ pub struct DriveLine {
     pub state: String,
     /// Its traffic.
     pub traffic: Traffic,
+    /// What the pool's lanes asked of it, by purpose.
+    #[serde(default)]
+    pub purposes: Purposes,
 }
 
 /// A volume's: what its clients ask.
@@ -156,17 +284,39 @@ mod tests {
         }
         telemetry.begin();
         let now = Traffic::new(&telemetry.snapshot());
-        let done = now.since(&earlier);
-        assert_eq!((done.reads, done.writes, done.queue), (0, 100, 1));
-        assert_eq!(done.write_bytes, 409_600);
-        assert_eq!(done.mean_nanoseconds(), Some(149_000));
-        let most = done.most_nanoseconds().unwrap();
+        let since = now.since(&earlier);
+        assert_eq!((since.reads, since.writes, since.queue), (0, 100, 1));
+        assert_eq!(since.write_bytes, 409_600);
+        assert_eq!(since.mean_nanoseconds(), Some(149_000));
+        let most = since.most_nanoseconds().unwrap();
         assert!((100_000..=125_000).contains(&most), "{most}");
         assert!(now.most_nanoseconds().unwrap() >= 5_000_000);
         // A drive that was opened anew begins at zero.
         assert_eq!(earlier.since(&now), earlier);
+        done(RequestKind::Flush, 10);
+        done(RequestKind::Trim, 10);
+        done(RequestKind::WriteZeroes, 10);
+        let emptied = Traffic::new(&telemetry.snapshot()).since(&now);
+        assert_eq!((emptied.flushes, emptied.discards), (1, 2));
+        assert_eq!(emptied.discard_bytes, 8192);
         let nothing = now.since(&now);
         assert_eq!(nothing.mean_nanoseconds(), None);
         assert_eq!(nothing.most_nanoseconds(), None);
+    }
+
+    #[test]
+    fn an_intervals_purposes_are_its_own() {
+        let asked = |reads, flushes| {
+            let mut all = Purposes::default();
+            all.clients.reads = reads;
+            all.log.flushes = flushes;
+            all
+        };
+        assert_eq!(asked(7, 3).since(&asked(2, 3)), asked(5, 0));
+        // A drive that was opened anew begins at zero.
+        assert_eq!(asked(7, 1).since(&asked(2, 3)), asked(7, 1));
+        let mut sum = asked(1, 2);
+        sum.add(&asked(3, 4));
+        assert_eq!(sum, asked(4, 6));
     }
 }

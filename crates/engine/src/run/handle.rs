@@ -78,7 +78,7 @@ impl PoolHandle {
         let geometry = Arc::clone(pool.geometry());
         let clock = Clock::start();
         let threads = options.threads.unwrap_or_else(|| threads_for(&drives));
-        let seats = Seats::new(drives);
+        let seats = Seats::new(drives, threads.clamp(1, geometry.lanes()));
         let (sender, receiver) = std::sync::mpsc::channel();
         let takes_part = |seat: Seat| pool.facts().seats[seat.index()].state.takes_part();
         let in_use: InUse = Arc::new(Mutex::new(hold::in_use(&seats, takes_part)));

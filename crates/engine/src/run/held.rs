@@ -204,7 +204,7 @@ mod tests {
             let drive = || open(&"mem:1M".parse().unwrap(), Open::default()).unwrap();
             let woken = Arc::new(Woken::default());
             Self {
-                seats: Seats::new(vec![Some(drive()), Some(drive())]),
+                seats: Seats::new(vec![Some(drive()), Some(drive())], 1),
                 held: Held::default(),
                 me: Arc::clone(&woken) as Arc<dyn Waiter>,
                 woken,

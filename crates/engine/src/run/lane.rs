@@ -678,6 +678,9 @@ impl LaneThread {
         (request, memory): (Request, Memory),
         service: Service,
     ) {
+        if let Some(asked) = self.seats.asked(seat) {
+            asked.count(self.thread, service.origin, request.kind, request.length);
+        }
         let submission = Submission {
             request,
             memory,

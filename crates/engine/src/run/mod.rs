@@ -11,6 +11,7 @@ mod lane;
 mod meter;
 mod names;
 mod pool;
+pub(crate) mod purposes;
 mod queue;
 mod scratch;
 mod volume;
@@ -25,6 +26,7 @@ use std::time;
 use block::{BlockDevice, Instant, Seat};
 
 use self::admission::Admission;
+use self::purposes::Asked;
 use crate::drive::Drive;
 
 /// The clock of a pool: nanoseconds since it was started.
@@ -44,8 +46,12 @@ impl Clock {
 
 /// Which drive sits in which seat. A change makes a new table, which reaches each lane in order
 /// with the pool's commands.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Seats(Vec<Option<Seated>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Seats {
+    seats: Vec<Option<Seated>>,
+    /// Threads of lanes that ask.
+    threads: u16,
+}
 
 /// A drive in its seat.
 #[derive(Clone, Debug)]
@@ -53,31 +59,43 @@ struct Seated {
     drive: Drive,
     /// Shared by all that ask it for something.
     admission: Arc<Admission>,
+    /// What they have asked.
+    asked: Arc<Asked>,
 }
 
-impl From<Drive> for Seated {
-    fn from(drive: Drive) -> Self {
-        let admission = Arc::default();
-        Self { drive, admission }
+impl Seated {
+    fn new(drive: Drive, threads: u16) -> Self {
+        Self {
+            drive,
+            admission: Arc::default(),
+            asked: Arc::new(Asked::new(threads)),
+        }
     }
 }
 
 impl Seats {
-    pub(crate) fn new(drives: Vec<Option<Drive>>) -> Self {
-        Self(
-            drives
-                .into_iter()
-                .map(|drive| drive.map(Seated::from))
-                .collect(),
-        )
+    pub(crate) fn new(drives: Vec<Option<Drive>>, threads: u16) -> Self {
+        let seat = |drive: Option<Drive>| drive.map(|drive| Seated::new(drive, threads));
+        Self {
+            seats: drives.into_iter().map(seat).collect(),
+            threads,
+        }
+    }
+
+    fn seated(&self, seat: Seat) -> Option<&Seated> {
+        self.seats.get(seat.index())?.as_ref()
     }
 
     pub(crate) fn drive(&self, seat: Seat) -> Option<&Drive> {
-        Some(&self.0.get(seat.index())?.as_ref()?.drive)
+        Some(&self.seated(seat)?.drive)
     }
 
     pub(crate) fn admission(&self, seat: Seat) -> Option<&Arc<Admission>> {
-        Some(&self.0.get(seat.index())?.as_ref()?.admission)
+        Some(&self.seated(seat)?.admission)
+    }
+
+    pub(crate) fn asked(&self, seat: Seat) -> Option<&Asked> {
+        Some(&self.seated(seat)?.asked)
     }
 
     pub(crate) fn device(&self, seat: Seat) -> Option<&Arc<dyn BlockDevice>> {
@@ -87,18 +105,18 @@ impl Seats {
     /// All drives and where they sit.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Seat, &Drive)> {
         (0..)
-            .zip(&self.0)
+            .zip(&self.seats)
             .filter_map(|(seat, drive)| Some((Seat(seat), &drive.as_ref()?.drive)))
     }
 
     pub(crate) fn set(&mut self, seat: Seat, drive: Option<Drive>) {
-        if self.0.len() <= seat.index() {
-            self.0.resize(seat.index() + 1, None);
+        if self.seats.len() <= seat.index() {
+            self.seats.resize(seat.index() + 1, None);
         }
-        self.0[seat.index()] = drive.map(Seated::from);
+        self.seats[seat.index()] = drive.map(|drive| Seated::new(drive, self.threads));
     }
 
     pub(crate) fn swap(&mut self, a: Seat, b: Seat) {
-        self.0.swap(a.index(), b.index());
+        self.seats.swap(a.index(), b.index());
     }
 }

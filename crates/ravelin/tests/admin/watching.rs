@@ -1,6 +1,7 @@
 //! What an administrator watches: progress, load, and what has happened.
 
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -53,6 +54,71 @@ fn iostat_tells_latency_and_queue_of_drives_and_volumes() {
         assert!(text.contains(part), "no `{part}` in:\n{text}");
     }
     client.disconnect().unwrap();
+}
+
+/// What drives did could not be told apart: a checkpoint, a scrub and clients' reads were one number, and flushes none.
+#[test]
+fn iostat_counts_flushes_and_discards_and_says_what_operations_are_for() {
+    let bench = Bench::new("purposes");
+    let drives = bench.drives("d", 4, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives[..3], &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
+    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
+    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
+    let iostat = || bench.json(&["pool", "iostat", "tank"]);
+    let asked = |told: &Value, purpose: &str, what: &str| {
+        let lines = told["purposes"].as_array().unwrap();
+        let line = lines.iter().find(|line| line["purpose"] == purpose);
+        let all = line.unwrap_or_else(|| panic!("{purpose}: {told}"))[what].as_u64();
+        // A pool's are those of its drives.
+        let of = |drive: &Value| drive["purposes"][purpose][what].as_u64().unwrap();
+        let sum = told["drives"].as_array().unwrap().iter().map(of).sum();
+        assert_eq!(all, Some(sum), "{purpose} {what}: {told}");
+        sum
+    };
+    for block in 0..20 {
+        client.write(block * 65_536, &[7; 4096], true).unwrap();
+    }
+    let told = iostat();
+    assert!(
+        asked(&told, "log", "write_bytes") >= 20 * 2 * 4096,
+        "{told}"
+    );
+    assert!(asked(&told, "log", "flushes") >= 20, "{told}");
+    assert_eq!(asked(&told, "rebuild", "reads"), 0, "{told}");
+    assert_eq!(asked(&told, "scrub", "reads"), 0, "{told}");
+    for drive in told["drives"].as_array().unwrap() {
+        assert!(drive["flushes"].as_u64().unwrap() > 0, "{told}");
+    }
+    client.trim(0, 1 << 20).unwrap();
+    client.flush().unwrap();
+    let told = iostat();
+    let volume = &told["volumes"][0];
+    assert_eq!(volume["discards"], 1, "{told}");
+    assert_eq!(volume["discard_bytes"], 1 << 20, "{told}");
+    assert!(volume["flushes"].as_u64().unwrap() >= 1, "{told}");
+    // A checkpoint begins by itself when nothing more comes.
+    while asked(&iostat(), "checkpoint", "write_bytes") == 0 {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    client.write(8 << 20, &[7; 1 << 20], true).unwrap();
+    bench.ok(&["pool", "scrub", "tank", "--wait"]);
+    let told = iostat();
+    assert!(asked(&told, "scrub", "read_bytes") > 1 << 20, "{told}");
+    assert_eq!(asked(&told, "scrub", "writes"), 0, "{told}");
+    assert_eq!(asked(&told, "rebuild", "reads"), 0, "{told}");
+    client.disconnect().unwrap();
+    bench.ok(&["drive", "fail", "tank", "1"]);
+    bench.ok(&["drive", "replace", "tank", "1", &drives[3]]);
+    bench.ok(&["pool", "wait", "tank", "--for", "rebuild"]);
+    let told = iostat();
+    assert!(asked(&told, "rebuild", "read_bytes") >= 1 << 20, "{told}");
+    assert!(asked(&told, "rebuild", "write_bytes") >= 1 << 19, "{told}");
+    let text = bench.ok(&["pool", "iostat", "tank"]);
+    for part in ["FLUSHES", "DISCARDED", "PURPOSE", "checkpoint"] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
 }
 
 /// Events were gone with the daemon, and named seats alone.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use control::Client;
 use control::client::path;
-use engine::traffic::{DriveLine, PoolTraffic, Traffic, VolumeLine};
+use engine::traffic::{DriveLine, Operations, PoolTraffic, Purposes, Traffic, VolumeLine};
 use serde_json::{Value, json};
 
 use super::{names, table};
@@ -14,7 +14,8 @@ use crate::verbs::common::{Context, Failure, size};
 use crate::verbs::complete;
 
 /// Print what drives and volumes do: operations, bytes, what waits (QUEUE), and how long reads and writes take, on
-/// average and 99 of 100 at most.
+/// average and 99 of 100 at most. Then what the drives of a pool are asked together, by purpose. Discards are also
+/// writes of zeros.
 #[derive(Debug, Args)]
 pub(crate) struct IostatArguments {
     /// One pool only.
@@ -75,6 +76,7 @@ fn since(before: &Report, name: &str, now: &PoolTraffic) -> PoolTraffic {
         let was = { earlier.drives.iter() }.find(|was| was.drive == line.drive);
         if let Some(was) = was {
             line.traffic = line.traffic.since(&was.traffic);
+            line.purposes = line.purposes.since(&was.purposes);
         }
     }
     for line in &mut done.volumes {
@@ -89,35 +91,58 @@ fn since(before: &Report, name: &str, now: &PoolTraffic) -> PoolTraffic {
 fn print(context: &Context, report: &Report, seconds: Option<f64>) -> Result<(), Failure> {
     let mut drives = Vec::new();
     let mut volumes = Vec::new();
+    let mut purposes = Vec::new();
     for (pool, traffic) in report {
         for DriveLine {
             seat,
             path,
             state,
             traffic,
+            purposes,
             ..
         } in &traffic.drives
         {
-            let which = json!({ "pool": pool, "seat": seat, "path": path, "state": state });
+            let which = json!({ "pool": pool, "seat": seat, "path": path, "state": state, "purposes": purposes });
             drives.push(fields(which, traffic));
         }
+        purposes.push(together(traffic).named().map(|(purpose, operations)| {
+            let which = json!({ "pool": pool, "purpose": purpose });
+            extended(which, json!(operations))
+        }));
         for VolumeLine { name, traffic } in &traffic.volumes {
             volumes.push(fields(json!({ "pool": pool, "volume": name }), traffic));
         }
     }
-    let document = json!({ "seconds": seconds, "drives": drives, "volumes": volumes });
+    let document = json!({
+        "seconds": seconds, "drives": drives, "volumes": volumes, "purposes": purposes.concat(),
+    });
     context.print("pool iostat", &document, |out| write(out, report, seconds))
 }
 
+/// What all drives of a pool are asked.
+fn together(traffic: &PoolTraffic) -> Purposes {
+    let mut all = Purposes::default();
+    for line in &traffic.drives {
+        all.add(&line.purposes);
+    }
+    all
+}
+
 /// What names a line, and its numbers.
-fn fields(mut which: Value, traffic: &Traffic) -> Value {
+fn fields(which: Value, traffic: &Traffic) -> Value {
     let numbers = json!({
         "reads": traffic.reads, "read_bytes": traffic.read_bytes,
         "writes": traffic.writes, "write_bytes": traffic.write_bytes,
+        "flushes": traffic.flushes,
+        "discards": traffic.discards, "discard_bytes": traffic.discard_bytes,
         "errors": traffic.errors, "queue": traffic.queue,
         "latency_mean_nanoseconds": traffic.mean_nanoseconds(),
         "latency_99_nanoseconds": traffic.most_nanoseconds(),
     });
+    extended(which, numbers)
+}
+
+fn extended(mut which: Value, numbers: Value) -> Value {
     if let (Value::Object(which), Value::Object(numbers)) = (&mut which, numbers) {
         which.extend(numbers);
     }
@@ -125,13 +150,16 @@ fn fields(mut which: Value, traffic: &Traffic) -> Value {
 }
 
 fn write(out: &mut dyn io::Write, report: &Report, seconds: Option<f64>) -> io::Result<()> {
-    let (reads, writes) = match seconds {
-        None => (["READS", "READ"], ["WRITES", "WRITTEN"]),
-        Some(_) => (["READS/s", "READ/s"], ["WRITES/s", "WRITTEN/s"]),
-    };
-    let numbers = [&reads[..], &writes, &["QUEUE", "MEAN", "99 %", "ERRORS"]].concat();
+    let heads = ["READS", "READ", "WRITES", "WRITTEN", "FLUSHES", "DISCARDED"];
+    let heads = heads.map(|head| match seconds {
+        None => head.to_owned(),
+        Some(_) => format!("{head}/s"),
+    });
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let numbers = [&*heads, &["QUEUE", "MEAN", "99 %", "ERRORS"]].concat();
     let mut drives = table(&[&["POOL", "SEAT", "DRIVE"], &*numbers].concat());
     let mut volumes = table(&[&["POOL", "VOLUME"], &*numbers].concat());
+    let mut purposes = table(&[&["POOL", "PURPOSE"], &*heads].concat());
     for (pool, traffic) in report {
         for line in &traffic.drives {
             let which = vec![pool.clone(), line.seat.to_string(), line.path.clone()];
@@ -141,12 +169,38 @@ fn write(out: &mut dyn io::Write, report: &Report, seconds: Option<f64>) -> io::
             let which = vec![pool.clone(), line.name.clone()];
             volumes.add_row([which, cells(&line.traffic, seconds)].concat());
         }
+        for (purpose, asked) in together(traffic).named() {
+            let which = vec![pool.clone(), purpose.to_owned()];
+            purposes.add_row([which, operations(asked, seconds)].concat());
+        }
     }
     writeln!(out, "{drives}")?;
     if volumes.row_count() > 0 {
         writeln!(out, "\n{volumes}")?;
     }
+    if purposes.row_count() > 0 {
+        writeln!(out, "\n{purposes}")?;
+    }
     Ok(())
+}
+
+fn cells(traffic: &Traffic, seconds: Option<f64>) -> Vec<String> {
+    let counted = Operations {
+        reads: traffic.reads,
+        read_bytes: traffic.read_bytes,
+        writes: traffic.writes,
+        write_bytes: traffic.write_bytes,
+        flushes: traffic.flushes,
+        discards: traffic.discards,
+        discard_bytes: traffic.discard_bytes,
+    };
+    let waits = vec![
+        traffic.queue.to_string(),
+        latency(traffic.mean_nanoseconds()),
+        latency(traffic.most_nanoseconds()),
+        traffic.errors.to_string(),
+    ];
+    [operations(&counted, seconds), waits].concat()
 }
 
 #[expect(
@@ -155,18 +209,16 @@ fn write(out: &mut dyn io::Write, report: &Report, seconds: Option<f64>) -> io::
     clippy::cast_sign_loss,
     reason = "rates for display"
 )]
-fn cells(traffic: &Traffic, seconds: Option<f64>) -> Vec<String> {
+fn operations(counted: &Operations, seconds: Option<f64>) -> Vec<String> {
     let rate =
         |count: u64| seconds.map_or(count, |seconds| (count as f64 / seconds).round() as u64);
     vec![
-        rate(traffic.reads).to_string(),
-        size(rate(traffic.read_bytes)),
-        rate(traffic.writes).to_string(),
-        size(rate(traffic.write_bytes)),
-        traffic.queue.to_string(),
-        latency(traffic.mean_nanoseconds()),
-        latency(traffic.most_nanoseconds()),
-        traffic.errors.to_string(),
+        rate(counted.reads).to_string(),
+        size(rate(counted.read_bytes)),
+        rate(counted.writes).to_string(),
+        size(rate(counted.write_bytes)),
+        rate(counted.flushes).to_string(),
+        size(rate(counted.discard_bytes)),
     ]
 }
 
