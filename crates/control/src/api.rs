@@ -168,6 +168,9 @@ pub struct Unrestored {
     pub volume: Option<String>,
     /// Why.
     pub problem: Problem,
+    /// It may yet come back by itself: its drives are waited for, or it is being opened.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restoring: bool,
 }
 
 /// A line of `pool list`.

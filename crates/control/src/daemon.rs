@@ -49,8 +49,10 @@ pub struct Daemon {
     hooks: Option<Hooks>,
     /// Where devices of attached volumes have names that stay.
     links: Option<PathBuf>,
-    /// What this life did not begin with although it should have.
+    /// What this life did not begin with although it should have, or has not yet.
     unrestored: Mutex<Vec<Unrestored>>,
+    /// How far the restoration is.
+    restoration: restore::Restoration,
 }
 
 /// A name that is reserved while its pool is opened or closed; it is free again when this is

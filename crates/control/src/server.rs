@@ -150,9 +150,9 @@ pub struct Options {
     pub late_drives: Duration,
 }
 
-/// Opens what the state says was open, and serves until SIGTERM or SIGINT; then ends the exports,
+/// Opens what the state says was open, meanwhile answers requests, and serves until SIGTERM or SIGINT; then ends the exports,
 /// closes the pools and removes the socket. A second signal, not right after the first, ends the process at once. `ready` is
-/// called when all that came back is there and requests are answered.
+/// called when all that came back is there; requests are answered before.
 ///
 /// # Errors
 /// When it cannot begin, or the end was not clean.
@@ -175,13 +175,15 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // Who asks meanwhile waits in the socket's queue.
+        let pools = daemon.begin_restoring();
         let restoring = Arc::clone(&daemon);
-        if let Err(error) =
-            tokio::task::spawn_blocking(move || restoring.restore(late_drives)).await
-        {
-            tracing::error!("bringing back what was open had panicked: {error}");
-        }
+        let mut restored =
+            tokio::task::spawn_blocking(move || restoring.restore(&pools, late_drives));
+        // Who asks meanwhile waits in the socket's queue.
+        let first = Arc::clone(&daemon);
+        tokio::task::spawn_blocking(move || first.wait_for_first())
+            .await
+            .map_err(io::Error::other)?;
         let listener = tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?;
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let router = routes::router(Arc::clone(&daemon));
@@ -189,15 +191,35 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
             // An error means that nobody can ask any more, which is the same.
             stopped.await.ok();
         }));
-        let living = tokio::spawn(supervisor::live(Arc::clone(&daemon)));
-        supervisor::ready(&daemon);
-        ready();
-        tokio::select! {
-            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-            _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+        let mut living = None;
+        let mut ready = Some(ready);
+        let restored_well = |outcome: Result<(), tokio::task::JoinError>| {
+            if let Err(error) = outcome {
+                tracing::error!("bringing back what was open had panicked: {error}");
+            }
+        };
+        loop {
+            tokio::select! {
+                outcome = &mut restored, if ready.is_some() => {
+                    restored_well(outcome);
+                    supervisor::ready(&daemon);
+                    ready.take().into_iter().for_each(|ready| ready());
+                    // A supervisor expects to hear of its life from then on.
+                    living = Some(tokio::spawn(supervisor::live(Arc::clone(&daemon))));
+                    continue;
+                }
+                _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+                _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+            }
+            break;
         }
         supervisor::stopping();
-        living.abort();
+        daemon.stop_restoring();
+        if ready.is_some() {
+            // What is being opened is closed with the others.
+            restored_well(restored.await);
+        }
+        living.inspect(tokio::task::JoinHandle::abort);
         let first = tokio::time::Instant::now();
         tokio::spawn(async move {
             loop {

@@ -1,7 +1,18 @@
 //! From one life of the daemon to the next: what is remembered, and how it comes back.
+//!
+//! ```text
+//!   remembered ─► looked for ─── drives are there ───────────► opened, its exports served
+//!                     │                                           ▲
+//!                     └── some are not ─► waited for ── time is up or they are there ─► opened, or missing
+//! ```
+//!
+//! Each pool comes back by itself. Requests are answered once no pool is being opened whose drives were there at once,
+//! or after [`ANSWER_AFTER`]: scripts find what they expect, and a pool without its drives keeps nobody waiting. Until a pool
+//! has come back it is among those that are missing, with the reason.
 
 use std::path::{Path, PathBuf};
-use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::assemble;
@@ -12,11 +23,40 @@ use export::fuse::loops;
 use super::Daemon;
 use super::exports::remove_dead;
 use crate::Failure;
-use crate::api::{Attach, Export, Unrestored};
-use crate::state::{SavedDevice, SavedExport, SavedPool};
+use crate::api::{Attach, Export, Kind, Problem, Unrestored};
+use crate::state::{SavedDevice, SavedExport, SavedPool, StateFile};
 
 /// How often a drive that is late is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Requests are answered after this time though pools are still being opened.
+const ANSWER_AFTER: Duration = Duration::from_secs(5);
+
+/// How far the restoration is.
+#[derive(Default)]
+pub(super) struct Restoration {
+    /// Pools that are looked for the first time, or being opened after that.
+    first: Mutex<usize>,
+    fewer: Condvar,
+    /// The daemon ends: nothing more comes back.
+    stopped: AtomicBool,
+}
+
+impl Restoration {
+    fn first(&self) -> MutexGuard<'_, usize> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a pool among the first until it is open, missing, or waited for.
+struct First<'a>(&'a Restoration);
+
+impl Drop for First<'_> {
+    fn drop(&mut self) {
+        *self.0.first() -= 1;
+        self.0.fewer.notify_all();
+    }
+}
 
 /// Where the drives of a pool are.
 fn places(status: &PoolStatus) -> Vec<PathBuf> {
@@ -110,23 +150,96 @@ impl Daemon {
         }
     }
 
+    /// What is to come back. Until it has, it counts as missing.
+    pub(crate) fn begin_restoring(&self) -> Vec<SavedPool> {
+        let pools = self.state.as_ref().map(StateFile::pools);
+        let pools = pools.unwrap_or_default();
+        *self.restoration.first() = pools.len();
+        let coming = pools.iter().map(|saved| Unrestored {
+            pool: saved.name.clone(),
+            uuid: saved.uuid.clone(),
+            volume: None,
+            problem: not_yet(&saved.name, "it is being opened"),
+            restoring: true,
+        });
+        self.missing().extend(coming);
+        pools
+    }
+
     /// Opens the pools that were open in an earlier life, and serves their volumes where they were
     /// served. Drives that are not there are waited for. What does not come back is in the log and in
     /// [`Daemon::unrestored`].
-    pub fn restore(&self, late_drives: Duration) {
-        let Some(state) = &self.state else { return };
-        let pools = state.pools();
+    pub(crate) fn restore(&self, pools: &[SavedPool], late_drives: Duration) {
         // One pool's drives must not keep another one waiting.
         std::thread::scope(|scope| {
-            for pool in &pools {
-                scope.spawn(|| self.restore_pool(pool, late_drives));
+            for pool in pools {
+                let first = First(&self.restoration);
+                scope.spawn(move || self.restore_pool(pool, late_drives, first));
             }
         });
     }
 
-    fn restore_pool(&self, saved: &SavedPool, late_drives: Duration) {
+    /// Waits until no pool is being opened whose drives were there at once; not for long.
+    pub(crate) fn wait_for_first(&self) {
+        let some = |left: &mut usize| *left > 0;
+        let waiting = self.restoration.first();
+        let waited = (self.restoration.fewer).wait_timeout_while(waiting, ANSWER_AFTER, some);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// From now on no more drives are waited for.
+    pub(crate) fn stop_restoring(&self) {
+        self.restoration.stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a pool is still to come back: nobody has imported or forgotten it meanwhile.
+    fn is_coming(&self, uuid: &str) -> bool {
+        let missing = self.missing();
+        let mut coming = missing.iter().filter(|missing| missing.restoring);
+        coming.any(|missing| missing.uuid == uuid)
+    }
+
+    fn is_open(&self, uuid: &str) -> bool {
+        self.statuses().iter().any(|pool| pool.uuid == uuid)
+    }
+
+    /// Looks for a pool's drives until all that it counts on are there. `None` if nobody wants it any more.
+    fn find_patiently(
+        &self,
+        saved: &SavedPool,
+        late_drives: Duration,
+        first: &mut Option<First<'_>>,
+    ) -> Option<Option<assemble::FoundPool>> {
+        let deadline = Instant::now() + late_drives;
+        loop {
+            let found = assemble::find(&saved.uuid, &saved.places);
+            let complete = found.as_ref().is_some_and(assemble::FoundPool::is_complete);
+            if self.restoration.stopped.load(Ordering::SeqCst) || !self.is_coming(&saved.uuid) {
+                return None;
+            }
+            if complete || Instant::now() > deadline {
+                return Some(found);
+            }
+            if let Some(first) = first.take() {
+                for missing in self.missing().iter_mut() {
+                    if missing.uuid == saved.uuid && missing.restoring {
+                        let why = "some of its drives are not there, and are waited for";
+                        missing.problem = not_yet(&saved.name, why);
+                    }
+                }
+                drop(first);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn restore_pool(&self, saved: &SavedPool, late_drives: Duration, first: First<'_>) {
         let what = format!("pool `{}` was not opened again", saved.name);
-        let opened = find_patiently(saved, late_drives)
+        let mut first = Some(first);
+        let Some(found) = self.find_patiently(saved, late_drives, &mut first) else {
+            return;
+        };
+        let opened = found
             .ok_or_else(|| {
                 let places: Vec<String> = saved
                     .places
@@ -145,8 +258,11 @@ impl Daemon {
             .and_then(|found| self.open(&found, false, &what));
         match opened {
             Ok(()) => self.restore_exports(&saved.uuid),
+            // Somebody has imported it meanwhile, or forgotten it.
+            Err(_) if !self.is_coming(&saved.uuid) || self.is_open(&saved.uuid) => {}
             Err(failure) => {
                 saved.exports.iter().for_each(remove_dead);
+                self.missing().retain(|missing| missing.uuid != saved.uuid);
                 self.did_not_return(&saved.name, &saved.uuid, None, failure);
             }
         }
@@ -155,20 +271,23 @@ impl Daemon {
     /// Serves the volumes of a pool that has just been opened as they were served before.
     pub(super) fn restore_exports(&self, uuid: &str) {
         let Some(state) = &self.state else { return };
-        self.missing().retain(|missing| missing.uuid != uuid);
+        self.missing()
+            .retain(|missing| missing.uuid != uuid || missing.restoring);
         let pools = state.pools();
-        let Some(saved) = pools.iter().find(|pool| pool.uuid == uuid) else {
-            return;
-        };
-        for export in &saved.exports {
+        let saved = pools.iter().find(|pool| pool.uuid == uuid);
+        for export in saved.iter().flat_map(|saved| &saved.exports) {
+            let pool = &saved.expect("it has exports").name;
             let SavedExport { volume, attach, .. } = export;
-            match self.attach_again(&saved.name, export) {
+            match self.attach_again(pool, export) {
                 Ok(served) => self.remember_device(uuid, attach, &served),
                 Err(failure) => {
-                    self.did_not_return(&saved.name, uuid, Some(volume.clone()), failure);
+                    self.did_not_return(pool, uuid, Some(volume.clone()), failure);
                 }
             }
         }
+        // Now all of it is here.
+        self.missing()
+            .retain(|missing| missing.uuid != uuid || !missing.restoring);
     }
 
     fn did_not_return(&self, pool: &str, uuid: &str, volume: Option<String>, failure: Failure) {
@@ -185,19 +304,20 @@ impl Daemon {
             uuid: uuid.to_owned(),
             volume,
             problem,
+            restoring: false,
         });
     }
 }
 
-/// Looks for a pool's drives until all that it counts on are there.
-fn find_patiently(saved: &SavedPool, late_drives: Duration) -> Option<assemble::FoundPool> {
-    let deadline = Instant::now() + late_drives;
-    loop {
-        let found = assemble::find(&saved.uuid, &saved.places);
-        let complete = found.as_ref().is_some_and(assemble::FoundPool::is_complete);
-        if complete || Instant::now() > deadline {
-            return found;
-        }
-        std::thread::sleep(LOOK_AGAIN);
+/// Why a pool is not here yet.
+fn not_yet(pool: &str, why: &str) -> Problem {
+    Problem {
+        what: format!("pool `{pool}` is not open yet"),
+        why: why.to_owned(),
+        hint: format!(
+            "wait, `ravelin pool import --dir DIR {pool}` if its drives are elsewhere, or `ravelin pool export {pool}` to forget it"
+        ),
+        kind: Kind::default(),
+        span: None,
     }
 }

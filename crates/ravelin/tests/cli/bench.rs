@@ -84,9 +84,24 @@ impl Bench {
         self.wait_until_it_answers();
     }
 
-    pub(crate) fn wait_until_it_answers(&self) {
+    /// Starts the daemon with more options and waits until it answers, whatever pools are open by then.
+    pub(crate) fn start_and_ask(&mut self, options: &[&str]) {
+        self.spawn(options, &[]);
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.run(&["pool", "list"]).code != 0 {
+            assert!(Instant::now() < deadline, "the daemon does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn wait_until_it_answers(&self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // It answers before pools are open whose drives it waits for.
+        let is_complete = || {
+            let listed = self.run(&["pool", "list", "--json"]);
+            listed.code == 0 && !listed.stdout.contains("\"restoring\"")
+        };
+        while !is_complete() {
             assert!(Instant::now() < deadline, "the daemon does not answer");
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -220,3 +220,47 @@ fn a_state_directory_has_one_daemon() {
     assert!(!bench.path("other").exists());
     bench.ok(&["pool", "list"]);
 }
+
+/// One pool without its drives kept the whole host waiting: the socket answered when the last pool had been given up.
+#[test]
+fn a_pool_without_its_drives_keeps_neither_others_nor_requests_waiting() {
+    let mut bench = Bench::new("absent");
+    let [_, pond] = two_pools(&bench);
+    let before = addresses(&bench);
+    bench.terminate();
+    for drive in &pond {
+        std::fs::rename(bench.path(drive), bench.path(&format!("{drive}-away"))).unwrap();
+    }
+    bench.start_and_ask(&["--wait-drives", "600"]);
+    // `tank` is there with all that is served of it, `pond` is said to be waited for.
+    let (there, coming): (Vec<_>, Vec<_>) =
+        { before.iter().cloned() }.partition(|(volume, _)| volume.starts_with("tank/"));
+    assert_eq!(addresses(&bench), there);
+    let listed = bench.json(&["pool", "list"]);
+    let missing = &listed["unrestored"][0];
+    assert_eq!(
+        (&missing["pool"], &missing["restoring"]),
+        (&json!("pond"), &json!(true)),
+        "{listed}"
+    );
+    assert!(bench.ok(&["pool", "list"]).contains("waited for"));
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 4);
+    let status = bench.json(&["pool", "status", "tank"]);
+    let mut client = connect(uri(&status, &there[0].1));
+    client.write(0, &[7; 4096], true).unwrap();
+    client.disconnect().unwrap();
+    // Stopping does not wait for the drives either, and nothing is forgotten.
+    assert_eq!(bench.terminate(), Some(0));
+    bench.start_and_ask(&["--wait-drives", "600"]);
+    for drive in &pond {
+        std::fs::rename(bench.path(&format!("{drive}-away")), bench.path(drive)).unwrap();
+    }
+    bench.wait_until_it_answers();
+    let listed = bench.json(&["pool", "list"]);
+    assert_eq!(listed["unrestored"], Value::Null, "{listed}");
+    let mut all = addresses(&bench);
+    all.sort();
+    let mut wanted = [there, coming].concat();
+    wanted.sort();
+    assert_eq!(all, wanted);
+}
