@@ -10,7 +10,7 @@ use export::nbd::protocol::{
     Command, OPTION_REPLY_HEADER_BYTES, OptionReplyHeader, REQUEST_BYTES, REQUEST_BYTES_MAX,
     ReplyHeader, RequestHeader, Status, errno, export_flag, rep,
 };
-use export::nbd::{Decision, Exports, Handshake, HangUp, Session, Step, TlsPolicy};
+use export::nbd::{Decision, Exports, Handshake, HangUp, Session, Step, TlsPolicy, status_of};
 
 /// A device that is only described; its holes come from the input.
 struct Described {
@@ -201,7 +201,15 @@ pub(crate) fn request(data: &[u8]) {
                 let known = [errno::EPERM, errno::EINVAL, errno::ENOSPC, errno::ENOTSUP];
                 assert!(known.contains(&error) && !reason.is_empty());
             }
-            Decision::Extents(extents) => {
+            Decision::Status {
+                offset,
+                length,
+                one,
+            } => {
+                assert_eq!((offset, length), (header.offset, header.length));
+                let said = session.device.extents(offset, length.into());
+                let extents = status_of(&said, length, one);
+                assert!(!one || extents.len() == 1);
                 assert_eq!(command, Some(Command::BlockStatus));
                 assert!(session.allocation && !extents.is_empty());
                 assert!(extents.iter().all(|extent| extent.0 > 0));

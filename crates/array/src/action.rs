@@ -254,6 +254,14 @@ pub enum Command {
     Suspect(Seat),
     /// It is as quick as others again.
     Trust(Seat),
+    /// Pages that describe these bytes of the group's data are read into memory, for whoever asks what they hold
+    /// (`Lane::extents`).
+    ReadPages {
+        /// Which group.
+        group: u64,
+        /// Of its data.
+        bytes: Range<u64>,
+    },
     /// Copies of a block are alike everywhere, though no checksums say so: any of them may be read.
     CopiesAgree,
     /// From now on [`Event::Clients`] is wanted; or not any more, and fills need not make way.

@@ -1,5 +1,6 @@
 //! Requests, outcomes, and the trait that drives and volumes share.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::{Memory, Region};
@@ -175,13 +176,105 @@ pub trait BlockDevice: Send + Sync {
     /// matter; it keeps the region no longer than its buffers live, or not much longer.
     fn lend(&self, _region: &Region) {}
 
-    /// What is known about the range without doing I/O: extents in order, the first one beginning
-    /// at `offset`, together at most `length` bytes (fewer when finding out more would take long).
-    /// Front ends call it from their event loop. A device that does not know says "data".
+    /// What the range holds: extents in order, the first one beginning at `offset`, together at most `length` bytes
+    /// (fewer when finding out more would take long). A hole may be called data; what was written is never called a
+    /// hole. May wait for I/O, so that event loops use [`find_extents`](Self::find_extents). A device that does not
+    /// know says "data".
     fn extents(&self, _offset: u64, length: u64) -> Vec<Extent> {
         vec![Extent {
             length,
             hole: false,
         }]
+    }
+
+    /// The same without waiting: the answer is given when it is known, from any thread, also before this returns.
+    fn find_extents(&self, offset: u64, length: u64, answer: ExtentsAnswer) {
+        answer.give(self.extents(offset, length));
+    }
+}
+
+/// What [`ExtentsAnswer`] calls.
+type GiveExtents = Box<dyn FnOnce(Vec<Extent>) + Send>;
+
+/// Who has asked what a range holds. Dropped unanswered, the answer has no extents: nothing is known.
+pub struct ExtentsAnswer(Option<GiveExtents>);
+
+impl ExtentsAnswer {
+    /// `give` is called once.
+    #[must_use]
+    pub fn new(give: impl FnOnce(Vec<Extent>) + Send + 'static) -> Self {
+        Self(Some(Box::new(give)))
+    }
+
+    /// Answers.
+    pub fn give(mut self, extents: Vec<Extent>) {
+        if let Some(give) = self.0.take() {
+            give(extents);
+        }
+    }
+}
+
+impl Drop for ExtentsAnswer {
+    fn drop(&mut self) {
+        if let Some(give) = self.0.take() {
+            give(Vec::new());
+        }
+    }
+}
+
+impl fmt::Debug for ExtentsAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ExtentsAnswer").finish_non_exhaustive()
+    }
+}
+
+/// Appends an extent to others that end where it begins; neighbours of one kind become one.
+pub fn push_extent(extents: &mut Vec<Extent>, next: Extent) {
+    match extents.last_mut() {
+        _ if next.length == 0 => {}
+        Some(last) if last.hole == next.hole => last.length += next.length,
+        _ => extents.push(next),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn who_asks_for_extents_is_answered_once_also_when_the_question_is_dropped() {
+        let (sender, answers) = channel();
+        let ask = || {
+            let sender = sender.clone();
+            ExtentsAnswer::new(move |extents| sender.send(extents).unwrap())
+        };
+        let hole = Extent {
+            length: 7,
+            hole: true,
+        };
+        ask().give(vec![hole]);
+        drop(ask());
+        drop(sender);
+        let answers: Vec<Vec<Extent>> = answers.iter().collect();
+        assert_eq!(answers, [vec![hole], vec![]]);
+    }
+
+    #[test]
+    fn neighbours_of_one_kind_are_one_extent() {
+        let mut extents = Vec::new();
+        for (length, hole) in [
+            (0, true),
+            (2, true),
+            (3, true),
+            (4, false),
+            (0, false),
+            (5, true),
+        ] {
+            push_extent(&mut extents, Extent { length, hole });
+        }
+        let all: Vec<(u64, bool)> = extents.iter().map(|e| (e.length, e.hole)).collect();
+        assert_eq!(all, [(5, true), (4, false), (5, true)]);
     }
 }

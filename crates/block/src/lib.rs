@@ -12,8 +12,8 @@ mod units;
 
 pub use checksum::crc32c;
 pub use device::{
-    BlockDevice, Completed, Extent, Fault, Limits, Outcome, Permission, Request, RequestKind,
-    Submission,
+    BlockDevice, Completed, Extent, ExtentsAnswer, Fault, Limits, Outcome, Permission, Request,
+    RequestKind, Submission, push_extent,
 };
 pub use memory::{Memory, PAGE_BYTES, Region};
 pub use time::Instant;

@@ -18,6 +18,7 @@
 //! | fsync, and flush (at each close) | `Flush` |
 //! | fallocate, punch hole (a loop device's discard) | `Trim` |
 //! | fallocate, zero range (a loop device's write-zeroes) | `WriteZeroes` |
+//! | lseek, `SEEK_HOLE` and `SEEK_DATA` | no request: what the device says of its extents |
 //!
 //! The file is opened for direct I/O whatever the opener says: the page cache belongs to the file
 //! system on top, and a second one below it would hold everything twice and delay its errors. Reads
@@ -33,6 +34,7 @@ mod flights;
 pub mod loops;
 mod place;
 mod replies;
+mod seek;
 mod wire;
 
 use std::fmt;

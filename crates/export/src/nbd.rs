@@ -52,6 +52,6 @@ pub use copy::{CopyOptions, copy_in, copy_out};
 pub use handshake::{Handshake, HangUp, Step, TlsPolicy};
 pub use listener::{BindError, Listen, ParseListenError};
 pub use server::{Exports, Options, Server};
-pub use session::{Decision, Session};
+pub use session::{Decision, Session, status_of};
 pub use tls::{ClientTls, ServerTls, TlsError};
 pub use uri::{Place, Uri, UriError};

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use block::{BlockDevice, Fault, Memory};
 use export::fuse::{FuseError, FuseFile};
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate};
+use rustix::io::Errno;
 use support::{MemoryDevice, PAGE, Pace, limits};
 
 const SIZE: u64 = 4 << 20;
@@ -237,6 +238,29 @@ fn punched_and_zeroed_ranges_read_zeros_and_only_the_punched_are_free() {
     fallocate(&file, FallocateFlags::empty(), 0, SIZE).unwrap();
     assert!(fallocate(&file, FallocateFlags::empty(), 0, SIZE + 1).is_err());
     assert!(device.bytes() == expected);
+}
+
+#[test]
+fn holes_and_data_are_found_by_seeking() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("seek");
+    let device = MemoryDevice::new(limits(SIZE), SHUFFLED);
+    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    let file = open(&place.file());
+    let seek = |from| rustix::fs::seek(&file, from);
+    assert_eq!(seek(SeekFrom::Hole(0)), Ok(0));
+    assert_eq!(seek(SeekFrom::Data(0)), Err(Errno::NXIO));
+    file.write_all_at(&[1; 8192], 64 * PAGE).unwrap();
+    file.write_all_at(&[1; 4096], SIZE - PAGE).unwrap();
+    assert_eq!(seek(SeekFrom::Data(0)), Ok(64 * PAGE));
+    assert_eq!(seek(SeekFrom::Data(65 * PAGE + 7)), Ok(65 * PAGE + 7));
+    assert_eq!(seek(SeekFrom::Hole(64 * PAGE)), Ok(66 * PAGE));
+    assert_eq!(seek(SeekFrom::Data(66 * PAGE)), Ok(SIZE - PAGE));
+    assert_eq!(seek(SeekFrom::Hole(SIZE - PAGE)), Ok(SIZE));
+    assert_eq!(seek(SeekFrom::Data(SIZE)), Err(Errno::NXIO));
+    assert_eq!(seek(SeekFrom::Hole(SIZE)), Err(Errno::NXIO));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod catchup;
 mod checkpoint;
 mod coalesce;
 mod direct;
+mod extents;
 mod flight;
 mod flush;
 mod heal;
@@ -420,6 +421,10 @@ impl Lane {
             }
             Command::ReportClients(wanted) => self.report_clients(wanted),
             Command::MakeWay(makes_way) => self.make_way(makes_way),
+            Command::ReadPages { group, bytes } => {
+                self.check_here(group)?;
+                self.read_pages(group, bytes);
+            }
             Command::CopiesAgree => self.balance.agree = true,
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
             Command::KnowLost(ranges) => self.know_lost(&ranges),

@@ -91,6 +91,17 @@ impl PageReads {
         self.loading.contains_key(&name)
     }
 
+    /// True while a page of the group is being read.
+    pub(super) fn is_loading_of(&self, group: u64) -> bool {
+        let first = PageName {
+            group,
+            column: 0,
+            index: 0,
+        };
+        let next = self.loading.range(first..).next();
+        next.is_some_and(|(name, _)| name.group == group)
+    }
+
     /// The group begins a new life.
     pub(super) fn drop_group(&mut self, group: u64) {
         for (name, loading) in &mut self.loading {

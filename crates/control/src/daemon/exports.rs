@@ -6,7 +6,9 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use block::{BlockDevice, Completed, Extent, Limits, Memory, Region, Request, Submission};
+use block::{
+    BlockDevice, Completed, Extent, ExtentsAnswer, Limits, Memory, Region, Request, Submission,
+};
 use export::fuse::{FuseError, FuseFile, loops};
 use export::nbd::{
     self, BindError, Listen, Options, ParseListenError, Place, Server, ServerTls, Uri,
@@ -147,6 +149,10 @@ impl BlockDevice for ReadOnly {
 
     fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
         self.0.extents(offset, length)
+    }
+
+    fn find_extents(&self, offset: u64, length: u64, answer: ExtentsAnswer) {
+        self.0.find_extents(offset, length, answer);
     }
 }
 

@@ -21,6 +21,7 @@ use erasure::kernel;
 
 use super::admission::{LOOK, Waiter};
 use super::compute::{Computer, Patch};
+use super::extents::{Question, Turn};
 use super::hash::NameMap;
 use super::held::{Held, Released};
 use super::hold::Lease;
@@ -95,6 +96,8 @@ pub(crate) enum LaneMessage {
         lane: u16,
         command: Command,
     },
+    /// What bytes of a group hold.
+    Question(Question),
     Seats(Arc<Seats>),
     /// The same, and what the thread's lanes are told of it: nothing is handed out in between.
     SeatsAnd(Arc<Seats>, Vec<(u16, Command)>),
@@ -228,6 +231,8 @@ struct LaneThread {
     lent: Vec<Region>,
     /// What drives are not to have yet, and what they have of the like.
     held: Held,
+    /// Questions that wait for pages.
+    questions: Vec<Question>,
     /// Woken when a drive may have more of it.
     waiter: Arc<dyn Waiter>,
     stopped: bool,
@@ -305,6 +310,7 @@ pub(crate) fn start(
             inputs: VecDeque::new(),
             lent: Vec::new(),
             held: Held::default(),
+            questions: Vec::new(),
             waiter: Arc::clone(&queue) as Arc<dyn Waiter>,
             stopped: false,
         };
@@ -333,6 +339,9 @@ impl LaneThread {
             queue.take(&mut messages);
             self.now = self.clock.now();
             self.take_all(&mut messages, ring.as_mut());
+            if !self.questions.is_empty() {
+                self.ask_again();
+            }
             self.lent.append(&mut self.spare.take_regions());
             if !self.lent.is_empty() {
                 self.register(ring.as_mut());
@@ -428,6 +437,7 @@ impl LaneThread {
                 self.feed(lane, Input::Completion(id, outcome));
             }
             LaneMessage::Command { lane, command } => self.feed(lane, Input::Command(command)),
+            LaneMessage::Question(question) => self.question(question),
             LaneMessage::Room => self.release(),
             LaneMessage::Seats(seats) => {
                 self.part_with_drives();
@@ -452,6 +462,27 @@ impl LaneThread {
             }
             LaneMessage::Lend(region) => self.lent.push(region),
             LaneMessage::Stop => self.stopped = true,
+        }
+    }
+
+    fn question(&mut self, mut question: Question) {
+        loop {
+            let lane = question.lane;
+            match question.turn(&self.lane(lane).array) {
+                Turn::Answered => return,
+                Turn::Wait(question) => return self.questions.push(question),
+                Turn::Tell(again, command) => {
+                    self.feed(lane, Input::Command(command));
+                    question = again;
+                }
+            }
+        }
+    }
+
+    /// Pages may have come.
+    fn ask_again(&mut self) {
+        for question in take(&mut self.questions) {
+            self.question(question);
         }
     }
 

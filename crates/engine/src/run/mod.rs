@@ -3,6 +3,7 @@
 mod admission;
 mod compute;
 mod events;
+mod extents;
 mod handle;
 mod hash;
 mod held;

@@ -7,18 +7,25 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use array::GroupRequest;
 use array::router::{Part, VolumeMap};
 use block::{
-    BlockDevice, Completed, Fault, Instant, Limits, Memory, Outcome, Region, Request, RequestKind,
-    Submission,
+    BlockDevice, Completed, Extent, ExtentsAnswer, Fault, Instant, Limits, Memory, Outcome, Region,
+    Request, RequestKind, Submission,
 };
 
 use super::Clock;
 use super::compute::{Patch, assemble};
+use super::extents::questions;
 use super::lane::{Answer, LaneMessage, LaneSender, PartEnded};
 use super::meter::{Counted, Meter};
 use crate::traffic::Traffic;
 
 /// The longest read or write that a volume takes: what NBD clients send at most.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// Bytes that one question for extents is about at most, but for a single group: who asks hears of so much at a time, and a
+/// lane reads no more pages at once than describe it.
+const EXTENTS_BYTES_MAX: u64 = 1 << 30;
+/// Groups that it is about at most.
+const EXTENTS_GROUPS_MAX: usize = 64;
 
 /// A volume of a running pool.
 pub struct Volume {
@@ -261,6 +268,37 @@ impl BlockDevice for Volume {
             .collect();
         for lane in threads.into_values() {
             lane.send(LaneMessage::Lend(region.clone()));
+        }
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
+        let (sender, answers) = std::sync::mpsc::channel();
+        let answer = ExtentsAnswer::new(move |extents| {
+            // Whoever asked waits.
+            sender.send(extents).ok();
+        });
+        self.find_extents(offset, length, answer);
+        answers.recv().unwrap_or_default()
+    }
+
+    fn find_extents(&self, offset: u64, length: u64, answer: ExtentsAnswer) {
+        let request = Request {
+            kind: RequestKind::Read,
+            offset,
+            length: length.min(EXTENTS_BYTES_MAX),
+            fua: false,
+        };
+        let map = self.map();
+        if length == 0 || self.closed.load(Ordering::SeqCst) || !map.contains(&request) {
+            return answer.give(vec![Extent {
+                length,
+                hole: false,
+            }]);
+        }
+        let mut parts = map.split(&request);
+        parts.truncate(EXTENTS_GROUPS_MAX);
+        for question in questions(&parts, answer) {
+            self.lanes[usize::from(question.lane)].send(LaneMessage::Question(question));
         }
     }
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::flights::{Flights, Wanted};
 use super::replies::{Body, Reply};
+use super::seek;
 use super::wire::{Ask, Attributes, WRITE_HEAD_BYTES, attributes, opened, parse, size_of_system};
 
 /// The longest read and write: what the kernel takes without a raised `fs.fuse.max_pages_limit`.
@@ -175,6 +176,16 @@ impl DeviceFile {
             Ask::Release => {
                 self.flights.released();
                 Ok(Vec::new())
+            }
+            Ask::Seek { offset, whence } => {
+                let file = self.clone();
+                return seek::begin(self.flights.device(), (offset, whence), move |found| {
+                    let body = |at: u64| {
+                        let bytes = at.to_ne_bytes();
+                        Body::Data(Memory::from_bytes(&bytes), bytes.len())
+                    };
+                    file.reply(unique, found.map(body).map_err(Errno::raw_os_error));
+                });
             }
             Ask::Destroy => Ok(Vec::new()),
             Ask::Other => Err(Errno::NOSYS.raw_os_error()),

@@ -89,8 +89,8 @@ impl Flights {
         self.state.lock().expect("no holder of the lock panics")
     }
 
-    pub(super) fn device(&self) -> &dyn BlockDevice {
-        &*self.device
+    pub(super) fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
     }
 
     /// From now on replies go to `kernel`.

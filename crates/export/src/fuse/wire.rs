@@ -41,6 +41,11 @@ pub(super) enum Ask<'a> {
         length: u64,
         mode: u32,
     },
+    /// Where the next data or hole begins.
+    Seek {
+        offset: u64,
+        whence: u32,
+    },
     /// Nothing is to be answered.
     Forget,
     /// The file system goes away.
@@ -97,6 +102,10 @@ pub(super) fn parse(message: &[u8]) -> Option<(u64, Ask<'_>)> {
             offset: u64_at(body, 8)?,
             length: u64_at(body, 16)?,
             mode: u32_at(body, 24)?,
+        },
+        46 => Ask::Seek {
+            offset: u64_at(body, 8)?,
+            whence: u32_at(body, 16)?,
         },
         _ => Ask::Other,
     };
@@ -236,7 +245,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_other_and_what_is_short_is_none() {
         assert_eq!(parse(&message(9999, &[])), Some((77, Ask::Other)));
-        for opcode in [4, 15, 16, 43] {
+        for opcode in [4, 15, 16, 43, 46] {
             assert_eq!(parse(&message(opcode, &[0; 4])), None, "{opcode}");
         }
     }

@@ -13,7 +13,7 @@ use super::protocol::{
     encode_block_status, encode_error_chunk, encode_read_chunk, encode_simple_reply,
     encode_structured_header,
 };
-use super::session::{Decision, Session, fault_errno};
+use super::session::{Decision, EXTENTS_MAX, Session, fault_errno};
 use super::slab::Key;
 use super::tls::ServerTls;
 use super::transport::Transport;
@@ -329,7 +329,7 @@ impl Connection {
             let decision = session.decide(&header, &limits);
             let charge = match &decision {
                 Decision::Submit(request) if transfers(request.kind) => header.length as usize,
-                Decision::Extents(extents) => extents.len() * size_of::<u64>(),
+                Decision::Status { .. } => EXTENTS_MAX * size_of::<u64>(),
                 _ => 0,
             }
             .max(CHARGE_BYTES_MIN);
@@ -363,10 +363,15 @@ impl Connection {
                     self.discard = header.payload_bytes() as usize;
                     self.refuse(session.structured, header.cookie, error, reason, charge);
                 }
-                Decision::Extents(extents) => {
+                Decision::Status {
+                    offset,
+                    length,
+                    one,
+                } => {
                     self.charged += charge;
-                    let reply = encode_block_status(header.cookie, &extents);
-                    self.output.push_bytes(reply, charge);
+                    self.in_flight += 1;
+                    let range = (offset, length, one);
+                    flights.ask(&*session.device, range, (key, header.cookie, charge));
                 }
             }
         }
@@ -470,6 +475,15 @@ impl Connection {
         } else {
             let head = encode_simple_reply(0, cookie);
             self.output.push_memory(head, flight.memory, len, charge);
+        }
+    }
+
+    /// The device has said what a range holds.
+    pub(super) fn land_status(&mut self, cookie: u64, status: &[(u32, u32)], charge: usize) {
+        self.in_flight -= 1;
+        if matches!(self.phase, Some(Phase::Serving(_))) && !self.dead {
+            let reply = encode_block_status(cookie, status);
+            self.output.push_bytes(reply, charge);
         }
     }
 

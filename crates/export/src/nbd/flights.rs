@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use block::{
-    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
+    BlockDevice, Completed, Extent, ExtentsAnswer, Fault, Limits, Memory, Outcome, Request,
+    RequestKind, Submission,
 };
 
 use super::buffers::Buffers;
+use super::mailbox::Mailbox;
+use super::session::status_of;
 use super::slab::{Key, Slab};
 
 /// One client request between submission and reply.
@@ -25,9 +28,22 @@ pub(super) struct Flight {
     pieces_left: u32,
 }
 
+/// A block status request whose device has not answered yet.
+struct StatusFlight {
+    /// Connection, cookie, and what it counts against the connection's limit.
+    ticket: (Key, u64, usize),
+    length: u32,
+    one: bool,
+}
+
+/// What a block status request is answered: connection, cookie, charge, and extents.
+pub(super) type StatusLanded = ((Key, u64, usize), Vec<(u32, u32)>);
+
 /// All flights of one worker, and its buffers.
 pub(super) struct Flights {
     table: Slab<Flight>,
+    statuses: Slab<StatusFlight>,
+    mailbox: Arc<Mailbox>,
     pub(super) buffers: Buffers,
     to: Arc<dyn Completed>,
     /// Launched, not yet passed to the device.
@@ -36,11 +52,13 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    pub(super) fn new(to: Arc<dyn Completed>) -> Self {
+    pub(super) fn new(mailbox: &Arc<Mailbox>) -> Self {
         Self {
             table: Slab::new(),
+            statuses: Slab::new(),
+            mailbox: Arc::clone(mailbox),
             buffers: Buffers::stocked(),
-            to,
+            to: Arc::clone(mailbox) as _,
             batch: Vec::new(),
             launched: 0,
         }
@@ -112,6 +130,31 @@ impl Flights {
         if !self.batch.is_empty() {
             device.submit_all(&mut self.batch, &self.to);
         }
+    }
+
+    /// Asks `device` what a range holds; one extent is enough if `one`.
+    pub(super) fn ask(
+        &mut self,
+        device: &dyn BlockDevice,
+        (offset, length, one): (u64, u32, bool),
+        ticket: (Key, u64, usize),
+    ) {
+        self.launched += 1;
+        let key = self.statuses.insert(StatusFlight {
+            ticket,
+            length,
+            one,
+        });
+        let mailbox = Arc::clone(&self.mailbox);
+        let answer = ExtentsAnswer::new(move |extents| mailbox.put_extents(key.to_u64(), extents));
+        device.find_extents(offset, length.into(), answer);
+    }
+
+    /// Takes in what a device says that a range holds.
+    pub(super) fn land_extents(&mut self, token: u64, extents: &[Extent]) -> Option<StatusLanded> {
+        let flight = self.statuses.remove(Key::from_u64(token))?;
+        let status = status_of(extents, flight.length, flight.one);
+        Some((flight.ticket, status))
     }
 
     /// Takes in an outcome. The flight, if that was its last piece.

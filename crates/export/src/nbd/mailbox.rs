@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use block::{Completed, Memory, Outcome};
+use block::{Completed, Extent, Memory, Outcome};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 
@@ -15,6 +15,8 @@ pub(super) struct Mailbox {
     outcomes: Mutex<Vec<(u64, Outcome)>>,
     /// Bytes of reads that are not in the memory that came with them. Few, and rare.
     elsewhere: Mutex<Vec<(u64, Memory)>>,
+    /// What devices say that ranges hold.
+    extents: Mutex<Vec<(u64, Vec<Extent>)>>,
     sockets: Mutex<Vec<OwnedFd>>,
     stop: AtomicBool,
     asleep: AtomicBool,
@@ -26,6 +28,7 @@ impl Mailbox {
         Ok(Self {
             outcomes: Mutex::default(),
             elsewhere: Mutex::default(),
+            extents: Mutex::default(),
             sockets: Mutex::default(),
             stop: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
@@ -65,8 +68,18 @@ impl Mailbox {
         into.append(&mut lock(&self.elsewhere));
     }
 
+    /// A device says what a range holds.
+    pub(super) fn put_extents(&self, token: u64, extents: Vec<Extent>) {
+        lock(&self.extents).push((token, extents));
+        self.ring_if_asleep();
+    }
+
+    pub(super) fn take_extents(&self) -> Vec<(u64, Vec<Extent>)> {
+        std::mem::take(&mut *lock(&self.extents))
+    }
+
     pub(super) fn has_outcomes(&self) -> bool {
-        !lock(&self.outcomes).is_empty()
+        !lock(&self.outcomes).is_empty() || !lock(&self.extents).is_empty()
     }
 
     pub(super) fn take_sockets(&self) -> Vec<OwnedFd> {
@@ -79,6 +92,7 @@ impl Mailbox {
         // the flag.
         self.asleep.store(true, Ordering::SeqCst);
         let empty = lock(&self.outcomes).is_empty()
+            && lock(&self.extents).is_empty()
             && lock(&self.sockets).is_empty()
             && self.stopping() == was_stopping;
         if !empty {

@@ -3,14 +3,44 @@
 use std::fmt;
 use std::sync::Arc;
 
-use block::{BlockDevice, Fault, Limits, Request, RequestKind};
+use block::{BlockDevice, Extent, Fault, Limits, Request, RequestKind};
 
 use super::protocol::{
     Command, REQUEST_BYTES_MAX, RequestHeader, chunk, command_flag, errno, export_flag,
 };
 
 /// The most extents in one block status reply; the client asks again for the rest.
-const EXTENTS_MAX: usize = 1024;
+pub(super) const EXTENTS_MAX: usize = 1024;
+
+/// The extents of a block status reply about `length` bytes, (bytes, state) each.
+#[must_use]
+pub fn status_of(extents: &[Extent], length: u32, one: bool) -> Vec<(u32, u32)> {
+    let mut left = length;
+    let mut status: Vec<(u32, u32)> = Vec::new();
+    for extent in extents {
+        let length = u32::try_from(extent.length).unwrap_or(u32::MAX).min(left);
+        let state = if extent.hole {
+            chunk::STATE_HOLE | chunk::STATE_ZERO
+        } else {
+            0
+        };
+        if length == 0 {
+            continue;
+        }
+        let full = status.len() == if one { 1 } else { EXTENTS_MAX };
+        match status.last_mut() {
+            Some(last) if last.1 == state => last.0 += length,
+            _ if full => break,
+            _ => status.push((length, state)),
+        }
+        left -= length;
+    }
+    if status.is_empty() {
+        // A device that says nothing holds data, as far as anyone knows.
+        status.push((length, 0));
+    }
+    status
+}
 
 /// What handshake and export have settled for the transmission phase of one connection.
 #[derive(Clone)]
@@ -47,8 +77,15 @@ pub enum Decision {
     Done,
     /// Answer at once: an error number and why.
     Refuse(u32, &'static str),
-    /// Answer at once: these extents, (bytes, state) each.
-    Extents(Vec<(u32, u32)>),
+    /// Ask the device what the range holds, and answer with that.
+    Status {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u32,
+        /// One extent is enough.
+        one: bool,
+    },
     /// Finish what is in flight, then close.
     Disconnect,
 }
@@ -124,32 +161,11 @@ impl Session {
         if header.length == 0 {
             return Decision::Refuse(errno::EINVAL, "block status of no bytes");
         }
-        let one = header.flags & command_flag::REQ_ONE != 0;
-        let mut left = header.length;
-        let mut extents: Vec<(u32, u32)> = Vec::new();
-        for extent in self.device.extents(header.offset, u64::from(header.length)) {
-            let length = u32::try_from(extent.length).unwrap_or(u32::MAX).min(left);
-            let state = if extent.hole {
-                chunk::STATE_HOLE | chunk::STATE_ZERO
-            } else {
-                0
-            };
-            if length == 0 {
-                continue;
-            }
-            let full = extents.len() == if one { 1 } else { EXTENTS_MAX };
-            match extents.last_mut() {
-                Some(last) if last.1 == state => last.0 += length,
-                _ if full => break,
-                _ => extents.push((length, state)),
-            }
-            left -= length;
+        Decision::Status {
+            offset: header.offset,
+            length: header.length,
+            one: header.flags & command_flag::REQ_ONE != 0,
         }
-        if extents.is_empty() {
-            // A device that says nothing holds data, as far as anyone knows.
-            extents.push((header.length, 0));
-        }
-        Decision::Extents(extents)
     }
 
     /// The flags that describe the export to its client.
@@ -227,7 +243,7 @@ pub(super) fn block_sizes(limits: &Limits) -> (u32, u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::{Completed, Extent, Memory};
+    use block::{Completed, Memory};
 
     struct Holes(Vec<Extent>, Limits);
 
@@ -251,13 +267,9 @@ mod tests {
         trims: true,
     };
 
-    fn session(extents: &[(u64, bool)]) -> Session {
-        let extents = extents
-            .iter()
-            .map(|&(length, hole)| Extent { length, hole })
-            .collect();
+    fn session(extents: &[Extent]) -> Session {
         Session {
-            device: Arc::new(Holes(extents, LIMITS)),
+            device: Arc::new(Holes(extents.to_vec(), LIMITS)),
             name: String::new(),
             structured: true,
             allocation: true,
@@ -367,17 +379,24 @@ mod tests {
 
     #[test]
     fn extents_are_joined_clipped_and_cut_to_one_on_request() {
-        let session = session(&[(4096, false), (4096, false), (8192, true), (1 << 40, false)]);
-        let status =
-            |flags| session.decide(&header(Command::BlockStatus, 0, 20480, flags), &LIMITS);
+        let extents = [(4096, false), (4096, false), (8192, true), (1 << 40, false)]
+            .map(|(length, hole)| Extent { length, hole });
         let hole = chunk::STATE_HOLE | chunk::STATE_ZERO;
         assert_eq!(
-            status(0),
-            Decision::Extents(vec![(8192, 0), (8192, hole), (4096, 0)])
+            status_of(&extents, 20480, false),
+            [(8192, 0), (8192, hole), (4096, 0)]
         );
+        assert_eq!(status_of(&extents, 20480, true), [(8192, 0)]);
+        assert_eq!(status_of(&[], 20480, false), [(20480, 0)]);
+        let session = session(&extents);
+        let header = header(Command::BlockStatus, 4096, 8192, command_flag::REQ_ONE);
         assert_eq!(
-            status(command_flag::REQ_ONE),
-            Decision::Extents(vec![(8192, 0)])
+            session.decide(&header, &LIMITS),
+            Decision::Status {
+                offset: 4096,
+                length: 8192,
+                one: true,
+            }
         );
     }
 

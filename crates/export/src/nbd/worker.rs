@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use block::{Completed, Fault, Memory, Outcome};
+use block::{Fault, Memory, Outcome};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -110,7 +110,7 @@ impl Worker {
             epoll::EventData::new_u64(BELL),
             bell,
         )?;
-        let to: Arc<dyn Completed> = Arc::clone(&mailbox) as _;
+        let flights = Flights::new(&mailbox);
         let worker = Self {
             shared,
             mailbox,
@@ -119,7 +119,7 @@ impl Worker {
             accept_again: None,
             next: 0,
             connections: Slab::new(),
-            flights: Flights::new(to),
+            flights,
             dirty: Vec::new(),
             outcomes: Vec::new(),
             elsewhere: Vec::new(),
@@ -305,6 +305,16 @@ impl Worker {
             }
         }
         self.outcomes = outcomes;
+        for (token, extents) in self.mailbox.take_extents() {
+            let landed = self.flights.land_extents(token, &extents);
+            let Some(((key, cookie, charge), status)) = landed else {
+                continue;
+            };
+            if let Some(entry) = self.connections.get_mut(key) {
+                entry.connection.land_status(cookie, &status, charge);
+                self.mark(key);
+            }
+        }
     }
 
     /// Sends, and drops connections that are done.

@@ -1,6 +1,6 @@
 //! Volumes: what making one, and its first writes, cost and keep.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use export::nbd::Client;
 
@@ -73,4 +73,90 @@ fn a_volume_of_ten_tebibytes_is_made_at_once_and_keeps_its_first_writes() {
     other.write(4096, &[7; 4096], true).unwrap();
     assert_eq!(other.read(0, 4096).unwrap(), [0; 4096]);
     assert_eq!(other.read(4096, 4096).unwrap(), [7; 4096]);
+}
+
+/// Bytes that clients have read of the volume.
+fn read_bytes(bench: &Bench) -> u64 {
+    let told = bench.json(&["pool", "iostat", "tank"]);
+    told["volumes"][0]["read_bytes"].as_u64().unwrap()
+}
+
+/// Extents of a range by NBD, as (first byte, length) of those that are no holes.
+fn data(client: &mut Client, size: u64) -> Vec<(u64, u64)> {
+    let mut data: Vec<(u64, u64)> = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let length = u32::try_from((size - at).min(3 << 30)).unwrap();
+        for extent in client.block_status(at, length).unwrap() {
+            assert!(extent.length > 0);
+            let length = u64::from(extent.length);
+            match data.last_mut() {
+                _ if extent.state & 3 == 3 => {}
+                Some((first, before)) if *first + *before == at => *before += length,
+                _ => data.push((at, length)),
+            }
+            at += length;
+        }
+    }
+    data
+}
+
+/// A copy of an empty volume read every byte of it: nothing said what holds nothing.
+#[test]
+fn what_was_never_written_or_is_trimmed_is_a_hole_to_clients() {
+    const GIB: u64 = 1 << 30;
+    let mut bench = Bench::new("holes");
+    let drives = bench.drives("d", 6, 4 * GIB);
+    assert_eq!(bench.create("tank", "raid6", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "10G"]);
+    let uri = attach(&bench);
+    let mut writer = client(&uri);
+    assert_eq!(data(&mut writer, 10 * GIB), []);
+    let written = [(3 * MIB, 40 * MIB), (4 * GIB + 4096, 60 * MIB)];
+    for (offset, length) in written {
+        for at in 0..length / MIB {
+            writer
+                .write(offset + at * MIB, &[7; 1 << 20], false)
+                .unwrap();
+        }
+    }
+    // What was acknowledged counts, flushed or not.
+    assert_eq!(data(&mut writer, 10 * GIB), written);
+    writer.flush().unwrap();
+    writer.write(9 * GIB + 8192, &[7; 4096], true).unwrap();
+    let all = [written[0], written[1], (9 * GIB + 8192, 4096)];
+    assert_eq!(data(&mut writer, 10 * GIB), all);
+    assert_eq!(read_bytes(&bench), 0);
+    let copied = std::process::Command::new("nbdcopy")
+        .args([&uri, bench.path("copy").to_str().unwrap()])
+        .status();
+    match copied {
+        Ok(status) => {
+            assert!(status.success());
+            let read = read_bytes(&bench);
+            assert!((100 * MIB..=110 * MIB).contains(&read), "{read} bytes read");
+            let copy = std::fs::File::open(bench.path("copy")).unwrap();
+            let at = |offset| {
+                let mut bytes = [0; 4096];
+                copy.read_exact_at(&mut bytes, offset).unwrap();
+                bytes
+            };
+            assert_eq!(at(9 * GIB + 8192), [7; 4096]);
+            assert_eq!(at(9 * GIB), [0; 4096]);
+            drop(copy);
+            std::fs::remove_file(bench.path("copy")).unwrap();
+        }
+        Err(error) => eprintln!("skipped: nbdcopy: {error}"),
+    }
+    // A trimmed stripe is a hole again, also when another daemon knows of it from the drives alone.
+    writer.trim(4 * GIB, u32::try_from(GIB).unwrap()).unwrap();
+    writer.flush().unwrap();
+    let left = [all[0], all[2]];
+    assert_eq!(data(&mut writer, 10 * GIB), left);
+    writer.disconnect().unwrap();
+    bench.terminate();
+    bench.start();
+    let mut reader = client(&uri);
+    assert_eq!(data(&mut reader, 10 * GIB), left);
+    reader.disconnect().unwrap();
 }

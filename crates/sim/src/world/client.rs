@@ -1,5 +1,6 @@
 //! A world from the client's side.
 
+use array::GroupRequest;
 use array::router::Part;
 use block::{Fault, Request, RequestKind};
 
@@ -52,6 +53,33 @@ impl World {
         self.requests.take_answered()
     }
 
+    /// Which bytes of a range of a volume its lanes call a hole, from what they know without I/O.
+    pub(crate) fn holes(&self, volume: &str, (offset, length): (u64, u64)) -> Vec<(u64, u64)> {
+        let request = Request {
+            kind: RequestKind::Read,
+            offset,
+            length,
+            fua: false,
+        };
+        let mut holes = Vec::new();
+        for part in self.volumes[volume].split(&request) {
+            let GroupRequest {
+                group,
+                request,
+                buffer_offset,
+            } = part.request;
+            let lane = &self.lanes[usize::from(part.lane)];
+            let mut at = offset + buffer_offset;
+            for extent in lane.extents(group, request.offset..request.offset + request.length) {
+                if extent.hole {
+                    holes.push((at, extent.length));
+                }
+                at += extent.length;
+            }
+        }
+        holes
+    }
+
     fn submit_buffer(&mut self, volume: &str, request: Request, buffer: Buffer) -> u64 {
         let parts: Vec<Part> = if request.kind == RequestKind::Flush {
             self.flush_parts(request)
@@ -87,7 +115,7 @@ impl World {
         (0..self.pool.geometry().lanes())
             .map(|lane| Part {
                 lane,
-                request: array::GroupRequest {
+                request: GroupRequest {
                     group: u64::from(lane),
                     request,
                     buffer_offset: 0,

@@ -3,7 +3,7 @@
 use array::pool::SeatState;
 use block::Seat;
 
-use super::{Checked, Run, Violation};
+use super::{Checked, Run, VOLUME, Violation};
 use crate::content::{SECTOR, mix};
 use crate::schedule::{Event, SETTINGS};
 
@@ -85,6 +85,7 @@ impl Run {
         while offset < size {
             let length = bytes.min(size - offset);
             self.room(depth - 1)?;
+            self.check_holes(offset, length)?;
             self.ask(Event::Read { offset, length });
             // The client's requests are counted without these.
             self.requests -= 1;
@@ -92,6 +93,18 @@ impl Run {
         }
         self.room(0)?;
         self.settle()
+    }
+
+    /// What lanes call a hole reads as zeros, now and for as long as nobody writes.
+    pub(super) fn check_holes(&mut self, offset: u64, length: u64) -> Checked {
+        for (offset, length) in self.world().holes(VOLUME, (offset, length)) {
+            let low = usize::try_from(offset).expect("volumes are small") / SECTOR;
+            let sectors = usize::try_from(length).expect("volumes are small") / SECTOR;
+            let begun = self.ledger.read_begins();
+            let zeros = self.ledger.read_ends(begun, low, &vec![0; sectors]);
+            zeros.map_err(|illegal| Violation::new("I1", format!("a hole: {illegal}")))?;
+        }
+        Ok(())
     }
 
     /// As many drives go as the geometry survives, and everything is still there.

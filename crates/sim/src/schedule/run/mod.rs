@@ -341,6 +341,9 @@ impl Run {
         match event {
             Event::Read { .. } | Event::Write { .. } | Event::Zero { .. } | Event::Flush => {
                 self.room(self.depth - 1)?;
+                if let Event::Read { offset, length } = event {
+                    self.check_holes(offset, length)?;
+                }
                 self.ask(event);
                 self.reap()
             }
