@@ -12,6 +12,8 @@
 # rounds in MiB/s; the bound is what the drives can do with operations of 256 KiB, of which parity takes its share of
 # writes. `operation` is the mean length of the drives' own in the first writes.
 #
+# A run of first writes that is longer than the volume goes on with overwrites: `--size` is to be the rate times `--seconds`, and more.
+#
 # The defaults, five rounds of 5 s on volumes of 600 MiB, take an hour and a half. docs/performance.md names the shorter run
 # that its rows are of.
 set -euo pipefail

@@ -1,18 +1,17 @@
 //! From a volume's bytes to groups: a snapshot that many threads use at once.
 
-use block::Request;
+use block::{Request, RequestKind};
 
 use crate::pool::VolumeFacts;
+use crate::pool::space::{Piece, VolumeSpace};
 use crate::{Geometry, GroupRequest};
 
 /// A volume's space at one moment. Immutable: a change of the volume makes a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeMap {
     size_bytes: u64,
-    group_bytes: u64,
     lanes: u16,
-    /// First byte in the volume, first group, number of groups.
-    extents: Vec<(u64, u64, u64)>,
+    space: VolumeSpace,
 }
 
 /// A part of a request, for one lane.
@@ -28,22 +27,10 @@ impl VolumeMap {
     /// The volume as the facts have it.
     #[must_use]
     pub fn new(geometry: &Geometry, volume: &VolumeFacts) -> Self {
-        let group_bytes = geometry.group_data_bytes();
-        let mut begin = 0;
-        let extents = volume
-            .extents
-            .iter()
-            .map(|&(first, count)| {
-                let extent = (begin, first, count);
-                begin += count * group_bytes;
-                extent
-            })
-            .collect();
         Self {
             size_bytes: volume.size_bytes,
-            group_bytes,
             lanes: geometry.lanes(),
-            extents,
+            space: VolumeSpace::new(geometry.group_data_bytes(), volume),
         }
     }
 
@@ -62,35 +49,43 @@ impl VolumeMap {
             .is_some_and(|end| end <= self.size_bytes)
     }
 
-    /// Cuts a request (not a flush) at group ends.
+    /// The volume's byte that is at `in_group` of a group; `None` where the group is another volume's.
+    #[must_use]
+    pub fn offset_of(&self, group: u64, in_group: u64) -> Option<u64> {
+        Some(self.space.piece_of(group, in_group)?.offset)
+    }
+
+    /// Cuts a request (not a flush) where another group has the next byte. One without content has one part for each group
+    /// and set.
     ///
     /// # Panics
     /// When the request does not lie inside the volume.
     #[must_use]
     pub fn split(&self, request: &Request) -> Vec<Part> {
         assert!(self.contains(request), "requests are checked on entry");
-        let end = request.offset + request.length;
         let mut parts = Vec::new();
-        let mut offset = request.offset;
-        while offset < end {
-            let index = self.extents.partition_point(|&(begin, ..)| begin <= offset) - 1;
-            let (begin, first, _) = self.extents[index];
-            let group = first + (offset - begin) / self.group_bytes;
-            let in_group = (offset - begin) % self.group_bytes;
-            let length = (self.group_bytes - in_group).min(end - offset);
+        let part = |piece: Piece| {
+            let lane = piece.group % u64::from(self.lanes);
             parts.push(Part {
-                lane: u16::try_from(group % u64::from(self.lanes)).expect("a remainder of a u16"),
+                lane: u16::try_from(lane).expect("a remainder of a u16"),
                 request: GroupRequest {
-                    group,
+                    group: piece.group,
                     request: Request {
-                        offset: in_group,
-                        length,
+                        offset: piece.in_group,
+                        length: piece.length,
                         ..*request
                     },
-                    buffer_offset: offset - request.offset,
+                    buffer_offset: piece.offset - request.offset,
                 },
             });
-            offset += length;
+        };
+        match request.kind {
+            RequestKind::Trim | RequestKind::WriteZeroes => {
+                self.space.shares(request.offset, request.length, part);
+            }
+            RequestKind::Read | RequestKind::Write | RequestKind::Flush => {
+                self.space.pieces(request.offset, request.length, part);
+            }
         }
         parts
     }
@@ -99,15 +94,21 @@ impl VolumeMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::RequestKind;
+    use crate::pool::Interleave;
 
     #[test]
     fn a_request_is_cut_at_group_ends_and_extent_ends() {
+        let volume = VolumeFacts {
+            name: "v".to_owned(),
+            uuid: uuid::Uuid::nil(),
+            size_bytes: 1000,
+            extents: vec![(7, 2), (3, 8)],
+            interleave: None,
+        };
         let map = VolumeMap {
             size_bytes: 1000,
-            group_bytes: 100,
             lanes: 4,
-            extents: vec![(0, 7, 2), (200, 3, 8)],
+            space: VolumeSpace::new(100, &volume),
         };
         let request = Request {
             kind: RequestKind::Write,
@@ -142,5 +143,44 @@ mod tests {
             offset: u64::MAX,
             ..request
         }));
+    }
+
+    #[test]
+    fn a_discard_over_many_units_has_a_part_for_each_group() {
+        let volume = VolumeFacts {
+            name: "v".to_owned(),
+            uuid: uuid::Uuid::nil(),
+            size_bytes: 500,
+            extents: vec![(7, 5)],
+            interleave: Some(Interleave {
+                groups: 3,
+                unit_bytes: 20,
+            }),
+        };
+        let map = VolumeMap {
+            size_bytes: 500,
+            lanes: 4,
+            space: VolumeSpace::new(100, &volume),
+        };
+        let parts = |kind| {
+            let request = Request {
+                kind,
+                offset: 10,
+                length: 300,
+                fua: false,
+            };
+            map.split(&request)
+        };
+        let of: Vec<_> = parts(RequestKind::Trim)
+            .iter()
+            .map(|part| part.request)
+            .map(|part| (part.group, part.request.offset, part.request.length))
+            .collect();
+        assert_eq!(
+            of,
+            [(7, 10, 90), (8, 0, 100), (9, 0, 100), (10, 0, 10)],
+            "two sets: of three groups, and of what is left"
+        );
+        assert_eq!(parts(RequestKind::Write).len(), 16);
     }
 }

@@ -134,6 +134,10 @@ bugs! {
     DerivedLeftOut,
     /// a write that waits for neighbours is answered without being written when a later one overlaps it
     CoalescedOverlap,
+    /// an opening forgets that a volume is interleaved
+    InterleaveForgotten,
+    /// a discard of part of an interleaved volume takes whole units
+    DiscardWholeUnits,
 }
 
 #[cfg(feature = "planted")]

@@ -44,6 +44,7 @@ fn label(generation: u64) -> Label {
                 uuid: Uuid::from_u128(2),
                 size_bytes: 4096,
                 extents: vec![(0, 1)],
+                interleave: None,
             }],
             layout_drives: 0,
             scrub: ScrubFacts::default(),

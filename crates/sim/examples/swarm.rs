@@ -1,8 +1,9 @@
-//! Runs seeds and prints how fast that goes: `swarm FIRST COUNT [SCOPE]`.
+//! Runs seeds and prints how fast that goes: `swarm FIRST COUNT [SCOPE [SETTING]]`, of all pools or of those whose name begins
+//! with SETTING (`pddl2`).
 
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
 
-use sim::schedule::{Runner, Schedule, Scope, shrink};
+use sim::schedule::{Runner, SETTINGS, Schedule, Scope, shrink};
 
 /// The allocator of `ravelin`, whose `sim swarm` does the same.
 #[global_allocator]
@@ -32,8 +33,10 @@ fn main() {
     let mut failed = 0;
     let mut least = u64::MAX;
     let begun = cpu_seconds();
-    for seed in first..first + count {
-        let schedule = Schedule::from_seed(seed, scope);
+    let only = args.get(4).map_or("", String::as_str);
+    let all = (first..).map(|seed| Schedule::from_seed(seed, scope));
+    let wanted = all.filter(|schedule| SETTINGS[schedule.setting].name.starts_with(only));
+    for schedule in wanted.take(usize::try_from(count).expect("a number")) {
         let verdict = runner.run(&schedule);
         ios += verdict.ios;
         least = least.min(verdict.ios);

@@ -12,6 +12,8 @@ const VOLUME: &str = "v";
 fn options(scheme: &str, drives: u16) -> WorldOptions {
     WorldOptions {
         cell_bytes: 8192,
+        // As new pools are: of the classic levels it changes nothing.
+        interleave: true,
         seed: u64::from(drives),
         ..WorldOptions::small(scheme, drives)
     }

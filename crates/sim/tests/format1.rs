@@ -29,7 +29,7 @@ struct Life {
     live: fn(World) -> Vec<Drive>,
 }
 
-const LIVES: [Life; 9] = [
+const LIVES: [Life; 10] = [
     Life {
         name: "raid5-cut",
         scheme: "raid5",
@@ -101,6 +101,15 @@ const LIVES: [Life; 9] = [
     Life {
         name: "derived-dcode-cut",
         scheme: "raid6:dcode:5c",
+        drives: 5,
+        spared: &[0, 1, 2, 3, 4],
+        journalled: true,
+        live: cut,
+    },
+    // The feature `interleaved-volumes`: a set of five groups, and one of three that are left.
+    Life {
+        name: "interleaved-pddl2-cut",
+        scheme: "pddl2:2d:5c:1s",
         drives: 5,
         spared: &[0, 1, 2, 3, 4],
         journalled: true,
@@ -324,7 +333,8 @@ fn pools_of_format_1_open_and_every_byte_is_there() {
         if std::env::var_os("RAVELIN_WRITE_POOLS").is_some() && !path(life).exists() {
             let options = WorldOptions {
                 drive_bytes: 14 << 20,
-                lazy: life.name.starts_with("lazy"),
+                lazy: life.name.starts_with("lazy") || life.name.starts_with("interleaved"),
+                interleave: life.name.starts_with("interleaved"),
                 ..WorldOptions::small(life.scheme, life.drives)
             };
             let mut world = World::create(&options);

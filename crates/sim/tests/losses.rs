@@ -38,6 +38,8 @@ fn filled(scheme: &str, drives: u16) -> (World, u64) {
     let mut world = World::create(&WorldOptions {
         chunk_bytes: 8 << 10,
         cell_bytes: 64 << 10,
+        // As new pools are: of the classic levels it changes nothing.
+        interleave: true,
         ..WorldOptions::small(scheme, drives)
     });
     let size = 3 * world.pool().geometry().group_data_bytes();

@@ -23,6 +23,7 @@ fn filled() -> (World, u64) {
         cell_bytes: 1 << 20,
         division: None,
         lazy: false,
+        interleave: false,
         pace: Pace::Server {
             bytes_per_second: 200 << 20,
             per_operation: Duration::from_micros(100),

@@ -16,10 +16,11 @@ pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
 /// The format that this code writes.
 pub const FORMAT: u32 = 1;
 /// Features that this code knows: name in the label's payload, bit in its header.
-pub const FEATURES: [(&str, u64); 4] = [
+pub const FEATURES: [(&str, u64); 5] = [
     (PAGE_COPIES, 1),
     (LAZY_INITIALIZATION, 2),
     (DIRECT_WRITES, 4),
+    (INTERLEAVED_VOLUMES, 8),
     (DERIVED_PARITY, 16),
 ];
 /// One copy more of each metadata page than the code survives losses, on as many drives, and the checksums of
@@ -29,6 +30,8 @@ pub const PAGE_COPIES: &str = "page-copies";
 pub const LAZY_INITIALIZATION: &str = "lazy-initialization";
 /// Whole stripes onto space that holds nothing that counts go in place at once; the journal has their checksums.
 pub const DIRECT_WRITES: &str = "direct-writes";
+/// Volumes go round over several groups, so that a stream has all drives of a declustered pool.
+pub const INTERLEAVED_VOLUMES: &str = "interleaved-volumes";
 /// The journal has the data of whole rows of a stripe, and of their parity the checksums alone: parity follows from the data.
 pub const DERIVED_PARITY: &str = "derived-parity";
 /// Where the copies begin on a drive.
@@ -292,7 +295,12 @@ impl LabelReader {
         }
         let bits = header.features_incompatible.get() | header.features_read_only.get();
         let copies = facts.store.is_some_and(|store| store.page_copies.is_some());
-        if bits != bits_of(&facts.features) || copies != facts.has(PAGE_COPIES) {
+        let mut volumes = facts.volumes.iter();
+        let interleaved = volumes.any(|volume| volume.interleave.is_some());
+        if bits != bits_of(&facts.features)
+            || copies != facts.has(PAGE_COPIES)
+            || interleaved && !facts.has(INTERLEAVED_VOLUMES)
+        {
             return Err(damaged("header and payload name different features"));
         }
         Ok(Label {

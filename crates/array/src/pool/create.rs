@@ -17,11 +17,12 @@ use super::stall::Stalls;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{
-    Drive, Effect, LossFacts, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, Ticket,
+    Drive, Effect, Interleave, LossFacts, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState,
+    StoreFacts, Ticket,
 };
 use crate::format::{
-    DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, LABEL_SLOT_BYTES, LAZY_INITIALIZATION,
-    PAGE_COPIES,
+    DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES,
+    LAZY_INITIALIZATION, PAGE_COPIES,
 };
 use crate::plan::BandPlans;
 use crate::{Geometry, GeometryError, Store};
@@ -58,6 +59,8 @@ pub struct Blueprint {
     /// Whether groups of volumes are made blank when they are first written (`lazy-initialization`), and not when a
     /// volume is created. Only with a journal.
     pub lazy: bool,
+    /// Whether volumes go round over several groups where one group does not have all drives (`interleaved-volumes`).
+    pub interleave: bool,
     /// Drives for the layout's seats, in order.
     pub drives: Vec<NewDrive>,
     /// Drives that wait as spares.
@@ -384,6 +387,11 @@ fn create_with(
             (PAGE_COPIES, page_copies.is_some()),
             (LAZY_INITIALIZATION, blueprint.lazy && store.is_some()),
             (DIRECT_WRITES, store.is_some() && page_copies.is_some()),
+            (
+                INTERLEAVED_VOLUMES,
+                { blueprint.interleave && blueprint.scheme.family.is_declustered() }
+                    && Interleave::of(&geometry).is_some(),
+            ),
             (DERIVED_PARITY, store.is_some() && page_copies.is_some()),
         ]
         .into_iter()

@@ -262,6 +262,18 @@ pub struct VolumeFacts {
     pub size_bytes: u64,
     /// Its groups in order: first and count.
     pub extents: Vec<(u64, u64)>,
+    /// How its bytes go round over its groups; without it they fill one group after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interleave: Option<Interleave>,
+}
+
+/// How a volume's bytes go round over groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interleave {
+    /// Neighbouring groups of an extent that have turns; fewer at the extent's end.
+    pub groups: u64,
+    /// Bytes of a turn: whole stripes, and a group is whole turns.
+    pub unit_bytes: u64,
 }
 
 impl PoolFacts {

@@ -120,7 +120,7 @@ impl Pool {
         }
         let index = uninitialized.partition_point(|&(first, _)| first <= group);
         let &(next, _) = uninitialized.get(index)?;
-        let volume = |group| owner(&self.facts.volumes, group).map(|(volume, _)| volume.uuid);
+        let volume = |group| owner(&self.facts.volumes, group).map(|volume| volume.uuid);
         (volume(group)? == volume(next)?).then_some(next)
     }
 

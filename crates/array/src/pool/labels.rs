@@ -385,6 +385,7 @@ mod tests {
             cell_bytes: None,
             journal: true,
             lazy: false,
+            interleave: false,
             drives: (0..6).map(drive).collect(),
             spares: Vec::new(),
         };

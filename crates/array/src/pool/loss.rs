@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use block::{BLOCK_BYTES, Seat};
 
+use super::space::VolumeSpace;
 use super::{LossFacts, LostRun, Pool, Report, VolumeFacts};
 use crate::action::Command;
 use crate::losses::{Losses, LostRange};
@@ -49,28 +50,23 @@ impl LossFacts {
     }
 }
 
-/// The volume that has a group, and how many of the volume's groups come before it.
-pub(super) fn owner(volumes: &[VolumeFacts], group: u64) -> Option<(&VolumeFacts, u64)> {
-    volumes.iter().find_map(|volume| {
-        let mut before = 0;
-        for &(first, count) in &volume.extents {
-            if (first..first.saturating_add(count)).contains(&group) {
-                return Some((volume, before + (group - first)));
-            }
-            before += count;
-        }
-        None
+/// The volume that has a group.
+pub(super) fn owner(volumes: &[VolumeFacts], group: u64) -> Option<&VolumeFacts> {
+    volumes.iter().find(|volume| {
+        let mut extents = volume.extents.iter();
+        extents.any(|&(first, count)| (first..first.saturating_add(count)).contains(&group))
     })
 }
 
 impl Pool {
-    /// Data that is lost, by volume and byte; at most as many ranges as a label holds.
+    /// Data that is lost, by volume and byte. A label holds ranges of groups; one of them is several ranges of an interleaved
+    /// volume.
     #[must_use]
     pub fn lost_data(&self) -> Vec<LostData> {
         let parts = self.losses.iter();
-        let mut parts: Vec<LostData> = parts.filter_map(|range| self.locate(range)).collect();
+        let mut parts: Vec<LostData> = parts.flat_map(|range| self.locate(range)).collect();
         parts.sort_by(|a, b| (&a.volume, a.offset_bytes).cmp(&(&b.volume, b.offset_bytes)));
-        // Where two groups are neighbours in the volume.
+        // Ranges of two groups may be neighbours in the volume.
         parts.dedup_by(|next, last| {
             let joined = next.volume == last.volume
                 && last.offset_bytes + last.length_bytes == next.offset_bytes;
@@ -88,10 +84,12 @@ impl Pool {
         self.facts.losses.unlisted_blocks * BLOCK_BYTES
     }
 
-    /// Whether data is lost because blocks are bad or unknown.
+    /// Whether data of volumes is lost because blocks are bad or unknown. Behind the end of a volume that has shrunk nothing
+    /// counts.
     #[must_use]
     pub fn has_lost_data(&self) -> bool {
-        !self.losses.is_empty() || self.facts.losses.unlisted_blocks > 0
+        let mut ranges = self.losses.iter();
+        self.facts.losses.unlisted_blocks > 0 || ranges.any(|range| !self.locate(range).is_empty())
     }
 
     /// Blocks on the seat's drive that were not what had been written there, since it took the seat.
@@ -102,24 +100,32 @@ impl Pool {
         counted.copied().unwrap_or(0)
     }
 
-    /// The range as part of a volume; `None` where no volume has it.
-    fn locate(&self, range: LostRange) -> Option<LostData> {
-        let (volume, before) = owner(&self.facts.volumes, range.group)?;
-        let offset_bytes = before * self.geometry.group_data_bytes() + range.first * BLOCK_BYTES;
-        let left = volume.size_bytes.checked_sub(offset_bytes)?;
-        let length_bytes = left.min(range.blocks * BLOCK_BYTES);
-        (length_bytes > 0).then(|| LostData {
-            volume: volume.name.clone(),
-            offset_bytes,
-            length_bytes,
-        })
+    /// The range as parts of a volume, in order; none where no volume has it.
+    fn locate(&self, range: LostRange) -> Vec<LostData> {
+        let Some(volume) = owner(&self.facts.volumes, range.group) else {
+            return Vec::new();
+        };
+        let space = VolumeSpace::new(self.geometry.group_data_bytes(), volume);
+        let (first, length) = (range.first * BLOCK_BYTES, range.blocks * BLOCK_BYTES);
+        let pieces = space.pieces_of(range.group, first, length).into_iter();
+        let inside = pieces.filter_map(|piece| {
+            let left = volume.size_bytes.checked_sub(piece.offset)?;
+            let length_bytes = left.min(piece.length);
+            (length_bytes > 0).then(|| LostData {
+                volume: volume.name.clone(),
+                offset_bytes: piece.offset,
+                length_bytes,
+            })
+        });
+        inside.collect()
     }
 
     /// A lane has found that data is lost.
     pub(super) fn blocks_lost(&mut self, range: LostRange) {
-        let Some(data) = self.locate(range) else {
+        let parts = self.locate(range);
+        if parts.is_empty() {
             return;
-        };
+        }
         let blocks = range.first..range.first + range.blocks;
         if self.losses.len() < RANGES_MAX {
             if self.losses.insert(range.group, blocks) == 0 {
@@ -132,7 +138,9 @@ impl Pool {
             }
             self.facts.losses.unlisted_blocks += range.blocks - listed;
         }
-        self.report(Report::DataLost(LostRun::new(data)));
+        for data in parts {
+            self.report(Report::DataLost(LostRun::new(data)));
+        }
         self.commit_losses();
     }
 
@@ -147,7 +155,7 @@ impl Pool {
         if self.losses.remove(range.group, blocks) == 0 {
             return;
         }
-        if let Some(data) = self.locate(range) {
+        for data in self.locate(range) {
             self.report(Report::DataRestored(LostRun::new(data)));
         }
         self.commit_losses();

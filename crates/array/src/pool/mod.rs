@@ -32,6 +32,7 @@ mod replace;
 mod report;
 mod resync;
 mod scrub;
+pub(crate) mod space;
 mod stall;
 mod suspicion;
 mod volumes;
@@ -63,7 +64,8 @@ pub use catchup::{Evidence, Misfit};
 pub use create::{Blueprint, CreateError, Division, NewDrive, create, create_divided};
 pub use error::PoolError;
 pub use facts::{
-    LossFacts, OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts,
+    Interleave, LossFacts, OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts,
+    VolumeFacts,
 };
 pub use loss::LostData;
 pub use open::{FoundDrive, OpenError, Opening, open};

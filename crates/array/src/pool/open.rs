@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::create::{CreateError, Sizes, from_hex, geometry};
-use super::{Effect, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
+use super::{Effect, Interleave, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
 use crate::action::Command;
 use crate::format::{CellPage, Label};
 use crate::seeded::{self, Bug};
@@ -59,6 +59,12 @@ pub enum OpenError {
         first: String,
         /// The other.
         second: String,
+    },
+    /// A label interleaves a volume by units that are not whole stripes, or that do not fill its groups.
+    #[error("volume {volume} is interleaved by units that its groups are not a whole number of")]
+    Interleave {
+        /// The volume's name.
+        volume: String,
     },
     /// Two halves that went on without each other.
     #[error(
@@ -353,7 +359,7 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
     Ok(missed > 0 && missed <= few && !by_themselves)
 }
 
-fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
+fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
     let scheme: Scheme = facts.scheme.parse()?;
     let table = match &facts.layout_table {
         Some(text) => Some(from_hex(text).ok_or(CreateError::Table)?),
@@ -382,6 +388,18 @@ fn build(facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
             .map(|store| store.store(facts.uuid, |feature| facts.has(feature))),
     };
     let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
+    let fits = |how: Interleave| how.fits(&geometry);
+    let mut volumes = facts.volumes.iter();
+    if let Some(volume) = volumes.find(|volume| !volume.interleave.is_none_or(fits)) {
+        return Err(OpenError::Interleave {
+            volume: volume.name.clone(),
+        });
+    }
+    if seeded::is(Bug::InterleaveForgotten) {
+        for volume in &mut facts.volumes {
+            volume.interleave = None;
+        }
+    }
     Ok(Pool::assemble(geometry, facts, generation))
 }
 

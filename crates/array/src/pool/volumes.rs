@@ -4,9 +4,10 @@
 use block::{BLOCK_BYTES, Fault, Outcome};
 use uuid::Uuid;
 
-use super::{Effect, Pool, PoolError, Ticket, VolumeFacts};
+use super::space::VolumeSpace;
+use super::{Effect, Interleave, Pool, PoolError, Ticket, VolumeFacts};
 use crate::action::Command;
-use crate::format::LAZY_INITIALIZATION;
+use crate::format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
 use crate::runs;
 
 /// Volumes of a pool: what a quarter of a label can name.
@@ -145,6 +146,9 @@ impl Pool {
             uuid,
             size_bytes: size_bytes.next_multiple_of(BLOCK_BYTES),
             extents,
+            interleave: { self.facts.has(INTERLEAVED_VOLUMES) }
+                .then(|| Interleave::of(&self.geometry))
+                .flatten(),
         };
         if self.facts.has(LAZY_INITIALIZATION) {
             self.leave_uninitialized(&volume.extents);
@@ -196,7 +200,7 @@ impl Pool {
             }
             return Ok(());
         }
-        let mut left = wanted;
+        let mut left = VolumeSpace::new(group_bytes, &volume).groups_kept(size_bytes);
         volume.extents.retain_mut(|(_, count)| {
             *count = (*count).min(left);
             left -= *count;

@@ -21,6 +21,7 @@ pub(crate) fn blueprint(drives: u128, spares: u128) -> Blueprint {
         cell_bytes: None,
         journal: true,
         lazy: false,
+        interleave: false,
         drives: (0..drives).map(drive).collect(),
         spares: (drives..drives + spares).map(drive).collect(),
     }

@@ -105,6 +105,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
         cell_bytes: new.cell_bytes,
         journal: new.journal,
         lazy: true,
+        interleave: true,
         drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };

@@ -158,6 +158,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         cell_bytes: None,
         journal: true,
         lazy: true,
+        interleave: true,
         drives: drives.iter().map(drive).collect(),
         spares: Vec::new(),
     };

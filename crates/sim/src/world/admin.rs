@@ -59,6 +59,14 @@ impl World {
         begun.map(|()| ticket)
     }
 
+    /// Gives a volume another size.
+    ///
+    /// # Errors
+    /// As [`Pool::resize_volume`].
+    pub fn resize_volume(&mut self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
+        self.command(|pool, now, ticket| pool.resize_volume(now, name, size_bytes, ticket))
+    }
+
     /// Fails a drive by command; returns when that is durable.
     ///
     /// # Errors

@@ -70,6 +70,8 @@ pub struct WorldOptions {
     pub division: Option<Division>,
     /// Whether groups are made blank when they are first written, and not when the volume is created.
     pub lazy: bool,
+    /// Whether volumes go round over several groups of a declustered pool.
+    pub interleave: bool,
     /// Pace of each drive.
     pub pace: Pace,
     /// Decides all latencies.
@@ -90,6 +92,7 @@ impl WorldOptions {
             cell_bytes: 32 << 10,
             division: None,
             lazy: false,
+            interleave: false,
             pace: Pace::Null,
             seed: 1,
         }

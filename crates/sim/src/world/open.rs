@@ -67,6 +67,7 @@ impl World {
             cell_bytes: Some(options.cell_bytes),
             journal: true,
             lazy: options.lazy,
+            interleave: options.interleave,
             drives: all,
             spares,
         };

@@ -180,6 +180,7 @@ impl StudyVolume {
             journal: options.journal,
             // Its volumes count as written.
             lazy: false,
+            interleave: false,
             drives: all,
             spares,
         };

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use array::router::VolumeMap;
 use block::{BLOCK_BYTES, Request, RequestKind, Seat};
 use erasure::ElementSet;
 
@@ -107,15 +108,8 @@ impl Run {
         let mut lost = BTreeSet::new();
         let facts = world.pool().facts();
         let written: BTreeSet<u64> = facts.allocated_groups().collect();
-        let extents = facts.volumes.iter().flat_map(|volume| &volume.extents);
-        let groups: Vec<u64> = extents
-            .flat_map(|&(first, count)| first..first + count)
-            .collect();
-        let per_group = geometry.group_data_bytes() / BLOCK_BYTES;
-        for (index, &group) in (0..).zip(&groups) {
-            if !written.contains(&group) {
-                continue;
-            }
+        let map = VolumeMap::new(&geometry, &facts.volumes[0]);
+        for &group in &written {
             for stripe in 0..geometry.stripes_per_group() {
                 for low in (0..geometry.chunk_bytes()).step_by(4096) {
                     let mut known = ElementSet::new(code.elements());
@@ -137,7 +131,9 @@ impl Run {
                         let wanted: ElementSet = std::iter::once(slot).collect();
                         if code.recover(&known, &wanted).is_err() {
                             let block = geometry.data_block(stripe, slot, low);
-                            lost.extend(block.map(|block| index * per_group + block));
+                            let at =
+                                block.and_then(|block| map.offset_of(group, block * BLOCK_BYTES));
+                            lost.extend(at.map(|at| at / BLOCK_BYTES));
                         }
                     }
                 }

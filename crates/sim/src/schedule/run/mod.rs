@@ -193,6 +193,8 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
             first_format: false,
         }),
         lazy: of.lazy,
+        // As new pools are made.
+        interleave: of.lazy,
         pace: Pace::Null,
         seed: setting as u64,
     }
