@@ -418,6 +418,22 @@ fn a_loop_device_has_many_requests_in_flight() {
     assert_eq!(waiting as u64, READERS);
 }
 
+/// With 128 KiB read ahead, which loop devices have on some kernels, a lone reader had few drives.
+#[test]
+fn a_loop_device_reads_ahead_several_of_the_longest_requests() {
+    if !tools_are_here(&["losetup"]) {
+        return;
+    }
+    let place = Place::new("ahead");
+    let device = MemoryDevice::new(limits(8 << 20), Pace::Fast);
+    let _mounted = FuseFile::mount(&place.file(), device as _).unwrap();
+    let made = export::fuse::loops::make(&place.file(), false).unwrap();
+    let disk = Loop(made.to_str().unwrap().to_owned());
+    let name = disk.0.strip_prefix("/dev/").unwrap();
+    let ahead = fs::read_to_string(format!("/sys/block/{name}/queue/read_ahead_kb")).unwrap();
+    assert!(ahead.trim().parse::<u32>().unwrap() >= 4096, "{ahead}");
+}
+
 #[test]
 fn ext4_on_a_loop_device_keeps_a_tree_and_gives_back_what_is_deleted() {
     if !tools_are_here(&["losetup", "mkfs.ext4", "e2fsck", "fstrim"]) {

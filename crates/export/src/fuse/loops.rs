@@ -32,9 +32,31 @@ pub fn make(file: &Path, read_only: bool) -> io::Result<PathBuf> {
         let said = String::from_utf8_lossy(&made.stderr);
         return Err(io::Error::other(said.trim().to_owned()));
     }
-    Ok(PathBuf::from(
-        String::from_utf8_lossy(&made.stdout).trim().to_owned(),
-    ))
+    let device = PathBuf::from(String::from_utf8_lossy(&made.stdout).trim().to_owned());
+    read_ahead(&device);
+    Ok(device)
+}
+
+/// What the kernel reads ahead for a client that reads in sequence: several of FUSE's longest requests, so that all drives have
+/// something to do. Loop devices have 128 KiB or 2,560, by kernel and by what was set on them before: ext4 on `raid6` of six
+/// drives of 16 MiB/s reads 36 to 74 MiB/s with the former, 84 to 88 with the latter.
+const READ_AHEAD_KIB: u32 = 4096;
+
+/// Has the kernel read ahead far enough. Where it refuses, the device works all the same.
+fn read_ahead(device: &Path) {
+    let Some(name) = device.file_name() else {
+        return;
+    };
+    let setting = Path::new("/sys/block")
+        .join(name)
+        .join("queue/read_ahead_kb");
+    let now = fs::read_to_string(&setting).ok();
+    let now: Option<u32> = now.and_then(|text| text.trim().parse().ok());
+    if now.is_some_and(|now| now < READ_AHEAD_KIB)
+        && let Err(error) = fs::write(&setting, READ_AHEAD_KIB.to_string())
+    {
+        tracing::debug!("{}: {error}", setting.display());
+    }
 }
 
 /// Has a loop device take the size that `file` has by now.
