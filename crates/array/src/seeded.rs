@@ -131,7 +131,7 @@ bugs! {
     /// parity is left out of the journal though not all data of its row is beside it
     DerivedFromPart,
     /// recovery does not compute the parity that the journal leaves out
-    DerivedLeftOut,
+    DerivedNotComputed,
     /// a write that waits for neighbours is answered without being written when a later one overlaps it
     CoalescedOverlap,
     /// an opening forgets that a volume is interleaved
