@@ -13,6 +13,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -509,7 +510,7 @@ pub(crate) fn gather(memory: &Memory) -> Memory {
     let mut rest = whole.unique_mut().unwrap_or_default();
     for part in memory.parts() {
         let (target, later) = rest.split_at_mut(part.len());
-        copy_out(part, target);
+        copy_out(part, 0..part.len(), target);
         rest = later;
     }
     whole
@@ -522,7 +523,7 @@ pub(crate) fn scatter(whole: &Memory, memory: &Memory) {
     for part in memory.parts() {
         let (bytes, later) = rest.split_at(part.len());
         if !bytes.is_empty() {
-            copy_in(part, bytes);
+            copy_in(part, 0..part.len(), bytes);
         }
         rest = later;
     }
@@ -532,10 +533,10 @@ pub(crate) fn scatter(whole: &Memory, memory: &Memory) {
 ///
 /// # Panics
 /// When `bytes` is neither empty nor as long as `memory`.
-pub(crate) fn copy_in(memory: &Memory, bytes: &[u8]) {
+pub(crate) fn copy_in(memory: &Memory, range: Range<usize>, bytes: &[u8]) {
     // SAFETY: the memory belongs to the read that is being performed, alone, until it is completed
     // (the rule of `block::Memory`); `bytes` is the drive's own.
-    let target = unsafe { memory.bytes_mut() };
+    let target = unsafe { memory.bytes_mut_at(range) };
     if bytes.is_empty() {
         target.fill(0);
     } else {
@@ -547,9 +548,9 @@ pub(crate) fn copy_in(memory: &Memory, bytes: &[u8]) {
 ///
 /// # Panics
 /// When the lengths differ.
-pub(crate) fn copy_out(memory: &Memory, target: &mut [u8]) {
+pub(crate) fn copy_out(memory: &Memory, range: Range<usize>, target: &mut [u8]) {
     // SAFETY: nothing writes the memory of a write in flight (the rule of `block::Memory`).
-    target.copy_from_slice(unsafe { memory.bytes() });
+    target.copy_from_slice(unsafe { memory.bytes_at(range) });
 }
 
 #[cfg(test)]

@@ -69,11 +69,11 @@ impl Store {
 
     fn read(&mut self, memory: &Memory, offset: usize) {
         for (start, at, length) in spans(offset, memory.len()) {
-            let part = memory.slice(start..start + length);
+            let part = start..start + length;
             let within = at % PIECE_BYTES;
             match self.piece(at).and_then(|piece| piece.as_deref()) {
-                Some(bytes) => copy_in(&part, &bytes[within..within + length]),
-                None => copy_in(&part, &[]),
+                Some(bytes) => copy_in(memory, part, &bytes[within..within + length]),
+                None => copy_in(memory, part, &[]),
             }
         }
     }
@@ -82,8 +82,8 @@ impl Store {
         for (start, at, length) in spans(offset, memory.len()) {
             let within = at % PIECE_BYTES;
             let piece = self.piece_made(at);
-            let part = memory.slice(start..start + length);
-            copy_out(&part, &mut piece[within..within + length]);
+            let part = start..start + length;
+            copy_out(memory, part, &mut piece[within..within + length]);
         }
     }
 

@@ -52,9 +52,8 @@ fn alone(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Relaxed);
 }
 
-/// Counters of one direction of traffic.
+/// Counters of one direction of traffic. How many requests there were is the sum of the histogram.
 struct Counters {
-    requests: AtomicU64,
     bytes: AtomicU64,
     nanoseconds: AtomicU64,
     latency: [AtomicU64; BUCKETS],
@@ -63,7 +62,6 @@ struct Counters {
 impl Counters {
     const fn new() -> Self {
         Self {
-            requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             nanoseconds: AtomicU64::new(0),
             latency: [const { AtomicU64::new(0) }; BUCKETS],
@@ -73,18 +71,19 @@ impl Counters {
     #[inline]
     fn add(&self, bytes: u64, took: Duration, add: Add) {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        add(&self.requests, 1);
         add(&self.bytes, bytes);
         add(&self.nanoseconds, nanoseconds);
         add(&self.latency[bucket(nanoseconds)], 1);
     }
 
     fn snapshot(&self) -> TrafficSnapshot {
+        let latency: [u64; BUCKETS] =
+            std::array::from_fn(|index| self.latency[index].load(Relaxed));
         TrafficSnapshot {
-            requests: self.requests.load(Relaxed),
+            requests: latency.iter().sum(),
             bytes: self.bytes.load(Relaxed),
             nanoseconds: self.nanoseconds.load(Relaxed),
-            latency: std::array::from_fn(|index| self.latency[index].load(Relaxed)),
+            latency,
         }
     }
 }

@@ -35,7 +35,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{Completed, Fault, Memory, Region, Request};
+use block::{Completed, Fault, Memory, Outcome, Region, Request};
 
 pub use probe::{Support, support};
 pub(crate) use target::{Submission, Target};
@@ -61,8 +61,8 @@ pub(crate) struct Errand {
 }
 
 impl Errand {
-    /// Performs it and answers; gives it back if it may not begin yet.
-    pub(crate) fn run(self) -> Option<Self> {
+    /// Performs it and puts its answer among those that have `ended`; gives it back if it may not begin yet.
+    fn run(self, ended: &mut Vec<(Ticket, Outcome)>) -> Option<Self> {
         let ask = || self.ticket.permission();
         let performed = self.perform.perform(&self.request, &self.memory, &ask);
         let outcome = match performed {
@@ -71,7 +71,7 @@ impl Errand {
             Err(Halt::Pending) => return Some(self),
         };
         drop(self.memory);
-        self.ticket.complete(outcome);
+        ended.push((self.ticket, outcome));
         None
     }
 }
@@ -125,6 +125,8 @@ pub struct LocalRing {
     spare: Vec<Entry>,
     /// Errands that may not begin yet.
     pending: Vec<Errand>,
+    /// Errands that are done and not yet answered: empty between two turns.
+    ended: Vec<(Ticket, Outcome)>,
     not_send: PhantomData<*const ()>,
 }
 
@@ -142,6 +144,7 @@ impl LocalRing {
             ring,
             spare: Vec::with_capacity(depth as usize),
             pending: Vec::new(),
+            ended: Vec::new(),
             not_send: PhantomData,
         })
     }
@@ -206,22 +209,17 @@ impl LocalRing {
                 std::mem::swap(inbox, &mut self.spare);
             }
         });
-        let mut performed = 0;
         for errand in std::mem::take(&mut self.pending) {
-            match errand.run() {
-                None => performed += 1,
-                Some(errand) => self.pending.push(errand),
-            }
+            self.pending.extend(errand.run(&mut self.ended));
         }
         for entry in self.spare.drain(..) {
             match entry {
                 Entry::Ring(submission) => self.ring.push(submission),
-                Entry::Errand(errand) => match errand.run() {
-                    None => performed += 1,
-                    Some(errand) => self.pending.push(errand),
-                },
+                Entry::Errand(errand) => self.pending.extend(errand.run(&mut self.ended)),
             }
         }
+        let performed = self.ended.len();
+        Ticket::complete_all(&mut self.ended);
         performed
     }
 }

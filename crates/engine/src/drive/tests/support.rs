@@ -126,7 +126,7 @@ impl Collector {
 /// The bytes of memory that nothing in flight writes.
 pub(crate) fn copy(memory: &Memory) -> Vec<u8> {
     let mut bytes = vec![0; memory.len()];
-    copy_out(memory, &mut bytes);
+    copy_out(memory, 0..memory.len(), &mut bytes);
     bytes
 }
 
