@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! pool_cost [--seconds S] [--rounds N] [--depth N] [--size MIB] [--threads N] [--full]
-//!           [--drive URI]… [SCHEME…]
+//!           [--large] [--drive URI]… [SCHEME…]
 //! ```
 //!
 //! Printed are medians over the rounds, CPU time of the whole process per request (the generator's is
 //! in it) and requests per second, and medians of the rounds' ratios. A pool that has journalled is
 //! given the time for the checkpoint that follows when it is idle, and charged for it.
 //! `--full` measures the pool with both alone, which may then have drives of other kinds: for a
-//! profile.
+//! profile. `--large` measures requests of 1 MiB at depth 8 instead: CPU time per MiB of first writes, overwrites
+//! and reads in order, each of the whole volume, in pools made anew for each round.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -37,6 +38,7 @@ struct Options {
     depth: u32,
     mebibytes: u64,
     full: bool,
+    large: bool,
     threads: Option<u16>,
     drives: Vec<String>,
     schemes: Vec<String>,
@@ -50,6 +52,7 @@ fn options() -> Result<Options, String> {
         depth: 32,
         mebibytes: 64,
         full: false,
+        large: false,
         threads: None,
         drives: Vec::new(),
         schemes: Vec::new(),
@@ -70,6 +73,7 @@ fn options() -> Result<Options, String> {
             "--size" => options.mebibytes = number()? as u64,
             "--threads" => options.threads = Some(number()? as u16),
             "--full" => options.full = true,
+            "--large" => options.large = true,
             "--drive" => options.drives.push(text()?),
             _ => options.schemes.push(argument),
         }
@@ -115,27 +119,42 @@ fn device(pool: &PoolHandle) -> Arc<dyn BlockDevice> {
 
 /// Writes the whole volume: what was never written is read without a drive.
 fn fill(device: &dyn BlockDevice, mebibytes: u64) {
-    struct Ended(Mutex<Sender<Outcome>>);
+    in_order(device, RequestKind::Write, mebibytes, 1);
+}
+
+/// Writes or reads the whole volume in order, a mebibyte at a time.
+fn in_order(device: &dyn BlockDevice, kind: RequestKind, mebibytes: u64, depth: u64) {
+    struct Ended(Mutex<Sender<u64>>);
     impl Completed for Ended {
-        fn completed(&self, _token: u64, outcome: Outcome) {
+        fn completed(&self, token: u64, outcome: Outcome) {
+            outcome.expect("memory does not fail");
             let sender = self.0.lock().expect("no panics");
-            sender.send(outcome).expect("somebody waits");
+            sender.send(token).expect("somebody waits");
         }
     }
     let (sender, ended) = channel();
     let to: Arc<dyn Completed> = Arc::new(Ended(Mutex::new(sender)));
+    let bytes: Vec<u8> = (0..1 << 20)
+        .map(|i: u32| i.to_le_bytes()[(i % 4) as usize])
+        .collect();
+    let memories: Vec<Memory> = (0..depth).map(|_| Memory::from_bytes(&bytes)).collect();
     for at in 0..mebibytes {
+        // Requests that go round use one memory after another: the one that is free is that of the token that ended.
+        let slot = match at < depth {
+            true => at,
+            false => ended.recv().expect("an answer"),
+        };
         let request = Request {
-            kind: RequestKind::Write,
+            kind,
             offset: at << 20,
             length: 1 << 20,
             fua: false,
         };
-        let bytes: Vec<u8> = (0..1 << 20)
-            .map(|i: u32| i.to_le_bytes()[(i % 4) as usize])
-            .collect();
-        device.submit(request, Memory::from_bytes(&bytes), at, &to);
-        ended.recv().expect("an answer").expect("a write");
+        let index = usize::try_from(slot).expect("it is small");
+        device.submit(request, memories[index].clone(), slot, &to);
+    }
+    for _ in 0..depth.min(mebibytes) {
+        ended.recv().expect("an answer");
     }
 }
 
@@ -202,8 +221,49 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
+/// CPU milliseconds per MiB of first writes, overwrites and reads of the whole volume. What a pool that journals owes
+/// after its writes is charged to them.
+fn large(scheme: &str, options: &Options, journal: bool) -> [f64; 3] {
+    let pool = pool(scheme, options, journal);
+    let device = device(&pool);
+    let kinds = [RequestKind::Write, RequestKind::Write, RequestKind::Read];
+    kinds.map(|kind| {
+        let before = cpu();
+        in_order(&*device, kind, options.mebibytes, 8);
+        if journal && kind == RequestKind::Write {
+            std::thread::sleep(SETTLE);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        let mebibytes = options.mebibytes as f64;
+        (cpu() - before) * 1e3 / mebibytes
+    })
+}
+
+fn print_large(options: &Options) {
+    println!("| scheme, 1 MiB, depth 8 | both on: CPU ms per MiB | off | ratio |");
+    println!("| --- | --: | --: | --: |");
+    for scheme in &options.schemes {
+        let rounds: Vec<[[f64; 3]; 2]> = (0..options.rounds)
+            .map(|_| [true, false].map(|journal| large(scheme, options, journal)))
+            .collect();
+        for (index, word) in ["first writes", "overwrites", "reads"].iter().enumerate() {
+            let of = |which: usize| median(rounds.iter().map(|round| round[which][index]));
+            let ratio = median(rounds.iter().map(|round| round[0][index] / round[1][index]));
+            println!(
+                "| {scheme} {word} | {:.3} | {:.3} | {ratio:.2} |",
+                of(0),
+                of(1)
+            );
+        }
+    }
+}
+
 fn main() -> Result<(), String> {
     let options = options()?;
+    if options.large {
+        print_large(&options);
+        return Ok(());
+    }
     println!(
         "| scheme, 4 KiB at random | both on: CPU µs | off | ratio | on: rate /s | off | ratio \
          | on: drive operations, KiB | off |"
