@@ -53,6 +53,11 @@ impl Lane {
                 slice: Some(slice),
             }));
         }
+        // A column that is filled where it is has its cell twice. Were its blocks written twice, some joined with their neighbours
+        // and some not, the runs of a drive would overlap.
+        let place = |transfer: &Transfer| (transfer.seat, transfer.offset);
+        transfers.sort_by_key(place);
+        transfers.dedup_by_key(|transfer| place(transfer));
         merge(&mut transfers);
         let installs = Installs::new(transfers);
         let seats = installs.seats();

@@ -76,8 +76,13 @@ impl Drive {
 }
 
 impl Installs {
-    /// Of transfers in order of drive and address.
+    /// Of transfers in order of drive and address, none of which overlap: a transfer is found by its address when it ends.
     pub(super) fn new(transfers: Vec<Transfer>) -> Self {
+        let apart = |pair: &[Transfer]| {
+            let (first, next) = (&pair[0], &pair[1]);
+            (first.seat, first.offset + first.length) <= (next.seat, next.offset)
+        };
+        assert!(transfers.windows(2).all(apart), "installs do not overlap");
         let mut installs = Self {
             waiting: transfers.len(),
             ..Self::default()
@@ -210,6 +215,16 @@ mod tests {
                 assert_eq!(begun, each, "of {drives}");
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "installs do not overlap")]
+    fn installs_that_overlap_are_refused() {
+        let long = Transfer {
+            length: 2 * BLOCK_BYTES,
+            ..transfer(1, 4)
+        };
+        Installs::new(vec![long, transfer(1, 5)]);
     }
 
     #[test]
