@@ -64,7 +64,7 @@ pub(crate) async fn run(options: Options, desk: Desk) {
         if !matches!(end, Err(End::Unsure(_))) {
             break;
         }
-        bench.alone.clear();
+        bench.forget_places();
         desk.believe(|belief| {
             *belief = Belief {
                 confidence: belief.confidence,
@@ -145,6 +145,14 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
         }
     };
     found.tell(&desk, &chunks);
+    if !writes && !found.open_widths().is_empty() {
+        desk.believe(|belief| {
+            belief.reasons.push(format!(
+                "stripes may have {:?} data chunks: --writes says which",
+                found.open_widths()
+            ));
+        });
+    }
     drives::odd(bench, &pattern, &chunks, &map, &found).await?;
     if writes {
         desk.believe(|belief| belief.step = "writes");
