@@ -33,6 +33,7 @@ verify:
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
 	$(CARGO) test -p ravelin $(WITH) --test e2e --test lives --test kills --test service --test guest -- --nocapture
+	$(CARGO) test -p ravelin $(WITH) --test shear -- --ignored --nocapture --test-threads=4
 	$(CARGO) test -p ravelin-export $(if $(PSK),--features $(PSK)) --test nbd_interop -- --nocapture
 
 bench:
