@@ -7,7 +7,8 @@
 //!
 //! If none fits: one drive may be missing (its chunks are the wild ones), or two seats one spindle
 //! (two classes of the layout are one in the map). If that does not fit either, the pattern may be
-//! declustered: chunks alternate within cells over `width` drives, and cells move over all drives.
+//! declustered: chunks alternate within cells over `width` drives, and cells move over all drives; or each stripe is on
+//! drives of its own choice, and all drives have as many chunks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -434,5 +435,45 @@ impl Found {
                 belief.stripe_bytes = belief.data_width.map(|width| bytes(width.into()));
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(class: &[usize]) -> Map {
+        let classes = class.iter().max().map_or(0, |most| most + 1);
+        let first = |one| class.iter().position(|&class| class == one).unwrap();
+        Map {
+            class: class.iter().copied().map(Some).collect(),
+            representative: (0..classes).map(first).collect(),
+            single: true,
+            ..Map::default()
+        }
+    }
+
+    #[test]
+    fn stripes_on_drives_of_their_own_choice_are_declustered() {
+        // `pddl1:2d:7c:1s` where volumes go round over groups: two stripes of a row, and rows that move by one drive.
+        let class: Vec<usize> = (0..7)
+            .flat_map(|row| [0, 1, 2, 3].map(|at| (at + row) % 7))
+            .collect();
+        let found = declustered(&map(&class)).unwrap();
+        assert_eq!(found.widths, [2, 4]);
+        assert_eq!(found.cell_chunks, None);
+        // A drive that has more than the others: the map is not that of such an array.
+        let mut uneven = class;
+        uneven[27] = 0;
+        assert_eq!(declustered(&map(&uneven)), None);
+    }
+
+    #[test]
+    fn chunks_that_alternate_inside_cells_are_declustered() {
+        let class: Vec<usize> = (0..7)
+            .flat_map(|row| [0, 1, 0, 1].map(|at| (at + row) % 7))
+            .collect();
+        let found = declustered(&map(&class)).unwrap();
+        assert_eq!((&found.widths[..], found.cell_chunks), (&[2][..], Some(2)));
     }
 }
