@@ -144,6 +144,13 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
             return Err(End::Unsure(why));
         }
     };
+    if (3..=4).contains(&map.classes()) && 2 * chunks.phase == chunks.bytes {
+        return Err(End::CannotTell(format!(
+            "two readings fit: chunks of {} bytes that begin at half of one, or chunks of {} bytes of which right-symmetric parity puts two in a row on a drive",
+            chunks.bytes,
+            chunks.bytes / 2
+        )));
+    }
     found.tell(&desk, &chunks);
     if !writes && !found.open_widths().is_empty() {
         desk.believe(|belief| {
