@@ -16,7 +16,7 @@ const VOLUME_BYTES: u64 = 192 * MIB;
 /// A volume of which every drive has a copy, and the pool's own regions.
 const DRIVE_BYTES: u64 = 288 * MIB;
 /// Whole stripes of one, two, three and four chunks of 64 KiB.
-pub(crate) const FILL_BYTES: usize = 24 * 64 << 10;
+pub(crate) const FILL_BYTES: usize = (24 * 64) << 10;
 /// Requests in flight while the volume is filled or hashed.
 const DEPTH: usize = 4;
 /// Of two volumes at once.
