@@ -189,4 +189,7 @@ const SLOW: &[Bug] = &[
     Bug::JoinedFailureToFirst,
     Bug::DirectOntoTrimmed,
     Bug::DirectUnflushed,
+    Bug::VacatedNotFlushed,
+    Bug::VacatedNotDrained,
+    Bug::MovedNotVacated,
 ];

@@ -83,11 +83,32 @@ pub(super) struct Coalescing {
     stripes: BTreeMap<(u64, u64), Waiting>,
     /// There is something that waits for the end of this moment.
     due: Option<Instant>,
+    /// How many operations of clients change each stripe of a group's data.
+    occupied: BTreeMap<(u64, u64), u32>,
 }
 
 impl Coalescing {
     pub(super) fn is_idle(&self) -> bool {
         self.stripes.is_empty()
+    }
+
+    /// An operation begins.
+    pub(super) fn occupy(&mut self, op: &Op) {
+        for stripe in stripes_changed(op) {
+            *self.occupied.entry((op.group, stripe)).or_default() += 1;
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn leave(&mut self, op: &Op) {
+        for stripe in stripes_changed(op) {
+            let key = (op.group, stripe);
+            let count = self.occupied.get_mut(&key).expect("it was counted");
+            *count -= 1;
+            if *count == 0 {
+                self.occupied.remove(&key);
+            }
+        }
     }
 
     /// When what waits for the end of a moment begins.
@@ -168,6 +189,14 @@ impl Coalescing {
     }
 }
 
+/// The stripes of the group's data that a client's operation changes.
+fn stripes_changed(op: &Op) -> Range<u64> {
+    match op.task {
+        Task::Write(_) | Task::Zero => op.data_stripes().unwrap_or(0..0),
+        _ => 0..0,
+    }
+}
+
 /// Stripes that follow one another and wait for one operation.
 #[derive(Default)]
 struct Run {
@@ -226,16 +255,20 @@ impl Lane {
         }
         self.coalescing.due = None;
         let whole = self.geometry.stripe_data_bytes();
-        let locks = &self.locks;
-        let is_free = |group, stripe| locks.is_free(group, stripe);
-        for (stripe, parts) in self.coalescing.take_ready(whole, is_free) {
+        let occupied = std::mem::take(&mut self.coalescing.occupied);
+        let is_free = |group, stripe| !occupied.contains_key(&(group, stripe));
+        let ready = self.coalescing.take_ready(whole, is_free);
+        self.coalescing.occupied = occupied;
+        for (stripe, parts) in ready {
             self.begin_parts(stripe, parts);
         }
     }
 
     /// An operation has ended.
-    pub(super) fn neighbours_unlocked(&mut self, group: u64, stripes: Range<u64>) {
-        if self.coalescing.is_idle() {
+    pub(super) fn neighbours_ended(&mut self, op: &Op) {
+        self.coalescing.leave(op);
+        let (group, stripes) = (op.group, stripes_changed(op));
+        if self.coalescing.is_idle() || stripes.is_empty() {
             return;
         }
         let whole = self.geometry.stripe_data_bytes();
@@ -261,7 +294,7 @@ impl Lane {
         }
         sources.sort_unstable_by_key(|source| (source.slot, source.low));
         let task = Task::Write(Prepared::of(sources));
-        let mut op = Op::new(owner, group, stripe..stripe + 1, task);
+        let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data(stripe);
         op.service.bulk = bytes >= BULK_BYTES.min(self.geometry.stripe_data_bytes());
         if parts.len() > 1 {
             op.parts = Some(parts.into());

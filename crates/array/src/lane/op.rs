@@ -79,6 +79,8 @@ pub(super) enum Phase {
     Verifying,
     /// Its computation is in flight.
     Computing,
+    /// It waits for a free stripe.
+    Waiting,
     /// What it writes in place waits for the other stripes of its turn.
     Gathering,
     /// What it writes is on its way to the journal.
@@ -97,7 +99,16 @@ pub(super) struct Op {
     /// What its drive operations are for.
     pub(super) service: Service,
     pub(super) group: u64,
+    /// Of one for a client: the first stripe of the group's data that it is about.
+    pub(super) data: Option<u64>,
+    /// The stripes that it is planned for and locks. Of one for a client those that hold its data, once it is `located`.
     pub(super) stripes: Range<u64>,
+    /// The version of the maps by which it knows where its data is.
+    pub(super) located: Option<u64>,
+    /// It writes to a free stripe, in place of this one.
+    pub(super) moves_from: Option<u64>,
+    /// It does not move to a free stripe.
+    pub(super) stays: bool,
     pub(super) task: Task,
     pub(super) phase: Phase,
     /// When it got in line.
@@ -162,7 +173,11 @@ impl Op {
             owner,
             parts: None,
             group,
+            data: None,
             stripes,
+            located: None,
+            moves_from: None,
+            stays: false,
             task,
             phase: Phase::Locking,
             begun: Instant::ZERO,
@@ -194,6 +209,20 @@ impl Op {
             bounce_buffer: None,
             epoch: u64::MAX,
         }
+    }
+
+    /// It is about the group's data from this stripe of it on.
+    pub(super) fn of_data(mut self, data: u64) -> Self {
+        let count = self.stripes.end - self.stripes.start;
+        self.stripes = data..data + count;
+        self.data = Some(data);
+        self
+    }
+
+    /// The stripes of the group's data that it is about.
+    pub(super) fn data_stripes(&self) -> Option<Range<u64>> {
+        let count = self.stripes.end - self.stripes.start;
+        self.data.map(|first| first..first + count)
     }
 
     /// One that reconstructs blocks (element, first byte in it) of a stripe and writes them again.

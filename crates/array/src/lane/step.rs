@@ -35,7 +35,24 @@ impl Lane {
     pub(super) fn start(&mut self, mut op: Op) {
         let id = self.fresh_op();
         op.begun = self.now;
-        let free = match &op.task {
+        let of_map = op.data.is_some() && self.geometry.free_stripes() > 0;
+        self.coalescing.occupy(&op);
+        self.ops.insert(id, Box::new(op));
+        let free = match of_map {
+            true => self.locate(id),
+            false => self.needs_no_lock(id),
+        };
+        if free {
+            self.runnable.push_back(id);
+        } else if !of_map {
+            self.lock(id);
+        }
+    }
+
+    /// Whether an operation only reads what is there.
+    pub(super) fn needs_no_lock(&self, id: OpId) -> bool {
+        let op = &self.ops[&id];
+        match &op.task {
             Task::Read(pieces) => {
                 let stripe = op.stripes.start;
                 pieces.iter().all(|piece| {
@@ -52,16 +69,12 @@ impl Lane {
             | Task::Scrub
             | Task::Heal(_)
             | Task::Relog(_) => false,
-        };
-        self.ops.insert(id, Box::new(op));
-        if free {
-            self.runnable.push_back(id);
-        } else {
-            self.lock(id);
         }
     }
 
     pub(super) fn lock(&mut self, id: OpId) {
+        // What it was planned for has ended.
+        self.leave_epoch(id);
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.phase = Phase::Locking;
         op.locked = true;
@@ -73,6 +86,9 @@ impl Lane {
     /// Plans an operation and starts its reads.
     pub(super) fn plan(&mut self, id: OpId) {
         if self.end_orphan(id) {
+            return;
+        }
+        if !self.locate(id) {
             return;
         }
         self.enter_epoch(id);
@@ -117,6 +133,19 @@ impl Lane {
         if !self.compare_pages(id) {
             return;
         }
+        // What is lost is named by the data that a stripe holds.
+        let op = &self.ops[&id];
+        let (group, stripe) = (op.group, op.stripes.start);
+        let finds_losses = matches!(op.task, Task::Heal(_) | Task::Scrub);
+        if finds_losses
+            && self.recovery.is_none()
+            && let Err(missing) = self.load_map(group)
+        {
+            self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
+            self.fetch_pages(id, missing);
+            return;
+        }
+        let data = self.data_held_by(group, stripe);
         let plain = self.is_plain_fill(&self.ops[&id]);
         if plain {
             let missing = self.missing_pages(&self.ops[&id]);
@@ -237,9 +266,12 @@ impl Lane {
         let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
         op.unknown = unknown.into_iter().filter(here).collect();
         if matches!(op.task, Task::Heal(_)) {
-            let stripe = op.stripes.start;
             let assessed = assessed.into_iter();
-            op.repair.assessed = assessed.map(|row| (stripe, row)).collect();
+            // A stripe that holds no data has none that is lost.
+            op.repair.assessed = match data {
+                Some(data) => assessed.map(|row| (data, row)).collect(),
+                None => Vec::new(),
+            };
         }
         if planned.is_ok() {
             for &sequence in &pinned {
@@ -263,7 +295,15 @@ impl Lane {
                         return;
                     }
                 }
-                let direct = direct && self.holds_nothing(&self.ops[&id], &plan);
+                let goes = direct && self.holds_nothing(&self.ops[&id], &plan);
+                if self.ops[&id].moves_from.is_some() && !goes {
+                    self.cancel_move(id);
+                    return;
+                }
+                if direct && !goes && self.may_move(&self.ops[&id]) && self.begin_move(id) {
+                    return;
+                }
+                let direct = goes;
                 let op = self.ops.get_mut(id).expect("just seen");
                 if let Task::Write(prepared) = &mut op.task
                     && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)
@@ -294,6 +334,7 @@ impl Lane {
                 op.bad.clear();
                 self.runnable.push_back(id);
             }
+            Err(Lost) if self.ops[&id].moves_from.is_some() => self.cancel_move(id),
             Err(Lost) => self.lost(id),
         }
     }
@@ -670,8 +711,9 @@ impl Lane {
             let ready = self.locks.release(id, op.group, op.stripes.clone());
             self.runnable.extend(ready);
             self.unlocked(op.group, op.stripes.clone());
-            self.neighbours_unlocked(op.group, op.stripes.clone());
+            self.move_ends(id, &op);
         }
+        self.neighbours_ended(&op);
         let outcome = op.fault.map_or(outcome, Err);
         if op.hedge.is_some() {
             self.orphan_hedge(&op);
@@ -694,7 +736,10 @@ impl Lane {
         match op.owner {
             Owner::Request(request) => match op.parts.take() {
                 None => self.request_op_ended(request, outcome),
-                Some(parts) => self.parts_ended((op.group, op.stripes.start), parts, outcome),
+                Some(parts) => {
+                    let stripe = op.data.unwrap_or(op.stripes.start);
+                    self.parts_ended((op.group, stripe), parts, outcome);
+                }
             },
             Owner::Job(job) => self.job_op_ended(job, &op.stripes, outcome),
             Owner::Lane => {}
@@ -706,7 +751,7 @@ impl Lane {
         }
     }
 
-    fn release_scratch(&mut self, id: OpId) {
+    pub(super) fn release_scratch(&mut self, id: OpId) {
         let op = self.ops.get_mut(id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {

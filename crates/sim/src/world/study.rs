@@ -181,6 +181,7 @@ impl StudyVolume {
             // Its volumes count as written.
             lazy: false,
             interleave: false,
+            free_stripes: false,
             drives: all,
             spares,
         };

@@ -72,7 +72,9 @@ impl Lane {
         let seats = self.live_seats();
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(Bug::DirectUncompared) {
-            for name in self.overlay.in_place(|sequence| sequence > flushed) {
+            let mut names = self.overlay.in_place(|sequence| sequence > flushed);
+            names.retain(|&name| !self.geometry.is_of_map(name));
+            for name in names {
                 let stripe = self.stripe_of(name);
                 stripes
                     .entry((name.group, stripe))
