@@ -59,11 +59,11 @@ pub struct Store {
 /// One stripe in so many of a group is free: 3 % of the space. On six drives of 100 MB/s and 500 operations a second overwrites of
 /// `raid6` run at 96 MiB/s with 4 free stripes of 256, at 144 with 8, at 157 with 16, and at 175 with 32; the drives can take 222.
 const FREE_STRIPES_ONE_IN: u64 = 32;
-/// Free stripes of a group at least, and at most.
-const FREE_STRIPES: RangeInclusive<u64> = 2..=64;
-/// Groups that have free stripes: of smaller ones these would be too much of the space, and the map of larger ones too much
-/// to keep in memory.
-const STRIPES: RangeInclusive<u64> = 8..=4096;
+/// Free stripes of a group at most.
+const FREE_STRIPES_MAX: u64 = 64;
+/// Groups that have free stripes: in smaller ones few are free at a time, and the map of larger ones is too much to keep in
+/// memory.
+const STRIPES: RangeInclusive<u64> = 64..=4096;
 
 /// Why code, layout and sizes do not go together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -193,7 +193,7 @@ impl Geometry {
     pub fn free_stripes_wanted(&self) -> u64 {
         let all = self.stripes_per_group;
         match STRIPES.contains(&all) {
-            true => { all / FREE_STRIPES_ONE_IN }.clamp(*FREE_STRIPES.start(), *FREE_STRIPES.end()),
+            true => FREE_STRIPES_MAX.min(all / FREE_STRIPES_ONE_IN),
             false => 0,
         }
     }

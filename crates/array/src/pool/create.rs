@@ -61,8 +61,9 @@ pub struct Blueprint {
     pub lazy: bool,
     /// Whether volumes go round over several groups where one group does not have all drives (`interleaved-volumes`).
     pub interleave: bool,
-    /// Whether groups have free stripes for what is overwritten (`free-stripes`). Only with a journal.
-    pub free_stripes: bool,
+    /// Stripes of each group that are left free for what is overwritten (`free-stripes`), if not as many as its shape
+    /// suggests; 0 for none. Only with a journal.
+    pub free_stripes: Option<u64>,
     /// Drives for the layout's seats, in order.
     pub drives: Vec<NewDrive>,
     /// Drives that wait as spares.
@@ -351,9 +352,10 @@ fn create_with(
     let (mut geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
     if let (Some(facts), Some(regions)) = (&mut store, sizes.store)
         && page_copies.is_some()
-        && blueprint.free_stripes
     {
-        let free_stripes = geometry.free_stripes_wanted();
+        let suggested = || geometry.free_stripes_wanted();
+        let free_stripes = blueprint.free_stripes.unwrap_or_else(suggested);
+        let free_stripes = free_stripes.min(geometry.stripes_per_group() - 1);
         facts.free_stripes = (free_stripes > 0).then_some(free_stripes);
         geometry = geometry.with_store(Store {
             free_stripes,

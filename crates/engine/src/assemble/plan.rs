@@ -163,7 +163,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         journal: true,
         lazy: true,
         interleave: true,
-        free_stripes: true,
+        free_stripes: None,
         drives: drives.iter().map(drive).collect(),
         spares: Vec::new(),
     };

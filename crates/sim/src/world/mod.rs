@@ -72,7 +72,7 @@ pub struct WorldOptions {
     pub lazy: bool,
     /// Whether volumes go round over several groups of a declustered pool.
     pub interleave: bool,
-    /// Whether groups have free stripes for what is overwritten.
+    /// Whether each group has two free stripes for what is overwritten.
     pub free_stripes: bool,
     /// Pace of each drive.
     pub pace: Pace,

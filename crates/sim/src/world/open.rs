@@ -68,7 +68,7 @@ impl World {
             journal: true,
             lazy: options.lazy,
             interleave: options.interleave,
-            free_stripes: options.free_stripes,
+            free_stripes: Some(if options.free_stripes { 2 } else { 0 }),
             drives: all,
             spares,
         };
