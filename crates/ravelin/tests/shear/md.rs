@@ -25,7 +25,7 @@ const MODULES: &[&str] = &[
     "drivers/md/raid456.ko",
 ];
 /// Emulated, on two cores that are shared.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// Name in the guest's script, scheme, redundancy.
 const ARRAYS: [(&str, &str, &str); 7] = [
@@ -46,7 +46,7 @@ fn md_is_told_and_no_byte_changes() {
         Err(missing) => return println!("skipped: {missing}"),
     };
     let mut guest = kit.guest("shear-md", MODULES);
-    guest.patience(PATIENCE);
+    guest.time_limit(TIME_LIMIT);
     let said = guest.run(include_str!("md.sh"));
     for (name, scheme, redundancy) in ARRAYS {
         let lines = said

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::volume::{BARE, SlowVolume};
 
 /// Longer than any run takes to its write step.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Writes that the kernel has carried out on a block device.
 fn writes_of(device: &Path) -> u64 {
@@ -20,7 +20,7 @@ fn writes_of(device: &Path) -> u64 {
 /// Waits for a condition while the run goes on.
 #[track_caller]
 fn wait_for(what: &str, run: &mut Child, mut condition: impl FnMut(&Child) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     while !condition(run) {
         assert!(
             run.try_wait().unwrap().is_none(),
