@@ -1,4 +1,4 @@
-//! `ravelin shear` in real time (`make e2e`): volumes whose layout is known, on drives that take 2 ms a request.
+//! `ravelin shear` in real time (`make shear`): volumes whose layout is known, on drives that take 2 ms a request.
 //!
 //! | module | what |
 //! | --- | --- |

@@ -99,13 +99,13 @@ fn is_told(profile: &str, truth: &Truth) {
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn a_file_on_btrfs_raid0_shows_its_chunks() {
     is_told("raid0", &Truth::placed_anywhere("raid0:4c", "none"));
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn a_file_on_btrfs_raid5_shows_its_chunks() {
     is_told("raid5", &Truth::placed_anywhere("raid5:rs:4c", "parity"));
 }

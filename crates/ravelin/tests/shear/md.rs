@@ -39,7 +39,7 @@ const ARRAYS: [(&str, &str, &str); 7] = [
 ];
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn md_is_told_and_no_byte_changes() {
     let kit = match Kit::find(&[]) {
         Ok(kit) => kit,

@@ -40,7 +40,7 @@ fn is_told(test: &str, (scheme, drives): (&str, usize), truth: &Truth, missing: 
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn raid0_is_told() {
     is_told(
         "raid0",
@@ -51,7 +51,7 @@ fn raid0_is_told() {
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn raid5_left_symmetric_is_told() {
     is_told(
         "ls",
@@ -62,7 +62,7 @@ fn raid5_left_symmetric_is_told() {
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn raid5_left_asymmetric_is_told() {
     is_told(
         "la",
@@ -73,20 +73,20 @@ fn raid5_left_asymmetric_is_told() {
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn raid6_is_told() {
     let truth = Truth::classic("raid6:4c", "double-parity");
     is_told("raid6", ("raid6", 4), &truth, None);
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn raid1_is_told() {
     is_told("raid1", ("raid1", 4), &Truth::Copies(4), None);
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn raid10_is_told() {
     is_told(
         "raid10",
@@ -97,7 +97,7 @@ fn raid10_is_told() {
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn a_degraded_raid5_is_told_and_the_missing_drive_named() {
     let truth = Truth::Classic {
         scheme: "raid5:4c",
@@ -109,7 +109,7 @@ fn a_degraded_raid5_is_told_and_the_missing_drive_named() {
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn a_declustered_layout_is_told() {
     let truth = Truth::Declustered {
         drives: 7,

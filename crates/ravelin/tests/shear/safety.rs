@@ -45,7 +45,7 @@ fn flags_of(process: u32, file: &Path) -> Option<u32> {
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn a_run_that_is_killed_while_it_writes_changes_nothing() {
     let volume = SlowVolume::new("killed", "raid5", 4, BARE);
     let Some(device) = volume.device(&[]) else {
@@ -70,7 +70,7 @@ fn a_run_that_is_killed_while_it_writes_changes_nothing() {
 }
 
 #[test]
-#[ignore = "real time: make e2e"]
+#[ignore = "real time: make shear"]
 fn without_writes_the_target_is_opened_read_only() {
     const ACCESS: u32 = 0o3;
     const WRITES: u32 = 0o2;
