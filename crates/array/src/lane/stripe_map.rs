@@ -413,7 +413,8 @@ mod tests {
             let map = GroupMap::new(8, &latest, NOW);
             let later = (0..6).find(|&data| map.held_by(data) == Some(7));
             assert_eq!(later, map.holds(7));
-            assert_eq!(latest[later.unwrap() as usize], Some(Entry::of_map(7, 50)));
+            let later = usize::try_from(later.unwrap()).unwrap();
+            assert_eq!(latest[later], Some(Entry::of_map(7, 50)));
             assert!(map.free.is_empty());
         }
         latest[3] = None;
