@@ -1,102 +1,34 @@
 //! Whole stripes that are overwritten go to free stripes: what that saves, and that nothing is lost by it.
 
-use std::collections::VecDeque;
+use block::Seat;
+use sim::{CutSpec, WorldOptions};
 
-use block::{Request, RequestKind, Seat};
-use rand::Rng;
-use sim::{CutSpec, Drive, Oracle, World, WorldOptions};
+#[path = "support/volume.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod volume;
 
-const VOLUME: &str = "v";
+use volume::Bench;
 
-struct Bench {
-    world: World,
-    oracle: Oracle,
-    size: u64,
+/// Groups of eight stripes, two of which are free; chunks are so long that headers, pages and anchors are little beside
+/// them.
+fn bench(scheme: &str, drives: u16, code_rows: u64, seed: u64) -> Bench {
+    let chunk_bytes = 64 << 10;
+    let options = WorldOptions {
+        drive_bytes: 128 << 20,
+        chunk_bytes,
+        cell_bytes: 8 * chunk_bytes * code_rows.next_power_of_two(),
+        free_stripes: true,
+        seed,
+        ..WorldOptions::small(scheme, drives)
+    };
+    let bench = Bench::of(&options, 2);
+    assert!(bench.world.pool().facts().has("free-stripes"), "{scheme}");
+    bench
 }
 
-impl Bench {
-    /// Groups of eight stripes, two of which are free; chunks are so long that headers, pages and anchors are little beside
-    /// them.
-    fn new(scheme: &str, drives: u16, code_rows: u64, seed: u64) -> Self {
-        let chunk_bytes = 64 << 10;
-        let mut world = World::create(&WorldOptions {
-            drive_bytes: 128 << 20,
-            chunk_bytes,
-            cell_bytes: 8 * chunk_bytes * code_rows.next_power_of_two(),
-            free_stripes: true,
-            seed,
-            ..WorldOptions::small(scheme, drives)
-        });
-        assert!(world.pool().facts().has("free-stripes"), "{scheme}");
-        let size = 2 * world.pool().geometry().group_data_bytes();
-        world.create_volume(VOLUME, size).unwrap();
-        world.settle();
-        Self {
-            world,
-            oracle: Oracle::new(size),
-            size,
-        }
-    }
-
-    fn stripe_bytes(&self) -> u64 {
-        self.world.pool().geometry().stripe_data_bytes()
-    }
-
-    /// Writes everything, a stripe in each request, so many at a time.
-    fn write_all(&mut self, depth: usize) {
-        let mut bytes = vec![0; usize::try_from(self.size).unwrap()];
-        self.world.rng().fill_bytes(&mut bytes);
-        let length = self.stripe_bytes();
-        let mut in_flight = VecDeque::new();
-        for (index, part) in bytes.chunks(usize::try_from(length).unwrap()).enumerate() {
-            let request = Request {
-                kind: RequestKind::Write,
-                offset: index as u64 * length,
-                length: part.len() as u64,
-                fua: false,
-            };
-            in_flight.push_back(self.world.submit(VOLUME, request, part));
-            if in_flight.len() == depth {
-                self.await_first(&mut in_flight);
-            }
-        }
-        while !in_flight.is_empty() {
-            self.await_first(&mut in_flight);
-        }
-        self.oracle.wrote(0, &bytes);
-    }
-
-    fn await_first(&mut self, in_flight: &mut VecDeque<u64>) {
-        let id = in_flight.pop_front().unwrap();
-        loop {
-            if let Some(outcome) = self.world.ended(id) {
-                outcome.unwrap();
-                return;
-            }
-            assert!(self.world.step(), "a write ends");
-        }
-    }
-
-    fn flush(&mut self) {
-        let flush = Request {
-            kind: RequestKind::Flush,
-            offset: 0,
-            length: 0,
-            fua: false,
-        };
-        self.world.request(VOLUME, flush, &[]).unwrap();
-    }
-
-    fn written_bytes(&self) -> u64 {
-        self.world.drives().iter().map(Drive::written_bytes).sum()
-    }
-
-    fn check(&self, drives: Vec<Drive>, when: &str) {
-        let mut world = World::open(drives, true, 1).unwrap();
-        world.settle();
-        let read = world.read(VOLUME, 0, self.size).unwrap();
-        self.oracle.check(0, &read, when);
-    }
+/// Writes everything, a stripe in each request, so many at a time.
+fn write_stripes(bench: &mut Bench, depth: usize) {
+    bench.write_in_parts(bench.stripe_bytes(), depth);
 }
 
 /// Scheme, drives, data and all columns of a stripe, rows of its code.
@@ -114,12 +46,12 @@ const POOLS: [(&str, u16, u64, u64, u64); 7] = [
 #[test]
 fn an_overwrite_is_on_the_drives_once() {
     for (scheme, drives, data, all, rows) in POOLS {
-        let mut bench = Bench::new(scheme, drives, rows, 3);
-        bench.write_all(4);
+        let mut bench = bench(scheme, drives, rows, 3);
+        write_stripes(&mut bench, 4);
         bench.world.settle();
         for turn in 0..3 {
             let before = bench.written_bytes();
-            bench.write_all(4);
+            write_stripes(&mut bench, 4);
             bench.world.settle();
             let written = bench.written_bytes() - before;
             let most = bench.size * all / data * 11 / 10;
@@ -137,9 +69,9 @@ fn an_overwrite_is_on_the_drives_once() {
 #[test]
 fn what_has_moved_is_found_after_the_power_and_each_drive() {
     for (scheme, drives, _, _, rows) in POOLS {
-        let mut bench = Bench::new(scheme, drives, rows, 5);
-        bench.write_all(3);
-        bench.write_all(3);
+        let mut bench = bench(scheme, drives, rows, 5);
+        write_stripes(&mut bench, 3);
+        write_stripes(&mut bench, 3);
         for settled in [false, true] {
             bench.flush();
             if settled {
@@ -163,27 +95,17 @@ fn what_has_moved_is_found_after_the_power_and_each_drive() {
 #[test]
 fn what_has_moved_is_written_trimmed_and_read_in_its_new_place() {
     for (scheme, drives, _, _, rows) in POOLS {
-        let mut bench = Bench::new(scheme, drives, rows, 7);
-        bench.write_all(4);
-        bench.write_all(4);
+        let mut bench = bench(scheme, drives, rows, 7);
+        write_stripes(&mut bench, 4);
+        write_stripes(&mut bench, 4);
         let stripe = bench.stripe_bytes();
         for number in 0..bench.size / stripe {
             let offset = number * stripe + 4096;
             let bytes = vec![u8::try_from(number).unwrap() + 1; 8192];
-            bench.world.write(VOLUME, offset, &bytes).unwrap();
-            bench.oracle.wrote(offset, &bytes);
+            bench.write(offset, &bytes);
         }
-        let trim = Request {
-            kind: RequestKind::Trim,
-            offset: stripe,
-            length: 3 * stripe,
-            fua: false,
-        };
-        bench.world.request(VOLUME, trim, &[]).unwrap();
-        let zeros = vec![0; usize::try_from(3 * stripe).unwrap()];
-        bench.oracle.wrote(stripe, &zeros);
-        let read = bench.world.read(VOLUME, 0, bench.size).unwrap();
-        bench.oracle.check(0, &read, scheme);
+        bench.trim(stripe, 3 * stripe);
+        bench.check_here(scheme);
         bench.world.settle();
         bench.world.scrub().unwrap();
         bench.world.settle();
