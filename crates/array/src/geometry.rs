@@ -212,6 +212,15 @@ impl Geometry {
         self.stripes_per_group - self.free_stripes()
     }
 
+    /// Entries of the map of a group: none in pools without free stripes.
+    #[must_use]
+    pub fn map_entries(&self) -> u64 {
+        match self.free_stripes() {
+            0 => 0,
+            _ => self.data_stripes(),
+        }
+    }
+
     /// The entry of the map, as the name of a block behind the last one of a column's cell: every column has the whole map.
     ///
     /// # Panics
@@ -259,11 +268,7 @@ impl Geometry {
     /// Pages that describe a cell.
     #[must_use]
     pub fn pages_per_cell(&self) -> u64 {
-        let map_entries = match self.free_stripes() {
-            0 => 0,
-            _ => self.data_stripes(),
-        };
-        pages_per_cell(self.cell_bytes, map_entries)
+        pages_per_cell(self.cell_bytes, self.map_entries())
     }
 
     /// Copies of each page, on as many drives.

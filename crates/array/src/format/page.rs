@@ -131,11 +131,9 @@ impl Entry {
     /// The entry of a block with this plain CRC-32C.
     #[must_use]
     pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: u64) -> Self {
-        // Neither 0 nor `u32::MAX`.
-        let generation = u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1;
         Self {
             crc: crc ^ name.seed(pool),
-            generation,
+            generation: generation_of(sequence),
         }
     }
 
@@ -164,10 +162,9 @@ impl Entry {
     /// The entry of a map (`lane/stripe_map.rs`): which stripe holds a stripe of the data since batch number `sequence`.
     #[must_use]
     pub fn of_map(stripe: u32, sequence: u64) -> Self {
-        let generation = u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1;
         Self {
             crc: stripe,
-            generation,
+            generation: generation_of(sequence),
         }
     }
 
@@ -189,6 +186,11 @@ impl Entry {
     pub fn matches(self, pool: Uuid, name: BlockName, crc: u32) -> bool {
         self.plain_crc(pool, name) == crc
     }
+}
+
+/// The generation of what a batch says: neither 0 nor `u32::MAX`.
+fn generation_of(sequence: u64) -> u32 {
+    u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1
 }
 
 /// A page in memory.

@@ -294,7 +294,7 @@ impl Lane {
         }
         sources.sort_unstable_by_key(|source| (source.slot, source.low));
         let task = Task::Write(Prepared::of(sources));
-        let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data(stripe);
+        let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data();
         op.service.bulk = bytes >= BULK_BYTES.min(self.geometry.stripe_data_bytes());
         if parts.len() > 1 {
             op.parts = Some(parts.into());

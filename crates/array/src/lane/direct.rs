@@ -170,19 +170,20 @@ impl Lane {
     pub(super) fn holds_nothing(&self, op: &Op, plan: &Plan) -> bool {
         let group = op.group;
         let trimmed = self.overlay.zeroed_since(group, op.stripes.start);
-        let takes_trimmed = trimmed.is_some() && seeded::is(Bug::DirectOntoTrimmed);
         // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`moves.rs`). Of one
         // that was trimmed blocks may still be on their way to their places.
-        let durable = trimmed
-            .is_some_and(|since| since <= self.log.flushed || seeded::is(Bug::VacatedNotFlushed));
-        let durable = durable && op.moves_from.is_some();
-        (trimmed.is_none() || durable || takes_trimmed)
+        let is_vacated = |since| {
+            let durable = since <= self.log.flushed || seeded::is(Bug::VacatedNotFlushed);
+            op.moves_from.is_some() && durable
+        };
+        let unwritten =
+            trimmed.is_some_and(|since| is_vacated(since) || seeded::is(Bug::DirectOntoTrimmed));
+        (trimmed.is_none() || unwritten)
             && plan.writes.iter().all(|write| {
                 let state = self.view.column(&self.geometry, group, write.column);
                 let swift =
                     !self.view.is_out(write.seat) && !self.watch.suspects.contains(&write.seat);
                 let (first, count) = self.run_of(group, write);
-                let unwritten = durable || takes_trimmed;
                 let free = !self.overlay.holds(first, count)
                     && (unwritten || self.pages.are_unwritten(first, count));
                 swift

@@ -53,36 +53,33 @@ impl Lane {
             self.note_found(group, range.first..range.first + range.blocks);
         }
         for range in lost.iter() {
-            let blocks = range.first..range.first + range.blocks;
-            let known = self.losses.within(group, blocks.clone());
-            let known: u64 = known.map(|part| part.end - part.start).sum();
-            if known == range.blocks {
-                continue;
-            }
-            if self.losses.len() < LANE_RANGES_MAX {
-                self.losses.insert(group, blocks);
-            }
-            self.events.push_back(Event::BlocksLost(range));
+            self.note_lost(range);
         }
         lost.blocks()
     }
 
-    /// Nobody knows where a stripe of a group's data is.
+    /// No column's map says where a stripe of a group's data is.
     pub(super) fn note_unfindable(&mut self, group: u64, data: u64) {
         let blocks = self.geometry.stripe_data_bytes() / BLOCK_BYTES;
-        let first = data * blocks;
-        let known = self.losses.within(group, first..first + blocks);
+        self.note_lost(LostRange {
+            group,
+            first: data * blocks,
+            blocks,
+        });
+    }
+
+    /// Reports lost blocks of a group's data, unless all of them are known to be lost.
+    fn note_lost(&mut self, range: LostRange) {
+        let blocks = range.first..range.first + range.blocks;
+        let known = self.losses.within(range.group, blocks.clone());
         let known: u64 = known.map(|part| part.end - part.start).sum();
-        if known < blocks {
-            if self.losses.len() < LANE_RANGES_MAX {
-                self.losses.insert(group, first..first + blocks);
-            }
-            self.events.push_back(Event::BlocksLost(LostRange {
-                group,
-                first,
-                blocks,
-            }));
+        if known == range.blocks {
+            return;
         }
+        if self.losses.len() < LANE_RANGES_MAX {
+            self.losses.insert(range.group, blocks);
+        }
+        self.events.push_back(Event::BlocksLost(range));
     }
 
     /// Blocks of a group's data are right: what of them was lost is not any more.

@@ -98,7 +98,8 @@ impl Lane {
         let op = &self.ops[&id];
         let count = op.stripes.end - op.stripes.start;
         let Some(first) = self.stripe_holding(group, data) else {
-            self.nowhere(id, data);
+            self.note_unfindable(group, data);
+            self.end(id, Err(Fault::Lost));
             return false;
         };
         let follows = |index| self.stripe_holding(group, data + index) == Some(first + index);
@@ -114,39 +115,19 @@ impl Lane {
             return true;
         }
         if matches!(op.owner, Owner::Hedge(_)) {
-            // Its reader goes on by itself.
+            // Its reader goes on without it.
             self.end(id, Err(Fault::Lost));
             return false;
         }
-        self.unlock(id);
-        let op = self.ops.get_mut(id).expect("just seen");
-        op.stripes = first..first + count;
+        let locked = std::mem::take(&mut op.locked);
+        let before = std::mem::replace(&mut op.stripes, first..first + count);
         op.bad.clear();
         op.avoid.clear();
         op.unknown.clear();
-        if self.needs_no_lock(id) {
-            return true;
+        if locked {
+            self.give_back(id, group, before);
         }
-        self.lock(id);
-        false
-    }
-
-    /// Gives back what an operation has locked, if it has.
-    fn unlock(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        if !std::mem::take(&mut op.locked) {
-            return;
-        }
-        let (group, stripes) = (op.group, op.stripes.clone());
-        let ready = self.locks.release(id, group, stripes.clone());
-        self.runnable.extend(ready);
-        self.unlocked(group, stripes);
-    }
-
-    /// Nobody knows which stripe holds what is asked for: all columns' maps are lost.
-    fn nowhere(&mut self, id: OpId, data: u64) {
-        self.note_unfindable(self.ops[&id].group, data);
-        self.end(id, Err(Fault::Lost));
+        self.get_in_line(id)
     }
 
     /// A run of stripes of the data is not one run of stripes any more: each becomes an operation of its own.
@@ -160,7 +141,8 @@ impl Lane {
             pending.expect("it waits for its operations").ops += count;
         }
         for index in 0..count {
-            let mut part = Op::new(owner, group, 0..1, Task::Zero).of_data(data + index);
+            let stripe = data + index;
+            let mut part = Op::new(owner, group, stripe..stripe + 1, Task::Zero).of_data();
             part.service = service;
             self.start(part);
         }
@@ -218,7 +200,7 @@ impl Lane {
             return waits;
         };
         let locked = self.locks.acquire(id, group, to..to + 1);
-        assert!(locked, "nobody has the lock of stripe {to}");
+        assert!(locked, "the lock of stripe {to} is free");
         self.moves.under_way.insert((group, to), from);
         let op = self.ops.get_mut(id).expect("just seen");
         op.moves_from = Some(from);
@@ -241,9 +223,7 @@ impl Lane {
         let (group, to) = (op.group, op.stripes.start);
         op.stripes = from..from + 1;
         op.stays = true;
-        let ready = self.locks.release(id, group, to..to + 1);
-        self.runnable.extend(ready);
-        self.unlocked(group, to..to + 1);
+        self.give_back(id, group, to..to + 1);
         self.move_ended(group, to);
         self.runnable.push_back(id);
     }
@@ -254,9 +234,7 @@ impl Lane {
         let Some(from) = op.moves_from else {
             return;
         };
-        let ready = self.locks.release(id, op.group, from..from + 1);
-        self.runnable.extend(ready);
-        self.unlocked(op.group, from..from + 1);
+        self.give_back(id, op.group, from..from + 1);
         self.move_ended(op.group, op.stripes.start);
     }
 

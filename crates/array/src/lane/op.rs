@@ -211,11 +211,9 @@ impl Op {
         }
     }
 
-    /// It is about the group's data from this stripe of it on.
-    pub(super) fn of_data(mut self, data: u64) -> Self {
-        let count = self.stripes.end - self.stripes.start;
-        self.stripes = data..data + count;
-        self.data = Some(data);
+    /// Its stripes are stripes of the group's data.
+    pub(super) const fn of_data(mut self) -> Self {
+        self.data = Some(self.stripes.start);
         self
     }
 

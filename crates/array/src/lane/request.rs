@@ -132,7 +132,7 @@ impl Lane {
             let stripes = stripe..stripe + 1;
             let read = Task::Read(pieces);
             let op = Op::new(Owner::Request(id), request.group, stripes, read);
-            let mut op = op.of_data(stripe);
+            let mut op = op.of_data();
             op.service.bulk = self.is_bulk(request);
             self.start(op);
         }
@@ -155,7 +155,7 @@ impl Lane {
                     stripe..stripe + 1,
                     Task::Write(prepared),
                 )
-                .of_data(stripe)
+                .of_data()
             })
             .collect()
     }
@@ -181,7 +181,7 @@ impl Lane {
         while stripe < last {
             let next = last.min(stripe + ZERO_STRIPES_MAX);
             let op = Op::new(Owner::Request(id), request.group, stripe..next, Task::Zero);
-            ops.push(op.of_data(stripe));
+            ops.push(op.of_data());
             stripe = next;
         }
         ops

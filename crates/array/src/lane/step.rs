@@ -12,6 +12,7 @@
 //! so is everything in a pool without a journal.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
@@ -38,21 +39,19 @@ impl Lane {
         let of_map = op.data.is_some() && self.geometry.free_stripes() > 0;
         self.coalescing.occupy(&op);
         self.ops.insert(id, Box::new(op));
-        let free = match of_map {
+        let may_be_planned = match of_map {
             true => self.locate(id),
-            false => self.needs_no_lock(id),
+            false => self.get_in_line(id),
         };
-        if free {
+        if may_be_planned {
             self.runnable.push_back(id);
-        } else if !of_map {
-            self.lock(id);
         }
     }
 
-    /// Whether an operation only reads what is there.
-    pub(super) fn needs_no_lock(&self, id: OpId) -> bool {
+    /// Gets in line for the lock of an operation's stripes; true if it needs none, for it only reads what is there.
+    pub(super) fn get_in_line(&mut self, id: OpId) -> bool {
         let op = &self.ops[&id];
-        match &op.task {
+        let free = match &op.task {
             Task::Read(pieces) => {
                 let stripe = op.stripes.start;
                 pieces.iter().all(|piece| {
@@ -69,7 +68,11 @@ impl Lane {
             | Task::Scrub
             | Task::Heal(_)
             | Task::Relog(_) => false,
+        };
+        if !free {
+            self.lock(id);
         }
+        free
     }
 
     pub(super) fn lock(&mut self, id: OpId) {
@@ -81,6 +84,13 @@ impl Lane {
         if self.locks.acquire(id, op.group, op.stripes.clone()) {
             self.runnable.push_back(id);
         }
+    }
+
+    /// Gives back stripes that an operation has locked.
+    pub(super) fn give_back(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
+        let ready = self.locks.release(id, group, stripes.clone());
+        self.runnable.extend(ready);
+        self.unlocked(group, stripes);
     }
 
     /// Plans an operation and starts its reads.
@@ -295,15 +305,15 @@ impl Lane {
                         return;
                     }
                 }
-                let goes = direct && self.holds_nothing(&self.ops[&id], &plan);
-                if self.ops[&id].moves_from.is_some() && !goes {
+                let may_go = direct;
+                let direct = may_go && self.holds_nothing(&self.ops[&id], &plan);
+                if !direct && self.ops[&id].moves_from.is_some() {
                     self.cancel_move(id);
                     return;
                 }
-                if direct && !goes && self.may_move(&self.ops[&id]) && self.begin_move(id) {
+                if !direct && may_go && self.may_move(&self.ops[&id]) && self.begin_move(id) {
                     return;
                 }
-                let direct = goes;
                 let op = self.ops.get_mut(id).expect("just seen");
                 if let Task::Write(prepared) = &mut op.task
                     && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)
@@ -708,9 +718,7 @@ impl Lane {
             self.release(staging);
         }
         if op.locked && !op.borrowed {
-            let ready = self.locks.release(id, op.group, op.stripes.clone());
-            self.runnable.extend(ready);
-            self.unlocked(op.group, op.stripes.clone());
+            self.give_back(id, op.group, op.stripes.clone());
             self.move_ends(id, &op);
         }
         self.neighbours_ended(&op);

@@ -205,19 +205,13 @@ impl Known<'_> {
 }
 
 impl Lane {
-    /// The map of a group as pages and journal have it, or the pages that are not in memory.
-    fn read_map(&self, group: u64) -> Result<GroupMap, BTreeSet<PageName>> {
-        let mut missing = pages_of_map(&self.geometry, group);
-        missing.retain(|&name| !self.pages.contains(name));
-        if !missing.is_empty() {
-            return Err(missing);
-        }
-        let latest = self.latest_entries(group);
+    /// The map of a group by these entries.
+    fn map_of(&self, group: u64, latest: &[Option<Entry>]) -> GroupMap {
         let sequence = self.log.next_sequence;
-        let mut map = GroupMap::new(self.geometry.stripes_per_group(), &latest, sequence);
+        let mut map = GroupMap::new(self.geometry.stripes_per_group(), latest, sequence);
         map.free
             .retain(|&stripe| !self.moves.has(group, stripe.into()));
-        Ok(map)
+        map
     }
 
     /// By stripe of the data: the latest entry that a column knows.
@@ -266,15 +260,19 @@ impl Lane {
         if self.geometry.free_stripes() == 0 || self.maps.get(group).is_some() {
             return Ok(());
         }
-        let map = self.read_map(group)?;
-        self.mend_map(group);
+        let missing = self.pages_of_map_lacking(group);
+        if !missing.is_empty() {
+            return Err(missing);
+        }
+        let latest = self.latest_entries(group);
+        self.mend_map(group, &latest);
+        let map = self.map_of(group, &latest);
         self.maps.insert(group, map);
         Ok(())
     }
 
-    /// Columns that know less than others, or something older, are told: the next checkpoint writes it.
-    fn mend_map(&mut self, group: u64) {
-        let latest = self.latest_entries(group);
+    /// Corrects columns that lack an entry or have an older one: the next checkpoint writes them.
+    fn mend_map(&mut self, group: u64, latest: &[Option<Entry>]) {
         for column in 0..self.geometry.layout().columns() {
             let mut differ = Vec::new();
             self.each_entry(group, column, |data, entry| {
@@ -323,8 +321,10 @@ impl Lane {
         match (self.geometry.free_stripes(), self.maps.get(group)) {
             (0, _) => Known::Unmoved,
             (_, Some(map)) => Known::Map(Cow::Borrowed(map)),
+            (_, None) if !self.pages_of_map_lacking(group).is_empty() => Known::Nothing,
             (_, None) => {
-                { self.read_map(group) }.map_or(Known::Nothing, |map| Known::Map(Cow::Owned(map)))
+                let map = self.map_of(group, &self.latest_entries(group));
+                Known::Map(Cow::Owned(map))
             }
         }
     }

@@ -263,14 +263,10 @@ pub fn create_divided(
     let expected = expected_page_copies(&blueprint.scheme);
     let pool = create_with(blueprint, division, Some(expected), 0, ticket)?;
     let copies = page_copies(&pool.geometry);
-    let map_entries = match pool.geometry.free_stripes() {
-        0 => 0,
-        _ => pool.geometry.data_stripes(),
-    };
+    let map_entries = pool.geometry.map_entries();
     // What the scheme's words say and what its code survives may differ, and a map may need pages of its own.
-    let cell_bytes = pool.geometry.cell_bytes();
-    let pages = |map_entries| pages_per_cell(cell_bytes, map_entries);
-    match copies == expected && pages(map_entries) == pages(0) {
+    let pages_reserved = pages_per_cell(pool.geometry.cell_bytes(), 0);
+    match copies == expected && pool.geometry.pages_per_cell() == pages_reserved {
         true => Ok(pool),
         false => create_with(blueprint, division, Some(copies), map_entries, ticket),
     }
