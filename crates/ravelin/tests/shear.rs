@@ -9,7 +9,7 @@
 //! | `answer` | what an answer is worth: right, none, or wrong |
 //! | `volume` | a filled volume and its exports |
 //!
-//! A wrong answer fails its test at once. "Cannot be told" is asked again, with other random choices, as a busy host
+//! A wrong answer fails its test at once. "Cannot tell" is asked again, with other random choices, as a busy host
 //! can be the cause; three times in all. Tests are ignored unless asked for, as the times are the host's. Drives sleep:
 //! four tests at once do not disturb each other on two processors. What is missing is named as skipped.
 

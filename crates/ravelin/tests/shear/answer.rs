@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 
-/// Runs of one question, before "cannot be told" fails the test.
+/// Runs of one question, before "cannot tell" fails the test.
 const RUNS: u64 = 3;
 /// Longest run, in seconds.
 const SECONDS: &str = "120";
@@ -22,7 +22,7 @@ pub(crate) enum Way {
     Reads,
     /// Writes, too.
     Writes,
-    /// Writes, too, which the volume may put in place later: then how data is protected need not be told.
+    /// Writes, too, which the volume may put in place later: then how data is protected need not show.
     LateWrites,
 }
 
@@ -187,7 +187,7 @@ fn judge_classic(
     if is_own && missing.is_some_and(|seat| answer["degraded"][0] != seat) {
         return Verdict::Wrong("degraded".to_owned());
     }
-    let told = match way {
+    let right = match way {
         Way::Reads => said == by_reads,
         Way::Writes => {
             said.is_subset(&names(Aspect::AllButParityDrives))
@@ -195,7 +195,7 @@ fn judge_classic(
         }
         Way::LateWrites => true,
     };
-    match told {
+    match right {
         true => Verdict::Right,
         false => Verdict::CannotTell(format!("{said:?}: {}", answer["reasons"])),
     }
@@ -246,7 +246,7 @@ pub(crate) fn judge(answer: &Value, truth: &Truth, way: Way) -> Verdict {
 /// Measures `target` until the answer is right.
 ///
 /// # Panics
-/// When the answer is wrong, or cannot be told each time.
+/// When the answer is wrong, or "cannot tell" each time.
 #[track_caller]
 pub(crate) fn is_found(bench: &Bench, target: &str, truth: &Truth, way: Way) {
     let mut why = String::new();
@@ -281,5 +281,5 @@ pub(crate) fn is_found(bench: &Bench, target: &str, truth: &Truth, way: Way) {
             Verdict::CannotTell(reasons) => why = reasons,
         }
     }
-    panic!("{truth:?} {way:?}: cannot be told in {RUNS} runs: {why}");
+    panic!("{truth:?} {way:?}: cannot tell in {RUNS} runs: {why}");
 }

@@ -65,7 +65,7 @@ fn make_file(root: &Path) -> PathBuf {
     path
 }
 
-fn is_told(profile: &str, truth: &Truth) {
+fn is_identified(profile: &str, truth: &Truth) {
     let tools = ["losetup", "mkfs.btrfs", "chattr", "fallocate"];
     if !can_mount(&["/dev/fuse", "/dev/loop-control"]) || !all_installed(&tools) {
         return;
@@ -101,11 +101,11 @@ fn is_told(profile: &str, truth: &Truth) {
 #[test]
 #[ignore = "real time: make shear"]
 fn a_file_on_btrfs_raid0_shows_its_chunks() {
-    is_told("raid0", &Truth::placed_anywhere("raid0:4c", "none"));
+    is_identified("raid0", &Truth::placed_anywhere("raid0:4c", "none"));
 }
 
 #[test]
 #[ignore = "real time: make shear"]
 fn a_file_on_btrfs_raid5_shows_its_chunks() {
-    is_told("raid5", &Truth::placed_anywhere("raid5:rs:4c", "parity"));
+    is_identified("raid5", &Truth::placed_anywhere("raid5:rs:4c", "parity"));
 }

@@ -40,7 +40,7 @@ const ARRAYS: [(&str, &str, &str); 7] = [
 
 #[test]
 #[ignore = "real time: make shear"]
-fn md_is_told_and_no_byte_changes() {
+fn md_is_identified_and_no_byte_changes() {
     let kit = match Kit::find(&[]) {
         Ok(kit) => kit,
         Err(missing) => return println!("skipped: {missing}"),

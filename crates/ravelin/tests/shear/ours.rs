@@ -9,7 +9,7 @@ use crate::volume::{BARE, DEFAULTS, SlowVolume};
 /// by NBD where there is none; no byte changes.
 ///
 /// Cells of 256 KiB are those of declustered layouts: classic ones have none that show.
-fn is_told(test: &str, (scheme, drives): (&str, usize), truth: &Truth, missing: Option<u16>) {
+fn is_identified(test: &str, (scheme, drives): (&str, usize), truth: &Truth, missing: Option<u16>) {
     for options in [BARE, DEFAULTS] {
         let volume = SlowVolume::new(test, scheme, drives, options);
         if let Some(seat) = missing {
@@ -41,8 +41,8 @@ fn is_told(test: &str, (scheme, drives): (&str, usize), truth: &Truth, missing: 
 
 #[test]
 #[ignore = "real time: make shear"]
-fn raid0_is_told() {
-    is_told(
+fn raid0_is_identified() {
+    is_identified(
         "raid0",
         ("raid0", 4),
         &Truth::classic("raid0:4c", "none"),
@@ -52,8 +52,8 @@ fn raid0_is_told() {
 
 #[test]
 #[ignore = "real time: make shear"]
-fn raid5_left_symmetric_is_told() {
-    is_told(
+fn raid5_left_symmetric_is_identified() {
+    is_identified(
         "ls",
         ("raid5", 4),
         &Truth::classic("raid5:4c", "parity"),
@@ -63,8 +63,8 @@ fn raid5_left_symmetric_is_told() {
 
 #[test]
 #[ignore = "real time: make shear"]
-fn raid5_left_asymmetric_is_told() {
-    is_told(
+fn raid5_left_asymmetric_is_identified() {
+    is_identified(
         "la",
         ("raid5:la", 4),
         &Truth::classic("raid5:la:4c", "parity"),
@@ -74,21 +74,21 @@ fn raid5_left_asymmetric_is_told() {
 
 #[test]
 #[ignore = "real time: make shear"]
-fn raid6_is_told() {
+fn raid6_is_identified() {
     let truth = Truth::classic("raid6:4c", "double-parity");
-    is_told("raid6", ("raid6", 4), &truth, None);
+    is_identified("raid6", ("raid6", 4), &truth, None);
 }
 
 #[test]
 #[ignore = "real time: make shear"]
-fn raid1_is_told() {
-    is_told("raid1", ("raid1", 4), &Truth::Copies(4), None);
+fn raid1_is_identified() {
+    is_identified("raid1", ("raid1", 4), &Truth::Copies(4), None);
 }
 
 #[test]
 #[ignore = "real time: make shear"]
-fn raid10_is_told() {
-    is_told(
+fn raid10_is_identified() {
+    is_identified(
         "raid10",
         ("raid10", 4),
         &Truth::classic("raid10:4c", "mirror"),
@@ -98,22 +98,22 @@ fn raid10_is_told() {
 
 #[test]
 #[ignore = "real time: make shear"]
-fn a_degraded_raid5_is_told_and_the_missing_drive_named() {
+fn a_degraded_raid5_is_identified_and_the_missing_drive_named() {
     let truth = Truth::Classic {
         scheme: "raid5:4c",
         redundancy: "parity",
         missing: Some(2),
         aligned: true,
     };
-    is_told("degraded", ("raid5", 4), &truth, Some(2));
+    is_identified("degraded", ("raid5", 4), &truth, Some(2));
 }
 
 #[test]
 #[ignore = "real time: make shear"]
-fn a_declustered_layout_is_told() {
+fn a_declustered_layout_is_identified() {
     let truth = Truth::Declustered {
         drives: 7,
         data_width: 2,
     };
-    is_told("pddl", ("pddl1:2d:7c:1s", 7), &truth, None);
+    is_identified("pddl", ("pddl1:2d:7c:1s", 7), &truth, None);
 }

@@ -31,7 +31,7 @@ pub(crate) const BARE: &[&str] = &[
     "-o",
     "checksum=off",
 ];
-/// What a pool is made with by itself.
+/// What a pool is made with unless options say otherwise.
 pub(crate) const DEFAULTS: &[&str] = &["-o", "cell=256K"];
 
 /// Sparse files behind slow drives; removed at the end.
@@ -49,7 +49,7 @@ impl DriveFiles {
         Self(files)
     }
 
-    /// Memory as a file system, if there is enough: what is below a slow drive must not be late by itself.
+    /// Memory as a file system, if there is enough: what is below a slow drive must add no wait of its own.
     fn place() -> PathBuf {
         let memory = Path::new("/dev/shm");
         let free = rustix::fs::statvfs(memory).map_or(0, |all| all.f_bavail * all.f_frsize);

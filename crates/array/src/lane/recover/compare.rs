@@ -222,7 +222,7 @@ impl Lane {
                     *limit = Some(limit.map_or(sequence, |limit| limit.min(sequence)));
                 }
             }
-            // What lies where a read has failed may be torn, too. Nobody knows, so that it does not end the log.
+            // What lies where a read has failed may be torn, too. That is not known, so it does not end the log.
             let mendable = |name: &&BlockName| self.can_be_made_whole(**name, &names, &right);
             torn.extend(names.intersection(&unread).filter(mendable));
             if !torn.is_empty() {
