@@ -11,7 +11,7 @@
 //! is done; and each stripe would be an operation of its own on its drives. So long writes wait for their neighbours:
 //!
 //! - until everything of this moment has been told, as a batch of the log does; and
-//! - while an operation that began before has their stripe or the stripe before. They are part of a stream then, and the
+//! - while an operation of such writes has their stripe or the stripe before. They are part of a stream then, and the
 //!   drives are busy with what comes first. Stripes that follow one another wait as one run.
 //!
 //! A run of [`RUN_BYTES`] begins at once, but for a stripe at its end that is not whole yet. A write that has no neighbours
@@ -83,7 +83,7 @@ pub(super) struct Coalescing {
     stripes: BTreeMap<(u64, u64), Waiting>,
     /// There is something that waits for the end of this moment.
     due: Option<Instant>,
-    /// How many operations of clients change each stripe of a group's data.
+    /// How many operations of parts that have waited here are on each stripe of a group's data.
     occupied: BTreeMap<(u64, u64), u32>,
 }
 
@@ -92,22 +92,17 @@ impl Coalescing {
         self.stripes.is_empty()
     }
 
-    /// An operation begins.
-    pub(super) fn occupy(&mut self, op: &Op) {
-        for stripe in stripes_changed(op) {
-            *self.occupied.entry((op.group, stripe)).or_default() += 1;
-        }
+    /// An operation on a stripe begins.
+    fn occupy(&mut self, stripe: (u64, u64)) {
+        *self.occupied.entry(stripe).or_default() += 1;
     }
 
     /// It has ended.
-    pub(super) fn leave(&mut self, op: &Op) {
-        for stripe in stripes_changed(op) {
-            let key = (op.group, stripe);
-            let count = self.occupied.get_mut(&key).expect("it was counted");
-            *count -= 1;
-            if *count == 0 {
-                self.occupied.remove(&key);
-            }
+    fn leave(&mut self, stripe: (u64, u64)) {
+        let count = self.occupied.get_mut(&stripe).expect("it was counted");
+        *count -= 1;
+        if *count == 0 {
+            self.occupied.remove(&stripe);
         }
     }
 
@@ -189,14 +184,6 @@ impl Coalescing {
     }
 }
 
-/// The stripes of the group's data that a client's operation changes.
-fn stripes_changed(op: &Op) -> Range<u64> {
-    match op.task {
-        Task::Write(_) | Task::Zero => op.data_stripes().unwrap_or(0..0),
-        _ => 0..0,
-    }
-}
-
 /// Stripes that follow one another and wait for one operation.
 #[derive(Default)]
 struct Run {
@@ -264,15 +251,18 @@ impl Lane {
         }
     }
 
-    /// An operation has ended.
+    /// An operation of parts that had waited here has ended.
     pub(super) fn neighbours_ended(&mut self, op: &Op) {
-        self.coalescing.leave(op);
-        let (group, stripes) = (op.group, stripes_changed(op));
-        if self.coalescing.is_idle() || stripes.is_empty() {
+        let stripe = op.data.expect("parts are of the group's data");
+        self.coalescing.leave((op.group, stripe));
+        if self.coalescing.is_idle() {
             return;
         }
         let whole = self.geometry.stripe_data_bytes();
-        for (stripe, parts) in self.coalescing.take_unlocked(group, stripes, whole) {
+        for (stripe, parts) in self
+            .coalescing
+            .take_unlocked(op.group, stripe..stripe + 1, whole)
+        {
             self.begin_parts(stripe, parts);
         }
     }
@@ -299,6 +289,8 @@ impl Lane {
         if parts.len() > 1 {
             op.parts = Some(parts.into());
         }
+        op.occupies = true;
+        self.coalescing.occupy((group, stripe));
         self.start(op);
     }
 

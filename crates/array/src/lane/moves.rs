@@ -82,8 +82,11 @@ impl Lane {
     /// Finds the stripe of what a client asks for, and gets in line for its lock. True if the operation may be planned now: it
     /// is where its data is, and has the lock if it needs one.
     pub(super) fn locate(&mut self, id: OpId) -> bool {
+        if self.geometry.free_stripes() == 0 {
+            return true;
+        }
         let op = &self.ops[&id];
-        let Some(data) = op.data.filter(|_| self.geometry.free_stripes() > 0) else {
+        let Some(data) = op.data else {
             return true;
         };
         if op.located == Some(self.maps.version()) {
@@ -127,7 +130,11 @@ impl Lane {
         if locked {
             self.give_back(id, group, before);
         }
-        self.get_in_line(id)
+        if self.needs_no_lock(&self.ops[&id]) {
+            return true;
+        }
+        self.lock(id);
+        false
     }
 
     /// A run of stripes of the data is not one run of stripes any more: each becomes an operation of its own.
@@ -146,10 +153,8 @@ impl Lane {
             part.service = service;
             self.start(part);
         }
-        let op = self.ops.get_mut(id).expect("just seen");
-        self.coalescing.leave(op);
         // It has done nothing to its stripes.
-        op.data = None;
+        self.ops.get_mut(id).expect("just seen").data = None;
         self.end(id, Ok(()));
     }
 

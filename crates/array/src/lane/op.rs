@@ -109,6 +109,8 @@ pub(super) struct Op {
     pub(super) moves_from: Option<u64>,
     /// It does not move to a free stripe.
     pub(super) stays: bool,
+    /// Writes that follow it wait for their neighbours as long as it runs.
+    pub(super) occupies: bool,
     pub(super) task: Task,
     pub(super) phase: Phase,
     /// When it got in line.
@@ -178,6 +180,7 @@ impl Op {
             located: None,
             moves_from: None,
             stays: false,
+            occupies: false,
             task,
             phase: Phase::Locking,
             begun: Instant::ZERO,

@@ -36,22 +36,25 @@ impl Lane {
     pub(super) fn start(&mut self, mut op: Op) {
         let id = self.fresh_op();
         op.begun = self.now;
-        let of_map = op.data.is_some() && self.geometry.free_stripes() > 0;
-        self.coalescing.occupy(&op);
+        if op.data.is_some() && self.geometry.free_stripes() > 0 {
+            self.ops.insert(id, Box::new(op));
+            if self.locate(id) {
+                self.runnable.push_back(id);
+            }
+            return;
+        }
+        let free = self.needs_no_lock(&op);
         self.ops.insert(id, Box::new(op));
-        let may_be_planned = match of_map {
-            true => self.locate(id),
-            false => self.get_in_line(id),
-        };
-        if may_be_planned {
+        if free {
             self.runnable.push_back(id);
+        } else {
+            self.lock(id);
         }
     }
 
-    /// Gets in line for the lock of an operation's stripes; true if it needs none, for it only reads what is there.
-    pub(super) fn get_in_line(&mut self, id: OpId) -> bool {
-        let op = &self.ops[&id];
-        let free = match &op.task {
+    /// Whether an operation only reads what is there.
+    pub(super) fn needs_no_lock(&self, op: &Op) -> bool {
+        match &op.task {
             Task::Read(pieces) => {
                 let stripe = op.stripes.start;
                 pieces.iter().all(|piece| {
@@ -68,11 +71,7 @@ impl Lane {
             | Task::Scrub
             | Task::Heal(_)
             | Task::Relog(_) => false,
-        };
-        if !free {
-            self.lock(id);
         }
-        free
     }
 
     pub(super) fn lock(&mut self, id: OpId) {
@@ -721,7 +720,9 @@ impl Lane {
             self.give_back(id, op.group, op.stripes.clone());
             self.move_ends(id, &op);
         }
-        self.neighbours_ended(&op);
+        if op.occupies {
+            self.neighbours_ended(&op);
+        }
         let outcome = op.fault.map_or(outcome, Err);
         if op.hedge.is_some() {
             self.orphan_hedge(&op);
