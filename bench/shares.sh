@@ -1,10 +1,12 @@
 #!/bin/bash
 # What clients get beside other work; one command, Markdown tables.
 #
-#   bench/shares.sh [--rounds N] [--seconds N] [--only commits|rebuild]
+#   bench/shares.sh [--json] [--rounds N] [--seconds N] [--only commits|after|random|rebuild]
 #
-# commits   `raid6` on six files on tmpfs behind `slow:`. A client writes 4 KiB at random on one volume, each write durable
-#           when it is answered: alone, and while another one writes 1 MiB at depth 8 on another volume.
+# commits   `raid6` on six files of 4 GiB on tmpfs behind `slow:`. A client writes 4 KiB at random on one volume, each write
+#           durable when it is answered: alone, and while another one writes 1 MiB at depth 8 on another volume.
+# after     The same client in each of six seconds after 64 MiB were written to another volume; the slowest second counts.
+# random    4 KiB at random, depth 16, of volumes that are full: with journal and checksums, and without both.
 # rebuild   Thirteen files, 25 MB/s and 125 operations a second each, `pddl2:4d:13c:1s`. A client reads 4 KiB at random,
 #           depth 4: first of the healthy pool, then while what one drive held is rebuilt onto distributed space. `rebuilt`
 #           is how many of the lost cells were done when the client stopped, and `then alone` how long the rest took
@@ -13,9 +15,10 @@
 # Printed are medians over the rounds. A round takes two minutes and a half: the pools are filled through their throttled drives.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=3 seconds=8 only=
+rounds=3 seconds=8 only= json=
 while [ $# -gt 0 ]; do
     case $1 in
+        --json) json=1 ;;
         --rounds) rounds=$2; shift ;;
         --seconds) seconds=$2; shift ;;
         --only) only=$2; shift ;;
@@ -53,11 +56,26 @@ stream() {
         awk '{ print $1 / 1048576 }'
 }
 
-commits() {
-    local commit=(--rw randwrite --iodepth 1 --sync) alone beside quiet writer
-    pool raid6 6 1G "$2"
+commit=(--rw randwrite --iodepth 1 --sync)
+
+# One for a stream, and one that is full for commits.
+two_volumes() {
     "$ravelin" volume create s/a --size 1000M >/dev/null
     "$ravelin" volume create s/b --size 64M >/dev/null
+    fill b 64
+}
+
+# VOLUME MIB: what was not written is read without a drive. Copied, so that it ends with the last byte.
+fill() {
+    "$ravelin" volume attach "s/$1" --nbd "unix:$work/nbd" >/dev/null
+    head -c "${2}M" /dev/urandom | nbdcopy - "nbd+unix:///s%2F$1?socket=$work/nbd"
+    "$ravelin" volume detach "s/$1" >/dev/null
+}
+
+commits() {
+    local alone beside quiet writer
+    pool raid6 6 4G "$2"
+    two_volumes
     quiet=$(stream "$seconds")
     alone=$(load b "${commit[@]}")
     stream $((seconds + 4)) >"$work/stream" &
@@ -67,6 +85,34 @@ commits() {
     wait "$writer"
     echo "$alone $beside $quiet $(cat "$work/stream")" >>"$work/commits-$1"
     end_pool
+}
+
+# NAME RATE SCHEME: commits a second in an idle pool, and in the slowest second after a write of 64 MiB.
+after() {
+    local seconds=1 idle slowest
+    pool "$3" 6 4G "$2"
+    two_volumes
+    sleep 4
+    idle=$(for _ in 1 2 3 4 5; do load b "${commit[@]}"; done | median 1)
+    fill a 64
+    slowest=$(for _ in 1 2 3 4 5 6; do load b "${commit[@]}"; done | sort -g | head -1)
+    echo "$idle ${slowest% *}" >>"$work/after-$1-$3"
+    end_pool
+}
+
+# NAME RATE SCHEME: 4 KiB writes at random with journal and checksums, and without.
+random() {
+    local all=() options
+    for options in "" "-o journal=intent -o checksum=off"; do
+        # shellcheck disable=SC2086
+        pool "$3" 6 4G "$2" $options
+        "$ravelin" volume create s/v --size 400M >/dev/null
+        fill v 400
+        sleep 3
+        all+=("$(load v --rw randwrite --iodepth 16)")
+        end_pool
+    done
+    echo "${all[*]}" >>"$work/random-$1-$3"
 }
 
 rebuild() {
@@ -89,27 +135,68 @@ rebuild() {
 # FILE COLUMN DIGITS
 column() { cut -d' ' -f"$2" <"$work/$1" | median "$3"; }
 
-flash="latency=80us&iops=50000&bandwidth=500M" disk="bandwidth=100M&iops=500"
+flash="latency=80us&iops=50000&bandwidth=500M" disk="bandwidth=100M&iops=500" old="latency=5ms&iops=150"
+asked() { [ -z "$only" ] || [ "$only" = "$1" ]; }
 for _ in $(seq "$rounds"); do
-    if [ "$only" != rebuild ]; then
-        commits flash "$flash"
-        commits disk "$disk"
+    if asked commits; then
+        for kind in flash disk; do commits $kind "${!kind}"; done
     fi
-    [ "$only" = commits ] || rebuild
+    if asked after; then
+        for kind in disk old; do for scheme in raid5 raid6 raid10; do after $kind "${!kind}" $scheme; done; done
+    fi
+    if asked random; then
+        for scheme in raid6 raid10; do random disk "$disk" $scheme; done
+    fi
+    if asked rebuild; then rebuild; fi
 done
-echo "$(machine), $rounds rounds of $seconds s"
-if [ "$only" != rebuild ]; then
+
+# TITLE|… then rows of `a|b|…`: a Markdown table, or with --json a list of objects.
+table() {
+    local titles=$1
+    shift
+    if [ -n "$json" ]; then
+        printf '%s\n' "$@" | awk -F'|' -v titles="$titles" '
+            BEGIN { split(titles, title, "|"); printf "[" }
+            { printf "%s\n  {", (NR > 1 ? "," : "")
+              for (i = 1; i <= NF; i++) printf "%s\"%s\": %s", (i > 1 ? ", " : ""), title[i], ($i ~ /^[0-9.]+$/ ? $i : "\"" $i "\"")
+              printf "}" }
+            END { print "\n]" }'
+        return
+    fi
     echo
-    echo "| \`raid6\`, six drives, 4 KiB commits | alone, /s | p99, ms | beside a stream | p99, ms | stream alone, MiB/s | beside commits |"
-    echo "| --- | --: | --: | --: | --: | --: | --: |"
+    echo "| ${titles//|/ | } |"
+    sed 's/[^|]*/ --- /g; s/^/|/; s/$/|/' <<<"$titles"
+    printf '| %s |\n' "${@//|/ | }"
+}
+
+[ -n "$json" ] || echo "$(machine), $rounds rounds of $seconds s"
+if asked commits; then
+    rows=()
     for kind in flash disk; do
         at=commits-$kind
-        echo "| \`${!kind}\` | $(column $at 1 0) | $(column $at 2 1) | $(column $at 3 0) | $(column $at 4 1) | $(column $at 5 0) | $(column $at 6 0) |"
+        rows+=("${!kind}|$(column $at 1 0)|$(column $at 2 1)|$(column $at 3 0)|$(column $at 4 1)|$(column $at 5 0)|$(column $at 6 0)")
     done
+    table "raid6, six drives, 4 KiB commits|alone, /s|p99, ms|beside a stream, /s|p99 beside, ms|stream alone, MiB/s|beside commits, MiB/s" "${rows[@]}"
 fi
-if [ "$only" != commits ]; then
-    echo
-    echo "| 4 KiB reads, depth 4 | healthy | p99, ms | during the rebuild | p99, ms | rebuilt | then alone, s |"
-    echo "| --- | --: | --: | --: | --: | --: | --: |"
-    echo "| pddl2:4d:13c:1s, 25 MB/s, 125/s | $(column rebuild 1 0) | $(column rebuild 2 0) | $(column rebuild 3 0) | $(column rebuild 4 0) | $(column rebuild 5 0) of $(column rebuild 6 0) | $(column rebuild 7 1) |"
+if asked after; then
+    rows=()
+    for kind in disk old; do
+        for scheme in raid5 raid6 raid10; do
+            at=after-$kind-$scheme
+            rows+=("${!kind}|$scheme|$(column $at 1 0)|$(column $at 2 0)")
+        done
+    done
+    table "six drives, 4 KiB commits|scheme|idle, /s|slowest second after 64 MiB, /s" "${rows[@]}"
+fi
+if asked random; then
+    rows=()
+    for scheme in raid6 raid10; do
+        at=random-disk-$scheme
+        rows+=("$disk|$scheme|$(column $at 1 0)|$(column $at 2 1)|$(column $at 3 0)|$(column $at 4 1)")
+    done
+    table "six drives, 4 KiB random writes, depth 16|scheme|journal and checksums, /s|p99, ms|without, /s|p99 without, ms" "${rows[@]}"
+fi
+if asked rebuild; then
+    table "4 KiB reads, depth 4, pddl2:4d:13c:1s, 25 MB/s, 125/s|healthy, /s|p99, ms|during the rebuild, /s|p99 during, ms|cells rebuilt|cells|then alone, s" \
+        "thirteen drives|$(column rebuild 1 0)|$(column rebuild 2 0)|$(column rebuild 3 0)|$(column rebuild 4 0)|$(column rebuild 5 0)|$(column rebuild 6 0)|$(column rebuild 7 1)"
 fi

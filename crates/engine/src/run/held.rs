@@ -1,10 +1,13 @@
 //! What a lane's thread holds back because a drive is not to have it yet (`admission.rs`).
+//!
+//! Long operations are cut on the way if their drive is to have them in pieces. The lane sees one operation: it is answered
+//! when all pieces are, and as the first of them that failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use array::Origin;
-use block::{Instant, Seat, Submission};
+use block::{Instant, Outcome, RequestKind, Seat, Submission};
 
 use super::Seats;
 use super::admission::{Bulk, Waiter};
@@ -29,7 +32,23 @@ pub(super) struct Held {
     in_flight: NameMap<u64, Bulk>,
     /// Operations that have come.
     asked: u32,
+    /// Operations that were cut, by token.
+    cut: NameMap<u64, Cut>,
+    /// Of which operation the pieces are, by their own tokens.
+    pieces: NameMap<u64, u64>,
+    /// The token of the last piece, counted from [`PIECES`].
+    last_piece: u64,
 }
+
+/// An operation in pieces.
+struct Cut {
+    /// Pieces that have not been answered.
+    left: u64,
+    outcome: Outcome,
+}
+
+/// Tokens from here on are of pieces: no lane has so high a number.
+const PIECES: u64 = (u16::MAX as u64) << super::lane::ID_BITS;
 
 /// Of so many operations for a drive that is open one is counted: an operation on memory costs little more than the counting.
 const ASK_EVERY: u32 = 16;
@@ -42,44 +61,75 @@ impl Held {
         self.count == 0
     }
 
-    /// A bulk operation comes. It is given back if its drive may have it.
+    /// Whether a bulk operation may pass without being counted.
+    pub(super) fn passes(&mut self, seats: &Seats, seat: Seat) -> bool {
+        // Nobody may sit there, which the caller finds out.
+        let Some(admission) = seats.admission(seat) else {
+            return true;
+        };
+        self.asked = self.asked.wrapping_add(1);
+        admission.is_open() && self.is_empty() && !self.asked.is_multiple_of(ASK_EVERY)
+    }
+
+    /// A bulk operation comes. What its drive may have of it is given back.
     pub(super) fn offer(
         &mut self,
         (now, seats, me): (Instant, &Seats, &Arc<dyn Waiter>),
         (lane, seat): (u16, Seat),
         origin: Origin,
         submission: Submission,
-    ) -> Option<Submission> {
-        let Some(admission) = seats.admission(seat) else {
-            // Nobody sits there, which the caller finds out.
-            return Some(submission);
-        };
-        self.asked = self.asked.wrapping_add(1);
-        if admission.is_open() && self.is_empty() && !self.asked.is_multiple_of(ASK_EVERY) {
-            return Some(submission);
-        }
+    ) -> Released {
+        let mut released = Vec::new();
         if self.waiting.len() <= seat.index() {
             self.waiting.resize_with(seat.index() + 1, VecDeque::new);
         }
-        let begun = match self.waiting[seat.index()].is_empty() {
-            true => admission.begin_or_wait(now, submission.request.length, me),
-            false => None,
-        };
-        match begun {
-            Some(bulk) => {
-                self.in_flight.insert(submission.token, bulk);
-                Some(submission)
-            }
-            None => {
-                self.waiting[seat.index()].push_back(Waiting {
-                    submission,
-                    lane,
-                    log: origin == Origin::Log,
-                });
-                self.count += 1;
-                None
-            }
+        let first = self.waiting[seat.index()].is_empty();
+        let piece = seats
+            .admission(seat)
+            .map_or(u64::MAX, |admission| admission.piece_bytes(now));
+        for submission in self.cut(submission, piece) {
+            self.waiting[seat.index()].push_back(Waiting {
+                submission,
+                lane,
+                log: origin == Origin::Log,
+            });
+            self.count += 1;
         }
+        if first {
+            self.release_at(seat, (now, seats, me), &mut released);
+        }
+        released
+    }
+
+    /// The operation in pieces of at most so many bytes.
+    fn cut(&mut self, whole: Submission, piece: u64) -> Vec<Submission> {
+        let length = whole.request.length;
+        let moves_bytes = matches!(whole.request.kind, RequestKind::Read | RequestKind::Write);
+        if length <= piece || !moves_bytes {
+            return vec![whole];
+        }
+        let count = length.div_ceil(piece);
+        let cut = Cut {
+            left: count,
+            outcome: Ok(()),
+        };
+        self.cut.insert(whole.token, cut);
+        let cuts = (0..count).map(|index| index * piece..length.min((index + 1) * piece));
+        cuts.map(|range| {
+            self.last_piece += 1;
+            let token = PIECES | self.last_piece;
+            self.pieces.insert(token, whole.token);
+            let mut request = whole.request;
+            request.offset += range.start;
+            request.length = range.end - range.start;
+            let place = |at| usize::try_from(at).expect("inside a buffer");
+            Submission {
+                request,
+                memory: whole.memory.slice(place(range.start)..place(range.end)),
+                token,
+            }
+        })
+        .collect()
     }
 
     /// A short batch of the lane's log comes. It counts only when those before it do, so these go, too.
@@ -129,37 +179,67 @@ impl Held {
         if self.is_empty() {
             return released;
         }
-        for (seat, waiting) in (0..).map(Seat).zip(&mut self.waiting) {
-            while let Some(first) = waiting.front() {
-                let length = first.submission.request.length;
-                let begun = match seats.admission(seat) {
-                    Some(admission) => {
-                        let begun = admission.begin_or_wait(now, length, me);
-                        if begun.is_none() {
-                            break;
-                        }
-                        begun
-                    }
-                    None => None,
-                };
-                let Waiting { submission, .. } = waiting.pop_front().expect("just seen");
-                self.count -= 1;
-                if let Some(bulk) = begun {
-                    self.in_flight.insert(submission.token, bulk);
-                }
-                released.push((seat, submission));
-            }
+        for seat in (0..).map(Seat).take(self.waiting.len()) {
+            self.release_at(seat, (now, seats, me), &mut released);
         }
         released
     }
 
+    /// What one drive may have by now.
+    fn release_at(
+        &mut self,
+        seat: Seat,
+        (now, seats, me): (Instant, &Seats, &Arc<dyn Waiter>),
+        released: &mut Released,
+    ) {
+        let waiting = &mut self.waiting[seat.index()];
+        while let Some(first) = waiting.front() {
+            let length = first.submission.request.length;
+            let begun = match seats.admission(seat) {
+                Some(admission) => {
+                    let begun = admission.begin_or_wait(now, length, me);
+                    if begun.is_none() {
+                        break;
+                    }
+                    begun
+                }
+                None => None,
+            };
+            let Waiting { submission, .. } = waiting.pop_front().expect("just seen");
+            self.count -= 1;
+            if let Some(bulk) = begun {
+                self.in_flight.insert(submission.token, bulk);
+            }
+            released.push((seat, submission));
+        }
+    }
+
     /// A drive has answered. If that was a bulk operation, whoever has waited longest is woken.
-    pub(super) fn ended(&mut self, now: Instant, token: u64) {
+    ///
+    /// Returns the token and the outcome of the operation that has ended with it, if one has.
+    pub(super) fn ended(
+        &mut self,
+        now: Instant,
+        token: u64,
+        outcome: Outcome,
+    ) -> Option<(u64, Outcome)> {
         if !self.in_flight.is_empty()
             && let Some(bulk) = self.in_flight.remove(&token)
         {
             bulk.ended(now);
         }
+        if token < PIECES {
+            return Some((token, outcome));
+        }
+        let whole = self.pieces.remove(&token).expect("a piece ends once");
+        let cut = self.cut.get_mut(&whole).expect("a piece of it was left");
+        cut.left -= 1;
+        cut.outcome = cut.outcome.and(outcome);
+        if cut.left > 0 {
+            return None;
+        }
+        let cut = self.cut.remove(&whole).expect("just seen");
+        Some((whole, cut.outcome))
     }
 
     /// Nothing that waits goes any more.
@@ -173,7 +253,9 @@ impl Held {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    use block::{Memory, Request, RequestKind};
+    use std::time::Duration;
+
+    use block::{Fault, Memory, Request};
 
     use super::*;
     use crate::drive::{Open, open};
@@ -211,23 +293,30 @@ mod tests {
             }
         }
 
-        /// Whether the drive may have it at once.
-        fn offer(&mut self, lane: u16, seat: u16, origin: Origin, token: u64) -> bool {
+        /// What the drive may have of it at once.
+        fn given(&mut self, lane: u16, seat: u16, origin: Origin, token: u64) -> Released {
             let submission = Submission {
                 request: Request {
                     kind: RequestKind::Write,
-                    offset: 0,
+                    offset: 1 << 20,
                     length: 512 << 10,
                     fua: false,
                 },
-                memory: Memory::zeroed(4096),
+                memory: Memory::zeroed(512 << 10),
                 token,
             };
             let shared = (NOW, &self.seats, &self.me);
-            let given = self
-                .held
-                .offer(shared, (lane, Seat(seat)), origin, submission);
-            given.is_some_and(|submission| submission.token == token)
+            self.held
+                .offer(shared, (lane, Seat(seat)), origin, submission)
+        }
+
+        /// Whether the drive may have it at once, and whole.
+        fn offer(&mut self, lane: u16, seat: u16, origin: Origin, token: u64) -> bool {
+            tokens(self.given(lane, seat, origin, token)) == [token]
+        }
+
+        fn ended(&mut self, token: u64) {
+            assert_eq!(self.held.ended(NOW, token, Ok(())), Some((token, Ok(()))));
         }
 
         /// A short operation of a client comes.
@@ -255,10 +344,10 @@ mod tests {
         }
         assert!(fixture.offer(0, 1, CHECKPOINT, 6), "at another drive");
         assert!(fixture.release().is_empty());
-        fixture.held.ended(NOW, 2);
+        fixture.ended(2);
         assert_eq!(fixture.woken.0.load(Relaxed), 1);
         assert_eq!(fixture.release(), [3]);
-        fixture.held.ended(NOW, 3);
+        fixture.ended(3);
         assert_eq!(fixture.release(), [4]);
         assert!(fixture.held.is_empty());
     }
@@ -274,9 +363,9 @@ mod tests {
         let released = fixture.held.release_log(NOW, &fixture.seats, 0);
         assert_eq!(tokens(released), [3]);
         // Both count as what the drive has.
-        fixture.held.ended(NOW, 2);
+        fixture.ended(2);
         assert!(fixture.release().is_empty());
-        fixture.held.ended(NOW, 3);
+        fixture.ended(3);
         assert_eq!(fixture.release(), [4]);
     }
 
@@ -295,9 +384,51 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_an_empty_seat_is_given_back() {
+    fn a_quick_drive_gets_pieces_and_one_that_fails_counts() {
         let mut fixture = Fixture::new();
-        assert!(fixture.offer(0, 7, CHECKPOINT, 1));
-        assert!(fixture.offer(0, 7, CHECKPOINT, 2));
+        fixture.short();
+        // What it does in no time makes it quick.
+        let admission = Arc::clone(fixture.seats.admission(Seat(0)).unwrap());
+        while admission.piece_bytes(NOW) != 128 << 10 {
+            let none = admission.begin(NOW, 0).expect("it has none");
+            none.ended(NOW + Duration::from_micros(20));
+        }
+        let mut all = fixture.given(0, 0, CHECKPOINT, 2);
+        for index in 0..4 {
+            let (_, piece) = &all[index];
+            let outcome = if index == 1 {
+                Err(Fault::Medium)
+            } else {
+                Ok(())
+            };
+            let later = NOW + Duration::from_micros(300);
+            let ended = fixture.held.ended(later, piece.token, outcome);
+            let whole = (index == 3).then_some((2, Err(Fault::Medium)));
+            assert_eq!(ended, whole);
+            all.extend(fixture.held.release(NOW, &fixture.seats, &fixture.me));
+        }
+        let ranges: Vec<(u64, u64, usize)> = all
+            .iter()
+            .map(|(_, piece)| {
+                (
+                    piece.request.offset,
+                    piece.request.length,
+                    piece.memory.len(),
+                )
+            })
+            .collect();
+        let kib = |n: u64| n << 10;
+        let expected: Vec<(u64, u64, usize)> = (0..4)
+            .map(|index| (kib(1024 + index * 128), kib(128), 128 << 10))
+            .collect();
+        assert_eq!(ranges, expected);
+        assert!(fixture.held.is_empty());
+    }
+
+    #[test]
+    fn what_is_for_an_empty_seat_passes() {
+        let mut fixture = Fixture::new();
+        assert!(fixture.held.passes(&fixture.seats, Seat(7)));
+        assert!(!fixture.held.passes(&fixture.seats, Seat(0)));
     }
 }

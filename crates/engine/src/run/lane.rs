@@ -144,7 +144,7 @@ impl LaneSender {
 
 /// Bits of a token below the lane's number: a lane that starts a million operations a second has enough
 /// for nine years.
-const ID_BITS: u32 = 48;
+pub(super) const ID_BITS: u32 = 48;
 
 /// An operation of one of a thread's lanes, as the drives are told.
 fn token(lane: u16, id: IoId) -> u64 {
@@ -152,12 +152,14 @@ fn token(lane: u16, id: IoId) -> u64 {
     u64::from(lane) << ID_BITS | id.0
 }
 
+fn operation(token: u64) -> (u16, IoId) {
+    let lane = u16::try_from(token >> ID_BITS).expect("16 bits are left");
+    (lane, IoId(token & ((1 << ID_BITS) - 1)))
+}
+
 fn completion(token: u64, outcome: Outcome) -> LaneMessage {
-    LaneMessage::Completion {
-        lane: u16::try_from(token >> ID_BITS).expect("16 bits are left"),
-        id: IoId(token & ((1 << ID_BITS) - 1)),
-        outcome,
-    }
+    let (lane, id) = operation(token);
+    LaneMessage::Completion { lane, id, outcome }
 }
 
 /// Passes drives' completions to the thread of the lanes that asked.
@@ -433,8 +435,11 @@ impl LaneThread {
                 to,
             } => self.request(lane, request, memory, to),
             LaneMessage::Completion { lane, id, outcome } => {
-                self.held.ended(self.now, token(lane, id));
-                self.feed(lane, Input::Completion(id, outcome));
+                if let Some((token, outcome)) = self.held.ended(self.now, token(lane, id), outcome)
+                {
+                    let (lane, id) = operation(token);
+                    self.feed(lane, Input::Completion(id, outcome));
+                }
             }
             LaneMessage::Command { lane, command } => self.feed(lane, Input::Command(command)),
             LaneMessage::Question(question) => self.question(question),
@@ -718,11 +723,14 @@ impl LaneThread {
             token: token(lane, id),
         };
         if service.bulk {
-            let shared = (self.now, &*self.seats, &self.waiter);
-            let origin = service.origin;
-            if let Some(submission) = self.held.offer(shared, (lane, seat), origin, submission) {
+            if self.held.passes(&self.seats, seat) {
                 self.put(seat, submission);
+                return;
             }
+            let shared = (self.now, &*self.seats, &self.waiter);
+            let at = (lane, seat);
+            let released = self.held.offer(shared, at, service.origin, submission);
+            self.let_go(released);
             return;
         }
         if matches!(service.origin, Origin::Client | Origin::Log)
