@@ -46,7 +46,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// flash drive that moves 2 GB/s are less. How long they take in the end decides.
 const OPERATION_BYTES: u64 = 32 << 10;
 
-/// Bounds of the limit. A drive that reaches the upper one moves 13 GB/s and more: memory does.
+/// Bounds of the limit. A drive that reaches the upper one moves 13 GB/s and more.
 const LIMIT_BYTES: (u64, u64) = (64 << 10, 4 << 20);
 
 /// The shortest pieces of long operations.
@@ -86,8 +86,8 @@ impl Admission {
         }
     }
 
-    /// Whether the drive takes whatever it is given in no time: memory does. It need not be asked then, but now and
-    /// then, to see that it still does.
+    /// Whether the drive takes whatever it is given in no time. It need not be asked then, but now and then, to see that it
+    /// still does.
     pub(super) fn is_open(&self) -> bool {
         self.limit.load(Relaxed) == LIMIT_BYTES.1
     }

@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use array::Origin;
+use array::{IoId, Origin};
 use block::{Instant, Outcome, RequestKind, Seat, Submission};
 
 use super::Seats;
 use super::admission::{Bulk, Waiter};
 use super::hash::NameMap;
+use super::lane::token;
 
 /// An operation that waits outside of its drive.
 struct Waiting {
@@ -34,9 +35,9 @@ pub(super) struct Held {
     asked: u32,
     /// Operations that were cut, by token.
     cut: NameMap<u64, Cut>,
-    /// Of which operation the pieces are, by their own tokens.
+    /// The token of the operation that a piece is of, by the piece's number.
     pieces: NameMap<u64, u64>,
-    /// The token of the last piece, counted from [`PIECES`].
+    /// The number of the last piece.
     last_piece: u64,
 }
 
@@ -47,10 +48,10 @@ struct Cut {
     outcome: Outcome,
 }
 
-/// Tokens from here on are of pieces: no lane has so high a number.
-const PIECES: u64 = (u16::MAX as u64) << super::lane::ID_BITS;
+/// Pieces have the tokens of this lane: no other one has so high a number.
+pub(super) const PIECES: u16 = u16::MAX;
 
-/// Of so many operations for a drive that is open one is counted: an operation on memory costs little more than the counting.
+/// Of so many operations for a drive that is open one is counted.
 const ASK_EVERY: u32 = 16;
 
 /// Operations that may go to their drives now.
@@ -63,7 +64,7 @@ impl Held {
 
     /// Whether a bulk operation may pass without being counted.
     pub(super) fn passes(&mut self, seats: &Seats, seat: Seat) -> bool {
-        // Nobody may sit there, which the caller finds out.
+        // If nobody sits there, the caller finds out.
         let Some(admission) = seats.admission(seat) else {
             return true;
         };
@@ -117,8 +118,7 @@ impl Held {
         let cuts = (0..count).map(|index| index * piece..length.min((index + 1) * piece));
         cuts.map(|range| {
             self.last_piece += 1;
-            let token = PIECES | self.last_piece;
-            self.pieces.insert(token, whole.token);
+            self.pieces.insert(self.last_piece, whole.token);
             let mut request = whole.request;
             request.offset += range.start;
             request.length = range.end - range.start;
@@ -126,7 +126,7 @@ impl Held {
             Submission {
                 request,
                 memory: whole.memory.slice(place(range.start)..place(range.end)),
-                token,
+                token: token(PIECES, IoId(self.last_piece)),
             }
         })
         .collect()
@@ -215,23 +215,17 @@ impl Held {
     }
 
     /// A drive has answered. If that was a bulk operation, whoever has waited longest is woken.
-    ///
-    /// Returns the token and the outcome of the operation that has ended with it, if one has.
-    pub(super) fn ended(
-        &mut self,
-        now: Instant,
-        token: u64,
-        outcome: Outcome,
-    ) -> Option<(u64, Outcome)> {
+    pub(super) fn ended(&mut self, now: Instant, token: u64) {
         if !self.in_flight.is_empty()
             && let Some(bulk) = self.in_flight.remove(&token)
         {
             bulk.ended(now);
         }
-        if token < PIECES {
-            return Some((token, outcome));
-        }
-        let whole = self.pieces.remove(&token).expect("a piece ends once");
+    }
+
+    /// The piece of this number has ended. If it was the last one of its operation: that one's token and outcome.
+    pub(super) fn piece_ended(&mut self, piece: u64, outcome: Outcome) -> Option<(u64, Outcome)> {
+        let whole = self.pieces.remove(&piece).expect("a piece ends once");
         let cut = self.cut.get_mut(&whole).expect("a piece of it was left");
         cut.left -= 1;
         cut.outcome = cut.outcome.and(outcome);
@@ -259,6 +253,7 @@ mod tests {
 
     use super::*;
     use crate::drive::{Open, open};
+    use crate::run::lane::operation;
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
@@ -283,7 +278,8 @@ mod tests {
 
     impl Fixture {
         fn new() -> Self {
-            let drive = || open(&"mem:1M".parse().unwrap(), Open::default()).unwrap();
+            let drive =
+                || open(&"slow:mem:1M?latency=1us".parse().unwrap(), Open::default()).unwrap();
             let woken = Arc::new(Woken::default());
             Self {
                 seats: Seats::new(vec![Some(drive()), Some(drive())], 1),
@@ -315,10 +311,6 @@ mod tests {
             tokens(self.given(lane, seat, origin, token)) == [token]
         }
 
-        fn ended(&mut self, token: u64) {
-            assert_eq!(self.held.ended(NOW, token, Ok(())), Some((token, Ok(()))));
-        }
-
         /// A short operation of a client comes.
         fn short(&self) {
             self.seats.admission(Seat(0)).unwrap().short(NOW);
@@ -344,10 +336,10 @@ mod tests {
         }
         assert!(fixture.offer(0, 1, CHECKPOINT, 6), "at another drive");
         assert!(fixture.release().is_empty());
-        fixture.ended(2);
+        fixture.held.ended(NOW, 2);
         assert_eq!(fixture.woken.0.load(Relaxed), 1);
         assert_eq!(fixture.release(), [3]);
-        fixture.ended(3);
+        fixture.held.ended(NOW, 3);
         assert_eq!(fixture.release(), [4]);
         assert!(fixture.held.is_empty());
     }
@@ -363,9 +355,9 @@ mod tests {
         let released = fixture.held.release_log(NOW, &fixture.seats, 0);
         assert_eq!(tokens(released), [3]);
         // Both count as what the drive has.
-        fixture.ended(2);
+        fixture.held.ended(NOW, 2);
         assert!(fixture.release().is_empty());
-        fixture.ended(3);
+        fixture.held.ended(NOW, 3);
         assert_eq!(fixture.release(), [4]);
     }
 
@@ -402,7 +394,10 @@ mod tests {
                 Ok(())
             };
             let later = NOW + Duration::from_micros(300);
-            let ended = fixture.held.ended(later, piece.token, outcome);
+            let (lane, number) = operation(piece.token);
+            assert_eq!(lane, PIECES);
+            fixture.held.ended(later, piece.token);
+            let ended = fixture.held.piece_ended(number.0, outcome);
             let whole = (index == 3).then_some((2, Err(Fault::Medium)));
             assert_eq!(ended, whole);
             all.extend(fixture.held.release(NOW, &fixture.seats, &fixture.me));

@@ -23,7 +23,7 @@ use super::admission::{LOOK, Waiter};
 use super::compute::{Computer, Patch};
 use super::extents::{Question, Turn};
 use super::hash::NameMap;
-use super::held::{Held, Released};
+use super::held::{Held, PIECES, Released};
 use super::hold::Lease;
 use super::meter::Counted;
 use super::pool::PoolMessage;
@@ -144,15 +144,16 @@ impl LaneSender {
 
 /// Bits of a token below the lane's number: a lane that starts a million operations a second has enough
 /// for nine years.
-pub(super) const ID_BITS: u32 = 48;
+const ID_BITS: u32 = 48;
 
 /// An operation of one of a thread's lanes, as the drives are told.
-fn token(lane: u16, id: IoId) -> u64 {
+pub(super) fn token(lane: u16, id: IoId) -> u64 {
     debug_assert!(id.0 >> ID_BITS == 0, "lanes count from 1");
     u64::from(lane) << ID_BITS | id.0
 }
 
-fn operation(token: u64) -> (u16, IoId) {
+/// Which operation of which lane a token is.
+pub(super) fn operation(token: u64) -> (u16, IoId) {
     let lane = u16::try_from(token >> ID_BITS).expect("16 bits are left");
     (lane, IoId(token & ((1 << ID_BITS) - 1)))
 }
@@ -435,8 +436,10 @@ impl LaneThread {
                 to,
             } => self.request(lane, request, memory, to),
             LaneMessage::Completion { lane, id, outcome } => {
-                if let Some((token, outcome)) = self.held.ended(self.now, token(lane, id), outcome)
-                {
+                self.held.ended(self.now, token(lane, id));
+                if lane != PIECES {
+                    self.feed(lane, Input::Completion(id, outcome));
+                } else if let Some((token, outcome)) = self.held.piece_ended(id.0, outcome) {
                     let (lane, id) = operation(token);
                     self.feed(lane, Input::Completion(id, outcome));
                 }

@@ -28,7 +28,7 @@ use block::{BlockDevice, Instant, Seat};
 
 use self::admission::Admission;
 use self::purposes::Asked;
-use crate::drive::Drive;
+use crate::drive::{Drive, DriveSpec};
 
 /// The clock of a pool: nanoseconds since it was started.
 #[derive(Clone, Copy, Debug)]
@@ -58,17 +58,18 @@ pub(crate) struct Seats {
 #[derive(Clone, Debug)]
 struct Seated {
     drive: Drive,
-    /// Shared by all that ask it for something.
-    admission: Arc<Admission>,
+    /// Shared by all that ask it for something. Memory has no queue in which a short operation waits.
+    admission: Option<Arc<Admission>>,
     /// What they have asked.
     asked: Arc<Asked>,
 }
 
 impl Seated {
     fn new(drive: Drive, threads: u16) -> Self {
+        let queues = !matches!(drive.uri.spec, DriveSpec::Mem { .. });
         Self {
             drive,
-            admission: Arc::default(),
+            admission: queues.then(Arc::default),
             asked: Arc::new(Asked::new(threads)),
         }
     }
@@ -91,8 +92,9 @@ impl Seats {
         Some(&self.seated(seat)?.drive)
     }
 
+    /// None if nobody sits there, or has nothing to wait for.
     pub(crate) fn admission(&self, seat: Seat) -> Option<&Arc<Admission>> {
-        Some(&self.seated(seat)?.admission)
+        self.seated(seat)?.admission.as_ref()
     }
 
     pub(crate) fn asked(&self, seat: Seat) -> Option<&Asked> {
