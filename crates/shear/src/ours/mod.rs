@@ -3,13 +3,15 @@
 //! | file | question | answer |
 //! | --- | --- | --- |
 //! | `bench` | how long does this burst take? | levels: means of logarithms of times |
+//! | `order` | do drives answer in order? | how flash shows its drives |
 //! | `ground` | what does one read take, what do many? | depth of bursts, or why nothing can be told |
 //! | `pattern` | which strides keep to one drive? | pattern size |
 //! | `chunk` | where does the drive change? | chunk size, first border |
 //! | `copies` | how many drives serve one chunk? | copies |
 //! | `drives` | which chunks share drives? | the map of a pattern |
 //! | `class` | which layouts have this map? | the class of layouts |
-//! | `writes` | what does a write cost? | redundancy, full stripe |
+//! | `writes` | what does a write cost? | redundancy |
+//! | `stripe` | which aligned writes cost least? | full stripe |
 //!
 //! Times are compared as logarithms: a ratio of two drives to one is 0.69 whatever the drive, and
 //! noise that grows with the time is alike on all levels.
@@ -20,7 +22,9 @@ mod class;
 mod copies;
 mod drives;
 mod ground;
+mod order;
 mod pattern;
+mod stripe;
 mod writes;
 
 use crate::belief::{Belief, Family};

@@ -182,7 +182,7 @@ async fn same_everywhere(bench: &mut Bench, pattern: &Pattern, step: u64) -> Res
 /// Whether a pair is at the level of one drive; an unsure one is not.
 async fn same_by_level(bench: &mut Bench, pattern: &Pattern, a: u64, b: u64) -> Result<bool, End> {
     let same = pattern.level.mean();
-    let apart = same - 0.3;
+    let apart = bench.in_order.unwrap_or(same - 0.3);
     let deviation = pattern.level.deviation().max(0.08);
     let mut test = bench.test(vec![same, apart], deviation, 1e-3);
     for _ in 0..24 {
