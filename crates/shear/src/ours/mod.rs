@@ -123,6 +123,9 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
         belief.step = "copies";
     });
     pattern.copies = copies::count(bench, &ground, stairs, &pattern).await?;
+    if pattern.copies != Some(1) && bench.in_order.is_none() {
+        pattern::with_copies(bench, &mut pattern).await?;
+    }
     desk.believe(|belief| {
         belief.copies = pattern.copies;
         belief.step = "chunk";
