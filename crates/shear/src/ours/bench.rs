@@ -21,6 +21,12 @@ const REGION: u64 = 64 << 10;
 pub(super) const BEHIND: usize = 3;
 /// Bursts that are repeated elsewhere because a memory answered a part of them, before the volume is given up.
 const TRIES: u32 = 64;
+/// After so many of them in a row the memory is filled with something else.
+const TRIES_FLUSH: u32 = 12;
+/// Blocks that it is filled with: 4 MiB, and 64 MiB after some times. Requests of a burst meanwhile.
+const FLUSH_MIN: usize = 1024;
+const FLUSH_MAX: usize = 16384;
+const FLUSH_BURST: usize = 128;
 
 /// Logarithms of burst times of one kind.
 ///
@@ -107,6 +113,8 @@ pub(super) struct Bench {
     pub(super) memory_seconds: f64,
     /// Regions of which something was read from a memory: avoided, as what is near was written or read with it.
     remembered: BTreeSet<u64>,
+    /// Blocks to read when a memory holds too much of what is asked for.
+    flush_blocks: usize,
     /// Mean level of bursts at a place of the pattern alone, by its residue.
     pub(super) alone: BTreeMap<u64, f64>,
     /// Places whose level was no lower when it was measured again.
@@ -145,6 +153,7 @@ impl Bench {
             in_order: None,
             memory_seconds: 0.0,
             remembered: BTreeSet::new(),
+            flush_blocks: FLUSH_MIN,
             alone: BTreeMap::new(),
             settled: BTreeSet::new(),
         }
@@ -231,15 +240,15 @@ impl Bench {
 
     /// Carries out bursts of reads until none of a burst's is answered by a memory: the logarithm of its seconds. A
     /// read that asks no drive would make the others look like reads of several.
-    async fn of_drives(
-        &mut self,
-        mut choose: impl FnMut(&mut Self) -> Burst,
-    ) -> Result<f64, End> {
-        for _ in 0..TRIES {
+    async fn of_drives(&mut self, mut choose: impl FnMut(&mut Self) -> Burst) -> Result<f64, End> {
+        for tries in 1..=TRIES {
             let Burst { requests, front } = choose(self);
             let offsets: Vec<u64> = requests.iter().map(|request| request.offset).collect();
             let sample = self.desk.ask(Probe { requests }).await?;
             if self.note_memory(&offsets, &sample) {
+                if tries % TRIES_FLUSH == 0 {
+                    self.flush().await?;
+                }
                 continue;
             }
             let behind = sample.nanoseconds[front..].iter().min();
@@ -253,6 +262,22 @@ impl Bench {
             "many reads are answered by no drive: a cache holds a part of the volume, or it was never written"
                 .to_owned(),
         ))
+    }
+
+    /// Reads so much elsewhere that a memory of what was read lately holds nothing else. Each time it is twice as much.
+    async fn flush(&mut self) -> Result<(), Stop> {
+        let end = self.size / BLOCK;
+        let mut left = self.flush_blocks;
+        self.flush_blocks = (2 * left).min(FLUSH_MAX);
+        while left > 0 {
+            let count = left.min(FLUSH_BURST);
+            let offsets = self.different(count, end).into_iter();
+            let requests = offsets.map(|block| Self::read(block * BLOCK)).collect();
+            self.desk.ask(Probe { requests }).await?;
+            left -= count;
+        }
+        self.remembered.clear();
+        Ok(())
     }
 
     /// Whether a memory answered any of the reads; notes which.

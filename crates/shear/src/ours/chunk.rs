@@ -180,9 +180,7 @@ async fn overlap_in_order(
     let mut test = bench.test(vec![same, same + shared], deviation, DECISION_ERROR);
     for _ in 0..BURSTS_MAX {
         let residues = places.map(|place| bench.within(place, span, pattern));
-        let time = bench
-            .queues(pattern.bytes, residues, pattern.depth)
-            .await?;
+        let time = bench.queues(pattern.bytes, residues, pattern.depth).await?;
         match test.add(time) {
             Some(0) => return Ok((Relation::Apart, 0.5)),
             Some(_) => return Ok((Relation::Overlap, 0.75)),

@@ -52,15 +52,20 @@ pub(super) async fn map(bench: &mut Bench, pattern: &Pattern, chunks: &Chunks) -
         )));
     }
     let first = count.min(MATRIX_MAX);
-    let mut matrix = vec![vec![Relation::Same; first]; first];
+    let mut matrix = vec![vec![None; first]; first];
     for (a, b) in (0..first).flat_map(|a| (a + 1..first).map(move |b| (a, b))) {
-        let found = compare(bench, pattern, chunks, a, b).await?;
+        // Copies far apart on a drive make some times lie between levels: other pairs say enough.
+        let found = match compare(bench, pattern, chunks, a, b).await {
+            Ok(found) => Some(found),
+            Err(End::Unsure(_)) if pattern.copies != Some(1) => None,
+            Err(end) => return Err(end),
+        };
         (matrix[a][b], matrix[b][a]) = (found, found);
     }
     let mut map = Map {
         candidates: class::candidates(count, pattern.copies),
         single: pattern.copies == Some(1),
-        ..of_matrix(&matrix)
+        ..of_matrix(&matrix)?
     };
     for chunk in first..count {
         place(bench, pattern, chunks, &mut map, chunk).await?;
@@ -90,40 +95,51 @@ async fn compare(
     Ok(found)
 }
 
-/// Classes of chunks that were compared each with each.
-fn of_matrix(matrix: &[Vec<Relation>]) -> Map {
+/// Classes of chunks that were compared each with each; `None` where that said nothing.
+fn of_matrix(matrix: &[Vec<Option<Relation>>]) -> Result<Map, End> {
     let count = matrix.len();
-    let same = |a: usize, b: usize| a != b && matrix[a][b] == Relation::Same;
+    let same = |a: usize, b: usize| a != b && matrix[a][b] == Some(Relation::Same);
+    let apart = |a: usize, b: usize| matrix[a][b].is_some_and(|found| found != Relation::Same);
     let is_wild = |chunk: usize| {
-        (0..count).any(|a| {
-            same(chunk, a) && (0..a).any(|b| same(chunk, b) && matrix[a][b] != Relation::Same)
-        })
+        (0..count)
+            .any(|a| same(chunk, a) && (0..a).any(|b| same(chunk, b) && a != b && apart(a, b)))
     };
     let mut map = Map {
         wild: (0..count).filter(|&chunk| is_wild(chunk)).collect(),
         ..Map::default()
     };
-    for (chunk, row) in matrix.iter().enumerate() {
+    for chunk in 0..count {
         if map.wild.contains(&chunk) {
             map.class.push(None);
             continue;
         }
-        let known = map
-            .representative
-            .iter()
-            .position(|&other| row[other] == Relation::Same);
-        let class = known.unwrap_or_else(|| {
-            let class = map.representative.len();
-            for (other, &representative) in map.representative.iter().enumerate() {
-                map.between
-                    .insert((other, class), matrix[representative][chunk]);
-            }
-            map.representative.push(chunk);
-            class
-        });
-        map.class.push(Some(class));
+        let members = |class: usize| {
+            let all = map.class.iter().enumerate();
+            all.filter(move |&(_, &own)| own == Some(class))
+                .map(|(member, _)| member)
+        };
+        let mut classes = 0..map.representative.len();
+        if let Some(class) = classes.find(|&class| members(class).any(|other| same(chunk, other))) {
+            map.class.push(Some(class));
+            continue;
+        }
+        // A class of its own, if it is surely in none of the others.
+        let mut between = Vec::new();
+        for class in 0..map.representative.len() {
+            let mut known = members(class).filter_map(|other| matrix[other][chunk]);
+            let Some(found) = known.next() else {
+                return Err(End::Unsure(format!(
+                    "whether chunks {} and {chunk} are on one drive cannot be told",
+                    map.representative[class]
+                )));
+            };
+            between.push(((class, map.representative.len()), found));
+        }
+        map.between.extend(between);
+        map.class.push(Some(map.representative.len()));
+        map.representative.push(chunk);
     }
-    map
+    Ok(map)
 }
 
 /// Finds the class of one more chunk.
@@ -231,20 +247,21 @@ mod tests {
     fn a_chunk_that_is_on_all_drives_belongs_to_none() {
         // Chunks 0..3 on drives of their own, 4 on drive 0 again; chunk 2's drive is missing.
         let same = |a: usize, b: usize| a % 4 == b % 4 || a == 2 || b == 2;
-        let matrix: Vec<Vec<Relation>> = (0..5)
+        let matrix: Vec<Vec<Option<Relation>>> = (0..5)
             .map(|a| {
                 (0..5)
                     .map(|b| {
-                        if same(a, b) {
-                            Relation::Same
-                        } else {
-                            Relation::Apart
-                        }
+                        Some(match same(a, b) {
+                            true => Relation::Same,
+                            false => Relation::Apart,
+                        })
                     })
                     .collect()
             })
             .collect();
-        let map = of_matrix(&matrix);
+        let Ok(map) = of_matrix(&matrix) else {
+            panic!("all pairs are known");
+        };
         assert_eq!(map.wild, [2]);
         assert_eq!(map.class, [Some(0), Some(1), None, Some(2), Some(0)]);
     }

@@ -170,7 +170,9 @@ async fn slowest(
         level.mean() >= mean - AS_SLOW && level.lower_quartile() >= quartile - QUARTER
     };
     // Where noise parts the two tops, the slower mean.
-    let slowest = alive.iter().max_by(|a, b| a.1.mean().total_cmp(&b.1.mean()));
+    let slowest = alive
+        .iter()
+        .max_by(|a, b| a.1.mean().total_cmp(&b.1.mean()));
     let slowest = slowest.cloned();
     let all = alive.into_iter().filter(|(_, level)| slow(level));
     Ok(all.min_by_key(|&(stride, _)| stride).or(slowest))

@@ -65,7 +65,11 @@ pub(super) async fn narrowest(
     for _ in 0..ROUNDS {
         for _ in 0..BURSTS {
             for (width, level) in &mut rates {
-                level.add(bench.rate(chunks, *width, Flood::Bytes(STRIPE_FLOOD_BYTES), None).await?);
+                level.add(
+                    bench
+                        .rate(chunks, *width, Flood::Bytes(STRIPE_FLOOD_BYTES), None)
+                        .await?,
+                );
             }
         }
         if let Some(width) = of_widths(&rates) {

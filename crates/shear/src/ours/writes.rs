@@ -14,6 +14,8 @@
 //! - *A drive of parity alone* has its part of every write. Small writes that keep to one chunk of the pattern are as fast
 //!   with it as those that are spread over all of them; without it the spread ones are faster.
 
+use std::collections::BTreeSet;
+
 use super::bench::{BLOCK, Bench, Level, Spot};
 use super::chunk::Chunks;
 use super::class::{Candidate, Found};
@@ -192,7 +194,9 @@ pub(super) async fn decide(
     }
     // Between layouts with parity the length of the real stripe decides. Without parity there is none.
     let mut seen = Stripe::Unclear;
-    if found.candidates.iter().any(kinds(true)) {
+    let data: BTreeSet<u16> = found.candidates.iter().map(|one| one.data).collect();
+    let sides = [true, false].map(|parity| found.candidates.iter().any(kinds(parity)));
+    if sides == [true, true] || (sides[0] && data.len() > 1) {
         let flood = match flash && !buffered {
             true => Flood::One,
             false => Flood::Bytes(flooded as u64 * BLOCK),
@@ -204,11 +208,14 @@ pub(super) async fn decide(
             Stripe::Unclear => {}
         }
     }
-    if found.candidates.iter().all(kinds(true)) {
+    let data: BTreeSet<u16> = found.candidates.iter().map(|one| one.data).collect();
+    if found.candidates.iter().all(kinds(true)) && data.len() == 1 {
         let (most, least) = (widest_spread(&found), least_spread(&found));
-        let seen = match (most - least < SPREAD, buffered, seen) {
-            (true, ..) => None,
-            (false, false, Stripe::Data(data)) if flash => {
+        let seen = match (most - least < SPREAD, buffered) {
+            (true, _) => None,
+            // All of them have as many.
+            (false, false) if flash => {
+                let data = found.candidates.first().map_or(1, |one| one.data);
                 hidden_drive(bench, pattern, data).await?
             }
             _ => spread_out(bench, pattern, chunks, flooded).await?,
