@@ -262,30 +262,24 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
     Ok(pattern)
 }
 
-/// Levels of the pattern's stride, whole and half bursts.
+/// Levels of the pattern's stride. Queues serve longer bursts at higher rates, so each length is measured.
 async fn remeasure(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
-    (pattern.level, pattern.half) = (bench.level(), bench.level());
+    let depth = pattern.depth;
+    let mut levels = [depth, depth / 2, 2 * depth.div_ceil(3)].map(|depth| (depth, bench.level()));
     for _ in 0..LEVEL_BURSTS {
-        pattern
-            .level
-            .add(bench.stride(pattern.bytes, pattern.depth).await?);
-        pattern
-            .half
-            .add(bench.stride(pattern.bytes, pattern.depth / 2).await?);
+        for (depth, level) in &mut levels {
+            level.add(bench.stride(pattern.bytes, *depth).await?);
+        }
     }
+    let [level, half, third] = levels.map(|(_, level)| level);
+    (pattern.level, pattern.half, pattern.third) = (level, half, third);
     Ok(())
 }
 
 /// Where chunks may have copies: bursts so long that a third of them for each drive is a whole number, and tells from a
-/// half, and their levels. Queues serve longer bursts at higher rates, so each level is measured.
+/// half.
 pub(super) async fn with_copies(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
     pattern.depth = pattern.depth.max(DEPTH_COPIES).next_multiple_of(12);
     bench.forget_places();
-    remeasure(bench, pattern).await?;
-    pattern.third = bench.level();
-    for _ in 0..LEVEL_BURSTS {
-        let third = bench.stride(pattern.bytes, pattern.depth * 2 / 3);
-        pattern.third.add(third.await?);
-    }
-    Ok(())
+    remeasure(bench, pattern).await
 }

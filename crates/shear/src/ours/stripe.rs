@@ -1,7 +1,10 @@
 //! Which aligned writes cost least: those of a full stripe, which are written without reading.
 //!
-//! Lengths are compared at one number of bytes, and begin at each chunk of the pattern equally often, so that all drives
-//! have as much to do whatever the length: without parity all lengths are as fast.
+//! Writes of one length are compared, which begin at a stripe or some chunks later: lengths differ by themselves, for a
+//! drive writes two chunks in a row for little more than one. Of either kind as many begin at each chunk of the pattern,
+//! as far as they go, so that all drives have as much to do: without parity both are as fast.
+
+use std::collections::BTreeSet;
 
 use super::End;
 use super::bench::{Bench, Level};
@@ -12,7 +15,7 @@ use crate::probe::{Kind, Request};
 
 /// Bursts of each length.
 const BURSTS: u32 = 12;
-/// As many bursts again, at most, until one length is ahead.
+/// As many bursts again, at most, until it is sure.
 const ROUNDS: u32 = 5;
 
 /// Bytes of a burst of aligned writes where nothing is known of a buffer.
@@ -23,17 +26,15 @@ const WRITES_MAX: u64 = 4096;
 /// Rates of writes are alike within this, as a logarithm, and differ surely above the other.
 const AS_FAST: f64 = 0.2;
 const SLOWER: f64 = 0.35;
-/// Without parity all lengths are as fast as the fastest within this: they were within 0.09.
-const FLAT: f64 = 0.15;
-/// A full stripe is faster than other lengths by more than this: it was by 0.27 and more.
+/// A full stripe is faster than parts of two by more than this.
 const AHEAD: f64 = 0.12;
 
 /// What aligned writes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stripe {
-    /// Those of so many chunks are cheaper than those of other lengths.
+    /// Writes of so many chunks are cheaper where they are aligned.
     Data(u16),
-    /// All cost the same.
+    /// Wherever writes begin, they cost the same: no length above one chunk is that of a stripe.
     None,
     /// Neither.
     Unclear,
@@ -67,7 +68,7 @@ pub(super) async fn narrowest(
             for (width, level) in &mut rates {
                 level.add(
                     bench
-                        .rate(chunks, *width, Flood::Bytes(STRIPE_FLOOD_BYTES), None)
+                        .rate(chunks, (*width, 0), Flood::Bytes(STRIPE_FLOOD_BYTES), None)
                         .await?,
                 );
             }
@@ -95,7 +96,9 @@ fn of_widths(rates: &[(u16, Level)]) -> Option<u16> {
     (at > 0 && surely && behind(level) + error(level) < SLOWER).then_some(*width)
 }
 
-/// Data chunks of the stripe, of those that the candidates give.
+/// Data chunks of the stripe, of those that the candidates give: the longest writes that cost more wherever else they
+/// begin. So do shorter ones, which divide the stripe, when they lie across its border, but not when they begin a length
+/// later.
 pub(super) async fn full(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -103,83 +106,80 @@ pub(super) async fn full(
     found: &Found,
     flood: Flood,
 ) -> Result<Stripe, End> {
-    let own: Vec<u16> = found.candidates.iter().map(|one| one.data).collect();
-    // Lengths next to the real one, so that there is something to be faster than.
-    let next_to = own
-        .iter()
-        .flat_map(|&length| [length - 1, length, length + 1]);
-    // Longer ones put two chunks in a row on a drive, which is cheaper by itself.
-    let drives = found.candidates.iter().map(|one| one.seats().len()).max();
-    let fits = |&length: &u16| length > 0 && usize::from(length) <= drives.unwrap_or(0);
-    let mut lengths: Vec<u16> = next_to.filter(fits).collect();
-    lengths.sort_unstable();
-    lengths.dedup();
-    // Bytes per second of each length, as logarithms.
-    let mut rates: Vec<(u16, Level)> = lengths
-        .into_iter()
-        .map(|length| (length, Level::default()))
-        .collect();
+    let lengths: BTreeSet<u16> = found.candidates.iter().map(|one| one.data).collect();
+    for &length in lengths.iter().rev().filter(|&&length| length > 1) {
+        // Later by one chunk first: unless that costs more, the length is no stripe.
+        let shifts = (1..length).filter(|shift| length.is_multiple_of(*shift));
+        let mut costs = None;
+        for shift in shifts {
+            costs = shifted(bench, pattern, chunks, (length, shift), flood).await?;
+            if costs != Some(true) {
+                break;
+            }
+        }
+        match costs {
+            Some(true) => return Ok(Stripe::Data(length)),
+            Some(false) => {}
+            None => return Ok(Stripe::Unclear),
+        }
+    }
+    Ok(Stripe::None)
+}
+
+/// Whether writes of `length` chunks cost surely more where they begin `shift` chunks later; `None` where it is not sure.
+async fn shifted(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    (length, shift): (u16, u16),
+    flood: Flood,
+) -> Result<Option<bool>, End> {
     // Long bursts differ little from each other.
     let bursts = match flood {
         Flood::Bytes(bytes) if bytes > STRIPE_FLOOD_BYTES => BURSTS / 3,
         _ => BURSTS,
     };
+    let mut levels = [(0, Level::default()), (shift, Level::default())];
     // What the first bursts leave in buffers is written during the later ones.
-    for &(length, _) in &rates {
-        bench.rate(chunks, length, flood, Some(pattern)).await?;
-    }
+    bench
+        .rate(chunks, (length, shift), flood, Some(pattern))
+        .await?;
     for _ in 0..ROUNDS {
         for _ in 0..bursts {
-            for (length, level) in &mut rates {
-                level.add(bench.rate(chunks, *length, flood, Some(pattern)).await?);
+            for (shift, level) in &mut levels {
+                level.add(
+                    bench
+                        .rate(chunks, (length, *shift), flood, Some(pattern))
+                        .await?,
+                );
             }
         }
-        let seen = of_rates(&rates);
-        if seen != Stripe::Unclear {
-            return Ok(seen);
+        let [(_, aligned), (_, shifted)] = &levels;
+        let error = 4.0 * (aligned.error().powi(2) + shifted.error().powi(2)).sqrt();
+        let slower = aligned.mean() - shifted.mean();
+        if slower - error > AHEAD {
+            return Ok(Some(true));
+        }
+        if slower.abs() + error < AHEAD {
+            return Ok(Some(false));
         }
     }
-    Ok(Stripe::Unclear)
-}
-
-/// The shortest that is about as fast as the fastest, if all lengths but its multiples are surely slower.
-fn of_rates(rates: &[(u16, Level)]) -> Stripe {
-    let mean = |(_, level): &(u16, Level)| level.mean();
-    let error = rates.iter().map(|(_, level)| level.error());
-    let error = 4.0 * 2.0_f64.sqrt() * error.fold(0.0, f64::max);
-    let fastest = rates.iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
-    let slowest = rates.iter().min_by(|a, b| mean(a).total_cmp(&mean(b)));
-    let (Some(fastest), Some(slowest)) = (fastest, slowest) else {
-        return Stripe::Unclear;
-    };
-    if rates.len() > 1 && mean(fastest) - mean(slowest) + error < FLAT {
-        return Stripe::None;
-    }
-    // Two stripes at once are as cheap as one, or a little cheaper where a drive has two chunks in a row.
-    let divides = |one: &&(u16, Level)| fastest.0 % one.0 == 0;
-    let near = |one: &&(u16, Level)| mean(fastest) - mean(one) < SLOWER;
-    let shortest = rates.iter().filter(divides).find(near).unwrap_or(fastest);
-    let mut others = rates.iter().filter(|(other, _)| other % shortest.0 != 0);
-    let ahead = |other: &(u16, Level)| mean(shortest) - mean(other) - error > AHEAD;
-    // Every length is a multiple of one chunk: there is none to be faster than.
-    match shortest.0 > 1 && others.all(ahead) {
-        true => Stripe::Data(shortest.0),
-        false => Stripe::Unclear,
-    }
+    Ok(None)
 }
 
 impl Bench {
-    /// Logarithm of bytes per second of aligned writes of so many chunks. With a pattern they begin at each of its chunks
+    /// Logarithm of bytes per second of aligned writes of so many chunks, from so many chunks on. With a pattern they begin at each of its chunks
     /// equally often, as far as they go.
     async fn rate(
         &mut self,
         chunks: &Chunks,
-        length: u16,
+        (length, shift): (u16, u16),
         flood: Flood,
         pattern: Option<&Pattern>,
     ) -> Result<f64, End> {
         let bytes = u64::from(length) * chunks.bytes;
-        let places = (self.size() - chunks.phase) / bytes;
+        let begin = chunks.phase + u64::from(shift) * chunks.bytes;
+        let places = (self.size() - begin) / bytes;
         let requests = match flood {
             Flood::One => 1,
             Flood::Bytes(flooded) => (flooded / bytes).clamp(WRITES_MIN, WRITES_MAX),
@@ -204,7 +204,7 @@ impl Bench {
             _ => self.different(count, places),
         };
         let burst = chosen.into_iter().map(|place| Request {
-            offset: chunks.phase + place * bytes,
+            offset: begin + place * bytes,
             length: bytes,
             kind: Kind::Rewrite,
         });

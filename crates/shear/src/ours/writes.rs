@@ -204,7 +204,9 @@ pub(super) async fn decide(
         seen = stripe::full(bench, pattern, chunks, &found, flood).await?;
         match seen {
             Stripe::Data(data) => found.retain(|one| one.parity > 0 && one.data == data),
-            Stripe::None => found.retain(kinds(false)),
+            // A stripe of one data chunk and its parity costs what copies do.
+            Stripe::None if ratio.is_none() && data.contains(&1) => {}
+            Stripe::None => found.retain(|one| one.parity == 0 || one.data == 1),
             Stripe::Unclear => {}
         }
     }
