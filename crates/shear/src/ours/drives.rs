@@ -38,6 +38,14 @@ pub(super) struct Map {
 }
 
 impl Map {
+    /// Whether chunks that are some chunks apart have the same drives everywhere: a shorter pattern than the one that was
+    /// taken.
+    pub(super) fn repeats(&self) -> bool {
+        let count = self.class.len();
+        let mut shorter = (1..count).filter(|shorter| count.is_multiple_of(*shorter));
+        shorter.any(|shorter| (shorter..count).all(|at| self.class[at] == self.class[at - shorter]))
+    }
+
     /// Classes met.
     pub(super) fn classes(&self) -> usize {
         self.representative.len()
@@ -242,6 +250,16 @@ pub(super) async fn odd(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_is_not_made_of_equal_parts() {
+        let map = |class: &[usize]| Map {
+            class: class.iter().copied().map(Some).collect(),
+            ..Map::default()
+        };
+        assert!(map(&[0, 1, 2, 0, 1, 2]).repeats());
+        assert!(!map(&[0, 1, 2, 1, 0, 2]).repeats());
+    }
 
     #[test]
     fn a_chunk_that_is_on_all_drives_belongs_to_none() {

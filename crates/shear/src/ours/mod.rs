@@ -11,19 +11,25 @@
 //! | `drives` | which chunks share drives? | the map of a pattern |
 //! | `class` | which layouts have this map? | the class of layouts |
 //! | `writes` | what does a write cost? | redundancy |
+//! | `buffers` | does a memory take writes? | how many it takes to see past it |
+//! | `policy` | how is parity found? | what small writes cost |
+//! | `parity` | is there a drive of parity alone? | layouts with it, or without |
 //! | `stripe` | which aligned writes cost least? | full stripe |
 //!
 //! Times are compared as logarithms: a ratio of two drives to one is 0.69 whatever the drive, and
 //! noise that grows with the time is alike on all levels.
 
 mod bench;
+mod buffers;
 mod chunk;
 mod class;
 mod copies;
 mod drives;
 mod ground;
 mod order;
+mod parity;
 mod pattern;
+mod policy;
 mod stripe;
 mod writes;
 
@@ -137,6 +143,12 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
         belief.step = "drives";
     });
     let map = drives::map(bench, &pattern, &chunks).await?;
+    if map.repeats() {
+        return Err(End::Unsure(format!(
+            "drives repeat within what was taken for a pattern of {} bytes",
+            pattern.bytes
+        )));
+    }
     desk.believe(|belief| belief.step = "layout");
     let class = class::of(&map);
     let found = match class {

@@ -9,120 +9,46 @@
 //! writes at different speeds. So the ratio decides only where a single write waits for a drive that is no flash. What
 //! compares writes with writes decides always:
 //!
-//! - *Full stripes* are written without reading: of aligned writes of several lengths, that of the real stripe has the
-//!   highest rate by far (`stripe`).
-//! - *A drive of parity alone* has its part of every write. Small writes that keep to one chunk of the pattern are as fast
-//!   with it as those that are spread over all of them; without it the spread ones are faster.
+//! - *Full stripes* are written without reading (`stripe`).
+//! - *A drive of parity alone* has its part of every write (`parity`).
 
 use std::collections::BTreeSet;
 
-use super::bench::{BLOCK, Bench, Level, Spot};
+use super::bench::{BLOCK, Bench, Level};
 use super::chunk::Chunks;
 use super::class::{Candidate, Found};
 use super::pattern::Pattern;
 use super::stripe::{self, Flood, Stripe};
-use super::{DECISION_ERROR, End};
+use super::{DECISION_ERROR, End, buffers, parity, policy};
 use crate::belief::Redundancy;
 use crate::probe::{Kind, Request};
 
 /// Bursts of each kind.
 const BURSTS: u32 = 12;
 /// The longest flood, in requests: 64 MiB of small writes.
-const FLOOD_MAX: usize = 16384;
-/// The longest burst of reads to which a flood is compared, where drives always take the same time: such drives are
-/// somebody's model, and waited for in real time.
-const FLOOD_SECONDS_MAX: f64 = 0.5;
+pub(super) const FLOOD_MAX: usize = 16384;
+/// The longest burst to which a flood is compared, where drives always take the same time: such drives are somebody's
+/// model, and waited for in real time.
+pub(super) const FLOOD_SECONDS_MAX: f64 = 0.5;
+/// Bursts four times as long have the same ratio, or take as long for each request, within this.
+pub(super) const STEADY: f64 = 0.15;
 /// A ratio fits a candidate within this, as a logarithm: 45 %. Full stripes decide between neighbours.
 const FITS: f64 = 0.37;
-/// Bursts four times as long have the same ratio within this.
-const STEADY: f64 = 0.15;
 /// A layout whose ratio is farther away than that of the nearest by less than this may be the one: deep queues make
 /// writes cheaper by up to a fifth.
 const NEIGHBOURS: f64 = 0.25;
-/// A write that takes less than this part of a read has not waited for a drive: a quarter.
-const BUFFERED: f64 = 0.25;
-/// Requests of a burst that keep the dies of flash drives busy: 64 for each of 64.
-const FLASH_REQUESTS: usize = 4096;
-/// Writes of one chunk over those of all chunks differ by less than this, as a logarithm, where a drive of parity alone
-/// holds both up, and by more where none does: by up to 0.1, and by 0.25 and more.
-const AS_SLOW: f64 = 0.18;
-/// The two are told apart where they should differ by more than this.
-const SPREAD: f64 = 0.4;
-/// As many bursts again, at most, until it is sure.
-const ROUNDS: u32 = 4;
-/// Bursts of each length of a flood.
-const FLOOD_BURSTS: u32 = 5;
-/// Writes whose queue may hold up others, pairs of places at which it is tried, and reads between two of them.
-const HIDDEN_FRONT: usize = 48;
-const HIDDEN_PAIRS: u32 = 128;
-const HIDDEN_PAUSE: usize = 16;
-/// Writes that must be free of the queue. Of two random places of RAID-5 on five drives three in ten share no drive.
-const HIDDEN_FREE_MIN: u32 = 3;
-/// A write that reads first and waits for none takes so much longer than a read, at most, as a logarithm. Behind 48 reads
-/// on 64 dies two are on one of them.
-const FREE: f64 = 0.35;
+/// Sorted by a memory, writes without parity take no longer than this times as many random reads; writes of a stripe of
+/// one data chunk and three of parity take twice that.
+const SORTED_MAX: f64 = 1.4;
 
-/// How a small write finds the new parity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
-    /// From what it changes, and the old parity: both are read and written.
-    ReadModify,
-    /// From the rest of the stripe, which is read.
-    Reconstruct,
-}
-
-/// Time of small writes over that of as many reads: drive operations of a write, unless drives that hold nothing but
-/// parity have more to do than the others.
-fn cost(candidate: &Candidate, policy: Policy) -> f64 {
-    if candidate.parity == 0 {
-        return f64::from(candidate.copies);
-    }
-    let read_from = candidate.seats().len();
-    let only_parity = usize::from(candidate.drives).saturating_sub(read_from);
-    #[expect(clippy::cast_precision_loss, reason = "drives")]
-    let (read_from, only_parity) = (read_from as f64, only_parity as f64);
-    // Operations of a write on each drive of parity alone.
-    let each = match policy {
-        Policy::ReadModify => 2.0,
-        Policy::Reconstruct => 1.0,
-    };
-    let all = operations(candidate, policy);
-    match only_parity > 0.0 {
-        true => (all - each * only_parity).max(read_from * each),
-        false => all,
-    }
-}
-
-/// Drive operations of a small write on a layout with parity.
-fn operations(candidate: &Candidate, policy: Policy) -> f64 {
-    let (data, parity) = (f64::from(candidate.data), f64::from(candidate.parity));
-    match policy {
-        Policy::ReadModify => 2.0 * (1.0 + parity),
-        Policy::Reconstruct => data + parity,
-    }
-}
-
-/// The policy with fewer operations; both where they have as many.
-fn policies(candidate: &Candidate) -> Vec<Policy> {
-    let policies = [Policy::ReadModify, Policy::Reconstruct];
-    let all = policies.map(|policy| operations(candidate, policy));
-    let fewest = all[0].min(all[1]);
-    let cheapest = policies.into_iter().zip(all);
-    let cheapest = cheapest.filter(|&(_, operations)| operations <= fewest);
-    cheapest.map(|(policy, _)| policy).collect()
-}
-
-/// Time of small writes to one chunk over that of as many to all chunks. Read-modify-write keeps the drive of the chunk
-/// twice as busy as reads do, and the others idle but for parity; reconstruct-write asks all drives alike, and a drive of
-/// parity alone has its part of each write in any case.
-fn spread(candidate: &Candidate, policy: Policy) -> f64 {
-    let read_from = candidate.seats().len();
-    if policy == Policy::Reconstruct || read_from < usize::from(candidate.drives) {
-        return 1.0;
-    }
-    #[expect(clippy::cast_precision_loss, reason = "drives")]
-    let read_from = read_from as f64;
-    read_from / f64::from(1 + candidate.parity)
+/// What is known of writes before they are compared.
+struct Ground {
+    /// Whether a memory takes them.
+    buffered: bool,
+    /// Requests of a burst that floods it.
+    flooded: usize,
+    /// Logarithm of the time of small writes over that of reads, where it counts.
+    ratio: Option<f64>,
 }
 
 pub(super) async fn decide(
@@ -131,42 +57,24 @@ pub(super) async fn decide(
     chunks: &Chunks,
     mut found: Found,
 ) -> Result<(), End> {
-    let Some(widest) = found.candidates.iter().map(|one| one.drives).max() else {
+    let desk = bench.desk.clone();
+    if found.candidates.is_empty() {
         if let Some(width) = stripe::narrowest(bench, chunks, found.open_widths()).await? {
-            bench.desk.spend(DECISION_ERROR);
+            desk.spend(DECISION_ERROR);
             found.choose_width(width);
-            found.tell(&bench.desk.clone(), chunks);
+            found.tell(&desk, chunks);
         }
-        bench.desk.believe(|belief| {
+        desk.believe(|belief| {
             belief
                 .reasons
                 .push("the redundancy of a declustered array is not looked for".to_owned());
         });
         return Ok(());
-    };
-    // Where reads have said how data is protected, one length of bursts will do.
+    }
     let open = found.redundancies().len() > 1;
-    let buffered = is_buffered(bench).await?;
-    let flash = bench.in_order.is_some();
-    let kinds = |parity: bool| move |one: &Candidate| (one.parity > 0) == parity;
-    let mut ratio = None;
-    let flooded = match (buffered, flash) {
-        (true, true) if open && waits(bench, pattern).await? => {
-            // It goes to a drive at once, and is done before a read of parity could be.
-            found.retain(kinds(false));
-            Some(0)
-        }
-        (true, _) => flood(bench, pattern, chunks).await?,
-        (false, true) => Some(FLASH_REQUESTS),
-        (false, false) => {
-            let requests = 12 * usize::from(widest);
-            let small = small(bench, pattern, chunks, requests, open).await?;
-            ratio = small.map(|(ratio, _)| ratio);
-            small.map(|(_, requests)| requests)
-        }
-    };
-    let Some(flooded) = flooded else {
-        bench.desk.believe(|belief| {
+    let before = found.candidates.len();
+    let Some(ground) = ground(bench, pattern, chunks, &mut found).await? else {
+        desk.believe(|belief| {
             if open {
                 belief.redundancy = Redundancy::Unknown;
             }
@@ -177,211 +85,146 @@ pub(super) async fn decide(
         });
         return Ok(());
     };
-    if let Some(ratio) = ratio {
-        bench.desk.believe(|belief| {
-            belief.write_ratio = Some((ratio.exp() * 100.0).round() / 100.0);
-        });
-    }
-    let before = found.candidates.len();
     let away = |one: &Candidate| {
-        let ratio = ratio.unwrap_or(0.0);
-        let costs = policies(one).into_iter().map(|policy| cost(one, policy));
-        let distances = costs.map(|cost| (cost.ln() - ratio).abs());
+        let distances = policy::costs(one).into_iter();
+        let distances = distances.map(|cost| (cost.ln() - ground.ratio.unwrap_or(0.0)).abs());
         distances.fold(f64::INFINITY, f64::min)
     };
-    if ratio.is_some() {
+    if let Some(ratio) = ground.ratio {
+        desk.believe(|belief| {
+            belief.write_ratio = Some((ratio.exp() * 100.0).round() / 100.0);
+        });
         found.retain(|one| away(one) < FITS);
     }
-    // Between layouts with parity the length of the real stripe decides. Without parity there is none.
-    let mut seen = Stripe::Unclear;
-    let data: BTreeSet<u16> = found.candidates.iter().map(|one| one.data).collect();
-    let sides = [true, false].map(|parity| found.candidates.iter().any(kinds(parity)));
-    if sides == [true, true] || (sides[0] && data.len() > 1) {
-        let flood = match flash && !buffered {
-            true => Flood::One,
-            false => Flood::Bytes(flooded as u64 * BLOCK),
-        };
-        seen = stripe::full(bench, pattern, chunks, &found, flood).await?;
-        match seen {
-            Stripe::Data(data) => found.retain(|one| one.parity > 0 && one.data == data),
-            // A stripe of one data chunk and its parity costs what copies do.
-            Stripe::None if ratio.is_none() && data.contains(&1) => {}
-            Stripe::None => found.retain(|one| one.parity == 0 || one.data == 1),
-            Stripe::Unclear => {}
-        }
+    let seen = by_stripe(bench, pattern, chunks, &mut found, &ground).await?;
+    let parity = |one: &Candidate| one.parity > 0;
+    if found.candidates.iter().all(parity) && data(&found).len() == 1 {
+        let how = (ground.flooded, ground.buffered);
+        parity::decide(bench, pattern, chunks, &mut found, how).await?;
     }
-    let data: BTreeSet<u16> = found.candidates.iter().map(|one| one.data).collect();
-    if found.candidates.iter().all(kinds(true)) && data.len() == 1 {
-        let (most, least) = (widest_spread(&found), least_spread(&found));
-        let seen = match (most - least < SPREAD, buffered) {
-            (true, _) => None,
-            // All of them have as many.
-            (false, false) if flash => {
-                let data = found.candidates.first().map_or(1, |one| one.data);
-                hidden_drive(bench, pattern, data).await?
-            }
-            _ => spread_out(bench, pattern, chunks, flooded).await?,
-        };
-        if let Some(spread) = seen {
-            let fits = |one: &Candidate| {
-                let mut spreads = spreads(one).into_iter();
-                spreads.any(|expected| (expected > SPREAD) == spread)
-            };
-            found.retain(fits);
-            bench.desk.spend(DECISION_ERROR);
-        }
-    }
-    if ratio.is_some() {
+    if ground.ratio.is_some() {
         let distances = found.candidates.iter().map(away);
         let nearest = distances.fold(f64::INFINITY, f64::min);
         found.retain(|one| away(one) < nearest + NEIGHBOURS);
     }
     if found.candidates.is_empty() {
-        bench.desk.believe(|belief| {
-            let ratio = belief.write_ratio.unwrap_or_default();
-            belief.reasons.push(format!(
-                "a small write takes {ratio:.2} times as long as a read, which fits none of the layouts that have this pattern: writes may be buffered, logged, or put in place later"
-            ));
+        desk.believe(|belief| {
+            belief.reasons.push(match belief.write_ratio {
+                Some(ratio) => format!(
+                    "a small write takes {ratio:.2} times as long as a read, which fits none of the layouts that have this pattern: writes may be buffered, logged, or put in place later"
+                ),
+                None => "the writes that cost least are full stripes of none of the layouts that have this pattern".to_owned(),
+            });
         });
         return Ok(());
     }
     if found.candidates.len() < before {
-        bench.desk.spend(2.0 * DECISION_ERROR);
+        desk.spend(3.0 * DECISION_ERROR);
     } else if open && seen == Stripe::Unclear {
-        bench.desk.believe(|belief| {
+        desk.believe(|belief| {
             belief.reasons.push(
                 "neither what small writes cost nor which aligned writes cost least says how data is protected: a buffer may hold more than was written"
                     .to_owned(),
             );
         });
     }
-    found.tell(&bench.desk.clone(), chunks);
+    found.tell(&desk, chunks);
     Ok(())
 }
 
-/// Whether single writes are answered before a drive could have.
-async fn is_buffered(bench: &mut Bench) -> Result<bool, End> {
-    let (mut reads, mut writes) = (bench.level(), bench.level());
-    for _ in 0..BURSTS {
-        reads.add(bench.single(Kind::Read).await?);
-        writes.add(bench.single(Kind::Rewrite).await?);
-    }
-    Ok(writes.mean() < reads.mean() + BUFFERED.ln())
+/// Data chunks of a stripe that candidates have.
+fn data(found: &Found) -> BTreeSet<u16> {
+    found.candidates.iter().map(|one| one.data).collect()
 }
 
-/// Whether a write behind a queue of reads waits for them: then no memory took it.
-async fn waits(bench: &mut Bench, pattern: &Pattern) -> Result<bool, End> {
-    let Some(single) = bench.in_order else {
-        return Ok(false);
-    };
-    for _ in 0..BURSTS {
-        if bench.write_behind(pattern, pattern.depth).await? < single {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Writes of a burst that is so long that what buffers take is little of it: a burst of a quarter takes as long for each.
-async fn flood(
+/// How writes are to be compared; `None` where a memory holds more than was written.
+async fn ground(
     bench: &mut Bench,
     pattern: &Pattern,
     chunks: &Chunks,
-) -> Result<Option<usize>, End> {
-    let places = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
-    let mut before: Option<f64> = None;
-    let mut each = (FLOOD_MAX / 16).div_ceil(places);
-    while each * places <= 2 * FLOOD_MAX {
-        let mut level = bench.level();
-        for _ in 0..FLOOD_BURSTS {
-            let writes = bench.evenly(pattern, chunks, 0..places, each, Kind::Rewrite);
-            level.add(writes.await?);
-        }
-        if bench.constant && bench.in_order.is_none() && level.mean() > FLOOD_SECONDS_MAX.ln() {
-            return Ok(None);
-        }
-        if before.is_some_and(|before| level.mean() - before - 4.0_f64.ln() < STEADY) {
-            return Ok(Some(each * places));
-        }
-        before = Some(level.mean());
-        each *= 4;
+    found: &mut Found,
+) -> Result<Option<Ground>, End> {
+    let open = found.redundancies().len() > 1;
+    let buffered = buffers::are_there(bench).await?;
+    let flash = bench.in_order.is_some();
+    if buffered && flash && open && buffers::are_the_drives(bench, pattern).await? {
+        // A write goes to its drive at once, and is done before a read of parity could be.
+        found.retain(|one| one.parity == 0);
     }
-    Ok(None)
+    let ground = |flooded: usize, ratio| Ground {
+        buffered,
+        flooded,
+        ratio,
+    };
+    Ok(match (buffered, flash) {
+        _ if flash && found.redundancies().len() == 1 => Some(ground(0, None)),
+        (true, _) => {
+            let flooded = buffers::flood(bench, pattern, chunks).await?;
+            flooded.map(|flooded| ground(flooded, None))
+        }
+        (false, true) => Some(ground(0, None)),
+        (false, false) => {
+            let widest = found.candidates.iter().map(|one| one.drives).max();
+            let requests = 12 * usize::from(widest.unwrap_or(1));
+            // Where reads have said how data is protected, one length of bursts will do.
+            let small = small(bench, pattern, chunks, requests, open).await?;
+            small.map(|(ratio, flooded)| ground(flooded, Some(ratio)))
+        }
+    })
 }
 
-/// What may be seen of a candidate's small writes: logarithms of their time at one chunk over that at all.
-fn spreads(candidate: &Candidate) -> Vec<f64> {
-    let policies = policies(candidate).into_iter();
-    policies
-        .map(|policy| spread(candidate, policy).ln())
-        .collect()
+/// Between layouts with parity the length of the real stripe decides. Without parity there is none.
+async fn by_stripe(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    found: &mut Found,
+    ground: &Ground,
+) -> Result<Stripe, End> {
+    let with_parity = found.candidates.iter().filter(|one| one.parity > 0).count();
+    let lengths = data(found);
+    if with_parity == 0 || (with_parity == found.candidates.len() && lengths.len() == 1) {
+        return Ok(Stripe::Unclear);
+    }
+    let flood = match bench.in_order.is_some() && !ground.buffered {
+        true => Flood::One,
+        false => Flood::Bytes(ground.flooded as u64 * BLOCK),
+    };
+    let seen = stripe::full(bench, pattern, chunks, found, flood).await?;
+    match seen {
+        Stripe::Data(data) => found.retain(|one| one.parity > 0 && one.data == data),
+        // A stripe of one data chunk and its parity is written without reading, wherever writes begin.
+        Stripe::None if lengths.contains(&1) && ground.ratio.is_none() => {
+            if sorted(bench, pattern, chunks, ground.flooded).await? {
+                found.retain(|one| one.parity == 0);
+            }
+        }
+        Stripe::None => found.retain(|one| one.parity == 0 || one.data == 1),
+        Stripe::Unclear => {}
+    }
+    Ok(seen)
 }
 
-fn widest_spread(found: &Found) -> f64 {
-    let all = found.candidates.iter().flat_map(spreads);
-    all.fold(0.0, f64::max)
-}
-
-fn least_spread(found: &Found) -> f64 {
-    let all = found.candidates.iter().flat_map(spreads);
-    all.fold(f64::INFINITY, f64::min)
-}
-
-/// Whether small writes to all chunks are faster than as many to one; `None` where it is not sure.
-async fn spread_out(
+/// Whether a flood of writes takes hardly longer than one of reads. On flash, where the two have speeds of their own, it
+/// is not known.
+async fn sorted(
     bench: &mut Bench,
     pattern: &Pattern,
     chunks: &Chunks,
     requests: usize,
-) -> Result<Option<bool>, End> {
+) -> Result<bool, End> {
+    if bench.in_order.is_some() {
+        return Ok(false);
+    }
     let places = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
     let each = requests.div_ceil(places);
-    let (mut one, mut all) = (bench.level(), bench.level());
-    for _ in 0..ROUNDS {
-        for _ in 0..BURSTS {
-            let place = usize::try_from(bench.below(places as u64)).unwrap_or(0);
-            let place = place..place + 1;
-            let at_one = bench.evenly(pattern, chunks, place, each * places, Kind::Rewrite);
-            one.add(at_one.await?);
-            let at_all = bench.evenly(pattern, chunks, 0..places, each, Kind::Rewrite);
-            all.add(at_all.await?);
-        }
-        let seen = one.mean() - all.mean();
-        let error = 4.0 * (one.error().powi(2) + all.error().powi(2)).sqrt();
-        if (seen - AS_SLOW).abs() > error {
-            return Ok(Some(seen > AS_SLOW));
+    let (mut reads, mut writes) = (Level::default(), Level::default());
+    for _ in 0..BURSTS / 2 {
+        for (level, kind) in [(&mut reads, Kind::Read), (&mut writes, Kind::Rewrite)] {
+            level.add(bench.evenly(pattern, chunks, 0..places, each, kind).await?);
         }
     }
-    Ok(None)
-}
-
-/// The same where drives answer in order and writes wait for what they read: whether any write is free of a queue of
-/// others. Each of these reads on a drive of parity alone, and there holds up all writes; without such a drive some share
-/// no drive with them.
-///
-/// Chunks that are a pattern times the stripe apart have the same drives, parity included.
-async fn hidden_drive(
-    bench: &mut Bench,
-    pattern: &Pattern,
-    data: u16,
-) -> Result<Option<bool>, End> {
-    let Some(single) = bench.in_order else {
-        return Ok(None);
-    };
-    let period = pattern.bytes * u64::from(data);
-    if bench.repetitions(period) < 2 * HIDDEN_FRONT as u64 {
-        return Ok(None);
-    }
-    let mut free = 0;
-    for _ in 0..HIDDEN_PAIRS {
-        // Meanwhile pages are programmed; reads of their dies would wait.
-        bench.anywhere(HIDDEN_PAUSE).await?;
-        free += u32::from(bench.write_behind_writes(period, HIDDEN_FRONT).await? < single + FREE);
-        if free >= HIDDEN_FREE_MIN {
-            return Ok(Some(true));
-        }
-    }
-    Ok((free == 0).then_some(false))
+    Ok(writes.mean() - reads.mean() < SORTED_MAX.ln())
 }
 
 /// Logarithm of the time of small writes over that of reads, and the requests of a burst that floods buffers.
@@ -434,50 +277,8 @@ async fn small(
 }
 
 impl Bench {
-    /// One request of a block anywhere.
-    async fn single(&mut self, kind: Kind) -> Result<f64, End> {
-        let offsets = self.blocks(1).into_iter();
-        let requests = offsets.map(|offset| Request {
-            offset,
-            length: BLOCK,
-            kind,
-        });
-        Ok(self.time(requests.collect()).await?)
-    }
-
-    /// A write behind `front` reads of one block, on the drive of these.
-    async fn write_behind(&mut self, pattern: &Pattern, front: usize) -> Result<f64, End> {
-        let residue = self.below(pattern.bytes / BLOCK) * BLOCK;
-        let spot = Spot {
-            residue,
-            requests: 2,
-        };
-        let places = self.at(pattern.bytes, &[spot], Kind::Read);
-        let write = Request {
-            kind: Kind::Rewrite,
-            ..places[1]
-        };
-        let reads = std::iter::repeat_n(places[0], front);
-        let requests = reads.chain(std::iter::once(write)).collect();
-        Ok(self.time_of_last(requests).await?)
-    }
-
-    /// A write behind `front` others that are multiples of `period` apart, anywhere.
-    async fn write_behind_writes(&mut self, period: u64, front: usize) -> Result<f64, End> {
-        let mut requests = Vec::new();
-        for count in [front, 1] {
-            let residue = self.below(period / BLOCK) * BLOCK;
-            let spot = Spot {
-                residue,
-                requests: count,
-            };
-            requests.extend(self.at(period, &[spot], Kind::Rewrite));
-        }
-        Ok(self.time_of_last(requests).await?)
-    }
-
     /// `each` requests of a block to each of these chunks of the pattern.
-    async fn evenly(
+    pub(super) async fn evenly(
         &mut self,
         pattern: &Pattern,
         chunks: &Chunks,
