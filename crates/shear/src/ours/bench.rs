@@ -51,6 +51,11 @@ impl Level {
         }
     }
 
+    /// What was added.
+    pub(super) fn values(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().copied()
+    }
+
     /// A quarter of the bursts took less.
     pub(super) fn lower_quartile(&self) -> f64 {
         self.lower(4)

@@ -34,11 +34,14 @@ const DEPTHS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 const SLOWER: f64 = 0.25;
 /// Strides that are faster than the slowest by this are dropped early.
 const FASTER: f64 = 0.25;
-/// Strides whose lower quartile is this far below the best, or whose mean is, are on more drives somewhere. A stride that
-/// is on two drives at each place, eight of nine requests on one, was lower by 0.18 and by 0.15, and one drive of a disk
-/// by 0.12 and by 0.1, by noise.
-const QUARTER: f64 = 0.15;
-const AS_SLOW: f64 = 0.1;
+/// Strides whose lower quartile is this far below the best are on more drives somewhere: at least a third of places.
+const QUARTER: f64 = 0.3;
+/// Places at which a slow stride is looked at, bursts at each, and how much faster than the slowest none may be.
+const UNIFORM_PLACES: usize = 16;
+const UNIFORM_BURSTS: usize = 4;
+const UNIFORM: f64 = 0.18;
+/// The fastest places, and as many of the slowest, which are looked at again.
+const UNIFORM_AGAIN: usize = 3;
 /// Logarithm of the time of a burst over that of half of it, at least, on busy drives; ln 2 where nothing is parallel.
 const BUSY: f64 = 0.5;
 /// Places at which a divisor is tried. One that is wrong at half of all places passes in 1 of 65,536 cases.
@@ -161,21 +164,57 @@ async fn slowest(
     for (stride, level) in &alive {
         bench.desk.plot(*stride, level.mean().exp());
     }
-    let top = |of: fn(&Level) -> f64| {
-        let all = alive.iter().map(|(_, level)| of(level));
-        all.fold(f64::NEG_INFINITY, f64::max)
-    };
-    let (mean, quartile) = (top(Level::mean), top(Level::lower_quartile));
-    let slow = |level: &Level| {
-        level.mean() >= mean - AS_SLOW && level.lower_quartile() >= quartile - QUARTER
-    };
-    // Where noise parts the two tops, the slower mean.
-    let slowest = alive
-        .iter()
-        .max_by(|a, b| a.1.mean().total_cmp(&b.1.mean()));
-    let slowest = slowest.cloned();
-    let all = alive.into_iter().filter(|(_, level)| slow(level));
-    Ok(all.min_by_key(|&(stride, _)| stride).or(slowest))
+    let quartiles = alive.iter().map(|(_, level)| level.lower_quartile());
+    let top = quartiles.fold(f64::NEG_INFINITY, f64::max);
+    let slowest = alive.first().cloned();
+    alive.retain(|(_, level)| level.lower_quartile() >= top - QUARTER);
+    alive.sort_by_key(|&(stride, _)| stride);
+    for (stride, level) in alive {
+        if keeps(bench, stride, depth).await? {
+            return Ok(Some((stride, level)));
+        }
+    }
+    Ok(slowest)
+}
+
+/// Whether a slow stride is as slow at every place. One that is no multiple of the pattern has eight of nine requests on
+/// one drive at some places, and is hardly faster there than one that is, but five of nine at others.
+async fn keeps(bench: &mut Bench, stride: u64, depth: usize) -> Result<bool, End> {
+    let mut places: Vec<(f64, u64)> = Vec::new();
+    for _ in 0..UNIFORM_PLACES {
+        let residue = bench.below(stride / BLOCK) * BLOCK;
+        let level = place(bench, stride, residue, depth, UNIFORM_BURSTS).await?;
+        places.push((level.mean(), residue));
+    }
+    places.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // The slowest and the fastest by chance are alike when they are measured again.
+    let mut slow = bench.level();
+    for &(_, residue) in &places[UNIFORM_PLACES - UNIFORM_AGAIN..] {
+        let again = place(bench, stride, residue, depth, 2 * UNIFORM_BURSTS).await?;
+        slow.extend(again.values());
+    }
+    for &(_, residue) in &places[..UNIFORM_AGAIN] {
+        let again = place(bench, stride, residue, depth, 3 * UNIFORM_BURSTS).await?;
+        if again.mean() < slow.mean() - UNIFORM {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Bursts at one place of a stride.
+async fn place(
+    bench: &mut Bench,
+    stride: u64,
+    residue: u64,
+    requests: usize,
+    bursts: usize,
+) -> Result<Level, End> {
+    let mut level = bench.level();
+    for _ in 0..bursts {
+        level.add(bench.spots(stride, &[Spot { residue, requests }]).await?);
+    }
+    Ok(level)
 }
 
 /// Whether places `step` apart are on the same drives, wherever it is tried. `pattern.bytes` is a multiple of `step`.
