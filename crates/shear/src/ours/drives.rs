@@ -200,6 +200,9 @@ async fn place(
 }
 
 /// Drives that are slower or faster than the others.
+///
+/// A disturbance of some seconds makes whatever is measured meanwhile slow. So bursts go to all drives by turns, and a
+/// drive is named only if a second measurement, after the first, finds the same of it.
 pub(super) async fn odd(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -210,10 +213,39 @@ pub(super) async fn odd(
     if map.classes() < 3 {
         return Ok(());
     }
-    let mut levels: Vec<Level> = Vec::new();
-    for &chunk in &map.representative {
-        let mut level = bench.level();
-        for _ in 0..ODD_BURSTS {
+    let first = differences(bench, pattern, chunks, map).await?;
+    if first.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let second = differences(bench, pattern, chunks, map).await?;
+    let mut odd = Vec::new();
+    for (class, both) in first.into_iter().zip(second).enumerate() {
+        let (Some(first), Some(second)) = both else {
+            continue;
+        };
+        if first.signum() == second.signum()
+            && let Some(seat) = found.seat(map, class)
+        {
+            bench.desk.spend(DECISION_ERROR);
+            let ratio = f64::midpoint(first, second).exp();
+            odd.push((seat, (ratio * 100.0).round() / 100.0));
+        }
+    }
+    odd.sort_by_key(|&(seat, _)| seat);
+    bench.desk.believe(|belief| belief.odd_drives = odd);
+    Ok(())
+}
+
+/// For each class how its level differs from the median of all, if it surely does.
+async fn differences(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    map: &Map,
+) -> Result<Vec<Option<f64>>, End> {
+    let mut levels = vec![bench.level(); map.classes()];
+    for _ in 0..ODD_BURSTS {
+        for (&chunk, level) in map.representative.iter().zip(&mut levels) {
             let residue = bench.within(
                 chunks.phase + chunk as u64 * chunks.bytes,
                 chunks.bytes,
@@ -225,26 +257,18 @@ pub(super) async fn odd(
             };
             level.add(bench.spots(pattern.bytes, &[spot]).await?);
         }
-        levels.push(level);
     }
     let mut means: Vec<f64> = levels.iter().map(Level::mean).collect();
     means.sort_by(f64::total_cmp);
     let median = means[means.len() / 2];
     let deviation = pattern.half.deviation();
-    let mut odd = Vec::new();
-    for (class, level) in levels.iter().enumerate() {
+    let differs = |level: &Level| {
         let difference = level.mean() - median;
         let error = level.error().max(deviation / f64::from(ODD_BURSTS).sqrt());
-        if difference.abs() > 0.12 && difference.abs() > 4.5 * error {
-            bench.desk.spend(DECISION_ERROR);
-            if let Some(seat) = found.seat(map, class) {
-                odd.push((seat, (difference.exp() * 100.0).round() / 100.0));
-            }
-        }
-    }
-    odd.sort_by_key(|&(seat, _)| seat);
-    bench.desk.believe(|belief| belief.odd_drives = odd);
-    Ok(())
+        let surely = difference.abs() > 0.12 && difference.abs() > 4.5 * error;
+        surely.then_some(difference)
+    };
+    Ok(levels.iter().map(differs).collect())
 }
 
 #[cfg(test)]
