@@ -93,10 +93,13 @@ async fn compare(
     }
     // Two halves in parallel end when the later one does: half a deviation above the mean of one.
     let halves = pattern.half.mean() + 0.56 * pattern.half.deviation() - pattern.level.mean();
-    // Where the rate of answers counts, the last of them do not. Three drives end later than two: a third of a deviation.
-    let overlap = match bench.constant {
-        true => (2.0_f64 / 3.0).ln(),
-        false => pattern.third.mean() + 0.34 * pattern.third.deviation() - pattern.level.mean(),
+    // Whole requests: eight over three drives are three on one of them, over two drives four. Where the rate of answers
+    // counts, the last of them do not. Three drives end later than two: by a third of a deviation.
+    #[expect(clippy::cast_precision_loss, reason = "requests of a burst")]
+    let overlap = match &pattern.third {
+        _ if bench.constant => (2.0_f64 / 3.0).ln(),
+        Some(third) => third.mean() + 0.34 * third.deviation() - pattern.level.mean(),
+        None => (pattern.depth.div_ceil(3) as f64 / pattern.depth.div_ceil(2) as f64).ln(),
     };
     let mut levels = vec![same, same + halves];
     // A drive that alone has its chunks shares all of them or none.

@@ -64,8 +64,8 @@ pub(super) struct Pattern {
     pub(super) level: Level,
     /// Bursts of half as many requests at stride P.
     pub(super) half: Level,
-    /// Bursts of two thirds as many: of two chunks that share one of two drives each, three drives have a third each.
-    pub(super) third: Level,
+    /// Bursts of two thirds as many, where chunks may have copies: of two chunks that share one of two drives each, three drives have a third each.
+    pub(super) third: Option<Level>,
     /// Drives that serve one chunk, once counted.
     pub(super) copies: Option<u16>,
 }
@@ -166,15 +166,15 @@ async fn slowest(
     }
     let quartiles = alive.iter().map(|(_, level)| level.lower_quartile());
     let top = quartiles.fold(f64::NEG_INFINITY, f64::max);
-    let slowest = alive.first().cloned();
     alive.retain(|(_, level)| level.lower_quartile() >= top - QUARTER);
     alive.sort_by_key(|&(stride, _)| stride);
-    for (stride, level) in alive {
-        if keeps(bench, stride, depth).await? {
-            return Ok(Some((stride, level)));
+    for (stride, level) in &alive {
+        if keeps(bench, *stride, depth).await? {
+            return Ok(Some((*stride, level.clone())));
         }
     }
-    Ok(slowest)
+    // A drive that is slow or fast makes places differ at any stride.
+    Ok(alive.into_iter().next())
 }
 
 /// Whether a slow stride is as slow at every place. One that is no multiple of the pattern has eight of nine requests on
@@ -260,7 +260,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
         depth,
         level: bench.level(),
         half: bench.level(),
-        third: bench.level(),
+        third: None,
         copies: None,
     };
     remeasure(bench, &mut pattern).await?;
@@ -301,24 +301,30 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
     Ok(pattern)
 }
 
-/// Levels of the pattern's stride. Queues serve longer bursts at higher rates, so each length is measured.
+/// Levels of the pattern's stride, whole and half bursts.
 async fn remeasure(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
-    let depth = pattern.depth;
-    let mut levels = [depth, depth / 2, 2 * depth.div_ceil(3)].map(|depth| (depth, bench.level()));
+    (pattern.level, pattern.half) = (bench.level(), bench.level());
     for _ in 0..LEVEL_BURSTS {
-        for (depth, level) in &mut levels {
-            level.add(bench.stride(pattern.bytes, *depth).await?);
-        }
+        pattern
+            .level
+            .add(bench.stride(pattern.bytes, pattern.depth).await?);
+        pattern
+            .half
+            .add(bench.stride(pattern.bytes, pattern.depth / 2).await?);
     }
-    let [level, half, third] = levels.map(|(_, level)| level);
-    (pattern.level, pattern.half, pattern.third) = (level, half, third);
     Ok(())
 }
 
-/// Where chunks may have copies: bursts so long that a third of them for each drive is a whole number, and tells from a
-/// half.
+/// Where chunks may have copies: bursts so long that a third of them for each drive is a whole number and tells from a
+/// half, and their levels. Queues serve longer bursts at higher rates, so each length is measured.
 pub(super) async fn with_copies(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
     pattern.depth = pattern.depth.max(DEPTH_COPIES).next_multiple_of(12);
     bench.forget_places();
-    remeasure(bench, pattern).await
+    remeasure(bench, pattern).await?;
+    let mut third = bench.level();
+    for _ in 0..LEVEL_BURSTS {
+        third.add(bench.stride(pattern.bytes, pattern.depth * 2 / 3).await?);
+    }
+    pattern.third = Some(third);
+    Ok(())
 }

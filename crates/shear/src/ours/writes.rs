@@ -188,6 +188,8 @@ async fn by_stripe(
     }
     let flood = match bench.in_order.is_some() && !ground.buffered {
         true => Flood::One,
+        // Few writes are many bytes: no less than what a flood of small ones may have.
+        false if ground.buffered => Flood::Bytes(ground.flooded.max(FLOOD_MAX) as u64 * BLOCK),
         false => Flood::Bytes(ground.flooded as u64 * BLOCK),
     };
     let seen = stripe::full(bench, pattern, chunks, found, flood).await?;
