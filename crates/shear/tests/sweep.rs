@@ -166,10 +166,7 @@ fn what_is_said_of_sampled_arrays_is_right() {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
-                    let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                        break;
-                    };
+                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let setting = sample(&mut ChaCha8Rng::seed_from_u64(seed));
                     let shear = run(&setting.target, true, seed, Method::Ours);
                     let belief = shear.belief();

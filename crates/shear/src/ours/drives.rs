@@ -116,7 +116,7 @@ fn of_matrix(matrix: &[Vec<Option<Relation>>]) -> Result<Map, End> {
         wild: (0..count).filter(|&chunk| is_wild(chunk)).collect(),
         ..Map::default()
     };
-    for chunk in 0..count {
+    for (chunk, row) in matrix.iter().enumerate() {
         if map.wild.contains(&chunk) {
             map.class.push(None);
             continue;
@@ -134,7 +134,7 @@ fn of_matrix(matrix: &[Vec<Option<Relation>>]) -> Result<Map, End> {
         // A class of its own, if it is surely in none of the others.
         let mut between = Vec::new();
         for class in 0..map.representative.len() {
-            let mut known = members(class).filter_map(|other| matrix[other][chunk]);
+            let mut known = members(class).filter_map(|other| row[other]);
             let Some(found) = known.next() else {
                 return Err(End::Unsure(format!(
                     "whether chunks {} and {chunk} are on one drive cannot be told",

@@ -20,6 +20,8 @@ const ROUNDS: u32 = 5;
 
 /// Bytes of a burst of aligned writes where nothing is known of a buffer.
 const STRIPE_FLOOD_BYTES: u64 = 4 << 20;
+/// Reads between single writes: meanwhile flash programs what was written.
+const PAUSE: usize = 16;
 /// Writes of a burst, at least and at most.
 const WRITES_MIN: u64 = 16;
 const WRITES_MAX: u64 = 4096;
@@ -140,7 +142,13 @@ async fn shifted(
         Flood::Bytes(bytes) if bytes > STRIPE_FLOOD_BYTES => BURSTS / 3,
         _ => BURSTS,
     };
-    let mut levels = [(0, Level::default()), (shift, Level::default())];
+    // A write to an idle array is late by what its drives do besides, and never early.
+    let level = match flood {
+        Flood::One => bench.level(),
+        Flood::Bytes(_) => Level::default(),
+    };
+    // Logarithms of seconds for each byte.
+    let mut levels = [(0, level.clone()), (shift, level)];
     // What the first bursts leave in buffers is written during the later ones.
     bench
         .rate(chunks, (length, shift), flood, Some(pattern))
@@ -148,16 +156,16 @@ async fn shifted(
     for _ in 0..ROUNDS {
         for _ in 0..bursts {
             for (shift, level) in &mut levels {
-                level.add(
-                    bench
-                        .rate(chunks, (length, *shift), flood, Some(pattern))
-                        .await?,
-                );
+                if flood == Flood::One {
+                    bench.anywhere(PAUSE).await?;
+                }
+                let rate = bench.rate(chunks, (length, *shift), flood, Some(pattern));
+                level.add(-rate.await?);
             }
         }
         let [(_, aligned), (_, shifted)] = &levels;
         let error = 4.0 * (aligned.error().powi(2) + shifted.error().powi(2)).sqrt();
-        let slower = aligned.mean() - shifted.mean();
+        let slower = shifted.mean() - aligned.mean();
         if slower - error > AHEAD {
             return Ok(Some(true));
         }
