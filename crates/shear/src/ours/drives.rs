@@ -19,6 +19,9 @@ const MATRIX_MAX: usize = 16;
 const CHUNKS_MAX: usize = 2048;
 /// Bursts on each drive, to find slow and fast ones.
 const ODD_BURSTS: u32 = 36;
+/// Such a drive's level is this far from the median, at least, and so many errors.
+const ODD: f64 = 0.12;
+const ODD_ERRORS: f64 = 4.5;
 
 /// The map of a pattern.
 #[derive(Clone, Debug, Default)]
@@ -213,17 +216,22 @@ pub(super) async fn odd(
     if map.classes() < 3 {
         return Ok(());
     }
+    let is_odd = |&(difference, error): &(f64, f64)| {
+        difference.abs() > ODD && difference.abs() > ODD_ERRORS * error
+    };
     let first = differences(bench, pattern, chunks, map).await?;
-    if first.iter().all(Option::is_none) {
+    if !first.iter().any(is_odd) {
         return Ok(());
     }
+    // What is odd by chance or by a disturbance is not so again, be it half as much.
     let second = differences(bench, pattern, chunks, map).await?;
     let mut odd = Vec::new();
-    for (class, both) in first.into_iter().zip(second).enumerate() {
-        let (Some(first), Some(second)) = both else {
-            continue;
-        };
-        if first.signum() == second.signum()
+    for (class, (one, (second, error))) in first.into_iter().zip(second).enumerate() {
+        let first = one.0;
+        let again = second * first.signum();
+        if is_odd(&one)
+            && again > ODD / 2.0
+            && again > ODD_ERRORS / 2.0 * error
             && let Some(seat) = found.seat(map, class)
         {
             bench.desk.spend(DECISION_ERROR);
@@ -236,13 +244,13 @@ pub(super) async fn odd(
     Ok(())
 }
 
-/// For each class how its level differs from the median of all, if it surely does.
+/// For each class how its level differs from the median of all, and the error of that.
 async fn differences(
     bench: &mut Bench,
     pattern: &Pattern,
     chunks: &Chunks,
     map: &Map,
-) -> Result<Vec<Option<f64>>, End> {
+) -> Result<Vec<(f64, f64)>, End> {
     let mut levels = vec![bench.level(); map.classes()];
     for _ in 0..ODD_BURSTS {
         for (&chunk, level) in map.representative.iter().zip(&mut levels) {
@@ -263,10 +271,8 @@ async fn differences(
     let median = means[means.len() / 2];
     let deviation = pattern.half.deviation();
     let differs = |level: &Level| {
-        let difference = level.mean() - median;
         let error = level.error().max(deviation / f64::from(ODD_BURSTS).sqrt());
-        let surely = difference.abs() > 0.12 && difference.abs() > 4.5 * error;
-        surely.then_some(difference)
+        (level.mean() - median, error)
     };
     Ok(levels.iter().map(differs).collect())
 }

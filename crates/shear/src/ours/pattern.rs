@@ -39,15 +39,19 @@ const QUARTER: f64 = 0.3;
 /// Places at which a slow stride is looked at, bursts at each, and how much faster than the slowest none may be.
 const UNIFORM_PLACES: usize = 16;
 const UNIFORM_BURSTS: usize = 4;
-const UNIFORM: f64 = 0.18;
+const UNIFORM: f64 = 0.15;
 /// The fastest places, and as many of the slowest, which are looked at again.
 const UNIFORM_AGAIN: usize = 3;
 /// Logarithm of the time of a burst over that of half of it, at least, on busy drives; ln 2 where nothing is parallel.
 const BUSY: f64 = 0.5;
+/// The same where requests are served in turn, at least.
+const IN_TURN: f64 = 0.63;
 /// Places at which a divisor is tried. One that is wrong at half of all places passes in 1 of 65,536 cases.
 const PLACES: u32 = 16;
 /// Strides that are measured closely. Of equally slow ones it does not matter which.
 const FINALISTS_MAX: usize = 8;
+/// Bursts at each of them.
+const FINAL_BURSTS: u32 = 11;
 /// Bursts of a level.
 const LEVEL_BURSTS: u32 = 32;
 /// Requests of a burst where chunks may have copies.
@@ -156,7 +160,7 @@ async fn slowest(
     shortest.sort_by_key(|&(stride, _)| stride);
     shortest.truncate(FINALISTS_MAX);
     alive.extend(shortest);
-    for _ in 0..14 {
+    for _ in 0..FINAL_BURSTS {
         for (stride, level) in &mut alive {
             level.add(bench.stride(*stride, depth).await?);
         }
@@ -315,9 +319,13 @@ async fn remeasure(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> 
     Ok(())
 }
 
-/// Where chunks may have copies: bursts so long that a third of them for each drive is a whole number and tells from a
-/// half, and their levels. Queues serve longer bursts at higher rates, so each length is measured.
+/// Where chunks may have copies and queues serve longer bursts at higher rates: bursts so long that a third of them for
+/// each drive is a whole number and tells from a half, and the levels of these. Elsewhere levels follow from the number of
+/// requests.
 pub(super) async fn with_copies(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
+    if pattern.level.mean() - pattern.half.mean() > IN_TURN {
+        return Ok(());
+    }
     pattern.depth = pattern.depth.max(DEPTH_COPIES).next_multiple_of(12);
     bench.forget_places();
     remeasure(bench, pattern).await?;

@@ -242,12 +242,13 @@ async fn small(
 ) -> Result<Option<(f64, usize)>, End> {
     let places = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
     let mut each = requests.div_ceil(places);
+    let bursts = if steady { BURSTS } else { BURSTS / 2 };
     let mut before: Option<f64> = None;
     loop {
         let requests = each * places;
         let mut reads = Level::default();
         let mut writes = Level::default();
-        for burst in 0..BURSTS {
+        for burst in 0..bursts {
             let read = bench
                 .evenly(pattern, chunks, 0..places, each, Kind::Read)
                 .await?;
