@@ -12,8 +12,9 @@
 //!
 //! Means of strides are not compared to the end. A stride of whole cylinders keeps a disk's requests at one angle, and
 //! moves the mean of one drive by a fifth; a stride that is on two drives at half of all places moves it no more. So the
-//! slowest strides are those with the slowest *quarter* of bursts, and divisors are decided by balanced pairs, half of a
-//! burst here and half there: the ratio of one drive to two is 2 then.
+//! slowest strides are those with the slowest *quarter* of bursts, the shortest of them that is as slow at every place is
+//! taken, and divisors are decided by balanced pairs, half of a burst here and half there: the ratio of one drive to two
+//! is 2 then.
 //!
 //! n(n−1) chunks are a multiple of the pattern of RAID-0, RAID-5, mirrors, chained and zig-zag arrays; n(n−2) and
 //! n(n−3) of P+Q and triple parity. Candidates are taken with powers of two as chunks, so a chunk of 24 KiB is found by
