@@ -31,12 +31,41 @@ pub enum Probe {
 }
 
 impl Signature {
-    /// The same without drives that `probe` shows nothing of: a dedicated parity drive is not seen by reads, and two
-    /// arrays that differ in such drives alone are not told apart.
+    /// The same without what times do not show of drives.
+    ///
+    /// - A drive that `probe` shows nothing of: a dedicated parity drive, by reads.
+    /// - A second drive with parity of the same chunks and nothing else, as RAID-6 with two dedicated drives has it
+    ///   beside RAID-4. Each operation on one of the two comes at the same moment as its twin on the other and takes as
+    ///   long, so that no request ever waits for one of them alone. What differs is a controller's choice between
+    ///   read-modify-write and reconstruct-write, where it counts the chunks to be read: that is its policy, which an
+    ///   observer does not know, and no property of the layout.
+    ///
+    /// Drives that hold the same *data* are copies. Reads are spread over copies, so these are counted.
     #[must_use]
     pub fn visible(mut self) -> Self {
         self.drives.retain(|chunks| !chunks.is_empty());
+        // Sorted, so that equal drives are neighbours.
+        self.drives
+            .dedup_by(|next, last| *next == *last && next.iter().all(|&(_, is_parity)| is_parity));
         self
+    }
+
+    /// The same where small writes are made by reconstruct-write, as in stripes so narrow that it reads no more than
+    /// read-modify-write: each write then asks every drive of its stripe once. A drive of parity alone has no more to do
+    /// than the others at any time, and parity that rotates over the others shows the same stripes without it.
+    #[must_use]
+    pub fn visible_by_reconstruction(self) -> Self {
+        let mut visible = self.visible();
+        let rotates = |chunks: &Vec<(u64, bool)>| {
+            chunks.iter().any(|&(_, is_parity)| is_parity)
+                && chunks.iter().any(|&(_, is_parity)| !is_parity)
+        };
+        if visible.drives.iter().any(rotates) {
+            let parity_only =
+                |chunks: &Vec<(u64, bool)>| chunks.iter().all(|&(_, is_parity)| is_parity);
+            visible.drives.retain(|chunks| !parity_only(chunks));
+        }
+        visible
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Belief {
     pub data_width: Option<u16>,
     /// Declustered: bytes of a cell, the run of chunks of one drive.
     pub cell_bytes: Option<u64>,
-    /// Time of random small writes over that of as many reads.
+    /// Time of random small writes over that of as many reads; only where neither a memory takes them nor flash.
     pub write_ratio: Option<f64>,
     /// Probability that what is said is right, by the decisions' own error bounds.
     pub confidence: f64,

@@ -1,7 +1,7 @@
 //! What Shear can and cannot tell.
 
 use layout::Geometry;
-use layout::equivalence::{Probe, classes, classic_schemes, pattern_chunks};
+use layout::equivalence::{Probe, classes, classic_schemes, pattern_chunks, signature};
 
 use crate::common::geometry;
 
@@ -145,4 +145,26 @@ fn classes_are_those_that_trying_all_renamings_finds() {
             );
         }
     }
+}
+
+#[test]
+fn a_second_dedicated_parity_drive_is_not_seen() {
+    let visible = |scheme| signature(&geometry(scheme, 2), Probe::Writes).visible();
+    assert_eq!(visible("raid5:p0:6c"), visible("raid6:p06:7c"));
+    assert_ne!(
+        visible("raid5:6c"),
+        visible("raid6:ls6:7c"),
+        "one that rotates beside it"
+    );
+    assert_ne!(visible("raid5:p0:6c"), visible("raid0:5c"));
+    let narrow =
+        |scheme| signature(&geometry(scheme, 2), Probe::Writes).visible_by_reconstruction();
+    assert_eq!(narrow("raid5:4c"), narrow("raid6:ls6:5c"));
+    assert_ne!(
+        narrow("raid5:p0:4c"),
+        narrow("raid0:3c"),
+        "no other drive holds parity"
+    );
+    let exact = |scheme| signature(&geometry(scheme, 2), Probe::Writes);
+    assert_ne!(exact("raid5:p0:6c"), exact("raid6:p06:7c"));
 }

@@ -16,8 +16,17 @@ use crate::probe::{Kind, Probe, Request, Sample, Stop};
 pub(super) const BLOCK: u64 = 4096;
 /// What is read from a memory is noted by regions of this size, in bytes.
 const REGION: u64 = 64 << 10;
+/// Reads behind a queue. The earliest of them counts, so a stride that leaves the drive at a part of all places shows
+/// itself the sooner the more they are.
+pub(super) const BEHIND: usize = 3;
 /// Bursts that are repeated elsewhere because a memory answered a part of them, before the volume is given up.
 const TRIES: u32 = 64;
+/// After so many of them in a row the memory is filled with something else.
+const TRIES_FLUSH: u32 = 12;
+/// Blocks that it is filled with: 4 MiB, and 64 MiB after some times. Requests of a burst meanwhile.
+const FLUSH_MIN: usize = 1024;
+const FLUSH_MAX: usize = 16384;
+const FLUSH_BURST: usize = 128;
 
 /// Logarithms of burst times of one kind.
 ///
@@ -40,6 +49,11 @@ impl Level {
         for log_time in log_times {
             self.add(log_time);
         }
+    }
+
+    /// What was added.
+    pub(super) fn values(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().copied()
     }
 
     /// A quarter of the bursts took less.
@@ -97,14 +111,32 @@ pub(super) struct Bench {
     size: u64,
     /// Whether a drive takes the same time for every read.
     pub(super) constant: bool,
+    /// Where drives answer in the order in which they were asked, the logarithm of the seconds of one read: bursts are
+    /// queues then (see `order`).
+    pub(super) in_order: Option<f64>,
     /// Reads answered in less than this come from a memory. In seconds.
     pub(super) memory_seconds: f64,
     /// Regions of which something was read from a memory: avoided, as what is near was written or read with it.
     remembered: BTreeSet<u64>,
+    /// Blocks to read when a memory holds too much of what is asked for.
+    flush_blocks: usize,
     /// Mean level of bursts at a place of the pattern alone, by its residue.
     pub(super) alone: BTreeMap<u64, f64>,
     /// Places whose level was no lower when it was measured again.
     pub(super) settled: BTreeSet<u64>,
+}
+
+/// Reads whose time counts, behind others.
+struct Burst {
+    requests: Vec<Request>,
+    /// Requests before those that count; 0 where the time of all counts.
+    front: usize,
+}
+
+impl From<Vec<Request>> for Burst {
+    fn from(requests: Vec<Request>) -> Self {
+        Self { requests, front: 0 }
+    }
 }
 
 /// A place in the pattern: requests go to it in randomly chosen repetitions.
@@ -123,8 +155,10 @@ impl Bench {
             rng: ChaCha8Rng::seed_from_u64(options.seed),
             size: options.size_bytes / BLOCK * BLOCK,
             constant: false,
+            in_order: None,
             memory_seconds: 0.0,
             remembered: BTreeSet::new(),
+            flush_blocks: FLUSH_MIN,
             alone: BTreeMap::new(),
             settled: BTreeSet::new(),
         }
@@ -179,9 +213,10 @@ impl Bench {
             all.truncate(count);
             return all;
         }
+        let mut chosen = BTreeSet::new();
         while numbers.len() < count {
             let number = self.rng.random_range(0..end);
-            if !numbers.contains(&number) {
+            if chosen.insert(number) {
                 numbers.push(number);
             }
         }
@@ -202,28 +237,52 @@ impl Bench {
         Ok(log_seconds(sample.makespan()))
     }
 
+    /// Carries out a burst: the logarithm of the seconds of its last request.
+    pub(super) async fn time_of_last(&mut self, requests: Vec<Request>) -> Result<f64, Stop> {
+        let sample = self.desk.ask(Probe { requests }).await?;
+        Ok(log_seconds(sample.nanoseconds.last().copied().unwrap_or(0)))
+    }
+
     /// Carries out bursts of reads until none of a burst's is answered by a memory: the logarithm of its seconds. A
     /// read that asks no drive would make the others look like reads of several.
-    async fn of_drives(
-        &mut self,
-        mut choose: impl FnMut(&mut Self) -> Vec<Request>,
-    ) -> Result<f64, End> {
-        for _ in 0..TRIES {
-            let requests = choose(self);
+    async fn of_drives(&mut self, mut choose: impl FnMut(&mut Self) -> Burst) -> Result<f64, End> {
+        for tries in 1..=TRIES {
+            let Burst { requests, front } = choose(self);
             let offsets: Vec<u64> = requests.iter().map(|request| request.offset).collect();
             let sample = self.desk.ask(Probe { requests }).await?;
             if self.note_memory(&offsets, &sample) {
+                if tries % TRIES_FLUSH == 0 {
+                    self.flush().await?;
+                }
                 continue;
             }
-            return Ok(match self.constant {
-                true => log_seconds(time_of_drives(&sample)),
-                false => log_seconds(sample.makespan()),
-            });
+            let behind = sample.nanoseconds[front..].iter().min();
+            return Ok(log_seconds(match (front, behind) {
+                (1.., Some(&behind)) => behind,
+                _ if self.constant => time_of_drives(&sample),
+                _ => sample.makespan(),
+            }));
         }
         Err(End::CannotTell(
             "many reads are answered by no drive: a cache holds a part of the volume, or it was never written"
                 .to_owned(),
         ))
+    }
+
+    /// Reads so much elsewhere that a memory of what was read lately holds nothing else. Each time it is twice as much.
+    async fn flush(&mut self) -> Result<(), Stop> {
+        let end = self.size / BLOCK;
+        let mut left = self.flush_blocks;
+        self.flush_blocks = (2 * left).min(FLUSH_MAX);
+        while left > 0 {
+            let count = left.min(FLUSH_BURST);
+            let offsets = self.different(count, end).into_iter();
+            let requests = offsets.map(|block| Self::read(block * BLOCK)).collect();
+            self.desk.ask(Probe { requests }).await?;
+            left -= count;
+        }
+        self.remembered.clear();
+        Ok(())
     }
 
     /// Whether a memory answered any of the reads; notes which.
@@ -241,10 +300,83 @@ impl Bench {
     /// `requests` reads anywhere.
     pub(super) async fn anywhere(&mut self, requests: usize) -> Result<f64, End> {
         self.of_drives(|bench| {
+            if bench.in_order.is_some() {
+                let offsets = bench.blocks(1 + BEHIND);
+                return bench.queue(offsets, requests);
+            }
             let reads = bench.blocks(requests).into_iter().map(Self::read);
-            reads.collect()
+            reads.collect::<Vec<_>>().into()
         })
         .await
+    }
+
+    /// A queue: the first of these blocks is read so many times, then each of the others once.
+    fn queue(&self, offsets: Vec<u64>, front: usize) -> Burst {
+        let mut offsets = offsets.into_iter().map(Self::read);
+        let first = offsets.next();
+        let requests = first.into_iter().cycle().take(front).chain(offsets);
+        Burst {
+            requests: requests.collect(),
+            front,
+        }
+    }
+
+    /// A queue at a place of the pattern, and `BEHIND` reads of another behind it.
+    fn queue_at(&mut self, pattern: u64, front: Spot, residue: u64) -> Burst {
+        let mut spots = vec![Spot {
+            residue,
+            requests: BEHIND,
+        }];
+        match front.residue == residue {
+            true => spots[0].requests += 1,
+            false => spots.push(Spot {
+                requests: 1,
+                ..front
+            }),
+        }
+        let at = |bench: &mut Self, spot| bench.at(pattern, &[spot], Kind::Read);
+        let requests = spots.into_iter().rev().flat_map(|spot| at(self, spot));
+        let offsets = requests.map(|request| request.offset).collect();
+        self.queue(offsets, front.requests)
+    }
+
+    /// A queue of `front` reads of a block anywhere, and `behind` reads of others: seconds until the last of the queue was
+    /// answered, and each of the others. `None` where a memory answers any.
+    pub(super) async fn behind(
+        &mut self,
+        front: usize,
+        behind: usize,
+    ) -> Result<Option<(f64, Vec<f64>)>, Stop> {
+        let offsets = self.blocks(1 + behind);
+        let Burst { requests, .. } = self.queue(offsets, front);
+        let sample = self.desk.ask(Probe { requests }).await?;
+        let seconds = |&nanoseconds: &u64| log_seconds(nanoseconds).exp();
+        let times: Vec<f64> = sample.nanoseconds.iter().map(seconds).collect();
+        let asked = times.iter().all(|&time| time >= self.memory_seconds);
+        let (front, behind) = times.split_at(front);
+        let last = front.iter().copied().fold(0.0, f64::max);
+        Ok(asked.then(|| (last, behind.to_vec())))
+    }
+
+    /// `requests` reads of one block, then as many of another: the seconds until the last of these, as a logarithm.
+    pub(super) async fn queues(
+        &mut self,
+        pattern: u64,
+        residues: [u64; 2],
+        requests: usize,
+    ) -> Result<f64, End> {
+        let spots = residues.map(|residue| Spot {
+            residue,
+            requests: 1,
+        });
+        let blocks = spots.map(|spot| self.at(pattern, &[spot], Kind::Read));
+        let reads = blocks.iter().flat_map(|block| {
+            let block = block.iter().copied();
+            block.cycle().take(requests)
+        });
+        let requests = reads.collect();
+        let sample = self.desk.ask(Probe { requests }).await?;
+        Ok(log_seconds(sample.makespan()))
     }
 
     /// `requests` reads of each of `blocks` blocks anywhere; `None` where a memory answers at once. What a drive answers
@@ -299,9 +431,26 @@ impl Bench {
     pub(super) async fn stride(&mut self, stride: u64, requests: usize) -> Result<f64, End> {
         self.of_drives(|bench| {
             let residue = bench.below(stride / BLOCK) * BLOCK;
-            bench.at(stride, &[Spot { residue, requests }], Kind::Read)
+            bench.burst(stride, &[Spot { residue, requests }])
         })
         .await
+    }
+
+    /// Reads at one or two places of the pattern.
+    fn burst(&mut self, pattern: u64, spots: &[Spot]) -> Burst {
+        if self.in_order.is_none() {
+            return self.at(pattern, spots, Kind::Read).into();
+        }
+        let mut ends = [spots[0].residue, spots[spots.len() - 1].residue];
+        if self.below(2) == 0 {
+            ends.reverse();
+        }
+        let requests = spots.iter().map(|spot| spot.requests).sum();
+        let front = Spot {
+            residue: ends[0],
+            requests,
+        };
+        self.queue_at(pattern, front, ends[1])
     }
 
     /// Requests to places of the pattern, mixed.
@@ -321,17 +470,21 @@ impl Bench {
                 ..Self::read(offset)
             }));
         }
+        self.shuffle(&mut requests);
+        requests
+    }
+
+    /// Mixes requests.
+    pub(super) fn shuffle(&mut self, requests: &mut [Request]) {
         for at in (1..requests.len()).rev() {
             let with = self.rng.random_range(0..=at);
             requests.swap(at, with);
         }
-        requests
     }
 
     /// Reads at places of the pattern.
     pub(super) async fn spots(&mut self, pattern: u64, spots: &[Spot]) -> Result<f64, End> {
-        self.of_drives(|bench| bench.at(pattern, spots, Kind::Read))
-            .await
+        self.of_drives(|bench| bench.burst(pattern, spots)).await
     }
 
     /// A block within `span` bytes from a place of the pattern.

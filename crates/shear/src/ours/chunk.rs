@@ -88,16 +88,19 @@ async fn compare(
     let (a, b) = (a % pattern.bytes, b % pattern.bytes);
     let own = alone(bench, pattern, a, span).await?;
     let same = own.max(alone(bench, pattern, b, span).await?);
+    if let Some(single) = bench.in_order {
+        return compare_in_order(bench, pattern, [a, b], span, (question, same, single)).await;
+    }
     // Two halves in parallel end when the later one does: half a deviation above the mean of one.
     let halves = pattern.half.mean() + 0.56 * pattern.half.deviation() - pattern.level.mean();
     // Whole requests: eight over three drives are three on one of them, over two drives four. Where the rate of answers
-    // counts, the last of them do not.
+    // counts, the last of them do not. Three drives end later than two: by a third of a deviation.
     #[expect(clippy::cast_precision_loss, reason = "requests of a burst")]
-    let overlap = match bench.constant {
-        true => 2.0_f64 / 3.0,
-        false => pattern.depth.div_ceil(3) as f64 / pattern.depth.div_ceil(2) as f64,
-    }
-    .ln();
+    let overlap = match &pattern.third {
+        _ if bench.constant => (2.0_f64 / 3.0).ln(),
+        Some(third) => third.mean() + 0.34 * third.deviation() - pattern.level.mean(),
+        None => (pattern.depth.div_ceil(3) as f64 / pattern.depth.div_ceil(2) as f64).ln(),
+    };
     let mut levels = vec![same, same + halves];
     // A drive that alone has its chunks shares all of them or none.
     if pattern.copies != Some(1) {
@@ -130,9 +133,70 @@ async fn compare(
             return Ok((kinds[index], (sum / f64::from(burst) - same).exp()));
         }
     }
-    Err(End::Unsure(format!(
+    Err(unsure([a, b]))
+}
+
+/// The same where drives answer in order. `levels` are the question, a read behind a queue, and a read that is alone.
+async fn compare_in_order(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    places: [u64; 2],
+    span: u64,
+    (question, same, single): (Question, f64, f64),
+) -> Result<(Relation, f64), End> {
+    let deviation = pattern.level.deviation().max(0.08);
+    let mut test = bench.test(vec![same, single], deviation, DECISION_ERROR);
+    let mut seen = None;
+    for _ in 0..BURSTS_MAX {
+        let spots = places.map(|place| Spot {
+            residue: bench.within(place, span, pattern),
+            requests: pattern.depth / 2,
+        });
+        seen = test.add(bench.spots(pattern.bytes, &spots).await?);
+        if seen.is_some() {
+            break;
+        }
+    }
+    bench.desk.spend(DECISION_ERROR);
+    match (seen, pattern.copies) {
+        (None, _) => Err(unsure(places)),
+        (Some(0), _) => Ok((Relation::Same, 1.0)),
+        // Each chunk on one drive, or on how many need not be known.
+        (Some(_), Some(1)) => Ok((Relation::Apart, 0.5)),
+        (Some(_), _) if question == Question::Differ => Ok((Relation::Apart, 0.5)),
+        (Some(_), copies) => overlap_in_order(bench, pattern, places, span, (copies, same)).await,
+    }
+}
+
+/// Whether two chunks that are not on the same drives share some. Reads go to the copy that has least to do: behind a
+/// queue on all drives of one chunk, as many reads of the other fill its free drives first.
+async fn overlap_in_order(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    places: [u64; 2],
+    span: u64,
+    (copies, same): (Option<u16>, f64),
+) -> Result<(Relation, f64), End> {
+    // On c drives of which one has n ÷ c reads to do already, n reads take (n + n ÷ c) ÷ c.
+    let shared = (1.0 / f64::from(copies.unwrap_or(2))).ln_1p();
+    let deviation = pattern.level.deviation().max(0.08);
+    let mut test = bench.test(vec![same, same + shared], deviation, DECISION_ERROR);
+    for _ in 0..BURSTS_MAX {
+        let residues = places.map(|place| bench.within(place, span, pattern));
+        let time = bench.queues(pattern.bytes, residues, pattern.depth).await?;
+        match test.add(time) {
+            Some(0) => return Ok((Relation::Apart, 0.5)),
+            Some(_) => return Ok((Relation::Overlap, 0.75)),
+            None => {}
+        }
+    }
+    Err(unsure(places))
+}
+
+fn unsure([a, b]: [u64; 2]) -> End {
+    End::Unsure(format!(
         "whether bytes {a} and {b} of the pattern are on one drive cannot be told: times are between those of one drive and of two"
-    )))
+    ))
 }
 
 /// Mean level of bursts at one place.
@@ -193,7 +257,7 @@ async fn differs(bench: &mut Bench, pattern: &Pattern, a: u64, b: u64) -> Result
         != Relation::Same)
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(super) const fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

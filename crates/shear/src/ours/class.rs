@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use layout::Geometry;
-use layout::equivalence::{Probe, classic_schemes, holders};
+use layout::equivalence::{Probe, Signature, classic_schemes, holders, signature};
 
 use super::chunk::{Chunks, Relation};
 use super::drives::Map;
@@ -38,6 +38,9 @@ pub(super) struct Candidate {
     pub(super) parity: u16,
     /// Copies of a chunk.
     pub(super) copies: u16,
+    /// What writes show of it. Candidates that are equal here are kept or dropped together: they may differ in the number
+    /// of drives of parity alone, and so in the cheaper policy of small writes, which is the array's own affair.
+    visible: Signature,
     /// The seat whose drive is missing.
     missing: Option<u16>,
 }
@@ -100,6 +103,7 @@ pub(super) fn candidates(chunks: usize, copies: Option<u16>) -> Vec<Candidate> {
                 data,
                 parity,
                 copies: own,
+                visible: signature(&geometry, Probe::Writes).visible(),
                 missing: None,
             });
         }
@@ -377,9 +381,15 @@ impl Found {
         }
     }
 
-    /// Keeps candidates.
+    /// Keeps candidates, and those that cannot be told from one that is kept.
     pub(super) fn retain(&mut self, keep: impl Fn(&Candidate) -> bool) {
-        self.candidates.retain(keep);
+        let kept: BTreeSet<Signature> = self
+            .candidates
+            .iter()
+            .filter(|one| keep(one))
+            .map(|one| one.visible.clone())
+            .collect();
+        self.candidates.retain(|one| kept.contains(&one.visible));
     }
 
     /// Says what is known.

@@ -20,6 +20,8 @@ const BURSTS_MAX: u32 = 300;
 const STAIR_BURSTS: u32 = 15;
 /// Stairs are measured anew so many times at most: a busy host makes steps higher.
 const STAIR_ROUNDS: u32 = 6;
+/// The step of the stairs is at least this part of one read.
+const STEP_MIN: f64 = 0.6;
 /// Pairs of blocks that are tried before all are said to be on the same drives: one on another tenth of the volume would
 /// be missed in 1 of 10,000 cases.
 const UNSTRIPED_PAIRS: u32 = 48;
@@ -50,6 +52,8 @@ pub(super) async fn count(
             "how many drives serve one block cannot be told: times of many reads of it are no multiples of that of one"
                 .to_owned(),
         )),
+        // Behind a queue one more read waits however many copies there are.
+        Some(Stairs::Flat) | None if bench.in_order.is_some() => Ok(None),
         Some(Stairs::Flat) | None => by_stride(bench, ground, pattern).await,
     }
 }
@@ -76,14 +80,19 @@ pub(super) async fn stairs(bench: &mut Bench) -> Result<Option<Stairs>, End> {
     Ok(Some(Stairs::Unclear))
 }
 
-/// Waiting makes a burst later and never earlier: the faster ones show the drives.
+/// Waiting makes a burst later and never earlier: the faster ones show the drives. A step may be shorter than one read:
+/// a part of that is on the way, where it keeps no other waiting.
 fn of_steps(steps: &[Level]) -> Stairs {
-    let single = steps[0].lower(8);
+    let times: Vec<f64> = steps.iter().map(|level| level.lower(8).exp()).collect();
+    let (single, last) = (times[0], times[times.len() - 1]);
+    #[expect(clippy::cast_precision_loss, reason = "a few steps")]
+    let steps_up = |index: usize, copies: usize| (index / copies) as f64;
     let fits = |copies: usize| {
-        steps.iter().enumerate().all(|(index, level)| {
-            #[expect(clippy::cast_precision_loss, reason = "a few steps")]
-            let turns = (index / copies + 1) as f64;
-            (level.lower(8) - single - turns.ln()).abs() < 0.1
+        let up = steps_up(times.len() - 1, copies).max(1.0);
+        let step = ((last - single) / up).clamp(STEP_MIN * single, single);
+        times.iter().enumerate().all(|(index, time)| {
+            let expected = steps_up(index, copies).mul_add(step, single);
+            (time / expected).ln().abs() < 0.1
         })
     };
     if fits(usize::MAX) {

@@ -19,6 +19,9 @@ const MATRIX_MAX: usize = 16;
 const CHUNKS_MAX: usize = 2048;
 /// Bursts on each drive, to find slow and fast ones.
 const ODD_BURSTS: u32 = 36;
+/// Such a drive's level is this far from the median, at least, and so many errors.
+const ODD: f64 = 0.12;
+const ODD_ERRORS: f64 = 4.5;
 
 /// The map of a pattern.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,14 @@ pub(super) struct Map {
 }
 
 impl Map {
+    /// Whether chunks that are some chunks apart have the same drives everywhere: a shorter pattern than the one that was
+    /// taken.
+    pub(super) fn repeats(&self) -> bool {
+        let count = self.class.len();
+        let mut shorter = (1..count).filter(|shorter| count.is_multiple_of(*shorter));
+        shorter.any(|shorter| (shorter..count).all(|at| self.class[at] == self.class[at - shorter]))
+    }
+
     /// Classes met.
     pub(super) fn classes(&self) -> usize {
         self.representative.len()
@@ -52,15 +63,20 @@ pub(super) async fn map(bench: &mut Bench, pattern: &Pattern, chunks: &Chunks) -
         )));
     }
     let first = count.min(MATRIX_MAX);
-    let mut matrix = vec![vec![Relation::Same; first]; first];
+    let mut matrix = vec![vec![None; first]; first];
     for (a, b) in (0..first).flat_map(|a| (a + 1..first).map(move |b| (a, b))) {
-        let found = compare(bench, pattern, chunks, a, b).await?;
+        // Copies far apart on a drive make some times lie between levels: other pairs say enough.
+        let found = match compare(bench, pattern, chunks, a, b).await {
+            Ok(found) => Some(found),
+            Err(End::Unsure(_)) if pattern.copies != Some(1) => None,
+            Err(end) => return Err(end),
+        };
         (matrix[a][b], matrix[b][a]) = (found, found);
     }
     let mut map = Map {
         candidates: class::candidates(count, pattern.copies),
         single: pattern.copies == Some(1),
-        ..of_matrix(&matrix)
+        ..of_matrix(&matrix)?
     };
     for chunk in first..count {
         place(bench, pattern, chunks, &mut map, chunk).await?;
@@ -90,14 +106,14 @@ async fn compare(
     Ok(found)
 }
 
-/// Classes of chunks that were compared each with each.
-fn of_matrix(matrix: &[Vec<Relation>]) -> Map {
+/// Classes of chunks that were compared each with each; `None` where that said nothing.
+fn of_matrix(matrix: &[Vec<Option<Relation>>]) -> Result<Map, End> {
     let count = matrix.len();
-    let same = |a: usize, b: usize| a != b && matrix[a][b] == Relation::Same;
+    let same = |a: usize, b: usize| a != b && matrix[a][b] == Some(Relation::Same);
+    let apart = |a: usize, b: usize| matrix[a][b].is_some_and(|found| found != Relation::Same);
     let is_wild = |chunk: usize| {
-        (0..count).any(|a| {
-            same(chunk, a) && (0..a).any(|b| same(chunk, b) && matrix[a][b] != Relation::Same)
-        })
+        (0..count)
+            .any(|a| same(chunk, a) && (0..a).any(|b| same(chunk, b) && a != b && apart(a, b)))
     };
     let mut map = Map {
         wild: (0..count).filter(|&chunk| is_wild(chunk)).collect(),
@@ -108,22 +124,33 @@ fn of_matrix(matrix: &[Vec<Relation>]) -> Map {
             map.class.push(None);
             continue;
         }
-        let known = map
-            .representative
-            .iter()
-            .position(|&other| row[other] == Relation::Same);
-        let class = known.unwrap_or_else(|| {
-            let class = map.representative.len();
-            for (other, &representative) in map.representative.iter().enumerate() {
-                map.between
-                    .insert((other, class), matrix[representative][chunk]);
-            }
-            map.representative.push(chunk);
-            class
-        });
-        map.class.push(Some(class));
+        let members = |class: usize| {
+            let all = map.class.iter().enumerate();
+            all.filter(move |&(_, &own)| own == Some(class))
+                .map(|(member, _)| member)
+        };
+        let mut classes = 0..map.representative.len();
+        if let Some(class) = classes.find(|&class| members(class).any(|other| same(chunk, other))) {
+            map.class.push(Some(class));
+            continue;
+        }
+        // A class of its own, if it is surely in none of the others.
+        let mut between = Vec::new();
+        for class in 0..map.representative.len() {
+            let mut known = members(class).filter_map(|other| row[other]);
+            let Some(found) = known.next() else {
+                return Err(End::Unsure(format!(
+                    "whether chunks {} and {chunk} are on one drive cannot be told",
+                    map.representative[class]
+                )));
+            };
+            between.push(((class, map.representative.len()), found));
+        }
+        map.between.extend(between);
+        map.class.push(Some(map.representative.len()));
+        map.representative.push(chunk);
     }
-    map
+    Ok(map)
 }
 
 /// Finds the class of one more chunk.
@@ -176,6 +203,9 @@ async fn place(
 }
 
 /// Drives that are slower or faster than the others.
+///
+/// A disturbance of some seconds makes whatever is measured meanwhile slow. So bursts go to all drives by turns, and a
+/// drive is named only if a second measurement, after the first, finds the same of it.
 pub(super) async fn odd(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -186,10 +216,44 @@ pub(super) async fn odd(
     if map.classes() < 3 {
         return Ok(());
     }
-    let mut levels: Vec<Level> = Vec::new();
-    for &chunk in &map.representative {
-        let mut level = bench.level();
-        for _ in 0..ODD_BURSTS {
+    let is_odd = |&(difference, error): &(f64, f64)| {
+        difference.abs() > ODD && difference.abs() > ODD_ERRORS * error
+    };
+    let first = differences(bench, pattern, chunks, map).await?;
+    if !first.iter().any(is_odd) {
+        return Ok(());
+    }
+    // What is odd by chance or by a disturbance is not so again, be it half as much.
+    let second = differences(bench, pattern, chunks, map).await?;
+    let mut odd = Vec::new();
+    for (class, (one, (second, error))) in first.into_iter().zip(second).enumerate() {
+        let first = one.0;
+        let again = second * first.signum();
+        if is_odd(&one)
+            && again > ODD / 2.0
+            && again > ODD_ERRORS / 2.0 * error
+            && let Some(seat) = found.seat(map, class)
+        {
+            bench.desk.spend(DECISION_ERROR);
+            let ratio = f64::midpoint(first, second).exp();
+            odd.push((seat, (ratio * 100.0).round() / 100.0));
+        }
+    }
+    odd.sort_by_key(|&(seat, _)| seat);
+    bench.desk.believe(|belief| belief.odd_drives = odd);
+    Ok(())
+}
+
+/// For each class how its level differs from the median of all, and the error of that.
+async fn differences(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    map: &Map,
+) -> Result<Vec<(f64, f64)>, End> {
+    let mut levels = vec![bench.level(); map.classes()];
+    for _ in 0..ODD_BURSTS {
+        for (&chunk, level) in map.representative.iter().zip(&mut levels) {
             let residue = bench.within(
                 chunks.phase + chunk as u64 * chunks.bytes,
                 chunks.bytes,
@@ -201,26 +265,16 @@ pub(super) async fn odd(
             };
             level.add(bench.spots(pattern.bytes, &[spot]).await?);
         }
-        levels.push(level);
     }
     let mut means: Vec<f64> = levels.iter().map(Level::mean).collect();
     means.sort_by(f64::total_cmp);
     let median = means[means.len() / 2];
     let deviation = pattern.half.deviation();
-    let mut odd = Vec::new();
-    for (class, level) in levels.iter().enumerate() {
-        let difference = level.mean() - median;
+    let differs = |level: &Level| {
         let error = level.error().max(deviation / f64::from(ODD_BURSTS).sqrt());
-        if difference.abs() > 0.12 && difference.abs() > 4.5 * error {
-            bench.desk.spend(DECISION_ERROR);
-            if let Some(seat) = found.seat(map, class) {
-                odd.push((seat, (difference.exp() * 100.0).round() / 100.0));
-            }
-        }
-    }
-    odd.sort_by_key(|&(seat, _)| seat);
-    bench.desk.believe(|belief| belief.odd_drives = odd);
-    Ok(())
+        (level.mean() - median, error)
+    };
+    Ok(levels.iter().map(differs).collect())
 }
 
 #[cfg(test)]
@@ -228,23 +282,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_pattern_is_not_made_of_equal_parts() {
+        let map = |class: &[usize]| Map {
+            class: class.iter().copied().map(Some).collect(),
+            ..Map::default()
+        };
+        assert!(map(&[0, 1, 2, 0, 1, 2]).repeats());
+        assert!(!map(&[0, 1, 2, 1, 0, 2]).repeats());
+    }
+
+    #[test]
     fn a_chunk_that_is_on_all_drives_belongs_to_none() {
         // Chunks 0..3 on drives of their own, 4 on drive 0 again; chunk 2's drive is missing.
         let same = |a: usize, b: usize| a % 4 == b % 4 || a == 2 || b == 2;
-        let matrix: Vec<Vec<Relation>> = (0..5)
+        let matrix: Vec<Vec<Option<Relation>>> = (0..5)
             .map(|a| {
                 (0..5)
                     .map(|b| {
-                        if same(a, b) {
-                            Relation::Same
-                        } else {
-                            Relation::Apart
-                        }
+                        Some(match same(a, b) {
+                            true => Relation::Same,
+                            false => Relation::Apart,
+                        })
                     })
                     .collect()
             })
             .collect();
-        let map = of_matrix(&matrix);
+        let Ok(map) = of_matrix(&matrix) else {
+            panic!("all pairs are known");
+        };
         assert_eq!(map.wild, [2]);
         assert_eq!(map.class, [Some(0), Some(1), None, Some(2), Some(0)]);
     }

@@ -3,24 +3,34 @@
 //! | file | question | answer |
 //! | --- | --- | --- |
 //! | `bench` | how long does this burst take? | levels: means of logarithms of times |
+//! | `order` | do drives answer in order? | how flash shows its drives |
 //! | `ground` | what does one read take, what do many? | depth of bursts, or why nothing can be told |
 //! | `pattern` | which strides keep to one drive? | pattern size |
 //! | `chunk` | where does the drive change? | chunk size, first border |
 //! | `copies` | how many drives serve one chunk? | copies |
 //! | `drives` | which chunks share drives? | the map of a pattern |
 //! | `class` | which layouts have this map? | the class of layouts |
-//! | `writes` | what does a write cost? | redundancy, full stripe |
+//! | `writes` | what does a write cost? | redundancy |
+//! | `buffers` | does a memory take writes? | how many it takes to see past it |
+//! | `policy` | how is parity found? | what small writes cost |
+//! | `parity` | is there a drive of parity alone? | layouts with it, or without |
+//! | `stripe` | which aligned writes cost least? | full stripe |
 //!
 //! Times are compared as logarithms: a ratio of two drives to one is 0.69 whatever the drive, and
 //! noise that grows with the time is alike on all levels.
 
 mod bench;
+mod buffers;
 mod chunk;
 mod class;
 mod copies;
 mod drives;
 mod ground;
+mod order;
+mod parity;
 mod pattern;
+mod policy;
+mod stripe;
 mod writes;
 
 use crate::belief::{Belief, Family};
@@ -119,6 +129,9 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
         belief.step = "copies";
     });
     pattern.copies = copies::count(bench, &ground, stairs, &pattern).await?;
+    if pattern.copies != Some(1) && bench.in_order.is_none() {
+        pattern::with_copies(bench, &mut pattern).await?;
+    }
     desk.believe(|belief| {
         belief.copies = pattern.copies;
         belief.step = "chunk";
@@ -130,6 +143,12 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
         belief.step = "drives";
     });
     let map = drives::map(bench, &pattern, &chunks).await?;
+    if map.repeats() {
+        return Err(End::Unsure(format!(
+            "drives repeat within what was taken for a pattern of {} bytes",
+            pattern.bytes
+        )));
+    }
     desk.believe(|belief| belief.step = "layout");
     let class = class::of(&map);
     let found = match class {

@@ -12,8 +12,9 @@
 //!
 //! Means of strides are not compared to the end. A stride of whole cylinders keeps a disk's requests at one angle, and
 //! moves the mean of one drive by a fifth; a stride that is on two drives at half of all places moves it no more. So the
-//! slowest strides are those with the slowest *quarter* of bursts, and divisors are decided by balanced pairs, half of a
-//! burst here and half there: the ratio of one drive to two is 2 then.
+//! slowest strides are those with the slowest *quarter* of bursts, the shortest of them that is as slow at every place is
+//! taken, and divisors are decided by balanced pairs, half of a burst here and half there: the ratio of one drive to two
+//! is 2 then.
 //!
 //! n(n−1) chunks are a multiple of the pattern of RAID-0, RAID-5, mirrors, chained and zig-zag arrays; n(n−2) and
 //! n(n−3) of P+Q and triple parity. Candidates are taken with powers of two as chunks, so a chunk of 24 KiB is found by
@@ -36,12 +37,27 @@ const SLOWER: f64 = 0.25;
 const FASTER: f64 = 0.25;
 /// Strides whose lower quartile is this far below the best are on more drives somewhere: at least a third of places.
 const QUARTER: f64 = 0.3;
+/// Places at which a slow stride is looked at, bursts at each, and how much faster than the slowest none may be.
+const UNIFORM_PLACES: usize = 16;
+const UNIFORM_BURSTS: usize = 4;
+const UNIFORM: f64 = 0.15;
+/// The fastest places, and as many of the slowest, which are looked at again.
+const UNIFORM_AGAIN: usize = 3;
 /// Logarithm of the time of a burst over that of half of it, at least, on busy drives; ln 2 where nothing is parallel.
 const BUSY: f64 = 0.5;
+/// The same where requests are served in turn, at least.
+const IN_TURN: f64 = 0.63;
 /// Places at which a divisor is tried. One that is wrong at half of all places passes in 1 of 65,536 cases.
 const PLACES: u32 = 16;
 /// Strides that are measured closely. Of equally slow ones it does not matter which.
 const FINALISTS_MAX: usize = 8;
+/// Bursts at each of them.
+const FINAL_BURSTS: u32 = 11;
+/// Bursts of a level.
+const LEVEL_BURSTS: u32 = 32;
+/// Requests of a burst where chunks may have copies.
+const DEPTH_COPIES: usize = 24;
+
 /// A pattern that was found.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
@@ -53,6 +69,8 @@ pub(super) struct Pattern {
     pub(super) level: Level,
     /// Bursts of half as many requests at stride P.
     pub(super) half: Level,
+    /// Bursts of two thirds as many, where chunks may have copies: of two chunks that share one of two drives each, three drives have a third each.
+    pub(super) third: Option<Level>,
     /// Drives that serve one chunk, once counted.
     pub(super) copies: Option<u16>,
 }
@@ -143,7 +161,7 @@ async fn slowest(
     shortest.sort_by_key(|&(stride, _)| stride);
     shortest.truncate(FINALISTS_MAX);
     alive.extend(shortest);
-    for _ in 0..14 {
+    for _ in 0..FINAL_BURSTS {
         for (stride, level) in &mut alive {
             level.add(bench.stride(*stride, depth).await?);
         }
@@ -153,10 +171,55 @@ async fn slowest(
     }
     let quartiles = alive.iter().map(|(_, level)| level.lower_quartile());
     let top = quartiles.fold(f64::NEG_INFINITY, f64::max);
-    Ok(alive
-        .into_iter()
-        .filter(|(_, own)| own.lower_quartile() >= top - QUARTER)
-        .min_by_key(|&(stride, _)| stride))
+    alive.retain(|(_, level)| level.lower_quartile() >= top - QUARTER);
+    alive.sort_by_key(|&(stride, _)| stride);
+    for (stride, level) in &alive {
+        if keeps(bench, *stride, depth).await? {
+            return Ok(Some((*stride, level.clone())));
+        }
+    }
+    // A drive that is slow or fast makes places differ at any stride.
+    Ok(alive.into_iter().next())
+}
+
+/// Whether a slow stride is as slow at every place. One that is no multiple of the pattern has eight of nine requests on
+/// one drive at some places, and is hardly faster there than one that is, but five of nine at others.
+async fn keeps(bench: &mut Bench, stride: u64, depth: usize) -> Result<bool, End> {
+    let mut places: Vec<(f64, u64)> = Vec::new();
+    for _ in 0..UNIFORM_PLACES {
+        let residue = bench.below(stride / BLOCK) * BLOCK;
+        let level = place(bench, stride, residue, depth, UNIFORM_BURSTS).await?;
+        places.push((level.mean(), residue));
+    }
+    places.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // The slowest and the fastest by chance are alike when they are measured again.
+    let mut slow = bench.level();
+    for &(_, residue) in &places[UNIFORM_PLACES - UNIFORM_AGAIN..] {
+        let again = place(bench, stride, residue, depth, 2 * UNIFORM_BURSTS).await?;
+        slow.extend(again.values());
+    }
+    for &(_, residue) in &places[..UNIFORM_AGAIN] {
+        let again = place(bench, stride, residue, depth, 3 * UNIFORM_BURSTS).await?;
+        if again.mean() < slow.mean() - UNIFORM {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Bursts at one place of a stride.
+async fn place(
+    bench: &mut Bench,
+    stride: u64,
+    residue: u64,
+    requests: usize,
+    bursts: usize,
+) -> Result<Level, End> {
+    let mut level = bench.level();
+    for _ in 0..bursts {
+        level.add(bench.spots(stride, &[Spot { residue, requests }]).await?);
+    }
+    Ok(level)
 }
 
 /// Whether places `step` apart are on the same drives, wherever it is tried. `pattern.bytes` is a multiple of `step`.
@@ -182,7 +245,7 @@ async fn same_everywhere(bench: &mut Bench, pattern: &Pattern, step: u64) -> Res
 /// Whether a pair is at the level of one drive; an unsure one is not.
 async fn same_by_level(bench: &mut Bench, pattern: &Pattern, a: u64, b: u64) -> Result<bool, End> {
     let same = pattern.level.mean();
-    let apart = same - 0.3;
+    let apart = bench.in_order.unwrap_or(same - 0.3);
     let deviation = pattern.level.deviation().max(0.08);
     let mut test = bench.test(vec![same, apart], deviation, 1e-3);
     for _ in 0..24 {
@@ -202,6 +265,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
         depth,
         level: bench.level(),
         half: bench.level(),
+        third: None,
         copies: None,
     };
     remeasure(bench, &mut pattern).await?;
@@ -245,7 +309,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
 /// Levels of the pattern's stride, whole and half bursts.
 async fn remeasure(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
     (pattern.level, pattern.half) = (bench.level(), bench.level());
-    for _ in 0..32 {
+    for _ in 0..LEVEL_BURSTS {
         pattern
             .level
             .add(bench.stride(pattern.bytes, pattern.depth).await?);
@@ -253,5 +317,23 @@ async fn remeasure(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> 
             .half
             .add(bench.stride(pattern.bytes, pattern.depth / 2).await?);
     }
+    Ok(())
+}
+
+/// Where chunks may have copies and queues serve longer bursts at higher rates: bursts so long that a third of them for
+/// each drive is a whole number and tells from a half, and the levels of these. Elsewhere levels follow from the number of
+/// requests.
+pub(super) async fn with_copies(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
+    if pattern.level.mean() - pattern.half.mean() > IN_TURN {
+        return Ok(());
+    }
+    pattern.depth = pattern.depth.max(DEPTH_COPIES).next_multiple_of(12);
+    bench.forget_places();
+    remeasure(bench, pattern).await?;
+    let mut third = bench.level();
+    for _ in 0..LEVEL_BURSTS {
+        third.add(bench.stride(pattern.bytes, pattern.depth * 2 / 3).await?);
+    }
+    pattern.third = Some(third);
     Ok(())
 }

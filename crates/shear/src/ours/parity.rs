@@ -1,0 +1,127 @@
+//! Whether a drive holds nothing but parity beside parity that rotates.
+//!
+//! Such a drive has its part of every small write, and is not seen by reads. Writes that keep to one chunk of the pattern
+//! are as fast with it as those that are spread over all of them; without it the spread ones are faster.
+
+use super::End;
+use super::bench::{BLOCK, Bench, Spot};
+use super::chunk::Chunks;
+use super::class::Found;
+use super::pattern::Pattern;
+use super::policy;
+use crate::probe::Kind;
+
+/// Bursts of each kind.
+const BURSTS: u32 = 12;
+/// As many bursts again, at most, until it is sure.
+const ROUNDS: u32 = 4;
+/// Writes of one chunk over those of all chunks differ by less than this, as a logarithm, where a drive of parity alone
+/// holds both up, and by more where none does: they did by up to 0.1, and by 0.24 and more.
+const AS_SLOW: f64 = 0.18;
+/// The two are told apart where they should differ by more than this.
+const SPREAD: f64 = 0.4;
+/// Writes whose queue may hold up others, pairs of places at which it is tried, and reads between two of them.
+const FRONT: usize = 48;
+const PAIRS: u32 = 128;
+const PAUSE: usize = 16;
+/// Writes that must be free of the queue. Of two random places of RAID-5 on five drives three in ten share no drive.
+const FREE_MIN: u32 = 3;
+/// A write that reads first and waits for none takes so much longer than a read, at most, as a logarithm. Behind 48 reads
+/// on 64 dies two are on one of them.
+const FREE: f64 = 0.35;
+
+/// Keeps candidates with such a drive, or those without; all of them where that is not seen. They have one number of data
+/// chunks.
+pub(super) async fn decide(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    found: &mut Found,
+    (requests, buffered): (usize, bool),
+) -> Result<(), End> {
+    let all = || found.candidates.iter().flat_map(policy::spreads);
+    if all().fold(0.0, f64::max) - all().fold(f64::INFINITY, f64::min) < SPREAD {
+        return Ok(());
+    }
+    let data = found.candidates.first().map_or(1, |one| one.data);
+    let seen = match bench.in_order.is_some() && !buffered {
+        true => free(bench, pattern, data).await?,
+        false => spread_out(bench, pattern, chunks, requests).await?,
+    };
+    if let Some(spread) = seen {
+        found.retain(|one| {
+            let mut expected = policy::spreads(one).into_iter();
+            expected.any(|expected| (expected > SPREAD) == spread)
+        });
+    }
+    Ok(())
+}
+
+/// Whether small writes to all chunks are faster than as many to one; `None` where it is not sure.
+async fn spread_out(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    requests: usize,
+) -> Result<Option<bool>, End> {
+    let places = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
+    let each = requests.div_ceil(places);
+    let (mut one, mut all) = (bench.level(), bench.level());
+    for _ in 0..ROUNDS {
+        for _ in 0..BURSTS {
+            let place = usize::try_from(bench.below(places as u64)).unwrap_or(0);
+            let place = place..place + 1;
+            let at_one = bench.evenly(pattern, chunks, place, each * places, Kind::Rewrite);
+            one.add(at_one.await?);
+            let at_all = bench.evenly(pattern, chunks, 0..places, each, Kind::Rewrite);
+            all.add(at_all.await?);
+        }
+        let seen = one.mean() - all.mean();
+        let error = 4.0 * (one.error().powi(2) + all.error().powi(2)).sqrt();
+        if (seen - AS_SLOW).abs() > error {
+            return Ok(Some(seen > AS_SLOW));
+        }
+    }
+    Ok(None)
+}
+
+/// The same where drives answer in order and writes wait for what they read: whether any write is free of a queue of
+/// others. Each of these reads on a drive of parity alone, and there holds up all writes; without such a drive some share
+/// no drive with them.
+///
+/// Chunks that are a pattern times the stripe apart have the same drives, parity included.
+async fn free(bench: &mut Bench, pattern: &Pattern, data: u16) -> Result<Option<bool>, End> {
+    let Some(single) = bench.in_order else {
+        return Ok(None);
+    };
+    let period = pattern.bytes * u64::from(data);
+    if bench.repetitions(period) < 2 * FRONT as u64 {
+        return Ok(None);
+    }
+    let mut free = 0;
+    for _ in 0..PAIRS {
+        // Meanwhile pages are programmed; reads of their dies would wait.
+        bench.anywhere(PAUSE).await?;
+        free += u32::from(bench.write_behind_writes(period, FRONT).await? < single + FREE);
+        if free >= FREE_MIN {
+            return Ok(Some(true));
+        }
+    }
+    Ok((free == 0).then_some(false))
+}
+
+impl Bench {
+    /// A write behind `front` others that are multiples of `period` apart, anywhere.
+    async fn write_behind_writes(&mut self, period: u64, front: usize) -> Result<f64, End> {
+        let mut requests = Vec::new();
+        for count in [front, 1] {
+            let residue = self.below(period / BLOCK) * BLOCK;
+            let spot = Spot {
+                residue,
+                requests: count,
+            };
+            requests.extend(self.at(period, &[spot], Kind::Rewrite));
+        }
+        Ok(self.time_of_last(requests).await?)
+    }
+}

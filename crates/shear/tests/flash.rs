@@ -1,0 +1,66 @@
+//! Arrays of flash drives: these answer in the order in which they were asked, and so show themselves.
+
+mod support;
+
+use shear::{Family, Method, Redundancy};
+use support::run;
+
+#[test]
+fn flash_drives_are_told_from_their_dies() {
+    let cases: [(&str, u64, u16, &[&str], Redundancy); 6] = [
+        // The same times by bursts: chunks of one page and of eight.
+        ("raid0:4c?chunk=16K", 16, 4, &["raid0"], Redundancy::None),
+        ("raid0:5c?chunk=128K", 128, 5, &["raid0"], Redundancy::None),
+        (
+            "raid5:5c?chunk=64K&cache=writeback",
+            64,
+            5,
+            &["raid5"],
+            Redundancy::Parity,
+        ),
+        // A drive of parity alone beside parity that rotates.
+        (
+            "raid6:la6:6c?chunk=4K",
+            4,
+            6,
+            &["raid6:la6"],
+            Redundancy::DoubleParity,
+        ),
+        (
+            "raid6:shear:6c?chunk=32K&cache=read",
+            32,
+            6,
+            &["raid6:shear"],
+            Redundancy::DoubleParity,
+        ),
+        (
+            "chained:6c?chunk=8K",
+            8,
+            6,
+            &["chained", "raid10:offset", "raid10:far"],
+            Redundancy::Mirror,
+        ),
+    ];
+    for (target, chunk, drives, layout, redundancy) in cases {
+        let belief = run(&format!("{target}&disk=ssd"), true, 1, Method::Ours).belief();
+        let name = format!("{target}: {belief:?}");
+        assert_eq!(belief.family, Family::Classic, "{name}");
+        assert_eq!(belief.chunk_bytes, Some(chunk << 10), "{name}");
+        assert_eq!(belief.drives, Some(drives), "{name}");
+        assert_eq!(belief.layout, layout, "{name}");
+        assert_eq!(belief.redundancy, redundancy, "{name}");
+    }
+}
+
+/// Nearly all reads wait for those before them on one drive, and on two drives whose chunks are longer than strides.
+#[test]
+fn flash_without_stripes_cannot_be_told() {
+    for target in ["raid0:2c?chunk=1G&drive=4G", "raid1:2c?chunk=64K"] {
+        let belief = run(&format!("{target}&disk=ssd"), false, 1, Method::Ours).belief();
+        assert!(
+            matches!(belief.family, Family::Unknown | Family::None),
+            "{target}: {belief:?}"
+        );
+        assert!(!belief.reasons.is_empty(), "{target}: {belief:?}");
+    }
+}
