@@ -104,7 +104,9 @@ impl Lane {
                     self.events.push_back(Event::WantsInitialized { group });
                 }
             }
-            RequestKind::Trim | RequestKind::WriteZeroes => self.reply(id, Ok(())),
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
+                self.reply(id, Ok(()));
+            }
             RequestKind::Flush => unreachable!("it is of no group"),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use array::Origin;
-use block::{Instant, Seat, Submission};
+use block::{Instant, RequestKind, Seat, Submission};
 
 use super::Seats;
 use super::admission::{Bulk, Waiter};
@@ -34,6 +34,18 @@ pub(super) struct Held {
 /// Of so many operations for a drive that is open one is counted: an operation on memory costs little more than the counting.
 const ASK_EVERY: u32 = 16;
 
+/// Bytes that an operation moves between here and its drive. A discard only names a range: were that its length, the
+/// drive would seem to be as quick as it forgets.
+const fn bytes_moved(submission: &Submission) -> u64 {
+    match submission.request.kind {
+        RequestKind::Read | RequestKind::Write => submission.request.length,
+        RequestKind::Flush
+        | RequestKind::Trim
+        | RequestKind::Discard
+        | RequestKind::WriteZeroes => 0,
+    }
+}
+
 /// Operations that may go to their drives now.
 pub(super) type Released = Vec<(Seat, Submission)>;
 
@@ -62,7 +74,7 @@ impl Held {
             self.waiting.resize_with(seat.index() + 1, VecDeque::new);
         }
         let begun = match self.waiting[seat.index()].is_empty() {
-            true => admission.begin_or_wait(now, submission.request.length, me),
+            true => admission.begin_or_wait(now, bytes_moved(&submission), me),
             false => None,
         };
         match begun {
@@ -109,7 +121,7 @@ impl Held {
             for Waiting { submission, .. } in go {
                 self.count -= 1;
                 if let Some(admission) = seats.admission(seat) {
-                    let bulk = admission.begin_now(now, submission.request.length);
+                    let bulk = admission.begin_now(now, bytes_moved(&submission));
                     self.in_flight.insert(submission.token, bulk);
                 }
                 released.push((seat, submission));
@@ -131,7 +143,7 @@ impl Held {
         }
         for (seat, waiting) in (0..).map(Seat).zip(&mut self.waiting) {
             while let Some(first) = waiting.front() {
-                let length = first.submission.request.length;
+                let length = bytes_moved(&first.submission);
                 let begun = match seats.admission(seat) {
                     Some(admission) => {
                         let begun = admission.begin_or_wait(now, length, me);
@@ -173,7 +185,7 @@ impl Held {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    use block::{Memory, Request, RequestKind};
+    use block::{Memory, Request};
 
     use super::*;
     use crate::drive::{Open, open};

@@ -100,7 +100,9 @@ impl Target for Lone {
             RequestKind::Read => array::IoKind::Read,
             RequestKind::Write => array::IoKind::Write,
             RequestKind::Flush => array::IoKind::Flush,
-            RequestKind::Trim | RequestKind::WriteZeroes => array::IoKind::WriteZeroes,
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
+                array::IoKind::WriteZeroes
+            }
         };
         let operation = Operation {
             token,
