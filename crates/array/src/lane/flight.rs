@@ -148,7 +148,7 @@ impl Lane {
             Purpose::PageRead { .. } | Purpose::Anchor { .. } => {
                 Service::prompt(Origin::Checkpoint)
             }
-            Purpose::Install { .. } | Purpose::PageWrite { .. } => {
+            Purpose::Install { .. } | Purpose::PageWrite { .. } | Purpose::Discard { .. } => {
                 Service::bulk(Origin::Checkpoint)
             }
             Purpose::Restore { .. } | Purpose::Recovery { .. } => Service::prompt(Origin::Rebuild),
@@ -218,6 +218,7 @@ impl Lane {
             Purpose::Restore { seat } => self.column_restored(seat, outcome),
             Purpose::Look { job, seat } => self.looked(job, seat, outcome),
             Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
+            Purpose::Discard { op } => self.discarded(op, outcome),
         }
     }
 

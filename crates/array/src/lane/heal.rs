@@ -244,6 +244,10 @@ impl Lane {
         let store = *self.geometry.store().expect("a store");
         let group = self.ops[&id].group;
         let columns = self.geometry.layout().columns();
+        if !self.checkpoint_writes_of(group) {
+            // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
+            self.pages.drop_group(group);
+        }
         self.pages.clock += 1;
         let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
         let scratch = self.fresh_scratch();
@@ -343,6 +347,9 @@ impl Lane {
         }
         if outcome.is_ok() {
             self.note_right(op);
+        }
+        if seeded::is(Bug::DiscardUnflushed) {
+            self.discard_early(op);
         }
         self.begin_heals(op, outcome);
     }

@@ -116,7 +116,11 @@ impl Lane {
             }
             Task::Zero => self.note_found(group, all),
             Task::Scrub => self.scrub_found(op),
-            Task::Fill { .. } | Task::Resync | Task::Heal(_) | Task::Relog(_) => {}
+            Task::Fill { .. }
+            | Task::Resync
+            | Task::Heal(_)
+            | Task::Relog(_)
+            | Task::Discard(_) => {}
         }
     }
 

@@ -113,6 +113,9 @@ impl Lane {
 
     /// Groups of a volume that is new.
     pub(super) fn leave_uninitialized(&mut self, runs: &[(u64, u64)]) {
+        for &(first, count) in runs {
+            self.discards.forget(first..first + count);
+        }
         for (id, _) in self.uninitialized.insert(runs) {
             self.reply(id, Err(Fault::Shutdown));
         }

@@ -133,11 +133,14 @@ impl Pool {
         if !self.labels.is_settled() {
             return;
         }
-        while self.initialization.in_flight.len() < IN_FLIGHT_MAX
-            && let Some(group) = self.initialization.waiting.pop_front()
-        {
-            self.initialization.in_flight.insert(group);
-            self.tell_lane(group, Command::Zero { group });
+        for group in std::mem::take(&mut self.initialization.waiting) {
+            let room = self.initialization.in_flight.len() < IN_FLIGHT_MAX;
+            if room && !self.is_in_use(group) {
+                self.initialization.in_flight.insert(group);
+                self.tell_lane(group, Command::Zero { group });
+            } else {
+                self.initialization.waiting.push_back(group);
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 //! ```
 
 mod cache;
+mod discard;
 mod fault;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use block::{BLOCK_BYTES, Fault, Instant};
 
 use self::cache::Cache;
 pub use self::cache::Survival;
+pub(crate) use self::discard::rubbish;
 pub(crate) use self::fault::Effect;
 use self::fault::Faults;
 pub use self::fault::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
@@ -60,6 +62,8 @@ pub struct Drive {
     writes: u64,
     written_bytes: u64,
     flushes: u64,
+    discards: u64,
+    discarded_bytes: u64,
 }
 
 /// What a drive says to an operation when it is handed over.
@@ -95,6 +99,8 @@ impl Drive {
             writes: 0,
             written_bytes: 0,
             flushes: 0,
+            discards: 0,
+            discarded_bytes: 0,
         }
     }
 
@@ -142,10 +148,10 @@ impl Drive {
         (self.reads, self.writes)
     }
 
-    /// Operations handed over in all: reads, writes and flushes.
+    /// Operations handed over in all: reads, writes, flushes and discards.
     #[must_use]
     pub const fn admitted(&self) -> u64 {
-        self.reads + self.writes + self.flushes
+        self.reads + self.writes + self.flushes + self.discards
     }
 
     /// Bytes written since it was made.
@@ -263,6 +269,7 @@ impl Drive {
             IoKind::Read => self.reads += 1,
             IoKind::Write | IoKind::WriteZeroes => self.writes += 1,
             IoKind::Flush => self.flushes += 1,
+            IoKind::Discard => self.discards += 1,
         }
         let mut admitted = Admitted {
             effect: Effect::Done,

@@ -100,9 +100,8 @@ impl Target for Lone {
             RequestKind::Read => array::IoKind::Read,
             RequestKind::Write => array::IoKind::Write,
             RequestKind::Flush => array::IoKind::Flush,
-            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
-                array::IoKind::WriteZeroes
-            }
+            RequestKind::Trim | RequestKind::WriteZeroes => array::IoKind::WriteZeroes,
+            RequestKind::Discard => array::IoKind::Discard,
         };
         let operation = Operation {
             token,
