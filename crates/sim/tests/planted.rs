@@ -189,4 +189,5 @@ const SLOW: &[Bug] = &[
     Bug::JoinedFailureToFirst,
     Bug::DirectOntoTrimmed,
     Bug::DirectUnflushed,
+    Bug::DiscardUnflushed,
 ];
