@@ -419,6 +419,7 @@ impl Lane {
                     return Ok(());
                 }
                 self.discards.forget(group..group + 1);
+                self.view.begin_life(group);
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),

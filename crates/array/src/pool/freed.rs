@@ -35,8 +35,8 @@ impl Pool {
         self.advance();
     }
 
-    /// Whether lanes still fill or scrub a group for a volume that had it before: they go by pages that the next one's life
-    /// begins with blank ones in place of.
+    /// Whether lanes still fill or scrub a group, for a volume that had it before: they go by its old pages. It is not made
+    /// blank meanwhile.
     pub(super) fn is_in_use(&self, group: u64) -> bool {
         self.fills.is_filling(group) || self.scrub.is_scrubbing(group)
     }
