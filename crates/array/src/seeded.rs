@@ -144,6 +144,8 @@ bugs! {
     DiscardUnlocked,
     /// what a deleted volume had is discarded while the journal describes stripes of it
     DiscardDescribed,
+    /// the log goes on in a ring that drives are discarding
+    DiscardRingWritten,
 }
 
 #[cfg(feature = "planted")]

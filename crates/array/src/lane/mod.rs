@@ -106,6 +106,8 @@ enum Purpose {
     Second { pair: u64 },
     /// Part of what an operation discards.
     Discard { op: OpId },
+    /// The ring, when nothing is in it.
+    DiscardRing,
 }
 
 /// What a computation in flight is for.

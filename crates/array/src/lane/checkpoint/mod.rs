@@ -433,6 +433,11 @@ impl Lane {
         self.checkpoint_has_ended(refused.is_none() && !held_back);
     }
 
+    /// Whether nothing has been logged for as long as makes a checkpoint begin by itself.
+    pub(super) fn logs_nothing_lately(&self) -> bool {
+        self.now.since(self.checkpoints.logged_at) >= IDLE
+    }
+
     /// Whether the ring has only what no checkpoint has covered.
     pub(super) fn ring_is_checkpointed(&self) -> bool {
         self.log.ring.is_oldest(self.checkpoints.covered + 1)

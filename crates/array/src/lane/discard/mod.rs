@@ -23,12 +23,15 @@
 //! - A pool that is being closed hears of its checkpoint when no discard is under way: one that came later would hit what
 //!   the next holder has written.
 
+mod ring;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Fault, Outcome, Seat};
 use layout::Cell;
 
+use self::ring::RingSpace;
 use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
 use super::{Lane, Purpose};
@@ -147,6 +150,7 @@ pub(super) struct Discards {
     /// Those of which a look after the next checkpoint may tell more.
     later: Candidates,
     under_way: Option<UnderWay>,
+    ring: RingSpace,
     /// The pool may be about to close: nothing more is begun.
     paused: bool,
     /// How often the pool is to be told of a checkpoint once nothing is under way.
@@ -217,6 +221,7 @@ impl Lane {
         let later = std::mem::take(&mut self.discards.later);
         self.discards.ready.append(later);
         self.begin_discard();
+        self.begin_ring_discard();
     }
 
     /// The bug of that name: an operation has ended, perhaps a trim.
@@ -229,11 +234,18 @@ impl Lane {
 
     /// The pool is told of a checkpoint that it has asked for.
     pub(super) fn tell_checkpointed(&mut self) {
-        if self.discards.under_way.is_some() {
+        if self.discards.under_way.is_some() || self.discards.ring.is_under_way() {
             self.discards.untold += 1;
         } else {
             let lane = self.lane;
             self.events.push_back(Event::Checkpointed { lane });
+        }
+    }
+
+    /// Something that was under way has ended.
+    fn tell_untold(&mut self) {
+        for _ in 0..std::mem::take(&mut self.discards.untold) {
+            self.tell_checkpointed();
         }
     }
 
@@ -438,9 +450,7 @@ impl Lane {
             self.discards.ready = Candidates::default();
             self.discards.later = Candidates::default();
         }
-        for _ in 0..std::mem::take(&mut self.discards.untold) {
-            self.tell_checkpointed();
-        }
+        self.tell_untold();
         self.begin_discard();
     }
 }
