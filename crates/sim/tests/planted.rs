@@ -190,4 +190,5 @@ const SLOW: &[Bug] = &[
     Bug::DirectOntoTrimmed,
     Bug::DirectUnflushed,
     Bug::DiscardUnflushed,
+    Bug::DiscardRingWritten,
 ];

@@ -657,6 +657,31 @@ mod tests {
     }
 
     #[test]
+    fn who_cannot_discard_is_asked_once_and_writes_nothing() {
+        let handle = handle();
+        assert!(handle.limits().trims);
+        let asked = std::cell::Cell::new(0);
+        let refuse = || {
+            asked.set(asked.get() + 1);
+            Err(Errno::OPNOTSUPP)
+        };
+        for _ in 0..2 {
+            assert_eq!(handle.try_out(&handle.discards, 4096, refuse), Ok(false));
+        }
+        assert_eq!(asked.get(), 1);
+        assert!(!handle.limits().trims, "it says so");
+        let memory = Memory::from_bytes(&[7; 4096]);
+        let granted = || block::Permission::Granted;
+        assert_eq!(handle.write(&memory, 0, false, &granted), Ok(()));
+        assert_eq!(handle.discard(0, 4096, &granted), Ok(()));
+        let read = Memory::zeroed(4096);
+        assert_eq!(handle.read(&read, 0), Ok(()));
+        let mut bytes = vec![0; 4096];
+        copy_out(&read, 0..4096, &mut bytes);
+        assert_eq!(bytes, [7; 4096], "what is there stays");
+    }
+
+    #[test]
     fn files_in_memory_are_told_from_others() {
         assert_eq!(handle().medium(), Medium::MemoryFile);
     }

@@ -464,3 +464,62 @@ fn pages_of(first: BlockName, count: u32) -> impl Iterator<Item = PageName> {
         BlockName { block, ..first }.page()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_are_taken_by_runs_of_one_group_and_no_longer_than_a_step() {
+        let mut candidates = Candidates::default();
+        candidates.add_stripes(5, &(10..14));
+        candidates.add_stripes(5, &(14..20));
+        candidates.add_stripes(3, &(7..8));
+        candidates.add_stripes(5, &(40..41));
+        assert_eq!(candidates.stripe_runs, 3);
+        let mut taken = Vec::new();
+        while let Some(run) = candidates.next_stripes(8) {
+            taken.push(run);
+        }
+        assert_eq!(taken, [(3, 7..8), (5, 10..18), (5, 18..20), (5, 40..41)]);
+        assert_eq!(candidates.stripe_runs, 0);
+    }
+
+    #[test]
+    fn groups_of_other_lanes_are_passed_over() {
+        let mut candidates = Candidates::default();
+        candidates.add_groups(&(2..5));
+        candidates.add_groups(&(7..8));
+        candidates.add_groups(&(20..30));
+        let mut next = || candidates.next_group(|group| group % 4 == 1);
+        let taken: Vec<Option<u64>> = (0..4).map(|_| next()).collect();
+        assert_eq!(taken, [Some(21), Some(25), Some(29), None]);
+    }
+
+    #[test]
+    fn a_group_that_begins_a_new_life_is_not_discarded_for_the_old_one() {
+        let mut discards = Discards::default();
+        for candidates in [&mut discards.ready, &mut discards.later] {
+            candidates.add_groups(&(0..10));
+            candidates.add_stripes(4, &(0..8));
+            candidates.add_stripes(9, &(0..8));
+        }
+        discards.made_unwritten((4, 9));
+        discards.forget(3..5);
+        assert_eq!(discards.ready.groups, [(0, 3), (5, 5)]);
+        assert_eq!(discards.later.next_stripes(9), Some((9, 0..8)));
+        assert_eq!(discards.ready.stripe_runs, 1);
+        assert!(discards.unwritten.is_empty());
+    }
+
+    #[test]
+    fn what_is_too_much_to_remember_is_forgotten() {
+        let mut candidates = Candidates::default();
+        for run in 0..2 * RUNS_MAX as u64 {
+            candidates.add_stripes(run % 7, &(2 * run..2 * run + 1));
+            candidates.add_groups(&(2 * run..2 * run + 1));
+        }
+        assert_eq!(candidates.stripe_runs, RUNS_MAX);
+        assert_eq!(candidates.groups.len(), RUNS_MAX);
+    }
+}
