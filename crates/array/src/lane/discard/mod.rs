@@ -135,6 +135,9 @@ impl Candidates {
 /// The run under way.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
+    group: u64,
+    /// The group has begun a new life since: nothing more is asked, and nothing of it stays a candidate.
+    forgotten: bool,
     /// It has asked a drive.
     asked: bool,
     /// One did not say that it takes no discards.
@@ -168,6 +171,9 @@ impl Discards {
         self.ready.forget(&groups);
         self.later.forget(&groups);
         self.unwritten.retain(|(group, _)| !groups.contains(group));
+        if let Some(run) = &mut self.under_way {
+            run.forgotten |= groups.contains(&run.group);
+        }
     }
 
     /// Nothing more is begun before clients ask again.
@@ -267,6 +273,8 @@ impl Lane {
             (group, 0..geometry.stripes_per_group(), Discarded::Group)
         };
         self.discards.under_way = Some(UnderWay {
+            group,
+            forgotten: false,
             asked: false,
             taken: false,
         });
@@ -284,6 +292,11 @@ impl Lane {
     pub(super) fn discard(&mut self, id: OpId, what: Discarded) {
         let op = &self.ops[&id];
         let (group, stripes) = (op.group, op.stripes.clone());
+        let run = self.discards.under_way;
+        if run.is_some_and(|run| run.forgotten) {
+            self.end_discard(id);
+            return;
+        }
         let found = match what {
             _ if !self.may_be_past_ring() => Found::Later,
             Discarded::Stripes => self.look_at_stripes(group, stripes.clone()),
@@ -505,8 +518,18 @@ mod tests {
             candidates.add_stripes(9, &(0..8));
         }
         discards.made_unwritten((4, 9));
+        // One that waits for its locks must not become a candidate again.
+        discards.under_way = Some(UnderWay {
+            group: 4,
+            forgotten: false,
+            asked: false,
+            taken: false,
+        });
+        discards.forget(0..3);
+        assert!(!discards.under_way.unwrap().forgotten);
         discards.forget(3..5);
-        assert_eq!(discards.ready.groups, [(0, 3), (5, 5)]);
+        assert!(discards.under_way.unwrap().forgotten);
+        assert_eq!(discards.ready.groups, [(5, 5)]);
         assert_eq!(discards.later.next_stripes(9), Some((9, 0..8)));
         assert_eq!(discards.ready.stripe_runs, 1);
         assert!(discards.unwritten.is_empty());

@@ -49,7 +49,7 @@ impl Lane {
             |seat: &Seat| !self.watch.suspects.contains(seat) && !self.twins.has_successor(*seat);
         let seats: Vec<Seat> = self.live_seats().into_iter().filter(takes).collect();
         let offset = self.ring_offset(0);
-        self.discards.ring = super::RingSpace {
+        self.discards.ring = RingSpace {
             taken,
             in_flight: seats.len(),
         };
