@@ -39,7 +39,7 @@ impl Run {
             return Ok(());
         }
         self.neighbour_is_new(bytes)?;
-        let value = mix(self.seed ^ self.steps) as u8;
+        let value = mix(self.seed ^ self.steps).to_le_bytes()[0];
         let request = whole(RequestKind::Write, bytes);
         let id = self
             .world()
