@@ -10,7 +10,7 @@ PSK := $(shell pkg-config --exists 'openssl >= 1.1.1' 2>/dev/null && echo tls-ps
 WITH = $(if $(PSK),--features ravelin/$(PSK))
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release/ravelin
 
-.PHONY: demo test check verify e2e bench lab fuzz install uninstall deb clean
+.PHONY: demo test check verify e2e shear bench lab fuzz install uninstall deb clean
 
 # The main job on this machine: no root, no kernel module, no spare drives.
 demo:
@@ -34,6 +34,10 @@ verify:
 e2e:
 	$(CARGO) test -p ravelin $(WITH) --test e2e --test lives --test kills --test service --test guest -- --nocapture
 	$(CARGO) test -p ravelin-export $(if $(PSK),--features $(PSK)) --test nbd_interop -- --nocapture
+
+# `ravelin shear` on real volumes, btrfs and md, in real time. For a host that is quiet: on a busy one answers can be wrong.
+shear:
+	$(CARGO) test -p ravelin $(WITH) --test shear -- --ignored --nocapture --test-threads=4
 
 bench:
 	$(CARGO) bench --workspace

@@ -6,7 +6,7 @@
 # Files on tmpfs behind `slow:`, so that every machine sees the same drives:
 #   A  16 MiB/s each, any number of operations
 #   B  100 MiB/s each and 500 operations a second, as disks are
-# The files are sparse and of 4 GiB, so that cells have their usual 64 MiB where a row does not say otherwise.
+# The files are sparse and of 4 GiB, so that cells have their usual 16 MiB, and groups their free stripes, where a row does not say otherwise.
 # Of each scheme a pool with journal and checksums and one without both take turns. A round makes the pool, writes its
 # volume for the first time (1 MiB at depth 8, or as told), fills the rest, overwrites it, and reads it. Printed are medians over the
 # rounds in MiB/s; the bound is what the drives can do with operations of 256 KiB, of which parity takes its share of

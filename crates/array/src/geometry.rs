@@ -8,6 +8,7 @@
 //!   on the drive        data_offset + row·cell_bytes + (slot·code_rows + element row)·chunk_bytes
 //! ```
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Request};
@@ -15,7 +16,7 @@ use erasure::{Code, Element};
 use layout::{Cell, Layout};
 use uuid::Uuid;
 
-use crate::format::{PAGE_BYTES, pages_per_cell};
+use crate::format::{BlockName, PAGE_BYTES, pages_per_cell};
 
 /// The fixed shape of a pool: code × layout × sizes. Everything here has been checked once, in
 /// [`Geometry::new`].
@@ -50,7 +51,21 @@ pub struct Store {
     pub direct_writes: bool,
     /// Whether the journal leaves out parity that follows from the data beside it (`lane/log/derived.rs`).
     pub derived_parity: bool,
+    /// Stripes of each group that hold nothing: a whole stripe that is overwritten goes to one of them
+    /// (`lane/moves.rs`). 0 in pools without the feature `free-stripes`.
+    pub free_stripes: u64,
 }
+
+/// One stripe in so many of a group is free: 3 % of the space. On six drives of 100 MB/s and 500 operations a second overwrites of
+/// `raid6` run at 96 MiB/s with 4 free stripes of 256, at 144 with 8, at 157 with 16, and at 175 with 32; the drives can take 222.
+const FREE_STRIPES_ONE_IN: u64 = 32;
+/// Free stripes of a group at most.
+const FREE_STRIPES_MAX: u64 = 64;
+/// Groups that have free stripes: the map of larger ones is too much to keep in memory.
+const STRIPES: RangeInclusive<u64> = 32..=4096;
+/// Cells that have free stripes. Of smaller ones these are so few that each flush covers little: with 512 KiB on each drive `raid6`
+/// is half as fast again as through the journal, with 128 KiB it would be half as fast.
+const CELL_BYTES_MIN: u64 = 16 << 20;
 
 /// Why code, layout and sizes do not go together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -175,6 +190,57 @@ impl Geometry {
         self
     }
 
+    /// How many stripes of each group should be free in a new pool of this shape.
+    #[must_use]
+    pub fn free_stripes_wanted(&self) -> u64 {
+        let all = self.stripes_per_group;
+        match STRIPES.contains(&all) && self.cell_bytes >= CELL_BYTES_MIN {
+            true => FREE_STRIPES_MAX.min(all / FREE_STRIPES_ONE_IN),
+            false => 0,
+        }
+    }
+
+    /// Stripes of each group that hold nothing.
+    #[must_use]
+    pub fn free_stripes(&self) -> u64 {
+        self.store.map_or(0, |store| store.free_stripes)
+    }
+
+    /// Stripes of a group's data: those that are free left out.
+    #[must_use]
+    pub fn data_stripes(&self) -> u64 {
+        self.stripes_per_group - self.free_stripes()
+    }
+
+    /// Entries of the map of a group: none in pools without free stripes.
+    #[must_use]
+    pub fn map_entries(&self) -> u64 {
+        match self.free_stripes() {
+            0 => 0,
+            _ => self.data_stripes(),
+        }
+    }
+
+    /// The entry of the map, as the name of a block behind the last one of a column's cell: every column has the whole map.
+    ///
+    /// # Panics
+    /// When the cell has 2^32 blocks or more.
+    #[must_use]
+    pub fn map_name(&self, group: u64, column: u16, data: u64) -> BlockName {
+        let block = self.cell_bytes / BLOCK_BYTES + data;
+        BlockName {
+            group,
+            column,
+            block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+        }
+    }
+
+    /// Whether a name is that of an entry of the map, and not of a block.
+    #[must_use]
+    pub fn is_of_map(&self, name: BlockName) -> bool {
+        u64::from(name.block) >= self.cell_bytes / BLOCK_BYTES
+    }
+
     /// Where journal and metadata lie, if the pool has them.
     #[must_use]
     pub const fn store(&self) -> Option<&Store> {
@@ -201,8 +267,8 @@ impl Geometry {
 
     /// Pages that describe a cell.
     #[must_use]
-    pub const fn pages_per_cell(&self) -> u64 {
-        pages_per_cell(self.cell_bytes)
+    pub fn pages_per_cell(&self) -> u64 {
+        pages_per_cell(self.cell_bytes, self.map_entries())
     }
 
     /// Copies of each page, on as many drives.
@@ -318,7 +384,7 @@ impl Geometry {
         self.code().columns() == self.layout().columns()
     }
 
-    /// Stripes in a group.
+    /// Stripes in a group, the free ones too.
     #[must_use]
     pub const fn stripes_per_group(&self) -> u64 {
         self.stripes_per_group
@@ -333,7 +399,7 @@ impl Geometry {
     /// Bytes of user data in a group.
     #[must_use]
     pub fn group_data_bytes(&self) -> u64 {
-        self.stripes_per_group * self.stripe_data_bytes()
+        self.data_stripes() * self.stripe_data_bytes()
     }
 
     /// The lane that serves a group.
@@ -372,7 +438,7 @@ impl Geometry {
         self.data_offset + cell.row * self.cell_bytes + chunk * self.chunk_bytes
     }
 
-    /// Number of the block at byte `low` of a data element, in the group's data; `None` for parity.
+    /// Number of the block at byte `low` of a data element, in the group's data, of a stripe of that data; `None` for parity.
     #[must_use]
     pub fn data_block(&self, stripe: u64, slot: usize, low: u64) -> Option<u64> {
         let index = self.code.data_slots().position(|other| other == slot)?;
@@ -380,7 +446,8 @@ impl Geometry {
         Some(at / BLOCK_BYTES)
     }
 
-    /// The stripes that `request` touches, each with the segments of the request in it.
+    /// The stripes of the group's data that `request` touches, each with the segments of the request in it. Where they lie the
+    /// group's map says, in pools with free stripes.
     pub fn stripes(&self, request: &GroupRequest) -> Vec<(u64, Vec<Segment>)> {
         let mut stripes: Vec<(u64, Vec<Segment>)> = Vec::new();
         let end = request.request.offset + request.request.length;

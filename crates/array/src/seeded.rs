@@ -132,6 +132,16 @@ bugs! {
     DerivedFromPart,
     /// recovery does not compute the parity that the journal leaves out
     DerivedNotComputed,
+    /// a stripe that was vacated is written again before the record that says so is flushed
+    VacatedNotFlushed,
+    /// a stripe that was vacated is written again while reads planned before are in flight
+    VacatedNotDrained,
+    /// an operation that waited for its stripe's lock does not look whether its data has moved meanwhile
+    MovedNotFollowed,
+    /// a stripe that was moved still counts where it was
+    MovedNotVacated,
+    /// an opening forgets where stripes have moved
+    MapNotRead,
     /// a write that waits for neighbours is answered without being written when a later one overlaps it
     CoalescedOverlap,
     /// an opening forgets that a volume is interleaved

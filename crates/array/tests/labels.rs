@@ -92,6 +92,7 @@ fn a_feature_that_is_not_known_is_refused_by_name() {
         ring_bytes: 1 << 20,
         metadata_offset: 18 << 20,
         page_copies: Some(3),
+        free_stripes: None,
     };
     new.facts.store = Some(store);
     new.facts.features = vec![PAGE_COPIES.to_owned()];
@@ -135,6 +136,7 @@ fn the_bytes_of_a_label_are_those_of_format_1() {
         ring_bytes: 1 << 20,
         metadata_offset: 18 << 20,
         page_copies: None,
+        free_stripes: None,
     });
     let bytes = label.encode();
     let payload = u32::from_le_bytes(bytes[72..76].try_into().unwrap()) as usize;

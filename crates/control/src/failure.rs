@@ -182,13 +182,14 @@ impl Failure {
             OpenError::Duplicate { .. }
             | OpenError::SplitBrain { .. }
             | OpenError::DataLost { .. } => Self::split(StatusCode::CONFLICT, what, &text, ": "),
-            OpenError::Geometry(_) | OpenError::Scheme(_) | OpenError::Interleave { .. } => {
-                Self::conflict(
-                    what,
-                    text,
-                    "a newer version of Ravelin may have made it: use that one",
-                )
-            }
+            OpenError::Geometry(_)
+            | OpenError::Scheme(_)
+            | OpenError::Interleave { .. }
+            | OpenError::FreeStripes { .. } => Self::conflict(
+                what,
+                text,
+                "a newer version of Ravelin may have made it: use that one",
+            ),
         }
     }
 

@@ -5,6 +5,7 @@
 //! `RAVELIN_GUEST` names a directory into which a Debian kernel package has been unpacked (`dpkg -x`); without it, the
 //! kernel that is installed here is taken. What is missing is named, and the test is skipped.
 
+#[expect(dead_code, reason = "shared with other tests")]
 #[path = "guest/kit.rs"]
 mod kit;
 

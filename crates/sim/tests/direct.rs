@@ -1,102 +1,39 @@
 //! Whole stripes onto space that holds nothing go in place at once: what that saves, and that nothing is lost by it.
 
-use std::collections::VecDeque;
+use block::{BLOCK_BYTES, Seat};
+use sim::{CutSpec, WorldOptions};
 
-use block::{BLOCK_BYTES, Request, RequestKind, Seat};
-use rand::Rng;
-use sim::{CutSpec, Drive, Oracle, World, WorldOptions};
+#[path = "support/volume.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod volume;
 
-const VOLUME: &str = "v";
+use volume::Bench;
 
-struct Bench {
-    world: World,
-    oracle: Oracle,
-    size: u64,
+const GROUPS: u64 = 8;
+
+fn bench(scheme: &str, drives: u16, seed: u64) -> Bench {
+    let options = WorldOptions {
+        seed,
+        ..WorldOptions::small(scheme, drives)
+    };
+    Bench::of(&options, GROUPS)
 }
 
-impl Bench {
-    fn new(scheme: &str, drives: u16, seed: u64) -> Self {
-        Self::of(&WorldOptions {
-            seed,
-            ..WorldOptions::small(scheme, drives)
-        })
-    }
+/// With chunks so long that headers, pages and anchors are little beside the blocks.
+fn bench_with_long_chunks(scheme: &str, drives: u16) -> Bench {
+    let options = WorldOptions {
+        drive_bytes: 128 << 20,
+        chunk_bytes: 64 << 10,
+        cell_bytes: 512 << 10,
+        ..WorldOptions::small(scheme, drives)
+    };
+    Bench::of(&options, GROUPS)
+}
 
-    /// With chunks so long that headers, pages and anchors are little beside the blocks.
-    fn with_long_chunks(scheme: &str, drives: u16) -> Self {
-        Self::of(&WorldOptions {
-            drive_bytes: 128 << 20,
-            chunk_bytes: 64 << 10,
-            cell_bytes: 512 << 10,
-            ..WorldOptions::small(scheme, drives)
-        })
-    }
-
-    fn of(options: &WorldOptions) -> Self {
-        let mut world = World::create(options);
-        let size = 8 * world.pool().geometry().group_data_bytes();
-        world.create_volume(VOLUME, size).unwrap();
-        world.settle();
-        Self {
-            world,
-            oracle: Oracle::new(size),
-            size,
-        }
-    }
-
-    fn write_all(&mut self) {
-        let mut bytes = vec![0; usize::try_from(self.size).unwrap()];
-        self.world.rng().fill_bytes(&mut bytes);
-        self.world.write(VOLUME, 0, &bytes).unwrap();
-        self.oracle.wrote(0, &bytes);
-    }
-
-    /// Requests of a little more than half a stripe, sixteen at a time.
-    fn write_neighbours(&mut self) {
-        let stripe = self.world.pool().geometry().stripe_data_bytes();
-        let length = (stripe / 2 / BLOCK_BYTES + 1) * BLOCK_BYTES;
-        let mut bytes = vec![0; usize::try_from(self.size).unwrap()];
-        self.world.rng().fill_bytes(&mut bytes);
-        let mut in_flight = VecDeque::new();
-        for (index, part) in bytes.chunks(usize::try_from(length).unwrap()).enumerate() {
-            let request = Request {
-                kind: RequestKind::Write,
-                offset: index as u64 * length,
-                length: part.len() as u64,
-                fua: false,
-            };
-            in_flight.push_back(self.world.submit(VOLUME, request, part));
-            if in_flight.len() == 16 {
-                self.await_first(&mut in_flight);
-            }
-        }
-        while !in_flight.is_empty() {
-            self.await_first(&mut in_flight);
-        }
-        self.oracle.wrote(0, &bytes);
-    }
-
-    fn await_first(&mut self, in_flight: &mut VecDeque<u64>) {
-        let id = in_flight.pop_front().unwrap();
-        loop {
-            if let Some(outcome) = self.world.ended(id) {
-                outcome.unwrap();
-                return;
-            }
-            assert!(self.world.step(), "a write ends");
-        }
-    }
-
-    fn written_bytes(&self) -> u64 {
-        self.world.drives().iter().map(Drive::written_bytes).sum()
-    }
-
-    fn check(&self, drives: Vec<Drive>, when: &str) {
-        let mut world = World::open(drives, true, 1).unwrap();
-        world.settle();
-        let read = world.read(VOLUME, 0, self.size).unwrap();
-        self.oracle.check(0, &read, when);
-    }
+/// Requests of a little more than half a stripe, sixteen at a time.
+fn write_neighbours(bench: &mut Bench) {
+    let length = (bench.stripe_bytes() / 2 / BLOCK_BYTES + 1) * BLOCK_BYTES;
+    bench.write_in_parts(length, 16);
 }
 
 /// Scheme, drives, data and all columns of a stripe.
@@ -114,7 +51,7 @@ const POOLS: [(&str, u16, u64, u64); 7] = [
 #[test]
 fn a_first_write_is_on_the_drives_once() {
     for (scheme, drives, data, all) in POOLS {
-        let mut bench = Bench::new(scheme, drives, 3);
+        let mut bench = bench(scheme, drives, 3);
         let before = bench.written_bytes();
         bench.write_all();
         bench.world.settle();
@@ -133,7 +70,7 @@ fn a_first_write_is_on_the_drives_once() {
 #[test]
 fn the_journal_has_no_parity_that_follows_from_its_data() {
     for (scheme, drives, data, all) in POOLS {
-        let mut bench = Bench::with_long_chunks(scheme, drives);
+        let mut bench = bench_with_long_chunks(scheme, drives);
         bench.write_all();
         bench.world.settle();
         let before = bench.written_bytes();
@@ -162,9 +99,9 @@ fn neighbours_in_flight_become_whole_stripes() {
         if scheme.contains("dcode") {
             continue;
         }
-        let mut bench = Bench::new(scheme, drives, 9);
+        let mut bench = bench(scheme, drives, 9);
         let before = bench.written_bytes();
-        bench.write_neighbours();
+        write_neighbours(&mut bench);
         bench.world.settle();
         let first = bench.written_bytes() - before;
         let least = bench.size * all / data;
@@ -178,15 +115,9 @@ fn neighbours_in_flight_become_whole_stripes() {
 #[test]
 fn what_is_flushed_survives_the_power_and_each_drive() {
     for (scheme, drives, _, _) in POOLS {
-        let mut bench = Bench::new(scheme, drives, 5);
+        let mut bench = bench(scheme, drives, 5);
         bench.write_all();
-        let flush = Request {
-            kind: RequestKind::Flush,
-            offset: 0,
-            length: 0,
-            fua: false,
-        };
-        bench.world.request(VOLUME, flush, &[]).unwrap();
+        bench.flush();
         let left = bench.world.clone().cut(CutSpec::None);
         bench.check(left.clone(), scheme);
         if scheme == "raid0" {

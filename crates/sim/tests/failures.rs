@@ -14,6 +14,7 @@ fn options(scheme: &str, drives: u16) -> WorldOptions {
         cell_bytes: 8192,
         // As new pools are: of the classic levels it changes nothing.
         interleave: true,
+        free_stripes: false,
         seed: u64::from(drives),
         ..WorldOptions::small(scheme, drives)
     }

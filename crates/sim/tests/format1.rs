@@ -29,7 +29,7 @@ struct Life {
     live: fn(World) -> Vec<Drive>,
 }
 
-const LIVES: [Life; 10] = [
+const LIVES: [Life; 11] = [
     Life {
         name: "raid5-cut",
         scheme: "raid5",
@@ -110,6 +110,15 @@ const LIVES: [Life; 10] = [
     Life {
         name: "interleaved-pddl2-cut",
         scheme: "pddl2:2d:5c:1s",
+        drives: 5,
+        spared: &[0, 1, 2, 3, 4],
+        journalled: true,
+        live: cut,
+    },
+    // The feature `free-stripes`: some stripes of the data are not in their own place.
+    Life {
+        name: "moved-raid6-cut",
+        scheme: "raid6",
         drives: 5,
         spared: &[0, 1, 2, 3, 4],
         journalled: true,
@@ -335,6 +344,7 @@ fn pools_of_format_1_open_and_every_byte_is_there() {
                 drive_bytes: 14 << 20,
                 lazy: life.name.starts_with("lazy") || life.name.starts_with("interleaved"),
                 interleave: life.name.starts_with("interleaved"),
+                free_stripes: life.name.starts_with("moved"),
                 ..WorldOptions::small(life.scheme, life.drives)
             };
             let mut world = World::create(&options);

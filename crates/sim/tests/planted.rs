@@ -191,4 +191,7 @@ const SLOW: &[Bug] = &[
     Bug::DirectUnflushed,
     Bug::DiscardUnflushed,
     Bug::DiscardRingWritten,
+    Bug::VacatedNotFlushed,
+    Bug::VacatedNotDrained,
+    Bug::MovedNotVacated,
 ];

@@ -24,6 +24,7 @@ fn filled() -> (World, u64) {
         division: None,
         lazy: false,
         interleave: false,
+        free_stripes: false,
         pace: Pace::Server {
             bytes_per_second: 200 << 20,
             per_operation: Duration::from_micros(100),

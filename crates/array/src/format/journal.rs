@@ -145,6 +145,15 @@ pub enum Descriptor {
         /// Plain CRC-32C of the block.
         crc: u32,
     },
+    /// From now on another stripe holds this stripe of the group's data. Only in pools with the feature `free-stripes`.
+    Moved {
+        /// Which group.
+        group: u64,
+        /// Which stripe of its data.
+        data: u64,
+        /// The stripe that holds it.
+        to: u32,
+    },
 }
 
 impl Descriptor {
@@ -255,6 +264,7 @@ impl BatchHeader {
                 Descriptor::Derived { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 5)
                 }
+                Descriptor::Moved { group, data, to } => (group, data, to, 0, 6),
                 Descriptor::Direct {
                     first,
                     crcs: ref all,
@@ -354,6 +364,11 @@ impl BatchHeader {
                     name: name()?,
                     crc: number,
                 },
+                6 => Descriptor::Moved {
+                    group,
+                    data: first,
+                    to: number,
+                },
                 _ => return None,
             });
             at += descriptors.last().map_or(0, Descriptor::bytes);
@@ -432,6 +447,11 @@ mod tests {
             group: 9,
             first: 4,
             count: 5,
+        });
+        list.push(Descriptor::Moved {
+            group: 9,
+            data: 7,
+            to: 4,
         });
         let rows = descriptors.div_ceil(3);
         BatchHeader {

@@ -16,12 +16,13 @@ pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
 /// The format that this code writes.
 pub const FORMAT: u32 = 1;
 /// Features that this code knows: name in the label's payload, bit in its header.
-pub const FEATURES: [(&str, u64); 5] = [
+pub const FEATURES: [(&str, u64); 6] = [
     (PAGE_COPIES, 1),
     (LAZY_INITIALIZATION, 2),
     (DIRECT_WRITES, 4),
     (INTERLEAVED_VOLUMES, 8),
     (DERIVED_PARITY, 16),
+    (FREE_STRIPES, 32),
 ];
 /// One copy more of each metadata page than the code survives losses, on as many drives, and the checksums of
 /// blocks that were written while their column was nowhere.
@@ -34,6 +35,9 @@ pub const DIRECT_WRITES: &str = "direct-writes";
 pub const INTERLEAVED_VOLUMES: &str = "interleaved-volumes";
 /// The journal has the data of whole rows of a stripe, and of their parity the checksums alone: parity follows from the data.
 pub const DERIVED_PARITY: &str = "derived-parity";
+/// Each group has a few stripes more than it has data for, and a map that says which stripe holds what: a whole stripe that is
+/// overwritten goes to a free one.
+pub const FREE_STRIPES: &str = "free-stripes";
 /// Where the copies begin on a drive.
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
 /// Bytes of a copy, at most.

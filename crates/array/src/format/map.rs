@@ -84,10 +84,10 @@ impl DriveMap {
     /// # Errors
     /// [`DriveMapError::TooSmall`] with the arithmetic.
     pub fn new(size_bytes: u64, cell_bytes: Option<u64>) -> Result<Self, DriveMapError> {
-        Self::with_copies(size_bytes, cell_bytes, 2)
+        Self::with_copies(size_bytes, cell_bytes, 2, 0)
     }
 
-    /// The same with so many copies of each metadata page.
+    /// The same with so many copies of each metadata page, and so many entries of a map beside those of a cell's blocks.
     ///
     /// # Errors
     /// As [`DriveMap::new`].
@@ -95,8 +95,10 @@ impl DriveMap {
         size_bytes: u64,
         cell_bytes: Option<u64>,
         page_copies: u16,
+        map_entries: u64,
     ) -> Result<Self, DriveMapError> {
-        let map = Self::divide(size_bytes, cell_bytes, page_copies);
+        let divide = |size| Self::divide(size, cell_bytes, page_copies, map_entries);
+        let map = divide(size_bytes);
         if map.rows >= ROWS_MIN {
             return Ok(map);
         }
@@ -105,7 +107,7 @@ impl DriveMap {
             .map(|mebibytes| mebibytes * MIB)
             // A terabyte: whatever does not fit there was never meant to.
             .take(1 << 20)
-            .find(|&size| Self::divide(size, cell_bytes, page_copies).rows >= ROWS_MIN)
+            .find(|&size| divide(size).rows >= ROWS_MIN)
             .unwrap_or(u64::MAX);
         Err(DriveMapError::TooSmall {
             size_bytes,
@@ -115,7 +117,12 @@ impl DriveMap {
         })
     }
 
-    fn divide(size_bytes: u64, cell_bytes: Option<u64>, page_copies: u16) -> Self {
+    fn divide(
+        size_bytes: u64,
+        cell_bytes: Option<u64>,
+        page_copies: u16,
+        map_entries: u64,
+    ) -> Self {
         let size = size_bytes / MIB * MIB;
         let cell_bytes = cell_bytes.unwrap_or_else(|| Self::default_cell_bytes(size));
         // As if all of the drive were cells: a little more than needed.
@@ -129,7 +136,8 @@ impl DriveMap {
         let journal_offset = LABELS_BYTES + cell_table_bytes;
         let metadata_offset = journal_offset + journal_bytes;
         // Each cell comes with its pages, and those of as many columns before it as there are more copies.
-        let pages_bytes = u64::from(page_copies) * pages_per_cell(cell_bytes) * PAGE_BYTES;
+        let pages_bytes =
+            u64::from(page_copies) * pages_per_cell(cell_bytes, map_entries) * PAGE_BYTES;
         let left = size.saturating_sub(metadata_offset + TAIL_BYTES);
         let cells = left.saturating_sub(METADATA_STEP_BYTES) / (cell_bytes + pages_bytes);
         let metadata_bytes = (cells * pages_bytes).next_multiple_of(METADATA_STEP_BYTES);
@@ -195,7 +203,7 @@ mod tests {
                 );
                 let entries = map.cell_table_bytes / CELL_PAGE_BYTES / 2 * ENTRIES_PER_PAGE;
                 assert!(entries >= map.rows + map.band_rows);
-                let pages = 2 * (map.rows + map.band_rows) * pages_per_cell(map.cell_bytes);
+                let pages = 2 * (map.rows + map.band_rows) * pages_per_cell(map.cell_bytes, 0);
                 assert!(map.metadata_bytes >= pages * PAGE_BYTES);
             }
         }

@@ -27,9 +27,9 @@ pub use cells::{CELL_PAGE_BYTES, CellEntry, CellPage, ENTRIES_PER_PAGE};
 pub use holder::{BEAT_OFFSET, HOLDER_OFFSET, Holder, usurper};
 pub use journal::{Anchor, BatchHeader, DESCRIPTOR_BYTES, Descriptor, RING_HEAD_BYTES};
 pub use label::{
-    DERIVED_PARITY, DIRECT_WRITES, FEATURES, FORMAT, INTERLEAVED_VOLUMES, LABEL_MAGIC,
-    LABEL_OFFSETS, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, Label, LabelError, LabelReader,
-    PAGE_COPIES, Payload, newest_label,
+    DERIVED_PARITY, DIRECT_WRITES, FEATURES, FORMAT, FREE_STRIPES, INTERLEAVED_VOLUMES,
+    LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, Label, LabelError,
+    LabelReader, PAGE_COPIES, Payload, newest_label,
 };
 pub use map::{DriveMap, DriveMapError};
 pub use page::{

@@ -131,11 +131,9 @@ impl Entry {
     /// The entry of a block with this plain CRC-32C.
     #[must_use]
     pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: u64) -> Self {
-        // Neither 0 nor `u32::MAX`.
-        let generation = u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1;
         Self {
             crc: crc ^ name.seed(pool),
-            generation,
+            generation: generation_of(sequence),
         }
     }
 
@@ -161,6 +159,15 @@ impl Entry {
         (1..GENERATIONS / 2).contains(&((limit + GENERATIONS - own) % GENERATIONS))
     }
 
+    /// The entry of a map (`lane/stripe_map.rs`): which stripe holds a stripe of the data since batch number `sequence`.
+    #[must_use]
+    pub fn of_map(stripe: u32, sequence: u64) -> Self {
+        Self {
+            crc: stripe,
+            generation: generation_of(sequence),
+        }
+    }
+
     /// How many batches before number `sequence` the block was written, by what 32 bits tell; unwritten
     /// blocks are the oldest. Entries compare right if they are less than 2^32 batches apart.
     #[must_use]
@@ -179,6 +186,11 @@ impl Entry {
     pub fn matches(self, pool: Uuid, name: BlockName, crc: u32) -> bool {
         self.plain_crc(pool, name) == crc
     }
+}
+
+/// The generation of what a batch says: neither 0 nor `u32::MAX`.
+fn generation_of(sequence: u64) -> u32 {
+    u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1
 }
 
 /// A page in memory.
@@ -335,10 +347,10 @@ pub struct Merged {
     pub older: u32,
 }
 
-/// Pages of a cell.
+/// Pages of a cell: for its blocks, and for so many entries of a map behind them.
 #[must_use]
-pub const fn pages_per_cell(cell_bytes: u64) -> u64 {
-    (cell_bytes / BLOCK_BYTES).div_ceil(ENTRIES_PER_META_PAGE as u64)
+pub const fn pages_per_cell(cell_bytes: u64, map_entries: u64) -> u64 {
+    (cell_bytes / BLOCK_BYTES + map_entries).div_ceil(ENTRIES_PER_META_PAGE as u64)
 }
 
 fn sector_check(pool: Uuid, name: PageName, index: usize, sector: &[u8]) -> u32 {

@@ -11,7 +11,7 @@
 //! is done; and each stripe would be an operation of its own on its drives. So long writes wait for their neighbours:
 //!
 //! - until everything of this moment has been told, as a batch of the log does; and
-//! - while an operation that began before has their stripe or the stripe before. They are part of a stream then, and the
+//! - while an operation of such writes has their stripe or the stripe before. They are part of a stream then, and the
 //!   drives are busy with what comes first. Stripes that follow one another wait as one run.
 //!
 //! A run of [`RUN_BYTES`] begins at once, but for a stripe at its end that is not whole yet. A write that has no neighbours
@@ -83,11 +83,27 @@ pub(super) struct Coalescing {
     stripes: BTreeMap<(u64, u64), Waiting>,
     /// There is something that waits for the end of this moment.
     due: Option<Instant>,
+    /// How many operations of parts that have waited here are on each stripe of a group's data.
+    occupied: BTreeMap<(u64, u64), u32>,
 }
 
 impl Coalescing {
     pub(super) fn is_idle(&self) -> bool {
         self.stripes.is_empty()
+    }
+
+    /// An operation on a stripe begins.
+    fn occupy(&mut self, stripe: (u64, u64)) {
+        *self.occupied.entry(stripe).or_default() += 1;
+    }
+
+    /// It has ended.
+    fn leave(&mut self, stripe: (u64, u64)) {
+        let count = self.occupied.get_mut(&stripe).expect("it was counted");
+        *count -= 1;
+        if *count == 0 {
+            self.occupied.remove(&stripe);
+        }
     }
 
     /// When what waits for the end of a moment begins.
@@ -226,20 +242,27 @@ impl Lane {
         }
         self.coalescing.due = None;
         let whole = self.geometry.stripe_data_bytes();
-        let locks = &self.locks;
-        let is_free = |group, stripe| locks.is_free(group, stripe);
-        for (stripe, parts) in self.coalescing.take_ready(whole, is_free) {
+        let occupied = std::mem::take(&mut self.coalescing.occupied);
+        let is_free = |group, stripe| !occupied.contains_key(&(group, stripe));
+        let ready = self.coalescing.take_ready(whole, is_free);
+        self.coalescing.occupied = occupied;
+        for (stripe, parts) in ready {
             self.begin_parts(stripe, parts);
         }
     }
 
-    /// An operation has ended.
-    pub(super) fn neighbours_unlocked(&mut self, group: u64, stripes: Range<u64>) {
+    /// An operation of parts that had waited here has ended.
+    pub(super) fn neighbours_ended(&mut self, op: &Op) {
+        let stripe = op.data.expect("parts are of the group's data");
+        self.coalescing.leave((op.group, stripe));
         if self.coalescing.is_idle() {
             return;
         }
         let whole = self.geometry.stripe_data_bytes();
-        for (stripe, parts) in self.coalescing.take_unlocked(group, stripes, whole) {
+        for (stripe, parts) in self
+            .coalescing
+            .take_unlocked(op.group, stripe..stripe + 1, whole)
+        {
             self.begin_parts(stripe, parts);
         }
     }
@@ -261,11 +284,13 @@ impl Lane {
         }
         sources.sort_unstable_by_key(|source| (source.slot, source.low));
         let task = Task::Write(Prepared::of(sources));
-        let mut op = Op::new(owner, group, stripe..stripe + 1, task);
+        let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data();
         op.service.bulk = bytes >= BULK_BYTES.min(self.geometry.stripe_data_bytes());
         if parts.len() > 1 {
             op.parts = Some(parts.into());
         }
+        op.occupies = true;
+        self.coalescing.occupy((group, stripe));
         self.start(op);
     }
 

@@ -169,16 +169,23 @@ impl Lane {
     /// plan does not write of their rows is zero then, by its own parity: were it not, parity would be written.
     pub(super) fn holds_nothing(&self, op: &Op, plan: &Plan) -> bool {
         let group = op.group;
-        let trimmed = self.overlay.is_zeroed(group, op.stripes.start);
-        let takes_trimmed = trimmed && seeded::is(Bug::DirectOntoTrimmed);
-        (!trimmed || takes_trimmed)
+        let trimmed = self.overlay.zeroed_since(group, op.stripes.start);
+        // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`moves.rs`). Of one
+        // that was trimmed blocks may still be on their way to their places.
+        let is_vacated = |since| {
+            let durable = since <= self.log.flushed || seeded::is(Bug::VacatedNotFlushed);
+            op.moves_from.is_some() && durable
+        };
+        let unwritten =
+            trimmed.is_some_and(|since| is_vacated(since) || seeded::is(Bug::DirectOntoTrimmed));
+        (trimmed.is_none() || unwritten)
             && plan.writes.iter().all(|write| {
                 let state = self.view.column(&self.geometry, group, write.column);
                 let swift =
                     !self.view.is_out(write.seat) && !self.watch.suspects.contains(&write.seat);
                 let (first, count) = self.run_of(group, write);
                 let free = !self.overlay.holds(first, count)
-                    && (takes_trimmed || self.pages.are_unwritten(first, count));
+                    && (unwritten || self.pages.are_unwritten(first, count));
                 swift
                     && state.source.is_some()
                     && state.target.is_none()
@@ -251,6 +258,10 @@ impl Lane {
     /// It goes through the journal after all.
     fn log_content(&mut self, id: OpId) {
         let direct = self.end_direct(id);
+        if self.ops[&id].moves_from.is_some() {
+            self.cancel_move(id);
+            return;
+        }
         self.log_writes(id, &direct.sums);
     }
 
@@ -265,17 +276,25 @@ impl Lane {
             .map(|(name, _)| name)
             .zip(direct.sums)
             .collect();
-        blocks.sort_unstable_by_key(|&(name, _)| (unit_of(&name), name));
-        let mut units: Vec<Unit> = Vec::new();
-        for same in blocks.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
+        let runs_of = |blocks: &[(BlockName, u32)]| -> Vec<(BlockName, Vec<u32>)> {
             let follows = |(a, _): &(BlockName, u32), (b, _): &(BlockName, u32)| {
                 a.column == b.column && a.block + 1 == b.block
             };
-            let runs = same.chunk_by(follows);
+            let runs = blocks.chunk_by(follows);
+            runs.map(|run| (run[0].0, run.iter().map(|&(_, crc)| crc).collect()))
+                .collect()
+        };
+        if op.moves_from.is_some() {
+            blocks.sort_unstable();
+            let unit = self.unit_of_move(id, runs_of(&blocks));
+            self.log_units(id, vec![unit]);
+            return;
+        }
+        blocks.sort_unstable_by_key(|&(name, _)| (unit_of(&name), name));
+        let mut units: Vec<Unit> = Vec::new();
+        for same in blocks.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
             units.push(Unit {
-                direct: runs
-                    .map(|run| (run[0].0, run.iter().map(|&(_, crc)| crc).collect()))
-                    .collect(),
+                direct: runs_of(same),
                 ..Unit::of(id)
             });
         }

@@ -39,7 +39,19 @@ impl Lane {
             return whole(false);
         }
         let mut extents = Vec::new();
-        for (stripe, segments) in self.segments_of(group, bytes) {
+        let map = self.map_if_known(group);
+        for (data, segments) in self.segments_of(group, bytes) {
+            let Some(stripe) = map.stripe_holding(data) else {
+                let length = segments.iter().map(|part| part.high - part.low).sum();
+                push_extent(
+                    &mut extents,
+                    Extent {
+                        length,
+                        hole: false,
+                    },
+                );
+                continue;
+            };
             for segment in segments {
                 self.push_extents(&mut extents, group, stripe, &segment);
             }
@@ -77,7 +89,11 @@ impl Lane {
         if self.uninitialized.contains(group) || !self.knows_blocks(group) {
             return missing;
         }
-        for (stripe, segments) in self.segments_of(group, bytes) {
+        missing.extend(self.pages_of_map_lacking(group));
+        let map = self.map_if_known(group);
+        for (data, segments) in self.segments_of(group, bytes) {
+            // Until the map is here: nearly all data is in its own place, or near it.
+            let stripe = map.stripe_holding(data).unwrap_or(data);
             for segment in segments {
                 let (first, count) = self.blocks_of_segment(group, stripe, &segment);
                 missing.extend(self.pages.missing(first, count));

@@ -20,6 +20,8 @@ pub(super) enum Waiter {
     Recovery,
     /// Nobody: so much was written in place that recovery should not have to look at more.
     Log,
+    /// Stripes that hold nothing any more are free when their record is flushed.
+    Moves,
 }
 
 #[derive(Clone, Debug)]

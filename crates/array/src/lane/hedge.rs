@@ -99,6 +99,8 @@ impl Lane {
             op.stripes.clone(),
             Task::Read(pieces),
         );
+        second.data = op.data;
+        second.located = op.located;
         second.bad = op.bad.clone();
         second.avoid = op.avoid.clone();
         second.avoid.extend(late);

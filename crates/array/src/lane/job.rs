@@ -202,6 +202,7 @@ impl Lane {
         let (group, begins) = (job.group, matches!(job.kind, Kind::Zero));
         if begins && job.fault.is_none() {
             self.pages.drop_group(group);
+            self.maps.drop_group(group);
             self.forget_lost(group);
             self.step_job(id);
         } else {

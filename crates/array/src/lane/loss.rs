@@ -53,18 +53,33 @@ impl Lane {
             self.note_found(group, range.first..range.first + range.blocks);
         }
         for range in lost.iter() {
-            let blocks = range.first..range.first + range.blocks;
-            let known = self.losses.within(group, blocks.clone());
-            let known: u64 = known.map(|part| part.end - part.start).sum();
-            if known == range.blocks {
-                continue;
-            }
-            if self.losses.len() < LANE_RANGES_MAX {
-                self.losses.insert(group, blocks);
-            }
-            self.events.push_back(Event::BlocksLost(range));
+            self.note_lost(range);
         }
         lost.blocks()
+    }
+
+    /// No column's map says where a stripe of a group's data is.
+    pub(super) fn note_unfindable(&mut self, group: u64, data: u64) {
+        let blocks = self.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        self.note_lost(LostRange {
+            group,
+            first: data * blocks,
+            blocks,
+        });
+    }
+
+    /// Reports lost blocks of a group's data, unless all of them are known to be lost.
+    fn note_lost(&mut self, range: LostRange) {
+        let blocks = range.first..range.first + range.blocks;
+        let known = self.losses.within(range.group, blocks.clone());
+        let known: u64 = known.map(|part| part.end - part.start).sum();
+        if known == range.blocks {
+            return;
+        }
+        if self.losses.len() < LANE_RANGES_MAX {
+            self.losses.insert(range.group, blocks);
+        }
+        self.events.push_back(Event::BlocksLost(range));
     }
 
     /// Blocks of a group's data are right: what of them was lost is not any more.
@@ -94,11 +109,14 @@ impl Lane {
         }
         let group = op.group;
         let per_stripe = self.geometry.stripe_data_bytes() / BLOCK_BYTES;
-        let all = op.stripes.start * per_stripe..op.stripes.end * per_stripe;
+        let data = op.data_stripes();
+        let all = data.map_or(0..u64::MAX, |data| {
+            data.start * per_stripe..data.end * per_stripe
+        });
         if !self.losses.touch(group, all.clone()) {
             return;
         }
-        let stripe = op.stripes.start;
+        let stripe = op.data.unwrap_or(op.stripes.start);
         match &op.task {
             Task::Write(prepared) => {
                 let sources = prepared.sources.iter();
@@ -114,9 +132,10 @@ impl Lane {
                     .collect();
                 self.parts_found(group, stripe, &parts);
             }
-            Task::Zero => self.note_found(group, all),
+            Task::Zero if op.data.is_some() => self.note_found(group, all),
             Task::Scrub => self.scrub_found(op),
-            Task::Fill { .. }
+            Task::Zero
+            | Task::Fill { .. }
             | Task::Resync
             | Task::Heal(_)
             | Task::Relog(_)
@@ -137,9 +156,12 @@ impl Lane {
     fn scrub_found(&mut self, op: &Op) {
         let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
         for stripe in op.stripes.clone() {
+            let Some(data) = self.data_held_by(op.group, stripe) else {
+                continue;
+            };
             let slots: Vec<usize> = self.geometry.code().data_slots().collect();
             for slot in slots {
-                let Some(first) = self.geometry.data_block(stripe, slot, 0) else {
+                let Some(first) = self.geometry.data_block(data, slot, 0) else {
                     continue;
                 };
                 let here = self.losses.within(op.group, first..first + per_chunk);
@@ -166,9 +188,12 @@ impl Lane {
         }
         let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
         let stripe = self.stripe_of(name);
+        let Some(data) = self.data_held_by(name.group, stripe) else {
+            return false;
+        };
         let low = u64::from(name.block) % per_chunk * BLOCK_BYTES;
         self.geometry.code().data_slots().any(|slot| {
-            let block = self.geometry.data_block(stripe, slot, low);
+            let block = self.geometry.data_block(data, slot, low);
             block.is_some_and(|block| self.losses.touch(name.group, block..block + 1))
         })
     }

@@ -21,6 +21,7 @@ mod keep;
 mod locks;
 mod log;
 mod loss;
+mod moves;
 mod op;
 mod overlay;
 mod pace;
@@ -32,6 +33,7 @@ mod request;
 mod ring;
 mod sequence_map;
 mod step;
+mod stripe_map;
 mod trusted;
 mod twin;
 mod uninitialized;
@@ -59,6 +61,7 @@ use self::join::Joins;
 use self::keep::Keeping;
 pub use self::locks::StripeLocks;
 use self::log::Log;
+use self::moves::Moves;
 use self::op::{Op, Phase};
 use self::overlay::Overlay;
 use self::pace::Pacer;
@@ -66,6 +69,7 @@ use self::pages::Pages;
 use self::recover::Recovery;
 use self::request::Pending;
 use self::sequence_map::SequenceMap;
+use self::stripe_map::StripeMaps;
 use self::twin::Twins;
 use self::uninitialized::Uninitialized;
 pub use self::watch::DEADLINE;
@@ -184,6 +188,8 @@ pub struct Lane {
     computes: SequenceMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
+    maps: StripeMaps,
+    moves: Moves,
     log: Log,
     direct: DirectWrites,
     checkpoints: Checkpoints,
@@ -270,6 +276,8 @@ impl Lane {
             computes: SequenceMap::default(),
             overlay: Overlay::default(),
             pages: Pages::new(used_blocks),
+            maps: StripeMaps::default(),
+            moves: Moves::default(),
             log: Log::default(),
             direct: DirectWrites::default(),
             checkpoints: Checkpoints::default(),
@@ -585,6 +593,7 @@ impl Lane {
             if self.recovery.is_none() && self.geometry.store().is_some() {
                 self.pump_log();
                 self.pump_checkpoint();
+                self.pump_moves();
             }
             if self.runnable.is_empty() {
                 break;
@@ -695,6 +704,7 @@ impl Lane {
                 Waiter::Recovery => self.recovery_flushed(),
                 // The next batch's header says it.
                 Waiter::Log => {}
+                Waiter::Moves => self.moves_flushed(outcome),
             }
         }
     }

@@ -82,6 +82,8 @@ pub(super) enum Phase {
     Verifying,
     /// Its computation is in flight.
     Computing,
+    /// It waits for a free stripe.
+    Waiting,
     /// What it writes in place waits for the other stripes of its turn.
     Gathering,
     /// What it writes is on its way to the journal.
@@ -100,7 +102,18 @@ pub(super) struct Op {
     /// What its drive operations are for.
     pub(super) service: Service,
     pub(super) group: u64,
+    /// Of one for a client: the first stripe of the group's data that it is about.
+    pub(super) data: Option<u64>,
+    /// The stripes that it is planned for and locks. Of one for a client those that hold its data, once it is `located`.
     pub(super) stripes: Range<u64>,
+    /// The version of the maps by which it knows where its data is.
+    pub(super) located: Option<u64>,
+    /// It writes to a free stripe, in place of this one.
+    pub(super) moves_from: Option<u64>,
+    /// It does not move to a free stripe.
+    pub(super) stays: bool,
+    /// Writes that follow it wait for their neighbours as long as it runs.
+    pub(super) occupies: bool,
     pub(super) task: Task,
     pub(super) phase: Phase,
     /// When it got in line.
@@ -165,7 +178,12 @@ impl Op {
             owner,
             parts: None,
             group,
+            data: None,
             stripes,
+            located: None,
+            moves_from: None,
+            stays: false,
+            occupies: false,
             task,
             phase: Phase::Locking,
             begun: Instant::ZERO,
@@ -197,6 +215,18 @@ impl Op {
             bounce_buffer: None,
             epoch: u64::MAX,
         }
+    }
+
+    /// Its stripes are stripes of the group's data.
+    pub(super) const fn of_data(mut self) -> Self {
+        self.data = Some(self.stripes.start);
+        self
+    }
+
+    /// The stripes of the group's data that it is about.
+    pub(super) fn data_stripes(&self) -> Option<Range<u64>> {
+        let count = self.stripes.end - self.stripes.start;
+        self.data.map(|first| first..first + count)
     }
 
     /// One that reconstructs blocks (element, first byte in it) of a stripe and writes them again.

@@ -162,6 +162,11 @@ impl Overlay {
         self.zeroed.contains_key(&(group, stripe))
     }
 
+    /// Since which batch the stripe reads so.
+    pub(super) fn zeroed_since(&self, group: u64, stripe: u64) -> Option<u64> {
+        self.zeroed.get(&(group, stripe)).copied()
+    }
+
     /// A batch is complete: this is the block's content now.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
         if seeded::is(Bug::EarlierWins) && self.blocks.get(name).is_some() {

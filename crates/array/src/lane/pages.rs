@@ -517,6 +517,7 @@ impl Lane {
         }
         let keep = self.checkpoint_pages();
         self.pages.forget_nowhere(group, &keep);
+        self.maps.drop_unknown();
     }
 
     /// True if a group has lost more columns than the code survives, and those that were lost last come back with their

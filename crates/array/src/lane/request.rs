@@ -133,7 +133,8 @@ impl Lane {
                 .collect();
             let stripes = stripe..stripe + 1;
             let read = Task::Read(pieces);
-            let mut op = Op::new(Owner::Request(id), request.group, stripes, read);
+            let op = Op::new(Owner::Request(id), request.group, stripes, read);
+            let mut op = op.of_data();
             op.service.bulk = self.is_bulk(request);
             self.start(op);
         }
@@ -156,6 +157,7 @@ impl Lane {
                     stripe..stripe + 1,
                     Task::Write(prepared),
                 )
+                .of_data()
             })
             .collect()
     }
@@ -180,12 +182,8 @@ impl Lane {
         let mut stripe = first;
         while stripe < last {
             let next = last.min(stripe + ZERO_STRIPES_MAX);
-            ops.push(Op::new(
-                Owner::Request(id),
-                request.group,
-                stripe..next,
-                Task::Zero,
-            ));
+            let op = Op::new(Owner::Request(id), request.group, stripe..next, Task::Zero);
+            ops.push(op.of_data());
             stripe = next;
         }
         ops

@@ -12,6 +12,7 @@
 //! so is everything in a pool without a journal.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
@@ -35,7 +36,25 @@ impl Lane {
     pub(super) fn start(&mut self, mut op: Op) {
         let id = self.fresh_op();
         op.begun = self.now;
-        let free = match &op.task {
+        if op.data.is_some() && self.geometry.free_stripes() > 0 {
+            self.ops.insert(id, Box::new(op));
+            if self.locate(id) {
+                self.runnable.push_back(id);
+            }
+            return;
+        }
+        let free = self.needs_no_lock(&op);
+        self.ops.insert(id, Box::new(op));
+        if free {
+            self.runnable.push_back(id);
+        } else {
+            self.lock(id);
+        }
+    }
+
+    /// Whether an operation only reads what is there.
+    pub(super) fn needs_no_lock(&self, op: &Op) -> bool {
+        match &op.task {
             Task::Read(pieces) => {
                 let stripe = op.stripes.start;
                 pieces.iter().all(|piece| {
@@ -53,16 +72,12 @@ impl Lane {
             | Task::Heal(_)
             | Task::Relog(_) => false,
             Task::Discard(_) => seeded::is(Bug::DiscardUnlocked),
-        };
-        self.ops.insert(id, Box::new(op));
-        if free {
-            self.runnable.push_back(id);
-        } else {
-            self.lock(id);
         }
     }
 
     pub(super) fn lock(&mut self, id: OpId) {
+        // What it was planned for has ended.
+        self.leave_epoch(id);
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.phase = Phase::Locking;
         op.locked = true;
@@ -71,9 +86,19 @@ impl Lane {
         }
     }
 
+    /// Gives back stripes that an operation has locked.
+    pub(super) fn give_back(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
+        let ready = self.locks.release(id, group, stripes.clone());
+        self.runnable.extend(ready);
+        self.unlocked(group, stripes);
+    }
+
     /// Plans an operation and starts its reads.
     pub(super) fn plan(&mut self, id: OpId) {
         if self.end_orphan(id) {
+            return;
+        }
+        if !self.locate(id) {
             return;
         }
         self.enter_epoch(id);
@@ -122,6 +147,19 @@ impl Lane {
         if !self.compare_pages(id) {
             return;
         }
+        // What is lost is named by the data that a stripe holds.
+        let op = &self.ops[&id];
+        let (group, stripe) = (op.group, op.stripes.start);
+        let finds_losses = matches!(op.task, Task::Heal(_) | Task::Scrub);
+        if finds_losses
+            && self.recovery.is_none()
+            && let Err(missing) = self.load_map(group)
+        {
+            self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
+            self.fetch_pages(id, missing);
+            return;
+        }
+        let data = self.data_held_by(group, stripe);
         let plain = self.is_plain_fill(&self.ops[&id]);
         if plain {
             let missing = self.missing_pages(&self.ops[&id]);
@@ -242,9 +280,12 @@ impl Lane {
         let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
         op.unknown = unknown.into_iter().filter(here).collect();
         if matches!(op.task, Task::Heal(_)) {
-            let stripe = op.stripes.start;
             let assessed = assessed.into_iter();
-            op.repair.assessed = assessed.map(|row| (stripe, row)).collect();
+            // A stripe that holds no data has none that is lost.
+            op.repair.assessed = match data {
+                Some(data) => assessed.map(|row| (data, row)).collect(),
+                None => Vec::new(),
+            };
         }
         if planned.is_ok() {
             for &sequence in &pinned {
@@ -268,7 +309,15 @@ impl Lane {
                         return;
                     }
                 }
-                let direct = direct && self.holds_nothing(&self.ops[&id], &plan);
+                let may_go = direct;
+                let direct = may_go && self.holds_nothing(&self.ops[&id], &plan);
+                if !direct && self.ops[&id].moves_from.is_some() {
+                    self.cancel_move(id);
+                    return;
+                }
+                if !direct && may_go && self.may_move(&self.ops[&id]) && self.begin_move(id) {
+                    return;
+                }
                 let op = self.ops.get_mut(id).expect("just seen");
                 if let Task::Write(prepared) = &mut op.task
                     && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)
@@ -299,6 +348,7 @@ impl Lane {
                 op.bad.clear();
                 self.runnable.push_back(id);
             }
+            Err(Lost) if self.ops[&id].moves_from.is_some() => self.cancel_move(id),
             Err(Lost) => self.lost(id),
         }
     }
@@ -672,10 +722,11 @@ impl Lane {
             self.release(staging);
         }
         if op.locked && !op.borrowed {
-            let ready = self.locks.release(id, op.group, op.stripes.clone());
-            self.runnable.extend(ready);
-            self.unlocked(op.group, op.stripes.clone());
-            self.neighbours_unlocked(op.group, op.stripes.clone());
+            self.give_back(id, op.group, op.stripes.clone());
+            self.move_ends(id, &op);
+        }
+        if op.occupies {
+            self.neighbours_ended(&op);
         }
         let outcome = op.fault.map_or(outcome, Err);
         if op.hedge.is_some() {
@@ -699,7 +750,10 @@ impl Lane {
         match op.owner {
             Owner::Request(request) => match op.parts.take() {
                 None => self.request_op_ended(request, outcome),
-                Some(parts) => self.parts_ended((op.group, op.stripes.start), parts, outcome),
+                Some(parts) => {
+                    let stripe = op.data.unwrap_or(op.stripes.start);
+                    self.parts_ended((op.group, stripe), parts, outcome);
+                }
             },
             Owner::Job(job) => self.job_op_ended(job, &op.stripes, outcome),
             Owner::Lane => {}
@@ -711,7 +765,7 @@ impl Lane {
         }
     }
 
-    fn release_scratch(&mut self, id: OpId) {
+    pub(super) fn release_scratch(&mut self, id: OpId) {
         let op = self.ops.get_mut(id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {

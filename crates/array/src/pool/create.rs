@@ -21,8 +21,8 @@ use super::{
     StoreFacts, Ticket,
 };
 use crate::format::{
-    DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES,
-    LAZY_INITIALIZATION, PAGE_COPIES,
+    DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, FREE_STRIPES, INTERLEAVED_VOLUMES,
+    LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
 };
 use crate::plan::BandPlans;
 use crate::{Geometry, GeometryError, Store};
@@ -61,6 +61,9 @@ pub struct Blueprint {
     pub lazy: bool,
     /// Whether volumes go round over several groups where one group does not have all drives (`interleaved-volumes`).
     pub interleave: bool,
+    /// Stripes of each group that are left free for what is overwritten (`free-stripes`), if not as many as its shape
+    /// suggests; 0 for none. Only with a journal.
+    pub free_stripes: Option<u64>,
     /// Drives for the layout's seats, in order.
     pub drives: Vec<NewDrive>,
     /// Drives that wait as spares.
@@ -205,6 +208,7 @@ impl StoreFacts {
             page_copies: self.page_copies,
             direct_writes: has(DIRECT_WRITES),
             derived_parity: has(DERIVED_PARITY),
+            free_stripes: self.free_stripes.filter(|_| has(FREE_STRIPES)).unwrap_or(0),
         }
     }
 }
@@ -254,14 +258,17 @@ pub fn create_divided(
         });
     }
     if !blueprint.journal || division.is_some_and(|division| division.first_format) {
-        return create_with(blueprint, division, None, ticket);
+        return create_with(blueprint, division, None, 0, ticket);
     }
     let expected = expected_page_copies(&blueprint.scheme);
-    let pool = create_with(blueprint, division, Some(expected), ticket)?;
-    match page_copies(&pool.geometry) {
-        copies if copies == expected => Ok(pool),
-        // What the scheme's words say and what its code survives may differ.
-        copies => create_with(blueprint, division, Some(copies), ticket),
+    let pool = create_with(blueprint, division, Some(expected), 0, ticket)?;
+    let copies = page_copies(&pool.geometry);
+    let map_entries = pool.geometry.map_entries();
+    // What the scheme's words say and what its code survives may differ, and a map may need pages of its own.
+    let pages_reserved = pages_per_cell(pool.geometry.cell_bytes(), 0);
+    match copies == expected && pool.geometry.pages_per_cell() == pages_reserved {
+        true => Ok(pool),
+        false => create_with(blueprint, division, Some(copies), map_entries, ticket),
     }
 }
 
@@ -284,6 +291,7 @@ fn create_with(
     blueprint: &Blueprint,
     division: Option<Division>,
     page_copies: Option<u16>,
+    map_entries: u64,
     ticket: Ticket,
 ) -> Result<Pool, CreateError> {
     let drives = u16::try_from(blueprint.drives.len()).unwrap_or(u16::MAX);
@@ -293,7 +301,7 @@ fn create_with(
         .ok_or(CreateError::NoDrives)?;
     let copies = page_copies.unwrap_or(2);
     let divide = |cell_bytes| {
-        let map = DriveMap::with_copies(smallest.size_bytes, cell_bytes, copies);
+        let map = DriveMap::with_copies(smallest.size_bytes, cell_bytes, copies, map_entries);
         map.map_err(|error| CreateError::Drive {
             path: smallest.path.clone(),
             error,
@@ -322,11 +330,12 @@ fn create_with(
         ring_bytes <= map.ring_bytes(lanes),
         "the rings fit into their region"
     );
-    let store = blueprint.journal.then_some(StoreFacts {
+    let mut store = blueprint.journal.then_some(StoreFacts {
         journal_offset: map.journal_offset,
         ring_bytes,
         metadata_offset: map.metadata_offset,
         page_copies,
+        free_stripes: None,
     });
     let sizes = Sizes {
         chunk_bytes,
@@ -336,7 +345,19 @@ fn create_with(
         lanes,
         store: store.map(|store| store.store(blueprint.uuid, |_| page_copies.is_some())),
     };
-    let (geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
+    let (mut geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
+    if let (Some(facts), Some(regions)) = (&mut store, sizes.store)
+        && page_copies.is_some()
+    {
+        let suggested = || geometry.free_stripes_wanted();
+        let free_stripes = blueprint.free_stripes.unwrap_or_else(suggested);
+        let free_stripes = free_stripes.min(geometry.stripes_per_group() - 1);
+        facts.free_stripes = (free_stripes > 0).then_some(free_stripes);
+        geometry = geometry.with_store(Store {
+            free_stripes,
+            ..regions
+        });
+    }
     let room = TABLE_ROOM;
     let bytes = table.as_ref().map_or(0, |table| 2 * table.len());
     if bytes > room {
@@ -393,6 +414,10 @@ fn create_with(
                     && Interleave::of(&geometry).is_some(),
             ),
             (DERIVED_PARITY, store.is_some() && page_copies.is_some()),
+            (
+                FREE_STRIPES,
+                store.is_some_and(|store| store.free_stripes.is_some()),
+            ),
         ]
         .into_iter()
         .filter(|&(_, used)| used)

@@ -129,6 +129,9 @@ pub struct StoreFacts {
     /// Copies of each page, in pools with the feature `page-copies`; the others have two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_copies: Option<u16>,
+    /// Stripes of each group that hold nothing, in pools with the feature `free-stripes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_stripes: Option<u64>,
 }
 
 /// Who sits in a seat.

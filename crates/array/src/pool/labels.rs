@@ -386,6 +386,7 @@ mod tests {
             journal: true,
             lazy: false,
             interleave: false,
+            free_stripes: Some(0),
             drives: (0..6).map(drive).collect(),
             spares: Vec::new(),
         };

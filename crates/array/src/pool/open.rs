@@ -60,6 +60,12 @@ pub enum OpenError {
         /// The other.
         second: String,
     },
+    /// A label says that no stripe of a group has data.
+    #[error("groups with {free_stripes} free stripes have none for data in a pool of this shape")]
+    FreeStripes {
+        /// What the label says.
+        free_stripes: u64,
+    },
     /// A label interleaves a volume by units that are not whole stripes, or that do not fill its groups.
     #[error("volume {volume} is interleaved by units that its groups are not a whole number of")]
     Interleave {
@@ -388,6 +394,10 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
             .map(|store| store.store(facts.uuid, |feature| facts.has(feature))),
     };
     let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
+    let free_stripes = geometry.store().map_or(0, |store| store.free_stripes);
+    if free_stripes >= geometry.stripes_per_group() {
+        return Err(OpenError::FreeStripes { free_stripes });
+    }
     let fits = |how: Interleave| how.fits(&geometry);
     let mut volumes = facts.volumes.iter();
     if let Some(volume) = volumes.find(|volume| !volume.interleave.is_none_or(fits)) {

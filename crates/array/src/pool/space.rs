@@ -108,10 +108,10 @@ impl Interleave {
     }
 }
 
-/// Stripes of a unit: a divisor of the stripes of a group.
+/// Stripes of a unit: a divisor of the stripes of a group's data.
 fn unit_stripes(geometry: &Geometry) -> u64 {
     let per_drive = geometry.chunk_bytes() * u64::from(geometry.code().rows());
-    let all = geometry.stripes_per_group();
+    let all = geometry.data_stripes();
     // A group has at least four turns, also where cells are small.
     let wanted = UNIT_PER_DRIVE_BYTES.div_ceil(per_drive).min(all / 4).max(1);
     let divides = |stripes: &u64| all.is_multiple_of(*stripes);

@@ -22,6 +22,7 @@ pub(crate) fn blueprint(drives: u128, spares: u128) -> Blueprint {
         journal: true,
         lazy: false,
         interleave: false,
+        free_stripes: Some(0),
         drives: (0..drives).map(drive).collect(),
         spares: (drives..drives + spares).map(drive).collect(),
     }

@@ -106,6 +106,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
         journal: new.journal,
         lazy: true,
         interleave: true,
+        free_stripes: None,
         drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };

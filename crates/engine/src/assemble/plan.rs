@@ -43,7 +43,7 @@ pub struct PoolPlan {
     pub parity_bytes: u64,
     /// Bytes of spare space.
     pub spare_bytes: u64,
-    /// Bytes of labels, journal, checksums and what is kept free for the pool's growth.
+    /// Bytes of labels, journal, checksums, free stripes, and what is kept free for the pool's growth.
     pub metadata_bytes: u64,
     /// Bytes that nothing uses, for every drive counts as the smallest one.
     pub wasted_bytes: u64,
@@ -79,6 +79,10 @@ impl PoolPlan {
         let data_bytes = u64::from(drives) * drive_data_bytes;
         let usable_bytes = pool.capacity_bytes();
         let coded_bytes = geometry.groups() * u64::from(layout.columns()) * geometry.cell_bytes();
+        // Free stripes hold neither data nor parity.
+        let held_bytes = u128::from(coded_bytes) * u128::from(geometry.data_stripes())
+            / u128::from(geometry.stripes_per_group());
+        let held_bytes = u64::try_from(held_bytes).unwrap_or(coded_bytes);
         let rest_bytes = data_bytes.saturating_sub(coded_bytes);
         let pool_spare_bytes = u64::from(spares) * drive_data_bytes;
         let spare_bytes = pool_spare_bytes.min(rest_bytes);
@@ -118,9 +122,9 @@ impl PoolPlan {
             order: Vec::new(),
             raw_bytes,
             usable_bytes,
-            parity_bytes: coded_bytes.saturating_sub(usable_bytes),
+            parity_bytes: held_bytes.saturating_sub(usable_bytes),
             spare_bytes,
-            metadata_bytes: (raw_bytes - wasted_bytes).saturating_sub(coded_bytes + spare_bytes),
+            metadata_bytes: (raw_bytes - wasted_bytes).saturating_sub(held_bytes + spare_bytes),
             wasted_bytes,
             smallest: smallest.map_or_else(String::new, |drive| drive.path.clone()),
             smallest_bytes,
@@ -159,6 +163,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         journal: true,
         lazy: true,
         interleave: true,
+        free_stripes: None,
         drives: drives.iter().map(drive).collect(),
         spares: Vec::new(),
     };

@@ -70,6 +70,7 @@ impl Kit {
             kit: self,
             root: place.join("root"),
             place,
+            time_limit: PATIENCE,
         };
         for directory in ["bin", "proc", "sys", "dev", "tmp", "modules", "usr/bin"] {
             fs::create_dir_all(guest.root.join(directory)).unwrap();
@@ -97,9 +98,16 @@ pub(crate) struct Guest<'a> {
     kit: &'a Kit,
     place: PathBuf,
     root: PathBuf,
+    /// How long it may take.
+    time_limit: Duration,
 }
 
 impl Guest<'_> {
+    /// Another time than usual for all that it does.
+    pub(crate) fn time_limit(&mut self, time_limit: Duration) {
+        self.time_limit = time_limit;
+    }
+
     /// Puts a program of this machine, and the libraries that it loads, into the guest.
     pub(crate) fn program(&mut self, name: &str, path: &str) {
         let found = which(name).expect("the kit has looked for it");
@@ -184,7 +192,7 @@ impl Guest<'_> {
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.time_limit;
         while emulator.try_wait().unwrap().is_none() {
             if Instant::now() > deadline {
                 let _ = emulator.kill();

@@ -7,7 +7,8 @@
 //!
 //! If none fits: one drive may be missing (its chunks are the wild ones), or two seats one spindle
 //! (two classes of the layout are one in the map). If that does not fit either, the pattern may be
-//! declustered: chunks alternate within cells over `width` drives, and cells move over all drives.
+//! declustered: chunks alternate within cells over `width` drives, and cells move over all drives; or each stripe is on
+//! drives of its own choice, and all drives have as many chunks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,9 +114,17 @@ pub(super) struct Found {
     /// Chunks by which the volume begins inside the pattern.
     rotation: usize,
     misconfigured: Vec<(u16, u16)>,
-    /// Not classic: data chunks of a stripe and chunks of a group.
-    declustered: Option<(usize, usize)>,
+    declustered: Option<Declustered>,
     classes: usize,
+}
+
+/// A fixed pattern over more drives than a stripe has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Declustered {
+    /// Data chunks of a stripe: numbers that the map allows.
+    widths: Vec<u16>,
+    /// Chunks of a cell, the run of chunks of one drive, if stripes that follow each other have the same drives.
+    cell_chunks: Option<usize>,
 }
 
 /// A departure from a healthy array.
@@ -260,10 +269,20 @@ fn shared(all: &[Candidate], map: &Map) -> Option<Found> {
     found
 }
 
-/// Data width and chunks of a group, if chunks alternate in groups: class(i) = class(i + width) inside a group.
-fn declustered(map: &Map) -> Option<(usize, usize)> {
+/// A pattern of stripes, each on drives of its own choice.
+///
+/// Where neighbouring stripes have the same drives, chunks alternate in groups: class(i) = class(i + width) inside a
+/// group. Where volumes go round over groups, no two neighbours have: then all drives have equally many chunks, and the
+/// chunks of a stripe are on different drives. That is also so of several stripes of a row together.
+fn declustered(map: &Map) -> Option<Declustered> {
     let class: Vec<usize> = map.class.iter().copied().collect::<Option<_>>()?;
-    for width in 2..=map.classes().saturating_sub(1) {
+    let distinct = |stripe: &[usize]| {
+        let set: BTreeSet<usize> = stripe.iter().copied().collect();
+        set.len() == stripe.len()
+    };
+    let narrow = |width: usize| u16::try_from(width).unwrap_or(u16::MAX);
+    let widths = 2..map.classes();
+    for width in widths.clone() {
         let breaks: Vec<usize> = (width..class.len())
             .filter(|&at| class[at] != class[at - width])
             .collect();
@@ -271,20 +290,32 @@ fn declustered(map: &Map) -> Option<(usize, usize)> {
         let group = breaks
             .iter()
             .fold(class.len(), |group, &at| gcd(group, at / width * width));
-        let distinct = |group: &[usize]| {
-            let set: BTreeSet<usize> = group[..width].iter().copied().collect();
-            set.len() == width
-        };
         if group >= 2 * width
             && group < class.len()
             && class.chunks(group).all(|group| {
-                distinct(group) && (width..group.len()).all(|at| group[at] == group[at - width])
+                distinct(&group[..width])
+                    && (width..group.len()).all(|at| group[at] == group[at - width])
             })
         {
-            return Some((width, group));
+            return Some(Declustered {
+                widths: vec![narrow(width)],
+                cell_chunks: Some(group / width),
+            });
         }
     }
-    None
+    if !map.single {
+        return None;
+    }
+    let each = class.len() / map.classes().max(1);
+    let chunks_of = |one: usize| class.iter().filter(|&&class| class == one).count();
+    let even = each > 1 && (0..map.classes()).all(|class| chunks_of(class) == each);
+    let fits =
+        |width: &usize| class.len().is_multiple_of(*width) && class.chunks(*width).all(distinct);
+    let widths: Vec<u16> = widths.filter(fits).map(narrow).collect();
+    (even && !widths.is_empty()).then_some(Declustered {
+        widths,
+        cell_chunks: None,
+    })
 }
 
 const fn gcd(a: usize, b: usize) -> usize {
@@ -331,6 +362,21 @@ impl Found {
         }
     }
 
+    /// Of a declustered array whose stripes may have several widths: these, in data chunks, ascending.
+    pub(super) fn open_widths(&self) -> &[u16] {
+        match &self.declustered {
+            Some(declustered) if declustered.widths.len() > 1 => &declustered.widths,
+            _ => &[],
+        }
+    }
+
+    /// A declustered array's stripes have this width.
+    pub(super) fn choose_width(&mut self, width: u16) {
+        if let Some(declustered) = &mut self.declustered {
+            declustered.widths = vec![width];
+        }
+    }
+
     /// Keeps candidates.
     pub(super) fn retain(&mut self, keep: impl Fn(&Candidate) -> bool) {
         self.candidates.retain(keep);
@@ -342,7 +388,7 @@ impl Found {
         // Where every layout that is left has one number of drives, that is the answer: parity drives that are never
         // read count then.
         let full: BTreeSet<u16> = self.candidates.iter().map(|one| one.drives).collect();
-        let drives = match (full.len(), self.declustered) {
+        let drives = match (full.len(), &self.declustered) {
             (1, None) => full.first().copied(),
             _ => drives,
         };
@@ -353,7 +399,7 @@ impl Found {
         let redundancies = self.redundancies();
         let data: BTreeSet<u16> = self.candidates.iter().map(|one| one.data).collect();
         desk.believe(|belief| {
-            belief.family = match self.declustered {
+            belief.family = match &self.declustered {
                 Some(_) => Family::Declustered,
                 None => Family::Classic,
             };
@@ -379,11 +425,55 @@ impl Found {
                 1 => data.first().map(|&data| u64::from(data) * chunks.bytes),
                 _ => None,
             };
-            if let Some((width, group)) = self.declustered {
-                belief.data_width = u16::try_from(width).ok();
-                belief.cell_bytes = Some((group / width) as u64 * chunks.bytes);
-                belief.stripe_bytes = Some(width as u64 * chunks.bytes);
+            if let Some(declustered) = &self.declustered {
+                belief.data_width = match declustered.widths[..] {
+                    [width] => Some(width),
+                    _ => None,
+                };
+                let bytes = |chunks_of_it: usize| chunks_of_it as u64 * chunks.bytes;
+                belief.cell_bytes = declustered.cell_chunks.map(bytes);
+                belief.stripe_bytes = belief.data_width.map(|width| bytes(width.into()));
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(class: &[usize]) -> Map {
+        let classes = class.iter().max().map_or(0, |most| most + 1);
+        let first = |one| class.iter().position(|&class| class == one).unwrap();
+        Map {
+            class: class.iter().copied().map(Some).collect(),
+            representative: (0..classes).map(first).collect(),
+            single: true,
+            ..Map::default()
+        }
+    }
+
+    #[test]
+    fn stripes_on_drives_of_their_own_choice_are_declustered() {
+        // `pddl1:2d:7c:1s` where volumes go round over groups: two stripes of a row, and rows that move by one drive.
+        let class: Vec<usize> = (0..7)
+            .flat_map(|row| [0, 1, 2, 3].map(|at| (at + row) % 7))
+            .collect();
+        let found = declustered(&map(&class)).unwrap();
+        assert_eq!(found.widths, [2, 4]);
+        assert_eq!(found.cell_chunks, None);
+        // A drive that has more than the others: the map is not that of such an array.
+        let mut uneven = class;
+        uneven[27] = 0;
+        assert_eq!(declustered(&map(&uneven)), None);
+    }
+
+    #[test]
+    fn chunks_that_alternate_inside_cells_are_declustered() {
+        let class: Vec<usize> = (0..7)
+            .flat_map(|row| [0, 1, 0, 1].map(|at| (at + row) % 7))
+            .collect();
+        let found = declustered(&map(&class)).unwrap();
+        assert_eq!((&found.widths[..], found.cell_chunks), (&[2][..], Some(2)));
     }
 }

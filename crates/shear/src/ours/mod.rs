@@ -64,7 +64,7 @@ pub(crate) async fn run(options: Options, desk: Desk) {
         if !matches!(end, Err(End::Unsure(_))) {
             break;
         }
-        bench.alone.clear();
+        bench.forget_places();
         desk.believe(|belief| {
             *belief = Belief {
                 confidence: belief.confidence,
@@ -144,7 +144,22 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
             return Err(End::Unsure(why));
         }
     };
+    if (3..=4).contains(&map.classes()) && 2 * chunks.phase == chunks.bytes {
+        return Err(End::CannotTell(format!(
+            "two readings fit: chunks of {} bytes that begin at half of one, or chunks of {} bytes of which right-symmetric parity puts two in a row on a drive",
+            chunks.bytes,
+            chunks.bytes / 2
+        )));
+    }
     found.tell(&desk, &chunks);
+    if !writes && !found.open_widths().is_empty() {
+        desk.believe(|belief| {
+            belief.reasons.push(format!(
+                "stripes may have {:?} data chunks: --writes says which",
+                found.open_widths()
+            ));
+        });
+    }
     drives::odd(bench, &pattern, &chunks, &map, &found).await?;
     if writes {
         desk.believe(|belief| belief.step = "writes");

@@ -216,7 +216,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
                 break;
             }
             pattern.bytes = shorter;
-            bench.alone.clear();
+            bench.forget_places();
         }
     }
     remeasure(bench, &mut pattern).await?;
@@ -229,7 +229,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
         if bench.repetitions(longer.bytes) < 2 * depth as u64 {
             break;
         }
-        bench.alone.clear();
+        bench.forget_places();
         if !same_everywhere(bench, &longer, pattern.bytes).await? {
             return Err(End::Unsure(format!(
                 "places {} bytes apart are on one drive in part only: the pattern is longer than what was tried",
@@ -237,7 +237,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
             )));
         }
     }
-    bench.alone.clear();
+    bench.forget_places();
     bench.desk.plot(pattern.bytes, pattern.level.mean().exp());
     Ok(pattern)
 }

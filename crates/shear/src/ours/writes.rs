@@ -22,6 +22,9 @@ const BURSTS: u32 = 12;
 const ROUNDS: u32 = 5;
 /// The longest flood, in requests: 64 MiB of small writes.
 const FLOOD_MAX: usize = 16384;
+/// The longest burst of reads to which a flood is compared, where drives always take the same time: such drives are
+/// somebody's model, and waited for in real time.
+const FLOOD_SECONDS_MAX: f64 = 0.5;
 /// A ratio fits a candidate within this, as a logarithm: 45 %. Full stripes decide between neighbours.
 const FITS: f64 = 0.37;
 /// Bursts four times as long have the same ratio within this.
@@ -30,27 +33,62 @@ const STEADY: f64 = 0.15;
 /// writes cheaper by up to a fifth.
 const NEIGHBOURS: f64 = 0.25;
 
-/// Times of small writes over those of as many reads: drive operations of a write, unless drives that hold nothing but
-/// parity have more to do than the others. Read-modify-write or reconstruct-write, whichever is fewer operations; both
-/// where they are as many.
-fn costs(candidate: &Candidate) -> Vec<f64> {
-    let (data, parity) = (f64::from(candidate.data), f64::from(candidate.parity));
+/// Bytes of a burst of aligned writes where nothing is known of a buffer.
+const STRIPE_FLOOD_BYTES: u64 = 4 << 20;
+/// Rates of writes are alike within this, as a logarithm, and differ surely above the other.
+const AS_FAST: f64 = 0.2;
+const SLOWER: f64 = 0.35;
+
+/// How a small write finds the new parity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    /// From what it changes, and the old parity: both are read and written.
+    ReadModify,
+    /// From the rest of the stripe, which is read.
+    Reconstruct,
+}
+
+/// Time of small writes over that of as many reads: drive operations of a write, unless drives that hold nothing but
+/// parity have more to do than the others.
+fn cost(candidate: &Candidate, policy: Policy) -> f64 {
     if candidate.parity == 0 {
-        return vec![f64::from(candidate.copies)];
+        return f64::from(candidate.copies);
     }
     let read_from = candidate.seats().len();
     let only_parity = usize::from(candidate.drives).saturating_sub(read_from);
     #[expect(clippy::cast_precision_loss, reason = "drives")]
     let (read_from, only_parity) = (read_from as f64, only_parity as f64);
-    // Operations of a write, and those of them on each drive of parity alone.
-    let ways = [(2.0 * (1.0 + parity), 2.0), (data + parity, 1.0)];
-    let fewest = ways.iter().map(|way| way.0).fold(f64::INFINITY, f64::min);
-    let cheapest = ways.into_iter().filter(|way| way.0 <= fewest);
-    let cost = |(all, each): (f64, f64)| match only_parity > 0.0 {
+    // Operations of a write on each drive of parity alone.
+    let each = match policy {
+        Policy::ReadModify => 2.0,
+        Policy::Reconstruct => 1.0,
+    };
+    let all = operations(candidate, policy);
+    match only_parity > 0.0 {
         true => (all - each * only_parity).max(read_from * each),
         false => all,
-    };
-    cheapest.map(cost).collect()
+    }
+}
+
+/// Drive operations of a small write on a layout with parity.
+fn operations(candidate: &Candidate, policy: Policy) -> f64 {
+    let (data, parity) = (f64::from(candidate.data), f64::from(candidate.parity));
+    match policy {
+        Policy::ReadModify => 2.0 * (1.0 + parity),
+        Policy::Reconstruct => data + parity,
+    }
+}
+
+/// The same by whichever policy has fewer operations; by both where they have as many.
+fn costs(candidate: &Candidate) -> Vec<f64> {
+    let policies = [Policy::ReadModify, Policy::Reconstruct];
+    let all = policies.map(|policy| operations(candidate, policy));
+    let fewest = all[0].min(all[1]);
+    let cheapest = policies.into_iter().zip(all);
+    let cheapest = cheapest.filter(|&(_, operations)| operations <= fewest);
+    cheapest
+        .map(|(policy, _)| cost(candidate, policy))
+        .collect()
 }
 
 pub(super) async fn decide(
@@ -60,6 +98,11 @@ pub(super) async fn decide(
     mut found: Found,
 ) -> Result<(), End> {
     let Some(widest) = found.candidates.iter().map(|one| one.drives).max() else {
+        if let Some(width) = narrowest_stripe(bench, chunks, found.open_widths()).await? {
+            bench.desk.spend(DECISION_ERROR);
+            found.choose_width(width);
+            found.tell(&bench.desk.clone(), chunks);
+        }
         bench.desk.believe(|belief| {
             belief
                 .reasons
@@ -112,6 +155,14 @@ pub(super) async fn decide(
         });
         return Ok(());
     }
+    // Drives of parity alone have more to do by one policy, and the stripe is the same with and without them.
+    if found.redundancies().len() > 1
+        && bench.constant
+        && let Some(policy) = policy(bench, pattern, chunks).await?
+    {
+        found.retain(|one| (cost(one, policy).ln() - ratio).abs() < FITS);
+        bench.desk.spend(DECISION_ERROR);
+    }
     if found.candidates.len() < before {
         bench.desk.spend(2.0 * DECISION_ERROR);
     }
@@ -159,12 +210,82 @@ async fn small(
         if ratio > -0.2 && (is_steady || !steady) {
             return Ok(Some((ratio, requests)));
         }
-        if requests >= FLOOD_MAX {
+        let is_long = bench.constant && reads.mean() > FLOOD_SECONDS_MAX.ln();
+        if requests >= FLOOD_MAX || is_long {
             return Ok(None);
         }
         before = Some(ratio);
         each *= 4;
     }
+}
+
+/// How parity is computed, by small writes to one chunk of the pattern: with read-modify-write its drive reads and
+/// writes, with reconstruct-write it writes only. `None` between these.
+///
+/// For drives that always take the same time: on a disk a write of what was just read waits for a turn.
+async fn policy(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+) -> Result<Option<Policy>, End> {
+    let (mut reads, mut writes) = (bench.level(), bench.level());
+    for _ in 0..BURSTS {
+        for (level, kind) in [(&mut reads, Kind::Read), (&mut writes, Kind::Rewrite)] {
+            let place = bench
+                .evenly(pattern, chunks, 1, pattern.depth, kind)
+                .await?;
+            level.add(place);
+        }
+    }
+    let operations = (writes.mean() - reads.mean()).exp();
+    Ok(match operations {
+        0.8..1.3 => Some(Policy::Reconstruct),
+        1.6..2.5 => Some(Policy::ReadModify),
+        _ => None,
+    })
+}
+
+/// The least of `widths` whose aligned writes are as cheap as those of the best: several stripes at once are no cheaper
+/// than one. Writes of one chunk must be dearer; otherwise a memory takes them, and its order is not that of the drives.
+async fn narrowest_stripe(
+    bench: &mut Bench,
+    chunks: &Chunks,
+    widths: &[u16],
+) -> Result<Option<u16>, End> {
+    if widths.is_empty() {
+        return Ok(None);
+    }
+    let mut rates: Vec<(u16, Level)> = std::iter::once(1)
+        .chain(widths.iter().copied())
+        .map(|width| (width, Level::default()))
+        .collect();
+    for _ in 0..ROUNDS {
+        for _ in 0..BURSTS {
+            for (width, level) in &mut rates {
+                level.add(bench.rate(chunks, *width, STRIPE_FLOOD_BYTES).await?);
+            }
+        }
+        if let Some(width) = narrowest(&rates) {
+            return Ok(Some(width));
+        }
+    }
+    Ok(None)
+}
+
+/// The first that is about as fast as the fastest, if all before it are surely slower.
+fn narrowest(rates: &[(u16, Level)]) -> Option<u16> {
+    let top = rates.iter().map(|(_, level)| level.mean());
+    let top = top.fold(f64::NEG_INFINITY, f64::max);
+    let behind = |level: &Level| top - level.mean();
+    let error = |level: &Level| 4.0 * level.error();
+    let at = rates
+        .iter()
+        .position(|(_, level)| behind(level) < AS_FAST)?;
+    let surely = rates[..at]
+        .iter()
+        .all(|(_, level)| behind(level) - error(level) > AS_FAST);
+    let (width, level) = &rates[at];
+    (at > 0 && surely && behind(level) + error(level) < SLOWER).then_some(*width)
 }
 
 /// Data chunks of the stripe, if aligned writes of it are clearly faster than those of other lengths.
@@ -192,12 +313,7 @@ async fn full_stripe(
     for _ in 0..ROUNDS {
         for _ in 0..BURSTS {
             for (length, level) in &mut rates {
-                let bytes = u64::from(*length) * chunks.bytes;
-                let requests = (flooded as u64 * BLOCK / bytes).clamp(16, 256);
-                let count = usize::try_from(requests).unwrap_or(16);
-                let time = bench.aligned(bytes, chunks.phase, count).await?;
-                #[expect(clippy::cast_precision_loss, reason = "bytes of a burst")]
-                level.add((requests as f64 * bytes as f64).ln() - time);
+                level.add(bench.rate(chunks, *length, flooded as u64 * BLOCK).await?);
             }
         }
         if let Some(length) = peak(&rates) {
@@ -245,6 +361,17 @@ impl Bench {
             .collect();
         let requests = self.at(pattern.bytes, &spots, kind);
         Ok(self.time(requests).await?)
+    }
+
+    /// Logarithm of bytes per second of aligned writes of so many chunks, together some `flood_bytes`.
+    async fn rate(&mut self, chunks: &Chunks, length: u16, flood_bytes: u64) -> Result<f64, End> {
+        let bytes = u64::from(length) * chunks.bytes;
+        let requests = (flood_bytes / bytes).clamp(16, 256);
+        let count = usize::try_from(requests).unwrap_or(16);
+        let time = self.aligned(bytes, chunks.phase, count).await?;
+        #[expect(clippy::cast_precision_loss, reason = "bytes of a burst")]
+        let all = requests as f64 * bytes as f64;
+        Ok(all.ln() - time)
     }
 
     /// `requests` writes of `bytes`, each at a multiple of it from `phase` on.

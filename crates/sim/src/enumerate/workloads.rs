@@ -1,5 +1,5 @@
 //! Small workloads: twenty of schemes by the state that the pool is in, six of first writes to groups that are made blank for
-//! them, and ten of whole stripes onto space that holds nothing.
+//! them, ten of whole stripes onto space that holds nothing, and six of whole stripes that move.
 
 use block::Seat;
 
@@ -144,6 +144,23 @@ pub fn workloads() -> Vec<Workload> {
         all.extend(lives.map(|(what, events)| Workload {
             name: format!("{name} {what}"),
             prepare: Vec::new(),
+            events,
+            makes: false,
+            ..healthy.clone()
+        }));
+    }
+    // Whole stripes that go to free ones, again when all of these are used up, and a small write to one that has moved.
+    for name in ["raid5-small-free", "raid6-small-free", "pddl2-small-free"] {
+        let healthy = workload(name, Healthy, 0);
+        let setting = SETTINGS[healthy.frame.setting];
+        // Two of six stripes, as many as are free.
+        let two = write(0, setting.volume_bytes / 3, false);
+        let lives = [
+            ("moved", vec![two, write(4096, 4096, false), Event::Flush]),
+            ("moved twice", vec![two, two]),
+        ];
+        all.extend(lives.map(|(what, events)| Workload {
+            name: format!("{name} {what}"),
             events,
             makes: false,
             ..healthy.clone()

@@ -50,10 +50,11 @@ impl Schedule {
         let setting = rng.random_range(0..SEEDED);
         // Not by the generator: seeds from before stay what they were, or become the twin.
         let lazy = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
-        let setting = if lazy {
-            Setting::lazy_twin(setting)
-        } else {
-            setting
+        let free = seed.wrapping_mul(0xa24b_aed4_963e_e407) >> 63 == 1;
+        let setting = match (free, lazy) {
+            (true, _) => Setting::free_twin(setting),
+            (false, true) => Setting::lazy_twin(setting),
+            (false, false) => setting,
         };
         let streams = seed.wrapping_mul(0xd1b5_4a32_d192_ed03) >> 62 == 0;
         let depth = rng.random_range(1..=8);

@@ -45,6 +45,8 @@ pub struct Setting {
     pub ring_blocks: u64,
     /// Whether groups are made blank when they are first written, and not when the volume is created.
     pub lazy: bool,
+    /// Whether groups have free stripes for what is overwritten.
+    pub free_stripes: bool,
 }
 
 /// Bytes of a chunk in all schedules: the smallest, so that requests meet many of them.
@@ -73,8 +75,9 @@ const EAGER: [Setting; 15] = [
 ];
 
 /// The pools of schedules: first those that seeds choose from, of six drives and more; then small
-/// ones for enumerations; then the same whose groups are made blank when they are first written.
-pub const SETTINGS: [Setting; 28] = [
+/// ones for enumerations; then the same whose groups are made blank when they are first written; then those that seeds choose from
+/// with groups of eight stripes or more, some of them free, and small ones of these.
+pub const SETTINGS: [Setting; 41] = [
     EAGER[0],
     EAGER[1],
     EAGER[2],
@@ -103,7 +106,23 @@ pub const SETTINGS: [Setting; 28] = [
     EAGER[11].lazy("raid5-small-lazy").halves(1),
     EAGER[12].lazy("raid6-small-lazy").halves(1),
     EAGER[14].lazy("pddl2-small-lazy").halves(1),
+    EAGER[0].lazy("raid10-free").cells(32, 2 * 14),
+    EAGER[1].lazy("raid5-free").cells(32, 2 * 6 * 5),
+    EAGER[2].lazy("raid6-free").cells(32, 2 * 6 * 4),
+    EAGER[3].lazy("dcode-free").cells(256, 7 * 35),
+    EAGER[4].lazy("rdp-free").cells(128, 6 * 16),
+    EAGER[5].lazy("pddl2-free").cells(32, 2 * 6 * 3),
+    EAGER[6].lazy("raid6-ring-free").cells(32, 2 * 6 * 4),
+    EAGER[7].lazy("raid5-lanes-free").cells(32, 4 * 6 * 5),
+    EAGER[8].lazy("pddl2-lanes-free").cells(32, 4 * 6 * 3),
+    EAGER[9].lazy("raid10-spare-free").cells(32, 2 * 22),
+    EAGER[11].named("raid5-small-free").cells(32, 6 * 2),
+    EAGER[12].named("raid6-small-free").cells(32, 6 * 2),
+    EAGER[14].named("pddl2-small-free").cells(32, 6 * 2),
 ];
+
+/// The first of [`SETTINGS`] with free stripes.
+const FIRST_FREE: usize = EAGER.len() + 13;
 
 /// How many of [`SETTINGS`] seeds choose from.
 pub(crate) const SEEDED: usize = 10;
@@ -125,6 +144,7 @@ impl Setting {
             lanes: 1,
             ring_blocks: 0,
             lazy: false,
+            free_stripes: false,
         }
     }
 
@@ -144,6 +164,21 @@ impl Setting {
         }
     }
 
+    /// With cells of so many KiB: of eight stripes, two of which are free. The volume has so many chunks.
+    const fn cells(self, cell_kib: u64, volume_chunks: u64) -> Self {
+        Self {
+            cell_bytes: cell_kib << 10,
+            volume_bytes: volume_chunks * CHUNK_BYTES,
+            free_stripes: true,
+            ..self
+        }
+    }
+
+    /// The same under another name.
+    const fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
     /// With a volume of so many halves of it.
     const fn halves(self, halves: u64) -> Self {
         Self {
@@ -156,6 +191,12 @@ impl Setting {
     pub(crate) const fn lazy_twin(setting: usize) -> usize {
         assert!(setting < SEEDED, "one that seeds choose from");
         EAGER.len() + setting
+    }
+
+    /// The same setting with free stripes.
+    pub(crate) const fn free_twin(setting: usize) -> usize {
+        assert!(setting < SEEDED, "one that seeds choose from");
+        FIRST_FREE + setting
     }
 
     /// The index of a setting by name.

@@ -72,6 +72,8 @@ pub struct WorldOptions {
     pub lazy: bool,
     /// Whether volumes go round over several groups of a declustered pool.
     pub interleave: bool,
+    /// Whether each group has two free stripes for what is overwritten.
+    pub free_stripes: bool,
     /// Pace of each drive.
     pub pace: Pace,
     /// Decides all latencies.
@@ -93,6 +95,7 @@ impl WorldOptions {
             division: None,
             lazy: false,
             interleave: false,
+            free_stripes: false,
             pace: Pace::Null,
             seed: 1,
         }
@@ -315,6 +318,11 @@ impl World {
         let flying = self.timing.as_ref().map_or(0, Timing::flying);
         let quiet = self.queue.len() == self.pool_timers && flying == 0;
         quiet && self.pool.is_idle() && self.lanes_idle()
+    }
+
+    /// The lane that serves a group.
+    pub(crate) fn lane_of(&self, group: u64) -> &Lane {
+        &self.lanes[usize::from(self.pool.geometry().lane_of(group))]
     }
 
     fn lanes_idle(&self) -> bool {

@@ -68,6 +68,7 @@ impl World {
             journal: true,
             lazy: options.lazy,
             interleave: options.interleave,
+            free_stripes: Some(if options.free_stripes { 2 } else { 0 }),
             drives: all,
             spares,
         };
@@ -193,7 +194,8 @@ impl World {
 /// Where the regions of the drives of such a pool will be.
 fn drive_map(options: &WorldOptions) -> DriveMap {
     let map = |copies| {
-        DriveMap::with_copies(options.drive_bytes, Some(options.cell_bytes), copies).expect("a map")
+        DriveMap::with_copies(options.drive_bytes, Some(options.cell_bytes), copies, 0)
+            .expect("a map")
     };
     let first = map(2);
     if options

@@ -181,6 +181,7 @@ impl StudyVolume {
             // Its volumes count as written.
             lazy: false,
             interleave: false,
+            free_stripes: Some(0),
             drives: all,
             spares,
         };

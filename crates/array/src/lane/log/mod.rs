@@ -84,6 +84,8 @@ pub(super) struct Unit {
     pub(super) direct: Vec<(BlockName, Vec<u32>)>,
     /// Stripes that become zero.
     pub(super) zeroed: Option<(u64, Range<u64>)>,
+    /// A stripe of the group's data that another stripe holds from now on.
+    pub(super) moved: Option<(u64, u64, u32)>,
 }
 
 impl Unit {
@@ -97,6 +99,7 @@ impl Unit {
             absent: Vec::new(),
             direct: Vec::new(),
             zeroed: None,
+            moved: None,
         }
     }
 
@@ -105,14 +108,17 @@ impl Unit {
     fn urgent(&self) -> usize {
         let nowhere = self.unknown.len() + self.absent.len();
         let written = self.blocks.len() + self.derived.len();
-        written + nowhere + usize::from(self.zeroed.is_some())
+        let zeroed = self.zeroed.is_some() && self.moved.is_none();
+        written + nowhere + usize::from(zeroed)
     }
 
     /// Bytes of its descriptors.
     fn bytes(&self) -> usize {
         let runs = self.direct.iter();
         let direct = runs.map(|(_, crcs)| Descriptor::bytes_of_direct(crcs.len()));
-        self.urgent() * DESCRIPTOR_BYTES + direct.sum::<usize>()
+        // That of where it goes, and that of where it was.
+        let moved = 2 * usize::from(self.moved.is_some());
+        (self.urgent() + moved) * DESCRIPTOR_BYTES + direct.sum::<usize>()
     }
 }
 
@@ -863,6 +869,9 @@ impl Lane {
                     };
                     self.overlay.insert(name, logged);
                 }
+                Descriptor::Moved { group, data, to } => {
+                    self.moved(group, data, to, header.sequence);
+                }
                 Descriptor::Unknown(name) => {
                     let logged = Logged {
                         bytes: Bytes::Nowhere,
@@ -967,6 +976,8 @@ fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
         descriptors.extend(absent.map(|&(name, crc)| Descriptor::Absent { name, crc }));
         let direct = unit.direct.iter().cloned();
         descriptors.extend(direct.map(|(first, crcs)| Descriptor::Direct { first, crcs }));
+        let moved = unit.moved.into_iter();
+        descriptors.extend(moved.map(|(group, data, to)| Descriptor::Moved { group, data, to }));
     }
     descriptors
 }

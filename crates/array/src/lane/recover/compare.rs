@@ -72,7 +72,9 @@ impl Lane {
         let seats = self.live_seats();
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(Bug::DirectUncompared) {
-            for name in self.overlay.in_place(|sequence| sequence > flushed) {
+            let mut names = self.overlay.in_place(|sequence| sequence > flushed);
+            names.retain(|&name| !self.geometry.is_of_map(name));
+            for name in names {
                 let stripe = self.stripe_of(name);
                 stripes
                     .entry((name.group, stripe))
@@ -195,11 +197,13 @@ impl Lane {
             .for_each(|scratch| self.release(scratch));
         let mut sums = sums.iter();
         let (mut right, mut wrong) = (BTreeSet::new(), BTreeSet::new());
+        let mut unread = BTreeSet::new();
         for (index, (first, slice)) in reads.into_iter().enumerate() {
             for (block, &sum) in (first.block..).zip(sums.by_ref().take(blocks_of(slice))) {
                 let name = BlockName { block, ..first };
                 let logged = self.overlay.get(name).expect("it is in place");
                 if failed.contains(&index) {
+                    unread.insert(name);
                     continue;
                 }
                 match logged.entry.matches(pool, name, sum) {
@@ -209,7 +213,7 @@ impl Lane {
             }
         }
         for (stripe, names) in round {
-            let torn: Vec<BlockName> = names.intersection(&wrong).copied().collect();
+            let mut torn: Vec<BlockName> = names.intersection(&wrong).copied().collect();
             for &name in &torn {
                 if !self.can_be_made_whole(name, &names, &right) {
                     let logged = self.overlay.get(name).expect("it is in place");
@@ -218,6 +222,9 @@ impl Lane {
                     *limit = Some(limit.map_or(sequence, |limit| limit.min(sequence)));
                 }
             }
+            // What lies where a read has failed may be torn, too. That is not known, so it does not end the log.
+            let mendable = |name: &&BlockName| self.can_be_made_whole(**name, &names, &right);
+            torn.extend(names.intersection(&unread).filter(mendable));
             if !torn.is_empty() {
                 self.comparison().torn.insert(stripe, torn);
             }

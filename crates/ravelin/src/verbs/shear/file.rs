@@ -3,8 +3,8 @@
 //! A burst has at most some hundreds of requests, and drives answer in hundreds of microseconds and
 //! more: a thread's wake is small beside that, and blocking calls work on whatever can be opened.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -79,6 +79,10 @@ impl FileTarget {
                 "give a file, a block device, an NBD URI, or sim:SCHEME",
             ));
         }
+        // The kernel opens a read-only device for writing, and refuses the writes.
+        if writes && kind.is_block_device() && is_read_only(&metadata) {
+            return Err(refused_read_only(&name));
+        }
         let open = |direct: bool| {
             let mut flags = OFlags::NOCTTY;
             if direct {
@@ -106,7 +110,7 @@ impl FileTarget {
                     "it is mounted or in use",
                     "measure it without --writes, or unmount it first",
                 ),
-                Some(30) => refused(&name, "it is read-only", "measure it without --writes"),
+                Some(30) => refused_read_only(&name),
                 _ => refused(&name, error.to_string(), "check who may read it"),
             })?;
         let size_bytes = match metadata.is_file() {
@@ -184,6 +188,20 @@ impl FileTarget {
             }));
         }
     }
+}
+
+fn refused_read_only(name: &str) -> Failure {
+    refused(name, "it is read-only", "measure it without --writes")
+}
+
+/// Whether the kernel takes no writes to a block device.
+fn is_read_only(device: &Metadata) -> bool {
+    let (major, minor) = (
+        rustix::fs::major(device.rdev()),
+        rustix::fs::minor(device.rdev()),
+    );
+    let flag = format!("/sys/dev/block/{major}:{minor}/ro");
+    std::fs::read_to_string(flag).is_ok_and(|flag| flag.trim() == "1")
 }
 
 impl Drop for FileTarget {

@@ -111,6 +111,10 @@ impl Run {
         let map = VolumeMap::new(&geometry, &facts.volumes[0]);
         for &group in &written {
             for stripe in 0..geometry.stripes_per_group() {
+                let Some(data) = world.lane_of(group).data_of_stripe(group, stripe) else {
+                    // It is free.
+                    continue;
+                };
                 for low in (0..geometry.chunk_bytes()).step_by(4096) {
                     let mut known = ElementSet::new(code.elements());
                     for slot in 0..code.elements() {
@@ -130,7 +134,7 @@ impl Run {
                     for slot in code.data_slots() {
                         let wanted: ElementSet = std::iter::once(slot).collect();
                         if code.recover(&known, &wanted).is_err() {
-                            let block = geometry.data_block(stripe, slot, low);
+                            let block = geometry.data_block(data, slot, low);
                             let at =
                                 block.and_then(|block| map.offset_of(group, block * BLOCK_BYTES));
                             lost.extend(at.map(|at| at / BLOCK_BYTES));

@@ -196,6 +196,7 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
         lazy: of.lazy,
         // As new pools are made.
         interleave: of.lazy,
+        free_stripes: of.free_stripes,
         pace: Pace::Null,
         seed: setting as u64,
     }

@@ -1,0 +1,365 @@
+//! A whole stripe that is overwritten goes to a free stripe of its group.
+//!
+//! ```text
+//!   planned where it is ─► planned where it goes ─► in place (direct.rs) ─► logged: the checksums, what the map says now,
+//!        │                      │                                            and that its old stripe holds nothing
+//!        └─ none is free:       └─ it cannot go there: logged, content       │
+//!           it waits               and all, where it is                      ▼
+//!             ▲                                                    the old stripe is vacated
+//!             └─ the old stripe is free ◄── its record is flushed, and all that was planned before has ended ──┘
+//! ```
+//!
+//! So nothing is read, and nothing is written twice. Where the group's columns lie is not changed: only the height in them.
+//!
+//! Invariants:
+//! - The operation has the locks of both stripes from before it is planned for the free one until its record is complete.
+//! - A free stripe's entries say that it is unwritten, so that what lies there does not count before the record does.
+//! - A vacated stripe is not written before its record is flushed: a cut could take the record, and the stripe would count
+//!   again.
+//! - Nor before all operations that were planned before have ended: a read takes no lock, and the checksum of what is
+//!   written there next would let it return that. A checkpoint may have a block on its way there.
+//! - What waits for a free stripe, or in line for a lock, counts as ended: nothing that it was planned for is in flight.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use block::{BLOCK_BYTES, Fault};
+
+use super::Lane;
+use super::flush::Waiter;
+use super::ids::OpId;
+use super::log::Unit;
+use super::op::{Op, Owner, Phase, Task};
+use crate::format::{BlockName, Descriptor};
+use crate::seeded::{self, Bug};
+
+/// Bytes of the descriptors of a stripe that moves: they have to be in one batch, whose header has four blocks.
+const MOVE_BYTES_MAX: usize = 10 << 10;
+
+/// A stripe that holds nothing any more.
+#[derive(Clone, Copy, Debug)]
+struct Vacated {
+    group: u64,
+    stripe: u64,
+    /// The batch that says so.
+    sequence: u64,
+    /// Operations that were planned in this epoch or before may still touch it.
+    epoch: u64,
+}
+
+/// Stripes on their way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moves {
+    /// By group and free stripe: the stripe that it is to take the place of.
+    under_way: BTreeMap<(u64, u64), u64>,
+    /// In order of batches and of epochs.
+    vacated: VecDeque<Vacated>,
+    /// By group: operations that wait for a free stripe. They have it in the order in which they came.
+    waiting: BTreeMap<u64, BTreeSet<OpId>>,
+    /// A flush is under way that vacated stripes wait for.
+    flushing: bool,
+}
+
+impl Moves {
+    /// Whether a stripe that the map does not use is on its way to be used, or not yet free.
+    pub(super) fn has(&self, group: u64, stripe: u64) -> bool {
+        let vacated = |old: &Vacated| (old.group, old.stripe) == (group, stripe);
+        self.under_way.contains_key(&(group, stripe)) || self.vacated.iter().any(vacated)
+    }
+
+    /// Whether something of the group is on its way to a free stripe.
+    fn is_under_way(&self, group: u64) -> bool {
+        let mut under_way = self.under_way.range((group, 0)..=(group, u64::MAX));
+        under_way.next().is_some()
+    }
+
+    /// Whether a stripe of the group becomes free without more being asked.
+    fn frees(&self, group: u64) -> bool {
+        self.is_under_way(group) || self.vacated.iter().any(|old| old.group == group)
+    }
+}
+
+impl Lane {
+    /// Finds the stripe of what a client asks for, and gets in line for its lock. True if the operation may be planned now: it
+    /// is where its data is, and has the lock if it needs one.
+    pub(super) fn locate(&mut self, id: OpId) -> bool {
+        if self.geometry.free_stripes() == 0 {
+            return true;
+        }
+        let op = &self.ops[&id];
+        let Some(data) = op.data else {
+            return true;
+        };
+        if op.located == Some(self.maps.version()) {
+            return true;
+        }
+        let group = op.group;
+        if let Err(missing) = self.load_map(group) {
+            self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
+            self.fetch_pages(id, missing);
+            return false;
+        }
+        let op = &self.ops[&id];
+        let count = op.stripes.end - op.stripes.start;
+        let Some(first) = self.stripe_holding(group, data) else {
+            self.note_unfindable(group, data);
+            self.end(id, Err(Fault::Lost));
+            return false;
+        };
+        let follows = |index| self.stripe_holding(group, data + index) == Some(first + index);
+        if !(1..count).all(follows) {
+            self.split(id, data);
+            return false;
+        }
+        let version = Some(self.maps.version());
+        let op = self.ops.get_mut(id).expect("just seen");
+        let located = std::mem::replace(&mut op.located, version).is_some();
+        let follows = op.stripes.start == first || seeded::is(Bug::MovedNotFollowed);
+        if op.moves_from == Some(first) || located && follows {
+            return true;
+        }
+        if matches!(op.owner, Owner::Hedge(_)) {
+            // Its reader goes on without it.
+            self.end(id, Err(Fault::Lost));
+            return false;
+        }
+        let locked = std::mem::take(&mut op.locked);
+        let before = std::mem::replace(&mut op.stripes, first..first + count);
+        op.bad.clear();
+        op.avoid.clear();
+        op.unknown.clear();
+        if locked {
+            self.give_back(id, group, before);
+        }
+        if self.needs_no_lock(&self.ops[&id]) {
+            return true;
+        }
+        self.lock(id);
+        false
+    }
+
+    /// A run of stripes of the data is not one run of stripes any more: each becomes an operation of its own.
+    fn split(&mut self, id: OpId, data: u64) {
+        let op = &self.ops[&id];
+        let (owner, group, service) = (op.owner, op.group, op.service);
+        let count = op.stripes.end - op.stripes.start;
+        debug_assert!(matches!(op.task, Task::Zero), "others are of one stripe");
+        if let Owner::Request(request) = owner {
+            let pending = self.requests.get_mut(&request);
+            pending.expect("it waits for its operations").ops += count;
+        }
+        for index in 0..count {
+            let stripe = data + index;
+            let mut part = Op::new(owner, group, stripe..stripe + 1, Task::Zero).of_data();
+            part.service = service;
+            self.start(part);
+        }
+        // It has done nothing to its stripes.
+        self.ops.get_mut(id).expect("just seen").data = None;
+        self.end(id, Ok(()));
+    }
+
+    /// Whether an operation overwrites a whole stripe that may go elsewhere.
+    pub(super) fn may_move(&self, op: &Op) -> bool {
+        let Task::Write(prepared) = &op.task else {
+            return false;
+        };
+        let bytes: u64 = { prepared.sources.iter() }
+            .map(|source| source.slice.length)
+            .sum();
+        let columns = || self.view.columns(&self.geometry, op.group);
+        op.data.is_some()
+            && op.moves_from.is_none()
+            && !op.stays
+            && self.recovery.is_none()
+            && bytes == self.geometry.stripe_data_bytes()
+            && self.move_bytes() <= MOVE_BYTES_MAX
+            && columns()
+                .iter()
+                .all(|column| column.source.is_some() && column.target.is_none())
+    }
+
+    /// Bytes of the descriptors of a stripe that moves.
+    fn move_bytes(&self) -> usize {
+        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = usize::try_from(per_chunk).expect("a chunk fits into memory");
+        self.geometry.code().elements() * Descriptor::bytes_of_direct(per_chunk)
+    }
+
+    /// Takes a free stripe for an operation, or lets it wait for one; false if it goes on where it is.
+    pub(super) fn begin_move(&mut self, id: OpId) -> bool {
+        let op = &self.ops[&id];
+        let (group, from) = (op.group, op.stripes.start);
+        // One that has waited comes before those that wait.
+        if op.phase != Phase::Waiting && self.moves.waiting.contains_key(&group) {
+            self.wait_for_free(id, group);
+            return true;
+        }
+        let locks = &self.locks;
+        let may = |stripe| locks.is_free(group, stripe);
+        let free = { self.maps.get_mut(group) }.and_then(|map| map.take_free(may));
+        let Some(to) = free else {
+            let waits = self.moves.frees(group);
+            if waits {
+                self.wait_for_free(id, group);
+            }
+            return waits;
+        };
+        let locked = self.locks.acquire(id, group, to..to + 1);
+        assert!(locked, "the lock of stripe {to} is free");
+        self.moves.under_way.insert((group, to), from);
+        let op = self.ops.get_mut(id).expect("just seen");
+        op.moves_from = Some(from);
+        op.stripes = to..to + 1;
+        self.runnable.push_back(id);
+        true
+    }
+
+    fn wait_for_free(&mut self, id: OpId, group: u64) {
+        self.leave_epoch(id);
+        self.release_scratch(id);
+        self.ops.get_mut(id).expect("it was planned").phase = Phase::Waiting;
+        self.moves.waiting.entry(group).or_default().insert(id);
+    }
+
+    /// An operation does not move after all: it is planned again where it was. Nothing of it is in flight.
+    pub(super) fn cancel_move(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id).expect("it was to move");
+        let from = op.moves_from.take().expect("it was to move");
+        let (group, to) = (op.group, op.stripes.start);
+        op.stripes = from..from + 1;
+        op.stays = true;
+        self.give_back(id, group, to..to + 1);
+        self.move_ended(group, to);
+        self.runnable.push_back(id);
+    }
+
+    /// An operation that was to move ends: what it had locked beside its stripe is free, and so is the stripe itself if nothing
+    /// says that it is used.
+    pub(super) fn move_ends(&mut self, id: OpId, op: &Op) {
+        let Some(from) = op.moves_from else {
+            return;
+        };
+        self.give_back(id, op.group, from..from + 1);
+        self.move_ended(op.group, op.stripes.start);
+    }
+
+    fn move_ended(&mut self, group: u64, to: u64) {
+        if self.moves.under_way.remove(&(group, to)).is_some() {
+            self.freed(group, to);
+        }
+    }
+
+    /// What an operation that moves logs: all of it counts, or nothing.
+    pub(super) fn unit_of_move(&self, id: OpId, direct: Vec<(BlockName, Vec<u32>)>) -> Unit {
+        let op = &self.ops[&id];
+        let from = op.moves_from.expect("it moves");
+        let data = op.data.expect("what moves is data");
+        let to = u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes");
+        let vacates = !seeded::is(Bug::MovedNotVacated);
+        Unit {
+            direct,
+            zeroed: vacates.then_some((op.group, from..from + 1)),
+            moved: Some((op.group, data, to)),
+            ..Unit::of(id)
+        }
+    }
+
+    /// A batch says that a stripe of the data has moved.
+    pub(super) fn moved(&mut self, group: u64, data: u64, to: u32, sequence: u64) {
+        self.map_changes(group, data, to, sequence);
+        if let Some(stripe) = self.moves.under_way.remove(&(group, to.into())) {
+            self.moves.vacated.push_back(Vacated {
+                group,
+                stripe,
+                sequence,
+                epoch: self.epoch,
+            });
+            self.epoch += 1;
+        }
+    }
+
+    /// A stripe may be written from now on; who waits for it is planned again.
+    fn freed(&mut self, group: u64, stripe: u64) {
+        if let Some(map) = self.maps.get_mut(group) {
+            map.give_free(stripe);
+        }
+        self.wake(group, 1);
+    }
+
+    /// So many of those that wait for a stripe of the group are planned again.
+    fn wake(&mut self, group: u64, count: usize) {
+        let Some(waiting) = self.moves.waiting.get_mut(&group) else {
+            return;
+        };
+        for _ in 0..count {
+            self.runnable.extend(waiting.pop_first());
+        }
+        if waiting.is_empty() {
+            self.moves.waiting.remove(&group);
+        }
+    }
+
+    /// What waits for free stripes waits no more: it goes through the journal.
+    fn give_up_moves(&mut self) {
+        for (_, waiting) in std::mem::take(&mut self.moves.waiting) {
+            for id in waiting {
+                self.ops.get_mut(id).expect("it waits").stays = true;
+                self.runnable.push_back(id);
+            }
+        }
+    }
+
+    /// Vacated stripes become free as soon as they may, and are flushed if somebody waits for them.
+    pub(super) fn pump_moves(&mut self) {
+        if self.moves.vacated.is_empty() && self.moves.waiting.is_empty() {
+            return;
+        }
+        let oldest = self.in_epoch.keys().next().copied().unwrap_or(u64::MAX);
+        let flushed = self.log.flushed;
+        let is_free = |old: &Vacated| {
+            let drained = old.epoch < oldest || seeded::is(Bug::VacatedNotDrained);
+            let durable = old.sequence <= flushed || seeded::is(Bug::VacatedNotFlushed);
+            drained && durable
+        };
+        while let Some(old) = self.moves.vacated.pop_front_if(|old| is_free(old)) {
+            self.freed(old.group, old.stripe);
+        }
+        // What still waits when nothing is under way that would free a stripe is planned again: it goes on where it is.
+        if self.runnable.is_empty() {
+            let groups: Vec<u64> = self.moves.waiting.keys().copied().collect();
+            for group in groups {
+                if !self.moves.frees(group) {
+                    let all = self.moves.waiting[&group].len();
+                    self.wake(group, all);
+                }
+            }
+        }
+        if self.has_gaps() && !self.moves.waiting.is_empty() {
+            self.give_up_moves();
+            return;
+        }
+        // One flush for all that have gone to free stripes since the last one: on a disk it costs as much as writing half a
+        // mebibyte. So it waits until their records are complete.
+        let completed = self.log.completed;
+        let wanted = self.moves.vacated.iter().any(|old| {
+            (flushed + 1..=completed).contains(&old.sequence)
+                && self.moves.waiting.contains_key(&old.group)
+                && !self.moves.is_under_way(old.group)
+        });
+        if wanted && !self.moves.flushing {
+            self.moves.flushing = self.begin_flush(Waiter::Moves);
+            if !self.moves.flushing {
+                // All is flushed.
+                self.pump_moves();
+            }
+        }
+    }
+
+    /// The flush for vacated stripes has ended.
+    pub(super) fn moves_flushed(&mut self, outcome: Result<(), Fault>) {
+        self.moves.flushing = false;
+        if outcome.is_err() {
+            self.give_up_moves();
+        }
+    }
+}

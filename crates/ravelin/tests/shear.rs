@@ -1,0 +1,41 @@
+//! `ravelin shear` in real time (`make shear`): volumes whose layout is known, on drives that take 2 ms a request.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `ours` | Ravelin's own volumes, by NBD and as loop devices; by reads and by writes |
+//! | `safety` | no byte changes, also when the run is killed while it writes; opened read-only without `--writes` |
+//! | `btrfs` | a file on btrfs over four drives |
+//! | `md` | Linux md in an emulated guest, on null_blk drives |
+//! | `answer` | what an answer is worth: right, none, or wrong |
+//! | `volume` | a filled volume and its exports |
+//!
+//! A wrong answer fails its test at once. "Cannot tell" is asked again, with other random choices, as a busy host
+//! can be the cause; three times in all. Tests are ignored unless asked for, as the times are the host's. Drives sleep:
+//! four tests at once do not disturb each other on two processors. What is missing is named as skipped.
+
+#![expect(clippy::print_stdout, reason = "tests say what they skip and found")]
+
+#[path = "shear/answer.rs"]
+mod answer;
+#[path = "cli/bench.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod bench;
+#[path = "shear/btrfs.rs"]
+mod btrfs;
+#[path = "e2e/common.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod common;
+#[path = "e2e/disk.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod disk;
+#[path = "guest/kit.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod kit;
+#[path = "shear/md.rs"]
+mod md;
+#[path = "shear/ours.rs"]
+mod ours;
+#[path = "shear/safety.rs"]
+mod safety;
+#[path = "shear/volume.rs"]
+mod volume;
