@@ -166,3 +166,11 @@ fn recovery_compares_torn_stripes_again_when_they_cannot_be_mended() {
     holds(include_str!("schedules/torn-is-compared-again.txt"));
     holds(include_str!("schedules/torn-is-compared-again-raid10.txt"));
 }
+
+/// Seed 50031794. A volume was created, in a pool that makes groups blank at once, while a drive caught up. The drive was
+/// brought up to date, and counted as complete, while the volume's groups were being made blank on all drives but that
+/// one: its copies of their pages of checksums were whatever lay there.
+#[test]
+fn a_drive_is_not_complete_while_groups_are_made_blank_without_it() {
+    holds(include_str!("schedules/made-blank-while-a-drive-joins.txt"));
+}
