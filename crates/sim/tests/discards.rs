@@ -2,7 +2,7 @@
 
 use block::{BLOCK_BYTES, Request, RequestKind, Seat};
 use rand::{Rng, RngExt};
-use sim::{CutSpec, Drive, Oracle, World, WorldOptions};
+use sim::{CutSpec, Drive, Oracle, Region, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
@@ -24,11 +24,29 @@ struct Bench {
 
 impl Bench {
     fn new(scheme: &str, drives: u16, lazy: bool) -> Self {
-        let mut world = World::create(&WorldOptions {
+        Self::of(&WorldOptions {
             drive_bytes: 14 << 20,
             lazy,
             ..WorldOptions::small(scheme, drives)
+        })
+    }
+
+    /// Groups of 32 stripes, some of which are free.
+    fn with_free_stripes(scheme: &str, drives: u16) -> Self {
+        let small = WorldOptions::small(scheme, drives);
+        let bench = Self::of(&WorldOptions {
+            drive_bytes: 56 << 20,
+            cell_bytes: 4 * small.cell_bytes,
+            free_stripes: true,
+            ..small
         });
+        let geometry = bench.world.pool().geometry();
+        assert!(geometry.free_stripes() > 0, "{scheme}");
+        bench
+    }
+
+    fn of(options: &WorldOptions) -> Self {
+        let mut world = World::create(options);
         let size = 6 * world.pool().geometry().group_data_bytes();
         world.create_volume(VOLUME, size).unwrap();
         world.settle();
@@ -60,9 +78,14 @@ impl Bench {
         }
     }
 
-    /// Bytes that the drives were told to forget, all together.
+    /// Bytes of cells that the drives were told to forget, all together.
     fn discarded_bytes(&self) -> u64 {
-        self.world.drives().iter().map(Drive::discarded_bytes).sum()
+        self.discarded_bytes_of(Region::Data)
+    }
+
+    fn discarded_bytes_of(&self, region: Region) -> u64 {
+        let drives = self.world.drives().iter();
+        drives.map(|drive| drive.discarded_bytes(region)).sum()
     }
 
     /// What the volume takes on the drives if all of it is written.
@@ -105,6 +128,47 @@ fn whatever_whole_stripes_are_trimmed_is_discarded_once() {
         bench.check(scheme);
         let mut left = bench.world.clone().cut(CutSpec::None);
         left.remove(Seat(1).index());
+        bench.check_left(left, scheme);
+    }
+}
+
+/// Free stripes are written again at once, as long as there is something to overwrite: discards of them would be for
+/// nothing. With the last of their group's data they go, too.
+#[test]
+fn free_stripes_are_discarded_with_the_last_data_of_their_group() {
+    for (scheme, drives) in POOLS {
+        let mut bench = Bench::with_free_stripes(scheme, drives);
+        for _ in 0..3 {
+            let stripe = bench.world.pool().geometry().stripe_data_bytes();
+            for number in 0..bench.size / stripe {
+                bench.write(number * stripe, stripe);
+            }
+            bench.world.settle();
+        }
+        assert_eq!(bench.discarded_bytes(), 0, "{scheme}");
+        let free = {
+            let geometry = bench.world.pool().geometry();
+            bench.bytes_on_drives() / geometry.stripes_per_group() * geometry.free_stripes()
+        };
+        let most = bench.size - BLOCK_BYTES;
+        bench.request(RequestKind::Trim, 0, most);
+        bench.world.settle();
+        bench.check(scheme);
+        let groups = bench.size / bench.world.pool().geometry().group_data_bytes();
+        let stripe = {
+            let geometry = bench.world.pool().geometry();
+            geometry.code().elements() as u64 * geometry.chunk_bytes()
+        };
+        let left = free / groups + stripe;
+        let all = bench.bytes_on_drives();
+        assert_eq!(bench.discarded_bytes(), all - left, "{scheme}");
+        bench.request(RequestKind::Trim, most, BLOCK_BYTES);
+        bench.world.settle();
+        bench.check(scheme);
+        bench.write(0, bench.size);
+        bench.world.settle();
+        bench.check(scheme);
+        let left = bench.world.clone().cut(CutSpec::None);
         bench.check_left(left, scheme);
     }
 }

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use block::{BLOCK_BYTES, Fault};
 
-use super::Drive;
 use super::fault::Effect;
+use super::{Drive, Region};
 use crate::content::{BLOCK, Block, mix};
 
 /// Different ones, so that those of a row are no codeword but by chance.
@@ -40,13 +40,20 @@ impl Drive {
         let written_bytes = self.written_bytes;
         let outcome = self.write_blocks((offset, length), effect, sequence, blocks);
         self.written_bytes = written_bytes;
-        self.discarded_bytes += length;
+        if let Some(map) = &self.map {
+            let mut regions = Region::ALL.into_iter();
+            let region = regions.find(|region| region.range(map).contains(&offset));
+            let bytes = self
+                .discarded
+                .entry(region.expect("the last one has no end"));
+            *bytes.or_default() += length;
+        }
         outcome
     }
 
-    /// Bytes discarded since it was made.
+    /// Bytes of a region that were discarded since the drive was made, if it is a pool's.
     #[must_use]
-    pub const fn discarded_bytes(&self) -> u64 {
-        self.discarded_bytes
+    pub fn discarded_bytes(&self, region: Region) -> u64 {
+        self.discarded.get(&region).copied().unwrap_or(0)
     }
 }

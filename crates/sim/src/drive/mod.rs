@@ -10,6 +10,7 @@ mod cache;
 mod discard;
 mod fault;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use array::IoKind;
@@ -63,7 +64,8 @@ pub struct Drive {
     written_bytes: u64,
     flushes: u64,
     discards: u64,
-    discarded_bytes: u64,
+    /// Bytes by the region that they were in.
+    discarded: BTreeMap<Region, u64>,
 }
 
 /// What a drive says to an operation when it is handed over.
@@ -100,7 +102,7 @@ impl Drive {
             written_bytes: 0,
             flushes: 0,
             discards: 0,
-            discarded_bytes: 0,
+            discarded: BTreeMap::new(),
         }
     }
 

@@ -20,9 +20,11 @@
 //!   covered, and of what was logged since the overlay has nothing there. A record of blocks in place that is not known
 //!   to be flushed would fail recovery's comparison, and end the log before later ones of other stripes.
 //! - Of stripes of volumes every entry says *unwritten*, and the pages that say so are on the drives.
+//! - Free stripes are left as they are, but in a group that holds nothing (`free.rs`).
 //! - A pool that is being closed hears of its checkpoint when no discard is under way: one that came later would hit what
 //!   the next holder has written.
 
+mod free;
 mod ring;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,6 +77,10 @@ impl Candidates {
         let before = runs.len();
         runs::insert(runs, stripes);
         self.stripe_runs = self.stripe_runs + runs.len() - before;
+    }
+
+    fn has_stripes_of(&self, group: u64) -> bool {
+        self.stripes.contains_key(&group)
     }
 
     fn add_groups(&mut self, groups: &Range<u64>) {
@@ -214,10 +220,11 @@ impl Lane {
 
     /// A checkpoint has ended. `whole`: it has kept nothing back, and all that it has changed is durable.
     pub(super) fn checkpoint_has_ended(&mut self, whole: bool) {
-        let unwritten = std::mem::take(&mut self.discards.unwritten);
+        let mut unwritten = std::mem::take(&mut self.discards.unwritten);
         if !whole || self.trusted {
             return;
         }
+        unwritten.retain(|&(group, stripe)| !self.is_known_free(group, stripe));
         let follows = |a: &(u64, u64), b: &(u64, u64)| (a.0, a.1 + 1) == *b;
         for run in unwritten.chunk_by(follows) {
             let (group, first) = run[0];
@@ -299,11 +306,17 @@ impl Lane {
         }
         let found = match what {
             _ if !self.may_be_past_ring() => Found::Later,
-            Discarded::Stripes => self.look_at_stripes(group, stripes.clone()),
+            Discarded::Stripes => match self.load_map(group) {
+                Ok(()) => self.look_at_stripes(group, stripes.clone()),
+                Err(missing) => Found::Missing(missing),
+            },
             Discarded::Group => self.look_at_group(group),
         };
         match found {
-            Found::Nothing(chunks) => self.discard_chunks(id, &chunks),
+            Found::Nothing(chunks) => {
+                self.add_free_stripes(group, stripes);
+                self.discard_chunks(id, &chunks);
+            }
             Found::Missing(names) => {
                 self.ops.get_mut(id).expect("it was begun").phase = Phase::Fetching;
                 self.fetch_pages(id, names);
@@ -323,8 +336,13 @@ impl Lane {
         let mut empty: BTreeMap<u16, Runs> = BTreeMap::new();
         let mut missing = BTreeSet::new();
         let early = seeded::is(Bug::DiscardUnflushed);
+        let has_free = self.geometry.free_stripes() > 0;
+        let leaves_free = has_free && !self.group_holds_nothing(group);
         for stripe in stripes {
             if self.overlay.is_zeroed(group, stripe) != early {
+                continue;
+            }
+            if leaves_free && self.is_known_free(group, stripe) {
                 continue;
             }
             let elements = 0..self.geometry.code().elements();
@@ -368,17 +386,10 @@ impl Lane {
     fn look_at_group(&self, group: u64) -> Found {
         let chunks = self.geometry.cell_bytes() / self.geometry.chunk_bytes();
         let columns = 0..self.geometry.layout().columns();
-        let blocks = self.geometry.cell_bytes() / BLOCK_BYTES;
-        let count = u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
         let logged = self.overlay.has_zeroed(group)
             || self.checkpoint_writes_of(group)
             || columns.clone().any(|column| {
-                let block = 0;
-                let first = BlockName {
-                    group,
-                    column,
-                    block,
-                };
+                let (first, count) = self.entries_of_cell(group, column);
                 self.overlay.holds(first, count)
             });
         // Whoever fills or scrubs it reads what its entries say.
@@ -387,6 +398,18 @@ impl Lane {
         }
         let whole = |column| (column, vec![(0, chunks)]);
         Found::Nothing(columns.map(whole).collect())
+    }
+
+    /// The blocks of a column's cell, and behind them the entries of its map.
+    fn entries_of_cell(&self, group: u64, column: u16) -> (BlockName, u32) {
+        let pages = u32::try_from(self.geometry.pages_per_cell()).expect("few pages");
+        let block = 0;
+        let first = BlockName {
+            group,
+            column,
+            block,
+        };
+        (first, pages * ENTRIES_PER_META_PAGE)
     }
 
     fn blocks_of_chunk(&self, group: u64, column: u16, chunk: u64) -> (BlockName, u32) {
