@@ -244,6 +244,11 @@ impl Lane {
         let store = *self.geometry.store().expect("a store");
         let group = self.ops[&id].group;
         let columns = self.geometry.layout().columns();
+        if !self.checkpoint_writes_of(group) {
+            // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
+            self.pages.drop_group(group);
+        }
+        self.maps.drop_group(group);
         self.pages.clock += 1;
         let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
         let scratch = self.fresh_scratch();

@@ -94,6 +94,13 @@ impl Fills {
             && self.settling.is_empty()
     }
 
+    /// Whether a lane fills a cell of the group.
+    pub(super) fn is_filling(&self, group: u64) -> bool {
+        let columns = (group, 0)..=(group, u16::MAX);
+        self.in_flight.range(columns.clone()).next().is_some()
+            || self.recording.range(columns).next().is_some()
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len() + self.recording.len() + self.settling.len()
     }

@@ -92,6 +92,11 @@ impl Scrub {
             && (self.waiting.is_empty() || self.paused)
     }
 
+    /// Whether a lane scrubs the group.
+    pub(super) fn is_scrubbing(&self, group: u64) -> bool {
+        self.in_flight.contains(&group)
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }

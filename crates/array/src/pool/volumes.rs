@@ -284,15 +284,20 @@ impl Pool {
             return;
         }
         let mut commands = Vec::new();
-        for new in &mut self.new_volumes {
+        let mut new_volumes = std::mem::take(&mut self.new_volumes);
+        for new in &mut new_volumes {
             while new.in_flight < ZEROING_MAX
                 && new.fault.is_none()
-                && let Some(group) = new.waiting.pop()
+                && let Some(index) = new
+                    .waiting
+                    .iter()
+                    .rposition(|&group| !self.is_in_use(group))
             {
                 new.in_flight += 1;
-                commands.push(group);
+                commands.push(new.waiting.remove(index));
             }
         }
+        self.new_volumes = new_volumes;
         for group in commands {
             self.tell_lane(group, Command::Zero { group });
         }

@@ -434,6 +434,12 @@ impl Lane {
         }
     }
 
+    /// Whether the running checkpoint writes any page of a group.
+    pub(super) fn checkpoint_writes_of(&self, group: u64) -> bool {
+        let running = self.checkpoints.running.as_ref();
+        running.is_some_and(|running| running.pages.iter().any(|name| name.group == group))
+    }
+
     /// True if a checkpoint is to begin when its wait is over.
     pub(super) const fn checkpoint_waits(&self) -> bool {
         self.checkpoints.wanted && self.checkpoints.running.is_none()
