@@ -419,6 +419,7 @@ impl Lane {
                     self.events.push_back(Event::Zeroed { group, outcome });
                     return Ok(());
                 }
+                self.view.begin_life(group);
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),
