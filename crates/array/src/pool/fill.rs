@@ -634,10 +634,8 @@ impl Pool {
     /// Seats whose every allocated column is at home become current.
     pub(super) fn complete_seats(&mut self) {
         // What is being made blank belongs to volumes soon, and may have a column to fill.
-        if !self.fills.waiting.is_empty()
-            || self.closing.is_some()
-            || !self.initialization.is_idle()
-        {
+        let makes_blank = !self.initialization.is_idle() || !self.new_volumes.is_empty();
+        if !self.fills.waiting.is_empty() || self.closing.is_some() || makes_blank {
             return;
         }
         let filling: Vec<Seat> = self
