@@ -248,6 +248,7 @@ impl Lane {
             // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
             self.pages.drop_group(group);
         }
+        self.maps.drop_group(group);
         self.pages.clock += 1;
         let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
         let scratch = self.fresh_scratch();

@@ -35,12 +35,6 @@ impl Pool {
         self.advance();
     }
 
-    /// Whether lanes still fill or scrub a group, for a volume that had it before: they go by its old pages. It is not made
-    /// blank meanwhile.
-    pub(super) fn is_in_use(&self, group: u64) -> bool {
-        self.fills.is_filling(group) || self.scrub.is_scrubbing(group)
-    }
-
     /// The labels know. Not while the pool is being closed: nobody would wait for the discards.
     pub(super) fn discard_freed(&mut self, freed: &[(u64, u64)]) {
         if self.facts.store.is_none() || self.closing.is_some() {

@@ -144,6 +144,12 @@ impl Pool {
         }
     }
 
+    /// Whether lanes still fill or scrub a group, for a volume that had it before: they go by its old pages. It is not made
+    /// blank meanwhile.
+    pub(super) fn is_in_use(&self, group: u64) -> bool {
+        self.fills.is_filling(group) || self.scrub.is_scrubbing(group)
+    }
+
     /// Drives have no room for a label that says what is blank: writes are refused, as those to other groups are.
     fn refuse_regions(&mut self) {
         let initialization = &mut self.initialization;
