@@ -174,3 +174,11 @@ fn recovery_compares_torn_stripes_again_when_they_cannot_be_mended() {
 fn a_drive_is_not_complete_while_groups_are_made_blank_without_it() {
     holds(include_str!("schedules/made-blank-while-a-drive-joins.txt"));
 }
+
+/// Seed 840004978. A stripe moved to a free one, and on while a read of it was in flight. One of its drives had lost what was
+/// written in place, and had what the stripe held before; so did the pages of checksums, which say that a stripe was
+/// vacated from the next checkpoint on. The read was compared with them, and returned it.
+#[test]
+fn a_read_of_a_stripe_that_was_vacated_is_not_compared_with_what_it_held_before() {
+    holds(include_str!("schedules/vacated-is-not-compared.txt"));
+}
