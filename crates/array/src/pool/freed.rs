@@ -1,4 +1,4 @@
-//! Groups that volumes have given up: what is on the drives there is discarded (`lane/discard.rs`).
+//! Groups that volumes have given up: what is on the drives there is discarded (`lane/discard/`).
 //!
 //! ```text
 //!   delete, shrink ─► facts ─► labels ─► those that are still free ─► Freed, to all lanes
