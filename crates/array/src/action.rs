@@ -69,6 +69,9 @@ pub enum IoKind {
     Write,
     /// Make the range read as zeros.
     WriteZeroes,
+    /// Nothing in the range counts: its space may be used for something else, and it may read as anything afterwards. A
+    /// drive that takes no discards ends it with [`Fault::Invalid`].
+    Discard,
     /// Make all completed writes durable.
     Flush,
 }
@@ -306,6 +309,9 @@ pub enum Command {
     /// These groups of volumes (first and count) were never written: they read as zeros, whatever drives hold. Writes
     /// wait for `Initialized`.
     Uninitialized(Vec<(u64, u64)>),
+    /// These groups (first and count) are of no volume any more, and the labels say so: their cells are discarded once
+    /// nothing of the journal is about them. Nobody waits for that.
+    Freed(Vec<(u64, u64)>),
     /// The groups have been made blank, and the labels say so; or they could not be, and what waits for them fails. The
     /// first write to the first of them is reported: those behind them will soon be written.
     Initialized {

@@ -80,7 +80,7 @@ impl VolumeMap {
             });
         };
         match request.kind {
-            RequestKind::Trim | RequestKind::WriteZeroes => {
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
                 self.space.shares(request.offset, request.length, part);
             }
             RequestKind::Read | RequestKind::Write | RequestKind::Flush => {

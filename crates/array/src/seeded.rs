@@ -148,6 +148,14 @@ bugs! {
     InterleaveForgotten,
     /// a discard of part of an interleaved volume takes whole units
     DiscardWholeUnits,
+    /// what was trimmed is discarded on the drives before the trim is in place
+    DiscardUnflushed,
+    /// a discard on the drives does not wait for those who write the stripes
+    DiscardUnlocked,
+    /// what a deleted volume had is discarded while the journal describes stripes of it
+    DiscardDescribed,
+    /// the log goes on in a ring that drives are discarding
+    DiscardRingWritten,
 }
 
 #[cfg(feature = "planted")]

@@ -178,6 +178,14 @@ impl View {
         );
     }
 
+    /// The group begins a new life: columns of the earlier one that were nowhere are at home like any others, if their
+    /// seat's drive has its cells.
+    pub fn begin_life(&mut self, group: u64) {
+        let absent =
+            |&(other, _): &(u64, u16), column: &Column| (other == group) && !column.writable();
+        self.entries.retain(|key, column| !absent(key, column));
+    }
+
     /// The column lives in `cell`, and nowhere else.
     pub fn settle(&mut self, group: u64, column: u16, cell: Cell) {
         self.entries.insert(

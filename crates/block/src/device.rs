@@ -16,6 +16,9 @@ pub enum RequestKind {
     Flush,
     /// The range is no longer needed; it reads as zeros afterwards.
     Trim,
+    /// The range is no longer needed; what it reads as afterwards is not said. A device that cannot give space back
+    /// leaves everything as it is.
+    Discard,
     /// The range reads as zeros afterwards.
     WriteZeroes,
 }
@@ -24,7 +27,10 @@ impl RequestKind {
     /// Whether the request changes what later reads return.
     #[must_use]
     pub const fn mutates(self) -> bool {
-        matches!(self, Self::Write | Self::Trim | Self::WriteZeroes)
+        matches!(
+            self,
+            Self::Write | Self::Trim | Self::Discard | Self::WriteZeroes
+        )
     }
 }
 
@@ -89,7 +95,8 @@ pub struct Limits {
     pub block_bytes_preferred: u32,
     /// The longest read or write.
     pub request_bytes_max: u32,
-    /// Whether `Trim` frees space (it is accepted in any case).
+    /// Whether `Trim` and `Discard` free space (they are accepted in any case). Drives may find out late that they
+    /// do not.
     pub trims: bool,
 }
 

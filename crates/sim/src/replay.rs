@@ -227,6 +227,10 @@ pub(crate) fn perform(
             let zeros = (0..io.length / BLOCK_BYTES).map(|_| Block::ZERO);
             drive.write_blocks(range, admitted.effect, *written, zeros)
         }
+        IoKind::Discard => {
+            *written += 1;
+            drive.discard_blocks(range, admitted.effect, *written)
+        }
         IoKind::Flush => drive.flush_to(admitted.mark, admitted.effect),
     }
 }

@@ -189,6 +189,8 @@ const SLOW: &[Bug] = &[
     Bug::JoinedFailureToFirst,
     Bug::DirectOntoTrimmed,
     Bug::DirectUnflushed,
+    Bug::DiscardUnflushed,
+    Bug::DiscardRingWritten,
     Bug::VacatedNotFlushed,
     Bug::VacatedNotDrained,
     Bug::MovedNotVacated,

@@ -166,3 +166,19 @@ fn recovery_compares_torn_stripes_again_when_they_cannot_be_mended() {
     holds(include_str!("schedules/torn-is-compared-again.txt"));
     holds(include_str!("schedules/torn-is-compared-again-raid10.txt"));
 }
+
+/// Seed 50031794. A volume was created, in a pool that makes groups blank at once, while a drive caught up. The drive was
+/// brought up to date, and counted as complete, while the volume's groups were being made blank on all drives but that
+/// one: its copies of their pages of checksums were whatever lay there.
+#[test]
+fn a_drive_is_not_complete_while_groups_are_made_blank_without_it() {
+    holds(include_str!("schedules/made-blank-while-a-drive-joins.txt"));
+}
+
+/// Seed 840004978. A stripe moved to a free one, and on while a read of it was in flight. One of its drives had lost what was
+/// written in place, and had what the stripe held before; so did the pages of checksums, which say that a stripe was
+/// vacated from the next checkpoint on. The read was compared with them, and returned it.
+#[test]
+fn a_read_of_a_stripe_that_was_vacated_is_not_compared_with_what_it_held_before() {
+    holds(include_str!("schedules/vacated-is-not-compared.txt"));
+}

@@ -57,7 +57,7 @@ impl Balance {
     }
 
     pub(super) fn begins(&mut self, io: &Io) {
-        *Self::at(&mut self.queued, io.seat) += units(io.length);
+        *Self::at(&mut self.queued, io.seat) += load(io);
         if io.kind == IoKind::Read {
             *Self::at(&mut self.read_to, io.seat) = io.offset + io.length;
         }
@@ -65,9 +65,7 @@ impl Balance {
 
     pub(super) fn ended(&mut self, io: &Io) {
         let queued = Self::at(&mut self.queued, io.seat);
-        *queued = queued
-            .checked_sub(units(io.length))
-            .expect("what ends has begun");
+        *queued = queued.checked_sub(load(io)).expect("what ends has begun");
     }
 
     fn queued(&self, seat: Seat) -> u64 {
@@ -76,6 +74,14 @@ impl Balance {
 
     fn reads_on(&self, seat: Seat, offset: u64) -> bool {
         self.read_to.get(seat.index()) == Some(&offset)
+    }
+}
+
+/// What an operation in flight counts. A discard keeps no reader waiting for its bytes.
+const fn load(io: &Io) -> u64 {
+    match io.kind {
+        IoKind::Discard => units(0),
+        IoKind::Read | IoKind::Write | IoKind::WriteZeroes | IoKind::Flush => units(io.length),
     }
 }
 

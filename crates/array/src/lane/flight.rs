@@ -148,9 +148,10 @@ impl Lane {
             Purpose::PageRead { .. } | Purpose::Anchor { .. } => {
                 Service::prompt(Origin::Checkpoint)
             }
-            Purpose::Install { .. } | Purpose::PageWrite { .. } => {
-                Service::bulk(Origin::Checkpoint)
-            }
+            Purpose::Install { .. }
+            | Purpose::PageWrite { .. }
+            | Purpose::Discard { .. }
+            | Purpose::DiscardRing => Service::bulk(Origin::Checkpoint),
             Purpose::Restore { .. } | Purpose::Recovery { .. } => Service::prompt(Origin::Rebuild),
             Purpose::Look { .. } => Service::bulk(Origin::Rebuild),
         }
@@ -218,6 +219,8 @@ impl Lane {
             Purpose::Restore { seat } => self.column_restored(seat, outcome),
             Purpose::Look { job, seat } => self.looked(job, seat, outcome),
             Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
+            Purpose::Discard { op } => self.discarded(op, outcome),
+            Purpose::DiscardRing => self.ring_discarded(),
         }
     }
 

@@ -44,6 +44,10 @@ impl Lane {
         let scrub = matches!(op.task, Task::Scrub);
         let believes = (seeded::is(Bug::UnverifiedParity) && matches!(op.task, Task::Write(_)))
             || (seeded::is(Bug::UnverifiedRead) && matches!(op.task, Task::Read(_)));
+        // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages say what it held before
+        // it was last written in place, and a drive that has lost that write would be believed.
+        let mut stripes = op.stripes.clone();
+        let vacated = !locked && stripes.any(|stripe| self.overlay.is_zeroed(group, stripe));
         let reads = &op.plan.as_ref().expect("it was planned").reads;
         let mut sums = sums.iter();
         let (mut blocks, mut again) = (0, false);
@@ -54,6 +58,10 @@ impl Lane {
                 blocks += 1;
                 if op.bad.contains(&(name.column, name.block.into())) {
                     // Its read has failed; a scrub goes on with the rest.
+                    continue;
+                }
+                if vacated && self.overlay.get(name).is_none() {
+                    again = true;
                     continue;
                 }
                 match self.entry_of(name) {
@@ -244,6 +252,11 @@ impl Lane {
         let store = *self.geometry.store().expect("a store");
         let group = self.ops[&id].group;
         let columns = self.geometry.layout().columns();
+        if !self.checkpoint_writes_of(group) {
+            // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
+            self.pages.drop_group(group);
+        }
+        self.maps.drop_group(group);
         self.pages.clock += 1;
         let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
         let scratch = self.fresh_scratch();
@@ -343,6 +356,9 @@ impl Lane {
         }
         if outcome.is_ok() {
             self.note_right(op);
+        }
+        if seeded::is(Bug::DiscardUnflushed) {
+            self.discard_early(op);
         }
         self.begin_heals(op, outcome);
     }

@@ -72,7 +72,7 @@ impl Lane {
                 self.plan_again(id);
             }
             // In the background, and of everything there is: it has time. Or it reads nothing.
-            Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) => {}
+            Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => {}
         }
         true
     }
@@ -184,7 +184,7 @@ impl Lane {
         let op = &self.ops[&id];
         let reads = match op.task {
             Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,
-            Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) => false,
+            Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => false,
         };
         if self.watch.suspects.is_empty() || op.patient || !reads {
             return Vec::new();

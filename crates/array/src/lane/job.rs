@@ -210,6 +210,11 @@ impl Lane {
         }
     }
 
+    /// Whether something is being done to a group, or will be.
+    pub(super) fn has_job(&self, group: u64) -> bool {
+        self.jobs.values().any(|job| job.group == group)
+    }
+
     /// The group that a job is about to make unwritten.
     pub(super) fn zeroes(&self, id: JobId) -> Option<u64> {
         let job = &self.jobs[&id];
@@ -229,7 +234,7 @@ impl Lane {
     }
 
     /// Stripes that have so many bytes of one cell.
-    fn stripes_in(&self, bytes: u64) -> u64 {
+    pub(super) fn stripes_in(&self, bytes: u64) -> u64 {
         let rows = u64::from(self.geometry.code().rows());
         (bytes / (self.geometry.chunk_bytes() * rows)).max(1)
     }

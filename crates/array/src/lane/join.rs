@@ -62,7 +62,14 @@ impl Candidate {
         let write = match (io.kind, io.slice) {
             (IoKind::Read, Some(_)) => false,
             (IoKind::Write, Some(_)) => true,
-            (IoKind::Read | IoKind::Write | IoKind::WriteZeroes | IoKind::Flush, _) => return None,
+            (
+                IoKind::Read
+                | IoKind::Write
+                | IoKind::WriteZeroes
+                | IoKind::Discard
+                | IoKind::Flush,
+                _,
+            ) => return None,
         };
         let (seat, offset, length) = (io.seat, io.offset, io.length);
         (length < JOINED_BYTES_MAX).then_some(Self {

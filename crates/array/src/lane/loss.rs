@@ -134,7 +134,12 @@ impl Lane {
             }
             Task::Zero if op.data.is_some() => self.note_found(group, all),
             Task::Scrub => self.scrub_found(op),
-            Task::Zero | Task::Fill { .. } | Task::Resync | Task::Heal(_) | Task::Relog(_) => {}
+            Task::Zero
+            | Task::Fill { .. }
+            | Task::Resync
+            | Task::Heal(_)
+            | Task::Relog(_)
+            | Task::Discard(_) => {}
         }
     }
 

@@ -8,6 +8,7 @@ mod catchup;
 mod checkpoint;
 mod coalesce;
 mod direct;
+mod discard;
 mod extents;
 mod flight;
 mod flush;
@@ -49,6 +50,7 @@ use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::coalesce::Coalescing;
 use self::direct::DirectWrites;
+use self::discard::Discards;
 pub(crate) use self::flight::WRITE_RETRIES;
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
@@ -106,6 +108,10 @@ enum Purpose {
     Recovery { seat: Seat, index: usize },
     /// The part of a write that goes to a drive's successor.
     Second { pair: u64 },
+    /// Part of what an operation discards.
+    Discard { op: OpId },
+    /// The ring, when nothing is in it.
+    DiscardRing,
 }
 
 /// What a computation in flight is for.
@@ -187,6 +193,7 @@ pub struct Lane {
     log: Log,
     direct: DirectWrites,
     checkpoints: Checkpoints,
+    discards: Discards,
     retries: Retries,
     /// Drives about which the pool has been asked for a verdict, and what they had said.
     awaited: BTreeMap<Seat, Fault>,
@@ -274,6 +281,7 @@ impl Lane {
             log: Log::default(),
             direct: DirectWrites::default(),
             checkpoints: Checkpoints::default(),
+            discards: Discards::default(),
             retries: Retries::default(),
             awaited: BTreeMap::new(),
             keeping: Keeping::default(),
@@ -305,6 +313,7 @@ impl Lane {
         self.now = now;
         self.asked_at = Some(now);
         self.clients_ask_now();
+        self.discards.resume();
         self.begin_request(id, request);
         self.advance();
     }
@@ -419,9 +428,12 @@ impl Lane {
                     self.events.push_back(Event::Zeroed { group, outcome });
                     return Ok(());
                 }
+                self.discards.forget(group..group + 1);
+                self.view.begin_life(group);
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),
+            Command::Freed(runs) => self.groups_freed(&runs),
             Command::Initialized { groups, outcome } => self.initialized(&groups, outcome),
             Command::Resync { group } => {
                 self.check_here(group)?;
@@ -442,6 +454,7 @@ impl Lane {
                         // A successor may be all that is left after the next stop, and must say where the log begins.
                         self.want_anchor();
                     }
+                    self.discards.pause();
                     self.await_checkpoint(Wanting::Pool, []);
                 } else {
                     self.events

@@ -11,6 +11,7 @@ use super::arbitrate::Arbitration;
 use super::catchup::Held;
 use super::coalesce::Part;
 use super::direct::Direct;
+use super::discard::Discarded;
 use super::flight::BounceBuffer;
 use super::ids::{JobId, OpId};
 use super::loss::Assessed;
@@ -54,6 +55,8 @@ pub(super) enum Task {
     Heal(Vec<(usize, u64)>),
     /// Blocks that are logged and cannot be put in place, to be logged again.
     Relog(Vec<BlockName>),
+    /// What holds nothing that counts is discarded on its drives.
+    Discard(Discarded),
 }
 
 impl Task {
@@ -237,6 +240,7 @@ impl Service {
         match (owner, task) {
             (Owner::Request(_) | Owner::Hedge(_), _) => Self::prompt(Origin::Client),
             (_, Task::Scrub) => Self::bulk(Origin::Scrub),
+            (_, Task::Discard(_)) => Self::bulk(Origin::Checkpoint),
             (Owner::Job(_), _) => Self::bulk(Origin::Rebuild),
             (Owner::Lane | Owner::Recovery, _) => Self::prompt(Origin::Scrub),
         }

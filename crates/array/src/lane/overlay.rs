@@ -151,6 +151,12 @@ impl Overlay {
         self.blocks.has_any(first, count)
     }
 
+    /// Whether any stripe of a group reads as zeros where no block says otherwise.
+    pub(super) fn has_zeroed(&self, group: u64) -> bool {
+        let stripes = (group, 0)..(group + 1, 0);
+        self.zeroed.range(stripes).next().is_some()
+    }
+
     /// Whether the stripe reads as zeros where no block says otherwise.
     pub(super) fn is_zeroed(&self, group: u64, stripe: u64) -> bool {
         self.zeroed.contains_key(&(group, stripe))

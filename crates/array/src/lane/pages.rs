@@ -111,6 +111,18 @@ impl Pages {
 
     /// Whether `count` blocks from `first` on are known to have been written, and with what checksum.
     pub(super) fn are_written(&self, first: BlockName, count: u32) -> bool {
+        self.are_such(first, count, |entry| {
+            entry != Entry::UNWRITTEN && entry != Entry::UNKNOWN
+        })
+    }
+
+    /// Whether `count` blocks from `first` on are known to be unwritten.
+    pub(super) fn are_unwritten(&self, first: BlockName, count: u32) -> bool {
+        self.are_such(first, count, |entry| entry == Entry::UNWRITTEN)
+    }
+
+    /// Whether the pages of `count` blocks from `first` on are here, and all their entries are such.
+    fn are_such(&self, first: BlockName, count: u32, such: impl Fn(Entry) -> bool) -> bool {
         let end = first.block.saturating_add(count);
         let mut block = first.block;
         while block < end {
@@ -120,23 +132,13 @@ impl Pages {
             };
             cached.used.set(true);
             let more = (ENTRIES_PER_META_PAGE - block % ENTRIES_PER_META_PAGE).min(end - block);
-            let written = |index: usize| {
-                let entry = cached.page.get(name.entry() + index);
-                entry != Entry::UNWRITTEN && entry != Entry::UNKNOWN
-            };
-            if !(0..more as usize).all(written) {
+            let such = |index: usize| such(cached.page.get(name.entry() + index));
+            if !(0..more as usize).all(such) {
                 return false;
             }
             block += more;
         }
         true
-    }
-
-    /// Whether `count` blocks from `first` on are known to be unwritten.
-    pub(super) fn are_unwritten(&self, first: BlockName, count: u32) -> bool {
-        let mut names = (first.block..first.block.saturating_add(count))
-            .map(|block| BlockName { block, ..first });
-        names.all(|name| self.entry(name) == Some(Entry::UNWRITTEN))
     }
 
     /// The pages of `count` blocks from `first` on that are not here.
@@ -275,7 +277,7 @@ impl Pages {
     }
 
     /// Whether the page is here as it was written, or as it was found.
-    fn is_clean(&self, name: PageName) -> bool {
+    pub(super) fn is_clean(&self, name: PageName) -> bool {
         { self.cached.get(&name) }.is_some_and(|cached| !cached.dirty && !cached.nowhere)
     }
 

@@ -77,7 +77,9 @@ impl Lane {
                 return self.begin_write(id, &request);
             }
             RequestKind::Write => self.write_ops(id, &request, Some(id)),
-            RequestKind::Trim | RequestKind::WriteZeroes => self.zero_ops(id, &request),
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
+                self.zero_ops(id, &request)
+            }
             RequestKind::Flush => unreachable!("handled above"),
         };
         if ops.is_empty() {

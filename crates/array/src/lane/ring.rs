@@ -22,6 +22,8 @@ pub(super) struct Ring {
     live: VecDeque<Placed>,
     /// Blocks of all that are live.
     used: u64,
+    /// Blocks of all that were ever taken.
+    taken: u64,
 }
 
 impl Ring {
@@ -49,6 +51,11 @@ impl Ring {
 
     pub(super) const fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// Blocks that batches have taken, all together.
+    pub(super) const fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// Where a batch of `length` blocks would go, if there is room.
@@ -82,6 +89,7 @@ impl Ring {
     pub(super) fn take(&mut self, placed: Placed) {
         self.head = placed.position + placed.length;
         self.used += placed.length;
+        self.taken += placed.length;
         self.live.push_back(placed);
     }
 

@@ -71,6 +71,7 @@ impl Lane {
             | Task::Scrub
             | Task::Heal(_)
             | Task::Relog(_) => false,
+            Task::Discard(_) => seeded::is(Bug::DiscardUnlocked),
         }
     }
 
@@ -121,6 +122,10 @@ impl Lane {
         if let Task::Relog(names) = &op.task {
             let names = names.clone();
             self.relog(id, &names);
+            return;
+        }
+        if let Task::Discard(what) = op.task {
+            self.discard(id, what);
             return;
         }
         if !op.arbitration.doubts.is_empty() {
@@ -235,7 +240,7 @@ impl Lane {
                 }
                 Ok(plan::plan_heal(plans, &stripe, blocks, name))
             }
-            Task::Relog(_) => unreachable!("it needs no plan"),
+            Task::Relog(_) | Task::Discard(_) => unreachable!("it needs no plan"),
         };
         let missing = blocks.missing.into_inner();
         let pinned = blocks.pinned.into_inner();

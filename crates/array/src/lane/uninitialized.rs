@@ -104,13 +104,18 @@ impl Lane {
                     self.events.push_back(Event::WantsInitialized { group });
                 }
             }
-            RequestKind::Trim | RequestKind::WriteZeroes => self.reply(id, Ok(())),
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
+                self.reply(id, Ok(()));
+            }
             RequestKind::Flush => unreachable!("it is of no group"),
         }
     }
 
     /// Groups of a volume that is new.
     pub(super) fn leave_uninitialized(&mut self, runs: &[(u64, u64)]) {
+        for &(first, count) in runs {
+            self.discards.forget(first..first + count);
+        }
         for (id, _) in self.uninitialized.insert(runs) {
             self.reply(id, Err(Fault::Shutdown));
         }

@@ -71,12 +71,13 @@ impl Pace {
     }
 }
 
-/// Reads and writes are two classes; a flush takes as long as what it covers, and has none.
+/// Reads and writes are two classes; a flush takes as long as what it covers, a discard as long as the drive likes, and
+/// they have none.
 const fn class(kind: IoKind) -> Option<usize> {
     match kind {
         IoKind::Read => Some(0),
         IoKind::Write | IoKind::WriteZeroes => Some(1),
-        IoKind::Flush => None,
+        IoKind::Discard | IoKind::Flush => None,
     }
 }
 
@@ -253,7 +254,7 @@ impl Lane {
             if dead > self.now {
                 earlier(dead);
             }
-            if flight.late || flight.io.kind == IoKind::Flush {
+            if flight.late || class(flight.io.kind).is_none() {
                 if flight.io.kind == IoKind::Read && !flight.hedged {
                     earlier(self.now + LATE_MIN);
                 }

@@ -457,6 +457,7 @@ impl fmt::Display for Transfer {
             IoKind::Read => "read ",
             IoKind::Write => "write",
             IoKind::WriteZeroes => "zero ",
+            IoKind::Discard => "drop ",
             IoKind::Flush => "flush",
         };
         write!(

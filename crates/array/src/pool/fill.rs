@@ -94,6 +94,13 @@ impl Fills {
             && self.settling.is_empty()
     }
 
+    /// Whether a lane fills a cell of the group.
+    pub(super) fn is_filling(&self, group: u64) -> bool {
+        let columns = (group, 0)..=(group, u16::MAX);
+        self.in_flight.range(columns.clone()).next().is_some()
+            || self.recording.range(columns).next().is_some()
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len() + self.recording.len() + self.settling.len()
     }
@@ -627,10 +634,8 @@ impl Pool {
     /// Seats whose every allocated column is at home become current.
     pub(super) fn complete_seats(&mut self) {
         // What is being made blank belongs to volumes soon, and may have a column to fill.
-        if !self.fills.waiting.is_empty()
-            || self.closing.is_some()
-            || !self.initialization.is_idle()
-        {
+        let makes_blank = !self.initialization.is_idle() || !self.new_volumes.is_empty();
+        if !self.fills.waiting.is_empty() || self.closing.is_some() || makes_blank {
             return;
         }
         let filling: Vec<Seat> = self

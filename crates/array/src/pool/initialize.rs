@@ -133,12 +133,21 @@ impl Pool {
         if !self.labels.is_settled() {
             return;
         }
-        while self.initialization.in_flight.len() < IN_FLIGHT_MAX
-            && let Some(group) = self.initialization.waiting.pop_front()
-        {
-            self.initialization.in_flight.insert(group);
-            self.tell_lane(group, Command::Zero { group });
+        for group in std::mem::take(&mut self.initialization.waiting) {
+            let room = self.initialization.in_flight.len() < IN_FLIGHT_MAX;
+            if room && !self.is_in_use(group) {
+                self.initialization.in_flight.insert(group);
+                self.tell_lane(group, Command::Zero { group });
+            } else {
+                self.initialization.waiting.push_back(group);
+            }
         }
+    }
+
+    /// Whether lanes still fill or scrub a group, for a volume that had it before: they go by its old pages. It is not made
+    /// blank meanwhile.
+    pub(super) fn is_in_use(&self, group: u64) -> bool {
+        self.fills.is_filling(group) || self.scrub.is_scrubbing(group)
     }
 
     /// Drives have no room for a label that says what is blank: writes are refused, as those to other groups are.

@@ -21,6 +21,7 @@ mod create;
 mod error;
 mod facts;
 mod fill;
+mod freed;
 mod initialize;
 mod labels;
 mod loss;
@@ -58,6 +59,7 @@ use self::volumes::NewVolume;
 use crate::action::{Command, Event, IoId};
 use crate::lane::WRITE_RETRIES;
 use crate::plan::BandPlans;
+use crate::runs::Runs;
 use crate::{Geometry, Losses};
 
 pub use catchup::{Evidence, Misfit};
@@ -146,6 +148,8 @@ enum Effect {
     /// Membership has changed: look at all groups anew.
     Requeue,
     VolumesChanged,
+    /// These groups are of no volume any more.
+    Freed(Runs),
     /// These groups are blank.
     Initialized(std::ops::Range<u64>),
     /// The lanes read their journals; then these.
@@ -599,6 +603,7 @@ impl Pool {
             Effect::Resync => self.begin_resync(),
             Effect::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
             Effect::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
+            Effect::Freed(groups) => self.discard_freed(&groups),
             Effect::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
             Effect::Done(ticket, outcome) => self.done(ticket, outcome),
             Effect::Report(report) => self.report(report),

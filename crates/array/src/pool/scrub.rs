@@ -13,6 +13,7 @@ use block::{Instant, Outcome, Seat};
 use super::{Effect, Pool, PoolError, Report, Ticket};
 use crate::action::Command;
 use crate::plan::BandPlans;
+use crate::runs;
 
 /// Groups at a time, over all lanes: a scrub is to be felt little.
 const SCRUBBING_MAX: usize = 2;
@@ -90,6 +91,11 @@ impl Scrub {
         self.in_flight.is_empty()
             && self.lost_pages.is_empty()
             && (self.waiting.is_empty() || self.paused)
+    }
+
+    /// Whether a lane scrubs the group.
+    pub(super) fn is_scrubbing(&self, group: u64) -> bool {
+        self.in_flight.contains(&group)
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -241,6 +247,17 @@ impl Pool {
         self.now = now;
         self.scrub.paused = paused;
         self.advance();
+    }
+
+    /// These groups are of no volume any more: what their checksums say need not be there.
+    pub(super) fn leave_unscrubbed(&mut self, groups: &[(u64, u64)]) {
+        let freed = |group: &u64| runs::run_of(groups, *group).is_some();
+        self.scrub.lost_pages.retain(|group| !freed(group));
+        self.wounded.retain(|group| !freed(group));
+        let before = self.scrub.waiting.len();
+        self.scrub.waiting.retain(|group| !freed(group));
+        self.scrub.progress.groups_total -= (before - self.scrub.waiting.len()) as u64;
+        self.scrub_ended();
     }
 
     pub(super) fn stop_scrub(&mut self) {

@@ -200,16 +200,18 @@ impl Pool {
             }
             return Ok(());
         }
+        let before = volume.extents.clone();
         let mut left = VolumeSpace::new(group_bytes, &volume).groups_kept(size_bytes);
         volume.extents.retain_mut(|(_, count)| {
             *count = (*count).min(left);
             left -= *count;
             *count > 0
         });
+        let freed = self.written_of(&before, &volume.extents);
         self.facts.volumes[index] = volume;
         self.forget_lost();
         self.forget_uninitialized();
-        self.volumes_changed(ticket);
+        self.groups_freed(freed, ticket);
         Ok(())
     }
 
@@ -225,11 +227,12 @@ impl Pool {
     ) -> Result<(), PoolError> {
         self.now = now;
         let index = self.volume_index(name)?;
-        self.facts.volumes.remove(index);
+        let volume = self.facts.volumes.remove(index);
+        let freed = self.written_of(&volume.extents, &[]);
         self.forget_lost();
         self.forget_uninitialized();
         self.requeue_fills();
-        self.volumes_changed(ticket);
+        self.groups_freed(freed, ticket);
         Ok(())
     }
 
@@ -284,15 +287,20 @@ impl Pool {
             return;
         }
         let mut commands = Vec::new();
-        for new in &mut self.new_volumes {
+        let mut new_volumes = std::mem::take(&mut self.new_volumes);
+        for new in &mut new_volumes {
             while new.in_flight < ZEROING_MAX
                 && new.fault.is_none()
-                && let Some(group) = new.waiting.pop()
+                && let Some(index) = new
+                    .waiting
+                    .iter()
+                    .rposition(|&group| !self.is_in_use(group))
             {
                 new.in_flight += 1;
-                commands.push(group);
+                commands.push(new.waiting.remove(index));
             }
         }
+        self.new_volumes = new_volumes;
         for group in commands {
             self.tell_lane(group, Command::Zero { group });
         }

@@ -8,7 +8,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "I/O memory as slices, and the OFD lock that rustix lacks"
+    reason = "I/O memory as slices, and the OFD lock and the discard that rustix lacks"
 )]
 
 use std::fs;
@@ -32,6 +32,8 @@ const REQUEST_BYTES_MAX: u32 = 64 << 20;
 const ZEROS_BYTES: usize = 1 << 20;
 /// Ranges of memory that the kernel takes in one call (`IOV_MAX`).
 const RANGES_MAX: usize = 1024;
+/// `_IO(0x12, 119)` of `linux/fs.h`.
+const BLKDISCARD: libc::Ioctl = 0x1277;
 /// How often a transfer that makes no progress is tried again, a millisecond apart.
 pub(crate) const AGAIN_MAX: u32 = 100;
 
@@ -57,6 +59,7 @@ pub(crate) struct Handle {
     memory_align: usize,
     sync_failed: AtomicBool,
     punches: AtomicBool,
+    discards: AtomicBool,
     zero_ranges: AtomicBool,
     nowait: AtomicBool,
 }
@@ -106,13 +109,17 @@ impl Handle {
             memory_align,
             sync_failed: AtomicBool::new(false),
             punches: AtomicBool::new(true),
+            discards: AtomicBool::new(limits.trims),
             zero_ranges: AtomicBool::new(true),
             nowait: AtomicBool::new(true),
         })
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        self.limits
+        Limits {
+            trims: self.discards.load(Relaxed),
+            ..self.limits
+        }
     }
 
     pub(crate) fn medium(&self) -> Medium {
@@ -290,6 +297,20 @@ impl Handle {
         }
     }
 
+    /// Gives space back and promises nothing of what is left. Whoever cannot says so from then on ([`Limits::trims`]).
+    fn discard(&self, offset: u64, length: u64, may_begin: &Ask<'_>) -> Performed {
+        begin(may_begin)?;
+        if self.is_block() {
+            self.try_out(&self.discards, offset + length, || {
+                discard_device(self.fd.as_fd(), offset, length)
+            })?;
+        } else {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            self.allocate(&self.discards, flags, offset, length)?;
+        }
+        Ok(())
+    }
+
     /// On devices `FALLOC_FL_ZERO_RANGE` is `BLKZEROOUT`: an offload or the kernel writes zeros.
     /// On files a hole comes first: a sparse drive stays sparse.
     fn write_zeroes(&self, offset: u64, length: u64, may_begin: &Ask<'_>) -> Performed {
@@ -326,18 +347,33 @@ impl Handle {
         if length == 0 {
             return Ok(true);
         }
+        self.try_out(works, offset + length, || {
+            rustix::fs::fallocate(&self.fd, flags, offset, length)
+        })
+    }
+
+    /// A call that reaches up to byte `end`, if `works` says that the file or device can; false when it turns out that
+    /// it cannot.
+    fn try_out(
+        &self,
+        works: &AtomicBool,
+        end: u64,
+        call: impl Fn() -> Result<(), Errno>,
+    ) -> Result<bool, Fault> {
         if !works.load(Relaxed) {
             return Ok(false);
         }
         loop {
-            match rustix::fs::fallocate(&self.fd, flags, offset, length) {
+            match call() {
                 Ok(()) => return Ok(true),
                 Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                Err(
+                    Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::INVAL | Errno::PERM,
+                ) => {
                     works.store(false, Relaxed);
                     return Ok(false);
                 }
-                Err(errno) => return Err(self.fault(errno, offset + length)),
+                Err(errno) => return Err(self.fault(errno, end)),
             }
         }
     }
@@ -365,11 +401,12 @@ impl Perform for Handle {
             RequestKind::Read => self.read(memory, request.offset),
             RequestKind::Write => self.write(memory, request.offset, request.fua, may_begin),
             RequestKind::Flush => Ok(self.flush()?),
-            RequestKind::Trim | RequestKind::WriteZeroes => {
-                if request.kind == RequestKind::Trim {
-                    self.trim(request.offset, request.length, may_begin)?;
-                } else {
-                    self.write_zeroes(request.offset, request.length, may_begin)?;
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
+                let (offset, length) = (request.offset, request.length);
+                match request.kind {
+                    RequestKind::Trim => self.trim(offset, length, may_begin)?,
+                    RequestKind::Discard => self.discard(offset, length, may_begin)?,
+                    _ => self.write_zeroes(offset, length, may_begin)?,
                 }
                 if request.fua {
                     self.flush()?;
@@ -459,6 +496,18 @@ fn device_is_memory(stat: &rustix::fs::Stat) -> bool {
     };
     let name = target.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b"zram") || name.starts_with(b"ram")
+}
+
+/// Has a block device forget a range (`BLKDISCARD`).
+fn discard_device(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
+    let range = [offset, length];
+    // SAFETY: `fd` is open for the call, and `BLKDISCARD` reads two numbers of 64 bits.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
 }
 
 /// A number from a block device's `queue` directory in sysfs; partitions have their disk's.
@@ -605,6 +654,31 @@ mod tests {
                 "{errno}"
             );
         }
+    }
+
+    #[test]
+    fn who_cannot_discard_is_asked_once_and_writes_nothing() {
+        let handle = handle();
+        assert!(handle.limits().trims);
+        let asked = std::cell::Cell::new(0);
+        let refuse = || {
+            asked.set(asked.get() + 1);
+            Err(Errno::OPNOTSUPP)
+        };
+        for _ in 0..2 {
+            assert_eq!(handle.try_out(&handle.discards, 4096, refuse), Ok(false));
+        }
+        assert_eq!(asked.get(), 1);
+        assert!(!handle.limits().trims, "it says so");
+        let memory = Memory::from_bytes(&[7; 4096]);
+        let granted = || block::Permission::Granted;
+        assert_eq!(handle.write(&memory, 0, false, &granted), Ok(()));
+        assert_eq!(handle.discard(0, 4096, &granted), Ok(()));
+        let read = Memory::zeroed(4096);
+        assert_eq!(handle.read(&read, 0), Ok(()));
+        let mut bytes = vec![0; 4096];
+        copy_out(&read, 0..4096, &mut bytes);
+        assert_eq!(bytes, [7; 4096], "what is there stays");
     }
 
     #[test]

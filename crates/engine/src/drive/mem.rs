@@ -147,7 +147,7 @@ impl Perform for Performer {
                 }
             }
             RequestKind::Flush => {}
-            RequestKind::Trim | RequestKind::WriteZeroes => {
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
                 store.clear(address(request.offset)?, address(request.length)?);
             }
         }

@@ -11,7 +11,7 @@
 //! add up. The inner drive starts at once and runs beside the server; as long as it is the faster
 //! one it does not show.
 //!
-//! Reads and writes pay for their bytes and for one request. Flush, trim and write-zeroes pay for
+//! Reads and writes pay for their bytes and for one request. Flush, trim, discard and write-zeroes pay for
 //! one request and for no bytes: no data crosses to the drive, which only marks a range or empties
 //! its cache (ATA DATA SET MANAGEMENT, NVMe Deallocate and Write Zeroes). A disk that really writes
 //! its zeros would be slower than this model. Their place in the FIFO is like any other's, so a
@@ -39,7 +39,10 @@ impl Server {
     fn admit(&mut self, now: Instant, request: &Request) -> Instant {
         let bytes = match request.kind {
             RequestKind::Read | RequestKind::Write => request.length,
-            RequestKind::Flush | RequestKind::Trim | RequestKind::WriteZeroes => 0,
+            RequestKind::Flush
+            | RequestKind::Trim
+            | RequestKind::Discard
+            | RequestKind::WriteZeroes => 0,
         };
         let mut service = Duration::ZERO;
         if let Some(bandwidth) = self.rate.bandwidth_bytes_per_second {

@@ -126,6 +126,15 @@ pub fn trim(device: &dyn BlockDevice, offset: u64, length: u64) -> Outcome {
     )
 }
 
+/// Gives up the range, whatever it reads as afterwards.
+pub fn discard(device: &dyn BlockDevice, offset: u64, length: u64) -> Outcome {
+    run(
+        device,
+        request(RequestKind::Discard, offset, length),
+        Memory::empty(),
+    )
+}
+
 /// Makes the range read as zeros.
 pub fn write_zeroes(device: &dyn BlockDevice, offset: u64, length: u64) -> Outcome {
     run(

@@ -148,7 +148,9 @@ impl Telemetry {
                 RequestKind::Read => self.reads.add(bytes, took, add),
                 RequestKind::Write => self.writes.add(bytes, took, add),
                 RequestKind::Flush => self.flushes.add(0, took, add),
-                RequestKind::Trim | RequestKind::WriteZeroes => self.trims.add(bytes, took, add),
+                RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
+                    self.trims.add(bytes, took, add);
+                }
             },
             Err(fault) => {
                 let counter = match fault {
@@ -268,7 +270,7 @@ pub struct TelemetrySnapshot {
     pub writes: TrafficSnapshot,
     /// Flushes.
     pub flushes: TrafficSnapshot,
-    /// Trims and writes of zeros; their bytes are what they covered.
+    /// Trims, discards and writes of zeros; their bytes are what they covered.
     pub trims: TrafficSnapshot,
     /// Requests that failed with a medium error.
     pub errors_medium: u64,

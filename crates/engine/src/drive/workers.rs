@@ -253,7 +253,7 @@ impl Workers {
                 request.length <= self.shared.errand_bytes_max
             }
             RequestKind::Flush => !self.shared.perform.flush_sleeps(),
-            RequestKind::Trim | RequestKind::WriteZeroes => false,
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => false,
         };
         if !short {
             return self.shared.queue(request, memory, ticket);

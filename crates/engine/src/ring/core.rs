@@ -517,7 +517,10 @@ impl Ring {
                     }
                 }
             }
-            RequestKind::Flush | RequestKind::Trim | RequestKind::WriteZeroes => {
+            RequestKind::Flush
+            | RequestKind::Trim
+            | RequestKind::Discard
+            | RequestKind::WriteZeroes => {
                 on_file!(Fsync().flags(FsyncFlags::DATASYNC))
             }
         };

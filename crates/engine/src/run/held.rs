@@ -54,6 +54,18 @@ pub(super) const PIECES: u16 = u16::MAX;
 /// Of so many operations for a drive that is open one is counted.
 const ASK_EVERY: u32 = 16;
 
+/// Bytes that an operation moves between here and its drive. A discard only names a range: were that its length, the
+/// drive would seem to be as quick as it forgets.
+const fn bytes_moved(submission: &Submission) -> u64 {
+    match submission.request.kind {
+        RequestKind::Read | RequestKind::Write => submission.request.length,
+        RequestKind::Flush
+        | RequestKind::Trim
+        | RequestKind::Discard
+        | RequestKind::WriteZeroes => 0,
+    }
+}
+
 /// Operations that may go to their drives now.
 pub(super) type Released = Vec<(Seat, Submission)>;
 
@@ -104,9 +116,8 @@ impl Held {
 
     /// The operation in pieces of at most so many bytes.
     fn cut(&mut self, whole: Submission, piece: u64) -> Vec<Submission> {
-        let length = whole.request.length;
-        let moves_bytes = matches!(whole.request.kind, RequestKind::Read | RequestKind::Write);
-        if length <= piece || !moves_bytes {
+        let length = bytes_moved(&whole);
+        if length <= piece {
             return vec![whole];
         }
         let count = length.div_ceil(piece);
@@ -159,7 +170,7 @@ impl Held {
             for Waiting { submission, .. } in go {
                 self.count -= 1;
                 if let Some(admission) = seats.admission(seat) {
-                    let bulk = admission.begin_now(now, submission.request.length);
+                    let bulk = admission.begin_now(now, bytes_moved(&submission));
                     self.in_flight.insert(submission.token, bulk);
                 }
                 released.push((seat, submission));
@@ -194,7 +205,7 @@ impl Held {
     ) {
         let waiting = &mut self.waiting[seat.index()];
         while let Some(first) = waiting.front() {
-            let length = first.submission.request.length;
+            let length = bytes_moved(&first.submission);
             let begun = match seats.admission(seat) {
                 Some(admission) => {
                     let begun = admission.begin_or_wait(now, length, me);

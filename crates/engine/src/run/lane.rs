@@ -686,6 +686,11 @@ impl LaneThread {
     }
 
     fn submit(&mut self, place: usize, io: &Io) {
+        if io.kind == IoKind::Discard && !self.takes_discards(io.seat) {
+            let refused = Input::Completion(io.id, Err(Fault::Invalid));
+            self.inputs.push_back(refused);
+            return;
+        }
         let memory = match io.slice {
             Some(slice) => self.lanes[place].memory(slice),
             None => Memory::empty(),
@@ -696,6 +701,11 @@ impl LaneThread {
             (request(io.kind, io.offset, io.length), memory),
             io.service,
         );
+    }
+
+    fn takes_discards(&self, seat: Seat) -> bool {
+        let device = self.seats.device(seat);
+        device.is_some_and(|device| device.limits().trims)
     }
 
     fn submit_joined(&mut self, place: usize, io: &Joined) {
@@ -764,6 +774,7 @@ fn request(kind: IoKind, offset: u64, length: u64) -> Request {
         IoKind::Read => RequestKind::Read,
         IoKind::Write => RequestKind::Write,
         IoKind::WriteZeroes => RequestKind::WriteZeroes,
+        IoKind::Discard => RequestKind::Discard,
         IoKind::Flush => RequestKind::Flush,
     };
     Request {

@@ -62,7 +62,7 @@ impl Asked {
             RequestKind::Read => (&counters.reads, &counters.read_bytes),
             RequestKind::Write => (&counters.writes, &counters.write_bytes),
             RequestKind::Flush => return add(&counters.flushes, 1),
-            RequestKind::Trim | RequestKind::WriteZeroes => {
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
                 (&counters.discards, &counters.discard_bytes)
             }
         };
@@ -109,7 +109,7 @@ mod tests {
         asked.count(1, Origin::Client, RequestKind::Read, 8192);
         asked.count(1, Origin::Log, RequestKind::Write, 4096);
         asked.count(0, Origin::Log, RequestKind::Flush, 0);
-        asked.count(0, Origin::Checkpoint, RequestKind::Trim, 65_536);
+        asked.count(0, Origin::Checkpoint, RequestKind::Discard, 65_536);
         asked.count(0, Origin::Rebuild, RequestKind::WriteZeroes, 16_384);
         asked.count(1, Origin::Scrub, RequestKind::Read, 1 << 20);
         let seen = asked.snapshot();

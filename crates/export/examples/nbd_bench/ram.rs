@@ -78,7 +78,7 @@ fn carry_out(
         // SAFETY: as above.
         RequestKind::Write => stored.copy_from_slice(unsafe { memory.bytes() }),
         RequestKind::Trim | RequestKind::WriteZeroes => stored.fill(0),
-        RequestKind::Flush => {}
+        RequestKind::Flush | RequestKind::Discard => {}
     }
     Ok(())
 }

@@ -304,7 +304,8 @@ impl State {
                 stored[place].copy_from_slice(unsafe { memory.bytes() });
             }
             RequestKind::Trim | RequestKind::WriteZeroes => stored[place].fill(0),
-            RequestKind::Flush => {}
+            // What it reads as afterwards is not said.
+            RequestKind::Flush | RequestKind::Discard => {}
         }
         drop(stored);
         self.mark_pages(request);

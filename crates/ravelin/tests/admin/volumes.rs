@@ -1,6 +1,7 @@
 //! Volumes: what making one, and its first writes, cost and keep.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::{Duration, Instant};
 
 use export::nbd::Client;
 
@@ -73,6 +74,50 @@ fn a_volume_of_ten_tebibytes_is_made_at_once_and_keeps_its_first_writes() {
     other.write(4096, &[7; 4096], true).unwrap();
     assert_eq!(other.read(0, 4096).unwrap(), [0; 4096]);
     assert_eq!(other.read(4096, 4096).unwrap(), [7; 4096]);
+}
+
+/// Waits until the drives' files take a twentieth of `full` at most: a minute, as users are told.
+fn space_comes_back(bench: &Bench, drives: &[String], full: u64) {
+    let begun = Instant::now();
+    loop {
+        let used = used_bytes(bench, drives);
+        if used <= full / 20 {
+            return;
+        }
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(60), "{used} bytes of {full}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// What a client trims, and what a deleted volume had, stayed on the drives until it was written again.
+#[test]
+fn what_is_trimmed_or_deleted_goes_back_to_the_drives() {
+    const SIZE: u64 = 256 * MIB;
+    let bench = Bench::new("back");
+    let drives = bench.drives("d", 6, 1 << 30);
+    assert_eq!(bench.create("tank", "raid6", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "256M"]);
+    let fill = |client: &mut Client| {
+        for at in 0..SIZE / MIB {
+            client.write(at * MIB, &[7; 1 << 20], false).unwrap();
+        }
+        client.flush().unwrap();
+        let full = used_bytes(&bench, &drives);
+        assert!(full > SIZE * 3 / 2, "{full} bytes hold all of it");
+        full
+    };
+    let mut client = client(&attach(&bench));
+    let full = fill(&mut client);
+    client.trim(0, u32::try_from(SIZE).unwrap()).unwrap();
+    space_comes_back(&bench, &drives, full);
+    assert_eq!(client.read(5 * MIB, 4096).unwrap(), [0; 4096]);
+
+    let full = fill(&mut client);
+    client.disconnect().unwrap();
+    bench.ok(&["volume", "detach", "tank/v"]);
+    bench.ok(&["volume", "delete", "tank/v", "--yes"]);
+    space_comes_back(&bench, &drives, full);
 }
 
 /// Bytes that clients have read of the volume.

@@ -95,7 +95,7 @@ impl DriveFault {
             | Self::Hang { .. }
             | Self::Stall { .. }
             | Self::Slow { .. } => true,
-            Self::Lse | Self::Flip { .. } => !matches!(kind, IoKind::Flush),
+            Self::Lse | Self::Flip { .. } => !matches!(kind, IoKind::Flush | IoKind::Discard),
             Self::Dropped | Self::Full { .. } => {
                 matches!(kind, IoKind::Write | IoKind::WriteZeroes)
             }

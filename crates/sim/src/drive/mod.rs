@@ -7,8 +7,10 @@
 //! ```
 
 mod cache;
+mod discard;
 mod fault;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use array::IoKind;
@@ -17,6 +19,7 @@ use block::{BLOCK_BYTES, Fault, Instant};
 
 use self::cache::Cache;
 pub use self::cache::Survival;
+pub(crate) use self::discard::rubbish;
 pub(crate) use self::fault::Effect;
 use self::fault::Faults;
 pub use self::fault::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
@@ -60,6 +63,9 @@ pub struct Drive {
     writes: u64,
     written_bytes: u64,
     flushes: u64,
+    discards: u64,
+    /// Bytes by the region that they were in.
+    discarded: BTreeMap<Region, u64>,
 }
 
 /// What a drive says to an operation when it is handed over.
@@ -95,6 +101,8 @@ impl Drive {
             writes: 0,
             written_bytes: 0,
             flushes: 0,
+            discards: 0,
+            discarded: BTreeMap::new(),
         }
     }
 
@@ -142,10 +150,10 @@ impl Drive {
         (self.reads, self.writes)
     }
 
-    /// Operations handed over in all: reads, writes and flushes.
+    /// Operations handed over in all: reads, writes, flushes and discards.
     #[must_use]
     pub const fn admitted(&self) -> u64 {
-        self.reads + self.writes + self.flushes
+        self.reads + self.writes + self.flushes + self.discards
     }
 
     /// Bytes written since it was made.
@@ -263,6 +271,7 @@ impl Drive {
             IoKind::Read => self.reads += 1,
             IoKind::Write | IoKind::WriteZeroes => self.writes += 1,
             IoKind::Flush => self.flushes += 1,
+            IoKind::Discard => self.discards += 1,
         }
         let mut admitted = Admitted {
             effect: Effect::Done,

@@ -101,6 +101,7 @@ impl Target for Lone {
             RequestKind::Write => array::IoKind::Write,
             RequestKind::Flush => array::IoKind::Flush,
             RequestKind::Trim | RequestKind::WriteZeroes => array::IoKind::WriteZeroes,
+            RequestKind::Discard => array::IoKind::Discard,
         };
         let operation = Operation {
             token,

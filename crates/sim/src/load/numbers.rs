@@ -91,7 +91,10 @@ impl Numbers {
                 self.open.writes += 1;
                 self.open.bytes += request.length;
             }
-            RequestKind::Flush | RequestKind::Trim | RequestKind::WriteZeroes => {
+            RequestKind::Flush
+            | RequestKind::Trim
+            | RequestKind::Discard
+            | RequestKind::WriteZeroes => {
                 self.others += 1;
                 return;
             }

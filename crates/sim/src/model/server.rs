@@ -66,7 +66,7 @@ impl Model for Server {
         let begin = now.0.max(self.busy_until);
         let taken = match operation.kind {
             IoKind::Flush => 0,
-            IoKind::WriteZeroes => self.options.per_operation_ns,
+            IoKind::WriteZeroes | IoKind::Discard => self.options.per_operation_ns,
             IoKind::Read | IoKind::Write => {
                 self.options.per_operation_ns
                     + transfer_ns(operation.length, self.options.bytes_per_second)

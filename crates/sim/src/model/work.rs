@@ -51,6 +51,7 @@ impl Work {
                 self.writes += 1;
                 self.written_bytes += operation.length;
             }
+            super::IoKind::Discard => {}
             super::IoKind::Flush => self.flushes += 1,
         }
     }

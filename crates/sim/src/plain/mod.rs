@@ -442,7 +442,7 @@ impl PlainArray {
             }
             RequestKind::Flush => self.flush_drives(key),
             // Space that holds nothing: this array has no map that would say so.
-            RequestKind::Trim | RequestKind::WriteZeroes => {}
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {}
         }
         self.part_ended(key, Ok(()));
     }

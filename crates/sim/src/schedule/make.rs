@@ -2,6 +2,7 @@
 
 mod joining;
 mod requests;
+mod space;
 
 use block::Seat;
 use rand::{RngExt, SeedableRng};
@@ -9,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use self::joining::MISHAPS;
 use self::requests::{MIXES, Mix, Stream};
+use self::space::Space;
 use super::{Event, SEEDED, SETTINGS, Schedule, Scope, Setting};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
@@ -21,6 +23,8 @@ struct Maker {
     mix: Mix,
     /// What is written in order, in schedules that have it.
     stream: Option<Stream>,
+    /// Space that is given back, in schedules that have it.
+    space: Option<Space>,
     scope: Scope,
     setting: usize,
     depth: usize,
@@ -60,6 +64,7 @@ impl Schedule {
             rng,
             mix,
             stream: streams.then(Stream::default),
+            space: Space::of_seed(seed).filter(|_| scope != Scope::Orderly),
             scope,
             setting,
             depth,
@@ -145,6 +150,9 @@ impl Maker {
         let reopen_at = now_and_then(16);
         // A second cut soon after the first meets what the first recovery has left.
         let second = now_and_then(4).map(|at| cut_at + at % 12 + 1);
+        if let Some(space) = &mut self.space {
+            space.plan(requests, cut_at);
+        }
         for number in 0..requests {
             for _ in faults_at[..faults].iter().filter(|&&at| at == number) {
                 self.fault(number, 4);
@@ -152,6 +160,10 @@ impl Maker {
             while let Some(index) = self.inserts.iter().position(|&(at, _)| at == number) {
                 let (_, seat) = self.inserts.swap_remove(index);
                 self.joins(Event::Insert(seat), seat);
+            }
+            if let Some(space) = &mut self.space {
+                let given_back = space.events_at(number, self.volume_bytes);
+                self.events.extend(given_back);
             }
             if number == cut_at || second == Some(number) {
                 self.cut(number);

@@ -258,6 +258,8 @@ pub enum Event {
     Reopen,
     /// A scrub of all volumes begins.
     Scrub,
+    /// Another volume is created, and its writing begins; or, if there is one, it is deleted once that has ended.
+    Neighbour,
     /// An administrator takes a drive out.
     Fail(Seat),
     /// A fresh drive is put into a seat whose drive is out; its rebuild begins.

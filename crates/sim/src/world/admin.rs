@@ -59,6 +59,14 @@ impl World {
         begun.map(|()| ticket)
     }
 
+    /// Deletes a volume, without waiting for that.
+    pub(crate) fn begin_delete_volume(&mut self, name: &str) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let begun = self.pool.delete_volume(self.now, name, ticket);
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
     /// Gives a volume another size.
     ///
     /// # Errors

@@ -99,7 +99,10 @@ impl World {
                     cut(whole, part.request.buffer_offset, length)
                 }
                 RequestKind::Read => self.blank(length),
-                RequestKind::Flush | RequestKind::Trim | RequestKind::WriteZeroes => self.blank(0),
+                RequestKind::Flush
+                | RequestKind::Trim
+                | RequestKind::Discard
+                | RequestKind::WriteZeroes => self.blank(0),
             };
             part.request.buffer_offset = 0;
             let lane = usize::from(part.lane);

@@ -384,7 +384,9 @@ impl World {
         };
         let drive = &mut self.drives[drive];
         let admitted = drive.admit(kind, offset);
-        let served = drive.serve(self.now, length);
+        // A discard names a range and moves nothing.
+        let moved = if kind == IoKind::Discard { 0 } else { length };
+        let served = drive.serve(self.now, moved);
         let taken = served.since(self.now) + jitter;
         let at = self.now + taken * admitted.slow;
         (Some(admitted), drive.answer_at(self.now, at))

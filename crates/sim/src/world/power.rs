@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::World;
 use super::queue::Happening;
 use crate::content::{BLOCK, Block};
-use crate::drive::{Drive, Effect, Pieces, Survival};
+use crate::drive::{Drive, Effect, Pieces, Survival, rubbish};
 
 /// Which un-flushed writes survive a power cut. They are counted over all drives in the order in
 /// which they were carried out; those in flight come last.
@@ -128,6 +128,7 @@ impl World {
                             let zeros = (0..io.length / BLOCK_BYTES).map(|_| Block::ZERO);
                             drive.write_blocks(range, admitted.effect, sequence, zeros)
                         }
+                        IoKind::Discard => drive.discard_blocks(range, admitted.effect, sequence),
                         IoKind::Read | IoKind::Flush => Ok(()),
                     };
                 }
@@ -231,6 +232,16 @@ impl World {
                 let slices = io.slices.all().iter();
                 let blocks = slices.flat_map(|&slice| scratch.blocks(slice));
                 Some((drive, io.offset, blocks.collect()))
+            }
+            Happening::LaneIo {
+                drive: Some(drive),
+                io,
+                ..
+            } if io.kind == IoKind::Discard => {
+                let first = io.offset / BLOCK_BYTES;
+                let blocks = first..first + io.length / BLOCK_BYTES;
+                let blocks = blocks.map(|at| rubbish(io.id.0, at)).collect();
+                Some((drive, io.offset, blocks))
             }
             Happening::PoolWrite {
                 drive: Some(drive),

@@ -206,6 +206,7 @@ impl Lane {
                 }
             }
             self.overlay.zeroes_installed(stripe, sequence);
+            self.discards.made_unwritten(stripe);
         }
         for (name, logged) in blocks {
             if stuck.contains(&name) {

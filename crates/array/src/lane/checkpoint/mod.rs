@@ -26,7 +26,7 @@ use super::ids::{JobId, OpId};
 use super::overlay::Logged;
 use super::writes::Writes;
 use crate::ScratchId;
-use crate::action::{BufferId, Event, IoKind, Slice};
+use crate::action::{BufferId, IoKind, Slice};
 use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::Transfer;
 use crate::seeded::{self, Bug};
@@ -426,12 +426,33 @@ impl Lane {
                 continue;
             }
             match wanting {
-                Wanting::Pool => self
-                    .events
-                    .push_back(Event::Checkpointed { lane: self.lane }),
+                Wanting::Pool => self.tell_checkpointed(),
                 Wanting::Job(job) => self.job_checkpointed(job),
             }
         }
+        self.checkpoint_has_ended(refused.is_none() && !held_back);
+    }
+
+    /// Whether nothing has been logged for as long as makes a checkpoint begin by itself.
+    pub(super) fn logs_nothing_lately(&self) -> bool {
+        self.now.since(self.checkpoints.logged_at) >= IDLE
+    }
+
+    /// Whether the ring has only what no checkpoint has covered.
+    pub(super) fn ring_is_checkpointed(&self) -> bool {
+        self.log.ring.is_oldest(self.checkpoints.covered + 1)
+    }
+
+    /// Whether the running checkpoint writes a page.
+    pub(super) fn checkpoint_writes(&self, name: PageName) -> bool {
+        let running = self.checkpoints.running.as_ref();
+        running.is_some_and(|running| running.pages.contains(&name))
+    }
+
+    /// Whether the running checkpoint writes any page of a group.
+    pub(super) fn checkpoint_writes_of(&self, group: u64) -> bool {
+        let running = self.checkpoints.running.as_ref();
+        running.is_some_and(|running| running.pages.iter().any(|name| name.group == group))
     }
 
     /// True if a checkpoint is to begin when its wait is over.

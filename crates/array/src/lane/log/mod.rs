@@ -391,6 +391,7 @@ impl Lane {
             && self.log.batches.len() < IN_FLIGHT_MAX
             && !self.log.blocked
             && self.log.gaps.is_empty()
+            && !self.discards_ring()
             && !refused
         {
             let ready = self.lots_ready(due);

@@ -123,6 +123,22 @@ fn trims_and_zeroes_give_a_files_space_back() {
 }
 
 #[test]
+fn a_discard_gives_a_files_space_back() {
+    let place = Place::new();
+    let name = place.file("discarded.img");
+    let drive = open_sized(&name, 8 << 20);
+    let device = &*drive.device;
+    let held = || fs::metadata(&name).unwrap().blocks() * 512;
+    sync::write(device, 0, &vec![1; 8 << 20]).unwrap();
+    sync::flush(device).unwrap();
+    assert!(device.limits().trims);
+    sync::discard(device, 1 << 20, 7 << 20).unwrap();
+    sync::flush(device).unwrap();
+    assert!(held() <= (1 << 20) + (64 << 10), "{}", held());
+    assert_eq!(sync::read(device, 0, 4096).unwrap(), [1; 4096]);
+}
+
+#[test]
 fn a_file_that_shrank_under_the_drive_is_gone_there() {
     let place = Place::new();
     let name = place.file("shrinks.img");

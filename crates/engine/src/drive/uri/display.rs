@@ -123,6 +123,7 @@ impl fmt::Display for Faults {
                 Some(RequestKind::Write) => "write",
                 Some(RequestKind::Flush) => "flush",
                 Some(RequestKind::Trim) => "trim",
+                Some(RequestKind::Discard) => "discard",
                 Some(RequestKind::WriteZeroes) => "zero",
             })?;
         }

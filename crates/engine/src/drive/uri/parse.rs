@@ -257,8 +257,12 @@ impl Faults {
                         "write" => Some(RequestKind::Write),
                         "flush" => Some(RequestKind::Flush),
                         "trim" => Some(RequestKind::Trim),
+                        "discard" => Some(RequestKind::Discard),
                         "zero" => Some(RequestKind::WriteZeroes),
-                        _ => return Err(bad("on", value, "any, read, write, flush, trim or zero")),
+                        _ => {
+                            let wanted = "any, read, write, flush, trim, discard or zero";
+                            return Err(bad("on", value, wanted));
+                        }
                     };
                 }
                 "bad" => {

@@ -538,10 +538,18 @@ impl Model for Disk {
     fn handle_operation(&mut self, now: Instant, operation: Operation) {
         let now = now.0;
         self.work.count(&operation);
-        if operation.kind == IoKind::Flush {
-            self.flush(now, operation.token);
-            self.dispatch(now);
-            return;
+        match operation.kind {
+            IoKind::Flush => {
+                self.flush(now, operation.token);
+                self.dispatch(now);
+                return;
+            }
+            // It has nothing to give back.
+            IoKind::Discard => {
+                self.done.push_back(operation.token);
+                return;
+            }
+            IoKind::Read | IoKind::Write | IoKind::WriteZeroes => {}
         }
         let start = operation.offset / SECTOR_BYTES;
         let end = (operation.offset + operation.length).div_ceil(SECTOR_BYTES);
@@ -559,7 +567,7 @@ impl Model for Disk {
             IoKind::Write | IoKind::WriteZeroes => {
                 self.waiting.is_empty() && self.caches_write(now, &queued)
             }
-            IoKind::Flush => unreachable!("flushes are done above"),
+            IoKind::Flush | IoKind::Discard => unreachable!("they are done above"),
         };
         if !answered {
             self.waiting.push_back(queued);

@@ -222,7 +222,7 @@ impl Model for Ssd {
                 let here = self.through_interface(begin, operation.length);
                 self.write(here, first, end)
             }
-            IoKind::WriteZeroes => {
+            IoKind::WriteZeroes | IoKind::Discard => {
                 (first..end).for_each(|unit| self.flash.trim(unit));
                 begin
             }

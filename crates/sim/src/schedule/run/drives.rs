@@ -99,6 +99,7 @@ impl Run {
         self.report();
         self.reported = 0;
         self.in_flight.clear();
+        self.neighbours.clear();
         self.ledger.cut(cut.is_none());
         self.cuts += 1;
         let world = self.world.take().expect("the power is on");
@@ -112,6 +113,7 @@ impl Run {
     pub(super) fn reopen(&mut self) -> Checked {
         self.room(0)?;
         self.settle()?;
+        self.neighbours.clear();
         let ticket = self.world().begin_close();
         if let Err(error) = self.command_ends(ticket)? {
             return Err(Violation::new("close", error.to_string()));

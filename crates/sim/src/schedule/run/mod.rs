@@ -3,6 +3,7 @@
 mod beyond;
 mod drives;
 mod end;
+mod neighbour;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -219,6 +220,8 @@ pub(crate) struct Run {
     world: Option<World>,
     ledger: Ledger,
     in_flight: Vec<(u64, Asked)>,
+    /// Writes to the other volume that have not ended.
+    neighbours: Vec<u64>,
     depth: usize,
     /// Answers that have been looked at.
     answered: u64,
@@ -290,6 +293,7 @@ impl Run {
             world: None,
             ledger,
             in_flight: Vec::new(),
+            neighbours: Vec::new(),
             depth: 1,
             answered: 0,
             requests: 0,
@@ -331,6 +335,7 @@ impl Run {
             self.scrub_until_clean()?;
         }
         check::drives_agree(self.world())?;
+        self.neighbour_goes()?;
         // That the drives agree says the same; a part of the runs shows it from the client's side.
         if mix(self.seed).is_multiple_of(LOSSES_ONE_IN) {
             self.lose_and_read_back()?;
@@ -377,6 +382,7 @@ impl Run {
                 self.world().begin_scrub();
                 Ok(())
             }
+            Event::Neighbour => self.neighbour(),
             Event::Fail(seat) => {
                 self.failed += u64::from(self.fail(seat)?);
                 Ok(())
