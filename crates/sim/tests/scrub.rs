@@ -29,8 +29,6 @@ fn filled() -> (World, u64) {
             bytes_per_second: 200 << 20,
             per_operation: Duration::from_micros(100),
         },
-        // One with which the client of `a_scrub_makes_way_for_clients_and_goes_on` is not gone right after the third time that
-        // lanes took their steps: its time would be three rests, and its groups those of four.
         seed: 1,
     });
     let size = 24 * world.pool().geometry().group_data_bytes();
@@ -117,8 +115,7 @@ fn a_scrub_goes_on_near_where_it_was_when_the_daemon_died() {
     assert!((6..=at).contains(&noted), "{noted} of {at}");
 }
 
-/// Reads beside a scrub take little longer than without; the scrub goes on all the while, and runs free
-/// when the client is gone.
+/// Reads beside a scrub take little longer than without, and the scrub comes to its end. It runs free when the client is gone.
 #[test]
 fn a_scrub_makes_way_for_clients_and_goes_on() {
     let (mut world, size) = filled();
@@ -142,22 +139,24 @@ fn a_scrub_makes_way_for_clients_and_goes_on() {
     let alone = reads(&mut world, 1000);
     assert!(world.begin_scrub());
     let began = world.now();
-    let beside = reads(&mut world, 1000);
-    let (scrubbed, time) = (done(&world), world.now().since(began));
-    println!("reads alone {alone:?}, beside a scrub {beside:?}; {scrubbed} groups in {time:?}");
+    let mut beside = Vec::new();
+    while done(&world) < 24 {
+        beside.push(reads(&mut world, 50));
+    }
+    let time = world.now().since(began);
+    let beside = beside.iter().sum::<Duration>() / u32::try_from(beside.len()).unwrap();
+    println!("reads alone {alone:?}, beside a scrub {beside:?}, which took {time:?}");
     assert!(beside < alone * 2, "{alone:?} and {beside:?}");
-    assert!((1..24).contains(&scrubbed), "{scrubbed} groups in {time:?}");
+    // The client has gone.
+    run(&mut world, Duration::from_secs(2));
+    assert!(world.begin_scrub());
     let began = world.now();
     while done(&world) < 24 {
         assert!(world.step());
     }
     let free = world.now().since(began);
-    println!("{} groups without clients in {free:?}", 24 - scrubbed);
-    let per_group = |time: Duration, groups: u64| time / u32::try_from(groups).unwrap();
-    assert!(
-        per_group(free, 24 - scrubbed) * 2 < per_group(time, scrubbed),
-        "it runs free"
-    );
+    println!("without clients {free:?}");
+    assert!(free * 2 < time, "it runs free");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::format::PageName;
 use crate::seeded::{self, Bug};
 
 /// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
+/// A scrub's is shorter while clients ask (`pace.rs`).
 pub(super) const STEP_BYTES: u64 = 1 << 20;
 
 /// Steps of a scrub or resync in flight: one reads while the other writes.
@@ -34,12 +35,8 @@ pub(crate) const FILL_STEP_BYTES: u64 = 4 << 20;
 /// memory of another fill, and reach fewer drives.
 const FILL_STEPS_IN_FLIGHT: u64 = 1;
 
-/// While clients ask for anything, a lane's scrubs take one step in this time: a mebibyte of each
-/// of the group's drives. With two groups at a time a drive gives them 20 MiB/s at most.
-const SCRUB_PAUSE: Duration = Duration::from_millis(100);
-
-/// Clients that have asked for something so recently are about to ask again.
-const CLIENTS_GONE: Duration = Duration::from_millis(20);
+/// What a scrub rests at least after a step while clients ask: a mebibyte of each of the group's drives in this time.
+const SCRUB_REST: Duration = Duration::from_millis(100);
 
 /// Something to be done to every stripe of a group.
 #[derive(Clone, Debug)]
@@ -59,7 +56,7 @@ pub(super) struct Job {
     healed: (u64, u64),
     /// It makes way for clients until then.
     resume: Option<Instant>,
-    /// It is a fill that makes way.
+    /// It is a fill or a scrub that makes way.
     paced: bool,
     /// What a fill's target has is yet to be looked at.
     pub(super) look: Option<Look>,
@@ -83,6 +80,21 @@ enum Kind {
     Zero,
     Resync,
     Scrub,
+}
+
+impl Kind {
+    /// Whether it makes way for clients. Nobody waits for a fill or a scrub as for a volume or a drive's blank pages.
+    const fn makes_way(&self) -> bool {
+        matches!(self, Self::Fill { .. } | Self::Scrub)
+    }
+
+    /// How long it rests at least after a step.
+    const fn rest_min(&self) -> Duration {
+        match self {
+            Self::Scrub => SCRUB_REST,
+            Self::Fill { .. } | Self::Zero | Self::Resync => Duration::ZERO,
+        }
+    }
 }
 
 impl Job {
@@ -229,7 +241,8 @@ impl Lane {
                 let paced = self.pacer.step_bytes();
                 self.stripes_in(paced.unwrap_or(FILL_STEP_BYTES))
             }
-            Kind::Resync | Kind::Scrub => self.stripes_in(STEP_BYTES),
+            Kind::Scrub => self.stripes_in(self.pacer.step_bytes().unwrap_or(STEP_BYTES)),
+            Kind::Resync => self.stripes_in(STEP_BYTES),
         }
     }
 
@@ -257,10 +270,8 @@ impl Lane {
             let job = self.jobs.get_mut(&id).expect("just seen");
             job.next_stripe = next;
             job.in_flight += 1;
-            match job.kind {
-                Kind::Scrub => self.scrub_stepped = Some(self.now),
-                Kind::Fill { .. } => self.pacer.begins(self.now),
-                Kind::Zero | Kind::Resync => {}
+            if job.kind.makes_way() {
+                self.pacer.begins(self.now);
             }
             self.start(op);
         }
@@ -297,21 +308,16 @@ impl Lane {
 
     /// Whether a job does not take its next step yet because of clients.
     fn makes_way(&mut self, id: JobId) -> bool {
-        let now = self.now;
-        if self.column_filled(id).is_some() {
-            let waits = self.pacer.waits(now, self.is_urgent(id));
-            let job = self.jobs.get_mut(&id).expect("it takes steps");
-            job.paced = waits.is_some();
-            job.resume = waits.flatten();
-            return job.paced;
+        let job = &self.jobs[&id];
+        if !job.kind.makes_way() {
+            return false;
         }
-        let busy = self.clients_ask();
+        let urgent = matches!(job.kind, Kind::Fill { .. }) && self.is_urgent(id);
+        let waits = self.pacer.waits(self.now, urgent);
         let job = self.jobs.get_mut(&id).expect("it takes steps");
-        let stepped = self.scrub_stepped;
-        let next = stepped.map_or(now, |stepped| stepped + SCRUB_PAUSE);
-        let waits = matches!(job.kind, Kind::Scrub) && busy && next > now;
-        job.resume = waits.then_some(next);
-        waits
+        job.paced = waits.is_some();
+        job.resume = waits.flatten();
+        job.paced
     }
 
     /// Whether the group that a fill is of cannot lose another column.
@@ -321,17 +327,11 @@ impl Lane {
         absent >= usize::from(self.geometry.code().tolerance())
     }
 
-    /// Fills that have made way may go on then.
-    pub(super) fn resume_fills(&mut self, at: Instant) {
+    /// Jobs that have made way may go on then.
+    pub(super) fn resume_paced(&mut self, at: Instant) {
         for job in self.jobs.values_mut().filter(|job| job.paced) {
             job.resume = Some(at);
         }
-    }
-
-    /// Whether clients have asked for anything lately.
-    fn clients_ask(&self) -> bool {
-        let recent = |at: Instant| self.now.since(at) < CLIENTS_GONE;
-        !self.requests.is_empty() || self.asked_at.is_some_and(recent)
     }
 
     /// When a job that has made way for clients goes on.
@@ -343,8 +343,12 @@ impl Lane {
         let now = self.now;
         let due = |job: &Job| job.resume.is_some_and(|at| at <= now);
         let due = self.jobs.iter().filter(|(_, job)| due(job));
-        let ids: Vec<JobId> = due.map(|(&id, _)| id).collect();
-        for id in ids {
+        let mut due: Vec<(bool, JobId)> = due
+            .map(|(&id, job)| (matches!(job.kind, Kind::Scrub), id))
+            .collect();
+        // Of jobs that make way the first one has its turn: a scrub waits for the lane's fills.
+        due.sort_unstable();
+        for (_, id) in due {
             self.step_job(id);
         }
     }
@@ -412,16 +416,18 @@ impl Lane {
         if let (None, Err(fault)) = (job.fault, outcome) {
             job.fault = Some(fault);
         }
-        if let Kind::Fill { column, .. } = job.kind {
-            if outcome.is_ok() {
-                self.events.push_back(Event::FillStepped {
-                    group: job.group,
-                    column,
-                    bytes: (stripes.end - stripes.start) * stripe_bytes,
-                });
-            }
-            self.pacer.ended(self.now);
-            self.resume_fills(self.pacer.rests_until());
+        if let Kind::Fill { column, .. } = job.kind
+            && outcome.is_ok()
+        {
+            self.events.push_back(Event::FillStepped {
+                group: job.group,
+                column,
+                bytes: (stripes.end - stripes.start) * stripe_bytes,
+            });
+        }
+        if job.kind.makes_way() {
+            self.pacer.ended(self.now, job.kind.rest_min());
+            self.resume_paced(self.pacer.rests_until());
         }
         self.step_job(id);
     }

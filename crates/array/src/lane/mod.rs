@@ -166,8 +166,6 @@ pub struct Lane {
     coalescing: Coalescing,
     /// When a client asked for something last.
     asked_at: Option<Instant>,
-    /// When a scrub took a step last.
-    scrub_stepped: Option<Instant>,
     pacer: Pacer,
     jobs: BTreeMap<JobId, Job>,
     uninitialized: Uninitialized,
@@ -260,7 +258,6 @@ impl Lane {
             requests: BTreeMap::new(),
             coalescing: Coalescing::default(),
             asked_at: None,
-            scrub_stepped: None,
             pacer: Pacer::default(),
             jobs: BTreeMap::new(),
             uninitialized: Uninitialized::default(),

@@ -1,16 +1,17 @@
-//! Pacing: how fills make way for clients.
+//! Pacing: how fills and scrubs make way for clients.
 //!
 //! ```text
-//!   no client asks          step step step …   of every fill, 4 MiB each
-//!   clients ask, any lane   ──step──┤  rest  ├──step──┤  rest  ├──   one fill of the lane at a time
+//!   no client asks          step step step …   of every fill, 4 MiB each, and of every scrub, 1 MiB
+//!   clients ask, any lane   ──step──┤  rest  ├──step──┤  rest  ├──   one fill or scrub of the lane at a time
 //!                             ▲ long enough for 20 ms of a drive's time, found by measuring
 //! ```
 //!
 //! A drive serves what it is asked in some order of its own, so what a client waits for is what is queued before it. The
 //! budget is therefore time and not bytes: a mebibyte is 40 ms of a slow disk and 2 ms of a flash drive. A lane has one step
 //! in flight, takes as long a rest after it as it took, and halves the next one when it took too long. The rest is what
-//! bounds the share of the drives' time that goes to fills; that there is a step after it is their minimum rate.
-//! A group that cannot lose another column is filled without rests.
+//! bounds the share of the drives' time that goes to fills and scrubs; that there is a step after it is their minimum rate.
+//! A group that cannot lose another column is filled without rests. A scrub waits for the lane's fills, and
+//! rests longer: nothing depends on when it ends.
 //!
 //! Whether clients ask is known by lanes, and concerns the drives of all of them. So a lane tells the pool when its
 //! clients begin and when they have asked for nothing for [`CLIENTS_QUIET`], while the pool wants to know; the pool tells
@@ -34,7 +35,7 @@ const PACED_BYTES_MIN: u64 = 128 << 10;
 /// he would wait behind all that fills begin meanwhile.
 const CLIENTS_QUIET: Duration = Duration::from_secs(1);
 
-/// How a lane's fills make way.
+/// How a lane's fills and scrubs make way.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
     /// The pool wants to know whether clients ask.
@@ -43,7 +44,7 @@ pub(super) struct Pacer {
     told: bool,
     /// Clients ask, at this lane or at another.
     makes_way: bool,
-    /// Steps of fills in flight.
+    /// Steps in flight.
     steps: u64,
     /// When the last one began.
     began: Instant,
@@ -73,20 +74,20 @@ impl Pacer {
         self.makes_way.then_some(self.step_bytes)
     }
 
-    /// A step of a fill begins.
+    /// A step begins.
     pub(super) const fn begins(&mut self, now: Instant) {
         self.steps += 1;
         self.began = now;
     }
 
-    /// A step of a fill has ended: the rest is as long as it took, and the next one is as long as the budget allows.
-    pub(super) fn ended(&mut self, now: Instant) {
+    /// A step has ended: the rest is as long as it took, or as told, and the next step is as long as the budget allows.
+    pub(super) fn ended(&mut self, now: Instant, rest_min: Duration) {
         self.steps -= 1;
         if !self.makes_way {
             return;
         }
         let took = now.since(self.began);
-        self.rests_until = now + took;
+        self.rests_until = now + took.max(rest_min);
         if took > 2 * BUDGET {
             self.step_bytes = (self.step_bytes / 2).max(PACED_BYTES_MIN);
         } else if took < BUDGET {
@@ -94,8 +95,8 @@ impl Pacer {
         }
     }
 
-    /// Whether a fill waits with its next step, and until when if that is known. `urgent`: its group cannot lose another
-    /// column.
+    /// Whether a job waits with its next step, and until when if that is known. `urgent`: it fills a group that cannot lose
+    /// another column.
     pub(super) fn waits(&self, now: Instant, urgent: bool) -> Option<Option<Instant>> {
         if !self.makes_way {
             return None;
@@ -107,7 +108,7 @@ impl Pacer {
         rests.then_some(Some(self.rests_until))
     }
 
-    /// When the next fill may go on.
+    /// When the next one may go on.
     pub(super) const fn rests_until(&self) -> Instant {
         self.rests_until
     }
@@ -156,12 +157,12 @@ impl Lane {
         }
     }
 
-    /// The pool's word: fills make way from now on, or need not any more.
+    /// The pool's word: fills and scrubs make way from now on, or need not any more.
     pub(super) fn make_way(&mut self, makes_way: bool) {
         self.pacer.makes_way = makes_way;
         if !makes_way {
             self.pacer.rests_until = self.now;
-            self.resume_fills(self.now);
+            self.resume_paced(self.now);
             self.resume_jobs();
         }
     }
@@ -185,7 +186,7 @@ mod tests {
         pacer.makes_way = true;
         pacer.begins(at(0));
         assert_eq!(pacer.waits(at(10), true), Some(None), "one at a time");
-        pacer.ended(at(30));
+        pacer.ended(at(30), Duration::ZERO);
         assert_eq!(pacer.waits(at(31), false), Some(Some(at(60))));
         assert_eq!(
             pacer.waits(at(31), true),
@@ -208,7 +209,7 @@ mod tests {
                 pacer.begins(now);
                 let bytes = pacer.step_bytes().unwrap();
                 now += Duration::from_micros(micros_per_kib * (bytes >> 10));
-                pacer.ended(now);
+                pacer.ended(now, Duration::ZERO);
             }
             assert_eq!(
                 pacer.step_bytes(),

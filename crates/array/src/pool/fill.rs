@@ -256,12 +256,13 @@ impl Pool {
         layout.spare_for(group, column, &out, &|cell| self.taken.contains_key(&cell))
     }
 
-    /// While something is filled the lanes say whether their clients ask: all make way for those of any.
-    fn watch_clients(&mut self) {
+    /// While something is filled or scrubbed the lanes say whether their clients ask: all make way for those of any.
+    pub(super) fn watch_clients(&mut self) {
         let fills = !self.fills.in_flight.is_empty() || !self.fills.waiting.is_empty();
-        if std::mem::replace(&mut self.fills.watches_clients, fills) != fills {
+        let works = fills || self.is_scrubbing();
+        if std::mem::replace(&mut self.fills.watches_clients, works) != works {
             self.fills.asking.clear();
-            self.tell_lanes(&Command::ReportClients(fills));
+            self.tell_lanes(&Command::ReportClients(works));
         }
     }
 
