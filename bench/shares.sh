@@ -1,7 +1,7 @@
 #!/bin/bash
 # What clients get beside other work; one command, Markdown tables.
 #
-#   bench/shares.sh [--json] [--rounds N] [--seconds N] [--only commits|after|random|rebuild]
+#   bench/shares.sh [--json] [--rounds N] [--seconds N] [--only commits|after|random|rebuild|scrub]
 #
 # commits   `raid6` on six files of 4 GiB on tmpfs behind `slow:`. A client writes 4 KiB at random on one volume, each write
 #           durable when it is answered: alone, and while another one writes 1 MiB at depth 8 on another volume.
@@ -11,8 +11,9 @@
 #           depth 4: first of the healthy pool, then while what one drive held is rebuilt onto distributed space. `rebuilt`
 #           is how many of the lost cells were done when the client stopped, and `then alone` how long the rest took
 #           without it.
+# scrub     The same reads of the same pool: while nothing else is done, and while it is scrubbed.
 #
-# Printed are medians over the rounds. A round takes two minutes and a half: the pools are filled through their throttled drives.
+# Printed are medians over the rounds. A round takes eight minutes: the pools are filled through their throttled drives.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=3 seconds=8 only= json=
@@ -65,10 +66,13 @@ two_volumes() {
     fill b 64
 }
 
-# VOLUME MIB: what was not written is read without a drive. Copied, so that it ends with the last byte.
+# VOLUME MIB: what was not written is read without a drive. Copied from a file, so that requests go side by side and it ends
+# with the last byte.
 fill() {
     "$ravelin" volume attach "s/$1" --nbd "unix:$work/nbd" >/dev/null
-    head -c "${2}M" /dev/urandom | nbdcopy - "nbd+unix:///s%2F$1?socket=$work/nbd"
+    head -c "${2}M" /dev/urandom >"$work/source"
+    nbdcopy --flush "$work/source" "nbd+unix:///s%2F$1?socket=$work/nbd"
+    rm "$work/source"
     "$ravelin" volume detach "s/$1" >/dev/null
 }
 
@@ -115,12 +119,33 @@ random() {
     echo "${all[*]}" >>"$work/random-$1-$3"
 }
 
-rebuild() {
-    local reads=(--rw randread --iodepth 4) healthy beside done total begin
-    pool pddl2:4d:13c:1s 13 600M "bandwidth=25M&iops=125" -o cell=16M
+reads=(--rw randread --iodepth 4)
+
+# A full volume on thirteen drives.
+thirteen() {
+    pool pddl2:4d:13c:1s 13 600M "$wide" -o cell=16M
     "$ravelin" volume create s/v --size 3000M >/dev/null
-    # What was not written is read without a drive.
-    "$ravelin" bench s/v --rw write --bs 1m --iodepth 8 --time 70 --yes >/dev/null
+    fill v 3000
+    sleep 3
+}
+
+scrub() {
+    local healthy beside ended
+    thirteen
+    healthy=$(load v "${reads[@]}")
+    "$ravelin" pool scrub s --wait >/dev/null &
+    ended=$!
+    sleep 1
+    beside=$(load v "${reads[@]}")
+    kill -0 $ended 2>/dev/null || echo "the scrub ended before the client" >&2
+    wait $ended
+    echo "$healthy $beside" >>"$work/scrub"
+    end_pool
+}
+
+rebuild() {
+    local healthy beside done total begin
+    thirteen
     healthy=$(load v "${reads[@]}")
     "$ravelin" drive fail s 3 >/dev/null
     beside=$(load v "${reads[@]}")
@@ -135,7 +160,7 @@ rebuild() {
 # FILE COLUMN DIGITS
 column() { cut -d' ' -f"$2" <"$work/$1" | median "$3"; }
 
-flash="latency=80us&iops=50000&bandwidth=500M" disk="bandwidth=100M&iops=500" old="latency=5ms&iops=150"
+flash="latency=80us&iops=50000&bandwidth=500M" disk="bandwidth=100M&iops=500" old="latency=5ms&iops=150" wide="bandwidth=25M&iops=125"
 asked() { [ -z "$only" ] || [ "$only" = "$1" ]; }
 for _ in $(seq "$rounds"); do
     if asked commits; then
@@ -148,6 +173,7 @@ for _ in $(seq "$rounds"); do
         for scheme in raid6 raid10; do random disk "$disk" $scheme; done
     fi
     if asked rebuild; then rebuild; fi
+    if asked scrub; then scrub; fi
 done
 
 # TITLE|… then rows of `a|b|…`: a Markdown table, or with --json a list of objects.
@@ -199,4 +225,8 @@ fi
 if asked rebuild; then
     table "4 KiB reads, depth 4, pddl2:4d:13c:1s, 25 MB/s, 125/s|healthy, /s|p99, ms|during the rebuild, /s|p99 during, ms|cells rebuilt|cells|then alone, s" \
         "thirteen drives|$(column rebuild 1 0)|$(column rebuild 2 0)|$(column rebuild 3 0)|$(column rebuild 4 0)|$(column rebuild 5 0)|$(column rebuild 6 0)|$(column rebuild 7 1)"
+fi
+if asked scrub; then
+    table "4 KiB reads, depth 4, pddl2:4d:13c:1s, 25 MB/s, 125/s|healthy, /s|p99, ms|during a scrub, /s|p99 during, ms" \
+        "thirteen drives|$(column scrub 1 0)|$(column scrub 2 0)|$(column scrub 3 0)|$(column scrub 4 0)"
 fi
