@@ -47,6 +47,20 @@ pub struct Request {
     pub fua: bool,
 }
 
+impl Request {
+    /// Bytes that cross between memory and the device. The other kinds only name a range, or not even that.
+    #[must_use]
+    pub const fn bytes_moved(&self) -> u64 {
+        match self.kind {
+            RequestKind::Read | RequestKind::Write => self.length,
+            RequestKind::Flush
+            | RequestKind::Trim
+            | RequestKind::Discard
+            | RequestKind::WriteZeroes => 0,
+        }
+    }
+}
+
 /// What [`BlockDevice::submit`] takes, as one value.
 #[derive(Debug)]
 pub struct Submission {

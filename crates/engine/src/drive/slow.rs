@@ -21,7 +21,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, Completed, Limits, Memory, Outcome, Permission, Request, RequestKind};
+use block::{BlockDevice, Completed, Limits, Memory, Outcome, Permission, Request};
 
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
@@ -37,16 +37,9 @@ struct Server {
 impl Server {
     /// Admits a request at `now`; returns when it is done.
     fn admit(&mut self, now: Instant, request: &Request) -> Instant {
-        let bytes = match request.kind {
-            RequestKind::Read | RequestKind::Write => request.length,
-            RequestKind::Flush
-            | RequestKind::Trim
-            | RequestKind::Discard
-            | RequestKind::WriteZeroes => 0,
-        };
         let mut service = Duration::ZERO;
         if let Some(bandwidth) = self.rate.bandwidth_bytes_per_second {
-            service += quotient(bytes, bandwidth);
+            service += quotient(request.bytes_moved(), bandwidth);
         }
         if let Some(iops) = self.rate.requests_per_second {
             service += quotient(1, iops);
@@ -143,6 +136,8 @@ impl BlockDevice for SlowDrive {
 
 #[cfg(test)]
 mod tests {
+    use block::RequestKind;
+
     use super::*;
 
     fn request(kind: RequestKind, length: u64) -> Request {

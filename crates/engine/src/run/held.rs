@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use array::{IoId, Origin};
-use block::{Instant, Outcome, RequestKind, Seat, Submission};
+use block::{Instant, Outcome, Seat, Submission};
 
 use super::Seats;
 use super::admission::{Bulk, Waiter};
@@ -53,18 +53,6 @@ pub(super) const PIECES: u16 = u16::MAX;
 
 /// Of so many operations for a drive that is open one is counted.
 const ASK_EVERY: u32 = 16;
-
-/// Bytes that an operation moves between here and its drive. A discard only names a range: were that its length, the
-/// drive would seem to be as quick as it forgets.
-const fn bytes_moved(submission: &Submission) -> u64 {
-    match submission.request.kind {
-        RequestKind::Read | RequestKind::Write => submission.request.length,
-        RequestKind::Flush
-        | RequestKind::Trim
-        | RequestKind::Discard
-        | RequestKind::WriteZeroes => 0,
-    }
-}
 
 /// Operations that may go to their drives now.
 pub(super) type Released = Vec<(Seat, Submission)>;
@@ -116,7 +104,7 @@ impl Held {
 
     /// The operation in pieces of at most so many bytes.
     fn cut(&mut self, whole: Submission, piece: u64) -> Vec<Submission> {
-        let length = bytes_moved(&whole);
+        let length = whole.request.bytes_moved();
         if length <= piece {
             return vec![whole];
         }
@@ -170,7 +158,7 @@ impl Held {
             for Waiting { submission, .. } in go {
                 self.count -= 1;
                 if let Some(admission) = seats.admission(seat) {
-                    let bulk = admission.begin_now(now, bytes_moved(&submission));
+                    let bulk = admission.begin_now(now, submission.request.bytes_moved());
                     self.in_flight.insert(submission.token, bulk);
                 }
                 released.push((seat, submission));
@@ -205,7 +193,8 @@ impl Held {
     ) {
         let waiting = &mut self.waiting[seat.index()];
         while let Some(first) = waiting.front() {
-            let length = bytes_moved(&first.submission);
+            // A discard only names a range: were that its length, the drive would seem to be as quick as it forgets.
+            let length = first.submission.request.bytes_moved();
             let begun = match seats.admission(seat) {
                 Some(admission) => {
                     let begun = admission.begin_or_wait(now, length, me);
@@ -260,7 +249,7 @@ mod tests {
 
     use std::time::Duration;
 
-    use block::{Fault, Memory, Request};
+    use block::{Fault, Memory, Request, RequestKind};
 
     use super::*;
     use crate::drive::{Open, open};

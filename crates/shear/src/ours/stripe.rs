@@ -177,8 +177,8 @@ async fn shifted(
 }
 
 impl Bench {
-    /// Logarithm of bytes per second of aligned writes of so many chunks, from so many chunks on. With a pattern they begin at each of its chunks
-    /// equally often, as far as they go.
+    /// Logarithm of bytes per second of aligned writes of so many chunks, from so many chunks on. With a pattern they begin
+    /// at each of its chunks equally often, as far as they go.
     async fn rate(
         &mut self,
         chunks: &Chunks,
