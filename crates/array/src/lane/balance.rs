@@ -19,6 +19,10 @@ use crate::action::{Io, IoKind};
 use crate::format::{BlockName, PageName};
 use crate::plan::{self, Kind, Piece, Plan, Transfer};
 
+/// What a read that does not go on where its drive's last one ended counts more. Were it nothing, the chunks of a stream
+/// would go to the copies in turn, and each drive would seek for each of them; with it a drive gets some 256 KiB on end.
+const ELSEWHERE: u64 = 4;
+
 /// What drives have to do, and where else the bytes of a data element are.
 #[derive(Clone, Debug)]
 pub(super) struct Balance {
@@ -143,8 +147,10 @@ impl Lane {
             .filter_map(|&slot| self.candidate(op, piece, slot));
         first.into_iter().chain(others).min_by_key(|candidate| {
             let (seat, offset) = (candidate.transfer.seat, candidate.transfer.offset);
-            let work = self.balance.queued(seat) + u64::from(!candidate.paged);
-            (work, !self.balance.reads_on(seat, offset))
+            let elsewhere = !self.balance.reads_on(seat, offset);
+            let seek = if elsewhere { ELSEWHERE } else { 0 };
+            let work = self.balance.queued(seat) + seek + u64::from(!candidate.paged);
+            (work, elsewhere)
         })
     }
 

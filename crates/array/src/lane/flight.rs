@@ -161,7 +161,7 @@ impl Lane {
         let second = self.pair_up(&mut flight);
         for flight in [Some(flight), second].into_iter().flatten() {
             self.actions.push_back(Action::Io(flight.io));
-            self.joins.begins();
+            self.joins.begins(&flight.io);
             self.balance.begins(&flight.io);
             self.ios.insert(flight.io.id, flight);
         }
@@ -170,6 +170,7 @@ impl Lane {
 
     /// A drive has answered.
     pub(super) fn answered(&mut self, id: IoId, outcome: Outcome) {
+        self.joins.reads.ended(id);
         let Some(flight) = self.ios.remove(id) else {
             if !self.joined_ended(id, outcome) {
                 self.straggler_ended(id);
@@ -228,6 +229,10 @@ impl Lane {
     pub(super) fn abandon(&mut self, id: IoId) -> Option<Flight> {
         let flight = self.ios.remove(id)?;
         self.balance.ended(&flight.io);
+        let reads = &mut self.joins.reads;
+        if reads.is_long(&flight.io) && reads.withdraw(id, flight.io.seat) {
+            return Some(flight);
+        }
         let straggler = (flight.io.seat, flight.io.slice);
         self.stragglers.in_flight.insert(id, straggler);
         Some(flight)
@@ -254,6 +259,7 @@ impl Lane {
                 self.flight_ended(&flight, Err(Fault::Gone));
             }
         }
+        self.joins.reads.forget(seat);
     }
 
     /// A drive has answered what nobody waits for.

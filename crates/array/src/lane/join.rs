@@ -25,6 +25,7 @@ use block::{BLOCK_BYTES, Fault, Outcome, Seat};
 
 use super::Lane;
 use super::flight::Flight;
+use super::held_reads::HeldReads;
 use crate::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
 use crate::seeded::{self, Bug};
 
@@ -40,6 +41,9 @@ const _: () = assert!(JOINED_BYTES_MAX / BLOCK_BYTES <= 1024);
 pub(super) struct Joins {
     /// How many drive operations this turn has begun.
     begun: usize,
+    /// Whether one of them may have to wait.
+    long_read: bool,
+    pub(super) reads: HeldReads,
     /// The members of each joined operation, in order of their places.
     in_flight: BTreeMap<IoId, Vec<IoId>>,
     /// Memory of [`Lane::join_begun`], empty between turns.
@@ -90,8 +94,9 @@ impl Candidate {
 
 impl Joins {
     /// An operation has been put among the lane's actions.
-    pub(super) const fn begins(&mut self) {
+    pub(super) fn begins(&mut self, io: &Io) {
         self.begun += 1;
+        self.long_read |= self.reads.is_long(io);
     }
 }
 
@@ -109,7 +114,11 @@ fn first_run(candidates: &[Candidate]) -> usize {
 impl Lane {
     /// The turn ends: what it has begun is joined by its place on the drives.
     pub(super) fn join_begun(&mut self) {
-        if std::mem::take(&mut self.joins.begun) < 2 || !self.shares_a_drive() {
+        let begun = std::mem::take(&mut self.joins.begun);
+        let long_read = std::mem::take(&mut self.joins.long_read);
+        if long_read || self.joins.reads.have_room() {
+            self.hold_long_reads();
+        } else if begun < 2 || !self.shares_a_drive() {
             return;
         }
         let mut candidates = std::mem::take(&mut self.joins.candidates);
@@ -132,6 +141,8 @@ impl Lane {
                 let last = run.iter().map(|member| member.index).max();
                 joined.insert(last.expect("a run has members"), self.join(run));
                 members.extend(run.iter().map(|member| member.index));
+            } else {
+                self.count_long_read(run[0]);
             }
         }
         if !joined.is_empty() {
@@ -148,6 +159,29 @@ impl Lane {
         }
         candidates.clear();
         self.joins.candidates = candidates;
+    }
+
+    /// Takes long reads back whose drives have enough, and adds those that may go by now.
+    fn hold_long_reads(&mut self) {
+        let (reads, ios) = (&mut self.joins.reads, &self.ios);
+        self.actions.retain(|action| {
+            let Action::Io(io) = action else { return true };
+            let waits = |flight: &Flight| !flight.alone && flight.tries == 0;
+            let may_wait = reads.is_long(io) && ios.get(io.id).is_some_and(waits);
+            !(may_wait && reads.hold(io))
+        });
+        let ready = reads.take_ready();
+        self.actions.extend(ready.into_iter().map(Action::Io));
+    }
+
+    /// An operation goes out as it is.
+    fn count_long_read(&mut self, candidate: Candidate) {
+        if candidate.write || !self.joins.reads.counts(candidate.length) {
+            return;
+        }
+        if let Action::Io(io) = &self.actions[candidate.index] {
+            self.joins.reads.hand_out(io.id, io.seat, io.length);
+        }
     }
 
     /// Whether two operations of this turn may be for one drive. Mostly not: those of a small request are all for
@@ -170,6 +204,9 @@ impl Lane {
     fn join(&mut self, run: &[Candidate]) -> Action {
         let id = IoId(self.fresh());
         let length = run.iter().map(|member| member.length).sum();
+        if !run[0].write && self.joins.reads.counts(length) {
+            self.joins.reads.hand_out(id, run[0].seat, length);
+        }
         let mut ids = Vec::with_capacity(run.len());
         let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
         let mut service = None;

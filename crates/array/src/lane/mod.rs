@@ -14,6 +14,7 @@ mod flight;
 mod flush;
 mod heal;
 mod hedge;
+mod held_reads;
 mod ids;
 mod job;
 mod join;
@@ -54,6 +55,7 @@ use self::discard::Discards;
 pub(crate) use self::flight::WRITE_RETRIES;
 use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
+use self::held_reads::HeldReads;
 use self::ids::{JobId, OpId};
 pub(crate) use self::job::FILL_STEP_BYTES;
 use self::job::Job;
@@ -305,6 +307,12 @@ impl Lane {
         self.trusted = true;
     }
 
+    /// Reads of at least `long_bytes` wait for a drive that has more than `enough_bytes` of them, instead of the limits that
+    /// suit drives: for a driver whose pools are thousands of times smaller. Before the first call of any handler.
+    pub fn hold_reads(&mut self, long_bytes: u64, enough_bytes: u64) {
+        self.joins.reads = HeldReads::with_limits(long_bytes, enough_bytes);
+    }
+
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
         self.now = now;
@@ -503,6 +511,7 @@ impl Lane {
         self.retry();
         self.clients_gone();
         self.resume_jobs();
+        self.ring_discard_due();
         self.advance();
         self.timed_out = false;
     }
@@ -529,6 +538,7 @@ impl Lane {
             self.resume_at(),
             self.clients_gone_at(),
             self.retry_at(),
+            self.ring_discard_at(),
         ];
         times.into_iter().flatten().min()
     }

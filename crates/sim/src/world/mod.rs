@@ -182,6 +182,13 @@ impl World {
         if contents == Contents::Lengths {
             lanes.iter_mut().for_each(Lane::trust_content);
         }
+        // Requests have a few chunks here. Mirrors read each from another copy.
+        if geometry.free_stripes() > 0 && geometry.code().data().len() > 1 {
+            let chunk = geometry.chunk_bytes();
+            lanes
+                .iter_mut()
+                .for_each(|lane| lane.hold_reads(chunk, 2 * chunk));
+        }
         let mut world = Self {
             scratch: lanes.iter().map(|_| Scratch::new(contents)).collect(),
             contents,

@@ -433,9 +433,9 @@ impl Lane {
         self.checkpoint_has_ended(refused.is_none() && !held_back);
     }
 
-    /// Whether nothing has been logged for as long as makes a checkpoint begin by itself.
-    pub(super) fn logs_nothing_lately(&self) -> bool {
-        self.now.since(self.checkpoints.logged_at) >= IDLE
+    /// When something was logged last.
+    pub(super) const fn logged_at(&self) -> Instant {
+        self.checkpoints.logged_at
     }
 
     /// Whether the ring has only what no checkpoint has covered.

@@ -1,0 +1,323 @@
+//! Long reads wait for a drive that has enough of them, and meet their neighbours meanwhile.
+//!
+//! ```text
+//!   request 1   seat 2   0..128 KiB ──► drive has nothing ──────────────────► handed out
+//!   request 4   seat 2   …                    ⋮
+//!   request 5   seat 2   896..960 ──► has more than 512 KiB ──► held ─┐
+//!   request 6   seat 2   960..1088 ─► the same ───────────────► held ─┴─ one has ended ──► joined, handed out
+//! ```
+//!
+//! Requests of a mebibyte have 170 KiB of each of six drives, with gaps where parity lies: a disk that seeks for 2 ms gives
+//! such reads half of its rate. What several requests read beside each other is one operation if it goes out together, and
+//! a drive that is busy does not begin with it earlier when it has it earlier.
+//!
+//! Invariants:
+//! - Only reads of clients' bytes are held, and only while the drive has others of this lane: each of their ends lets more
+//!   go. So nothing waits for ever that the drive would answer.
+//! - A held read counts as in flight since it was begun: it is late, is hedged and ends with its seat like any other. What is
+//!   withdrawn has never been with the drive, which therefore cannot write into its memory.
+//! - The oldest one of a seat goes first, together with its neighbours.
+
+use std::collections::BTreeMap;
+
+use block::Seat;
+
+use super::join::JOINED_BYTES_MAX;
+use crate::action::{Io, IoId, IoKind, Origin};
+
+/// Shorter reads are never held: they are mostly alone, and their clients wait for them.
+const LONG_BYTES: u64 = 32 << 10;
+
+/// A drive that has more bytes than this of long reads is not given another one: it has one of the longest, and one to go on
+/// with. A flash drive that answers after 100 us gives 5 GB/s of them.
+const ENOUGH_BYTES: u64 = JOINED_BYTES_MAX;
+
+/// From which length on reads are held, and how many bytes a drive goes on with.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    long_bytes: u64,
+    enough_bytes: u64,
+}
+
+/// Long reads at drives, and those that wait.
+#[derive(Clone, Debug)]
+pub(super) struct HeldReads {
+    limits: Limits,
+    seats: Vec<SeatReads>,
+    /// What drives have, by the operation as it was handed out.
+    handed_out: BTreeMap<IoId, (Seat, u64)>,
+    /// A drive has less than it had, and some wait for it.
+    room: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct SeatReads {
+    /// Bytes of long reads that the drive has.
+    has_bytes: u64,
+    /// In the order in which they were begun.
+    held: Vec<Io>,
+}
+
+impl Default for HeldReads {
+    fn default() -> Self {
+        Self::with_limits(LONG_BYTES, ENOUGH_BYTES)
+    }
+}
+
+impl HeldReads {
+    /// Reads of at least `long_bytes` are held when a drive has more than `enough_bytes` of them.
+    pub(super) const fn with_limits(long_bytes: u64, enough_bytes: u64) -> Self {
+        Self {
+            limits: Limits {
+                long_bytes,
+                enough_bytes,
+            },
+            seats: Vec::new(),
+            handed_out: BTreeMap::new(),
+            room: false,
+        }
+    }
+
+    /// Whether an operation may have to wait.
+    pub(super) fn is_long(&self, io: &Io) -> bool {
+        let long = (self.limits.long_bytes..JOINED_BYTES_MAX).contains(&io.length);
+        io.kind == IoKind::Read && io.service.origin == Origin::Client && long
+    }
+
+    /// Whether a read counts for what a drive has.
+    pub(super) const fn counts(&self, length: u64) -> bool {
+        length >= self.limits.long_bytes
+    }
+
+    fn at(&mut self, seat: Seat) -> &mut SeatReads {
+        if self.seats.len() <= seat.index() {
+            self.seats.resize_with(seat.index() + 1, SeatReads::default);
+        }
+        &mut self.seats[seat.index()]
+    }
+
+    /// Whether some that wait may go.
+    pub(super) const fn have_room(&self) -> bool {
+        self.room
+    }
+
+    /// Keeps a long read, if its drive has enough; else the caller hands it out.
+    pub(super) fn hold(&mut self, io: &Io) -> bool {
+        let enough = self.limits.enough_bytes;
+        let there = self.at(io.seat);
+        let holds = there.has_bytes > enough;
+        if holds {
+            there.held.push(*io);
+        }
+        holds
+    }
+
+    /// A drive is given a long read, several that were joined perhaps.
+    pub(super) fn hand_out(&mut self, id: IoId, seat: Seat, length: u64) {
+        self.at(seat).has_bytes += length;
+        self.handed_out.insert(id, (seat, length));
+    }
+
+    /// A drive has answered; anything.
+    pub(super) fn ended(&mut self, id: IoId) {
+        if let Some((seat, length)) = self.handed_out.remove(&id) {
+            let enough = self.limits.enough_bytes;
+            let there = self.at(seat);
+            there.has_bytes -= length;
+            let room = there.has_bytes <= enough && !there.held.is_empty();
+            self.room |= room;
+        }
+    }
+
+    /// Those that may go, with the neighbours of each.
+    pub(super) fn take_ready(&mut self) -> Vec<Io> {
+        let mut ready = Vec::new();
+        self.room = false;
+        for there in &mut self.seats {
+            let mut has = there.has_bytes;
+            while has <= self.limits.enough_bytes && !there.held.is_empty() {
+                let run = take_oldest_run(&mut there.held);
+                has += run.iter().map(|io| io.length).sum::<u64>();
+                ready.extend(run);
+            }
+        }
+        ready
+    }
+
+    /// Nobody waits for a read any more; whether it was held.
+    pub(super) fn withdraw(&mut self, id: IoId, seat: Seat) -> bool {
+        let Some(there) = self.seats.get_mut(seat.index()) else {
+            return false;
+        };
+        let place = there.held.iter().position(|io| io.id == id);
+        if let Some(place) = place {
+            there.held.remove(place);
+        }
+        place.is_some()
+    }
+
+    /// The drive has left its seat: what it still has does not keep another one busy.
+    pub(super) fn forget(&mut self, seat: Seat) {
+        self.handed_out.retain(|_, &mut (other, _)| other != seat);
+        self.at(seat).has_bytes = 0;
+    }
+}
+
+/// The first one, and with it what lies beside it on the drive, up to the longest operation.
+fn take_oldest_run(held: &mut Vec<Io>) -> Vec<Io> {
+    let oldest = held[0].id;
+    held.sort_unstable_by_key(|io| io.offset);
+    let mut run = 0..0;
+    let mut bytes = 0;
+    for (index, io) in held.iter().enumerate() {
+        let goes_on = index > 0 && held[index - 1].offset + held[index - 1].length == io.offset;
+        if !goes_on || bytes + io.length > JOINED_BYTES_MAX {
+            if held[run.clone()].iter().any(|io| io.id == oldest) {
+                break;
+            }
+            run.start = index;
+            bytes = 0;
+        }
+        bytes += io.length;
+        run.end = index + 1;
+    }
+    let taken = held.drain(run).collect();
+    held.sort_unstable_by_key(|io| io.id);
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::Service;
+
+    const KIB: u64 = 1024;
+
+    fn read(id: u64, seat: u16, from_kib: u64, to_kib: u64) -> Io {
+        Io {
+            id: IoId(id),
+            seat: Seat(seat),
+            kind: IoKind::Read,
+            offset: from_kib * KIB,
+            length: (to_kib - from_kib) * KIB,
+            slice: None,
+            service: Service::prompt(Origin::Client),
+        }
+    }
+
+    fn ids(ios: &[Io]) -> Vec<u64> {
+        ios.iter().map(|io| io.id.0).collect()
+    }
+
+    /// A drive that has 640 KiB.
+    fn busy(seat: u16) -> HeldReads {
+        let mut reads = HeldReads::default();
+        for id in 0..5 {
+            assert!(!reads.hold(&read(id, seat, 0, 128)));
+            reads.hand_out(IoId(id), Seat(seat), 128 * KIB);
+        }
+        reads
+    }
+
+    #[test]
+    fn nothing_is_held_that_is_short_or_as_long_as_can_be_or_no_read() {
+        let reads = HeldReads::default();
+        assert!(reads.is_long(&read(0, 0, 0, 32)));
+        assert!(reads.is_long(&read(0, 0, 0, 508)));
+        assert!(!reads.is_long(&read(0, 0, 0, 28)));
+        assert!(!reads.is_long(&read(0, 0, 0, 512)));
+        for kind in [IoKind::Write, IoKind::Discard] {
+            let other = read(0, 0, 0, 64);
+            assert!(!reads.is_long(&Io { kind, ..other }));
+        }
+        let service = Service::bulk(Origin::Scrub);
+        let scrubs = read(0, 0, 0, 64);
+        assert!(!reads.is_long(&Io { service, ..scrubs }));
+    }
+
+    #[test]
+    fn a_drive_gets_what_it_can_go_on_with_and_the_rest_waits() {
+        let mut reads = busy(2);
+        assert!(reads.hold(&read(10, 2, 1000, 1064)));
+        assert!(!reads.hold(&read(11, 3, 1000, 1064)), "another drive");
+        assert!(!reads.have_room());
+        reads.ended(IoId(99));
+        assert!(!reads.have_room());
+        reads.ended(IoId(0));
+        assert!(reads.have_room());
+        assert_eq!(ids(&reads.take_ready()), [10]);
+        assert!(!reads.have_room());
+        assert!(reads.take_ready().is_empty());
+    }
+
+    #[test]
+    fn neighbours_go_together_and_the_oldest_goes_first() {
+        let mut reads = busy(1);
+        for io in [
+            read(10, 1, 2000, 2064),
+            read(11, 1, 1064, 1128),
+            read(12, 1, 2064, 2128),
+            read(13, 1, 1000, 1064),
+            read(14, 1, 1936, 2000),
+            read(15, 1, 1192, 1256),
+        ] {
+            assert!(reads.hold(&io));
+        }
+        reads.ended(IoId(0));
+        // 512 KiB: one run is more than enough.
+        assert_eq!(ids(&reads.take_ready()), [14, 10, 12]);
+        reads.hand_out(IoId(20), Seat(1), 192 * KIB);
+        reads.ended(IoId(1));
+        assert!(!reads.have_room(), "576 KiB");
+        reads.ended(IoId(2));
+        reads.ended(IoId(3));
+        // 320 KiB: two runs fit.
+        assert_eq!(ids(&reads.take_ready()), [13, 11, 15]);
+    }
+
+    #[test]
+    fn a_run_is_no_longer_than_the_longest_operation() {
+        let mut reads = busy(0);
+        for id in 0..20 {
+            assert!(reads.hold(&read(100 + id, 0, 64 * id, 64 * (id + 1))));
+        }
+        for id in 0..5 {
+            reads.ended(IoId(id));
+        }
+        let first = ids(&reads.take_ready());
+        assert_eq!(
+            first,
+            (100..116).collect::<Vec<u64>>(),
+            "two runs of 512 KiB"
+        );
+        reads.hand_out(IoId(200), Seat(0), 512 * KIB);
+        reads.hand_out(IoId(201), Seat(0), 512 * KIB);
+        reads.ended(IoId(200));
+        assert_eq!(ids(&reads.take_ready()), [116, 117, 118, 119]);
+    }
+
+    #[test]
+    fn what_is_withdrawn_was_never_handed_out() {
+        let mut reads = busy(0);
+        assert!(reads.hold(&read(10, 0, 0, 64)));
+        assert!(reads.hold(&read(11, 0, 64, 128)));
+        assert!(!reads.withdraw(IoId(10), Seat(1)));
+        assert!(!reads.withdraw(IoId(0), Seat(0)), "the drive has it");
+        assert!(reads.withdraw(IoId(10), Seat(0)));
+        assert!(!reads.withdraw(IoId(10), Seat(0)));
+        reads.ended(IoId(0));
+        assert_eq!(ids(&reads.take_ready()), [11]);
+    }
+
+    #[test]
+    fn a_drive_that_has_left_its_seat_keeps_no_other_one_busy() {
+        let mut reads = busy(0);
+        reads.forget(Seat(0));
+        assert!(!reads.hold(&read(10, 0, 0, 64)));
+        reads.hand_out(IoId(10), Seat(0), 64 * KIB);
+        // It answers after all.
+        reads.ended(IoId(3));
+        reads.ended(IoId(10));
+        assert!(!reads.have_room());
+    }
+}
