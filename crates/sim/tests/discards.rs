@@ -1,7 +1,5 @@
 //! What holds nothing is discarded on the drives, and what is not there any more is nobody's.
 
-use std::time::Duration;
-
 use block::{BLOCK_BYTES, Request, RequestKind, Seat};
 use rand::{Rng, RngExt};
 use sim::{CutSpec, Drive, Oracle, Region, World, WorldOptions};
@@ -274,35 +272,5 @@ fn a_cut_in_the_middle_of_discards_loses_nothing() {
             }
         }
         assert!(cuts > 20, "{scheme}: {cuts}");
-    }
-}
-
-/// A client that writes now and then needs the ring's space again and again: it is discarded once, when the client has
-/// logged nothing for ten seconds.
-#[test]
-fn the_ring_is_discarded_when_nothing_has_been_logged_for_a_while() {
-    for (scheme, drives) in POOLS {
-        let mut bench = Bench::new(scheme, drives, false);
-        let mut last = bench.world.now();
-        for _ in 0..12 {
-            // More than the ring has, in blocks that are logged.
-            for number in 0..64 {
-                let offset = number * 3 * BLOCK_BYTES % bench.size;
-                bench.write(offset, BLOCK_BYTES);
-            }
-            last = bench.world.now();
-            while bench.world.now() < last + Duration::from_millis(1_001) {
-                assert!(bench.world.step(), "{scheme}");
-            }
-        }
-        assert_eq!(bench.discarded_bytes_of(Region::Journal), 0, "{scheme}");
-        bench.world.settle();
-        let after = bench.world.now().since(last);
-        assert!(after >= Duration::from_secs(10), "{scheme}: {after:?}");
-        let ring = bench.discarded_bytes_of(Region::Journal);
-        assert!(ring > 0, "{scheme}");
-        bench.check(scheme);
-        let left = bench.world.clone().cut(CutSpec::All);
-        bench.check_left(left, scheme);
     }
 }

@@ -511,7 +511,6 @@ impl Lane {
         self.retry();
         self.clients_gone();
         self.resume_jobs();
-        self.ring_discard_due();
         self.advance();
         self.timed_out = false;
     }
@@ -538,7 +537,6 @@ impl Lane {
             self.resume_at(),
             self.clients_gone_at(),
             self.retry_at(),
-            self.ring_discard_at(),
         ];
         times.into_iter().flatten().min()
     }

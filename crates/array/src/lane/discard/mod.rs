@@ -234,7 +234,7 @@ impl Lane {
         let later = std::mem::take(&mut self.discards.later);
         self.discards.ready.append(later);
         self.begin_discard();
-        self.ring_was_checkpointed();
+        self.begin_ring_discard();
     }
 
     /// The bug of that name: an operation has ended, perhaps a trim.
