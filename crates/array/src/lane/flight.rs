@@ -148,6 +148,9 @@ impl Lane {
             Purpose::PageRead { .. } | Purpose::Anchor { .. } => {
                 Service::prompt(Origin::Checkpoint)
             }
+            Purpose::Install { .. } | Purpose::PageWrite { .. } if self.checkpoint_presses() => {
+                Service::prompt(Origin::Checkpoint)
+            }
             Purpose::Install { .. }
             | Purpose::PageWrite { .. }
             | Purpose::Discard { .. }

@@ -45,6 +45,11 @@ impl Ring {
         self.used >= self.blocks / 2
     }
 
+    /// Whether a quarter is left and no more.
+    pub(super) const fn is_nearly_full(&self) -> bool {
+        self.used >= self.blocks - self.blocks / 4
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
