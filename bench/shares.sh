@@ -1,19 +1,23 @@
 #!/bin/bash
 # What clients get beside other work; one command, Markdown tables.
 #
-#   bench/shares.sh [--json] [--rounds N] [--seconds N] [--only commits|after|random|rebuild|scrub]
+#   bench/shares.sh [--json] [--rounds N] [--seconds N] [--only commits|after|random|mixed|rebuild|spare|copyback|scrub]
 #
 # commits   `raid6` on six files of 4 GiB on tmpfs behind `slow:`. A client writes 4 KiB at random on one volume, each write
 #           durable when it is answered: alone, and while another one writes 1 MiB at depth 8 on another volume.
 # after     The same client in each of six seconds after 64 MiB were written to another volume; the slowest second counts.
 # random    4 KiB at random, depth 16, of volumes that are full: with journal and checksums, and without both.
+# mixed     `raid6` on the first kind of drives. Depth 32, 70 % reads and 30 % writes, 4 KiB and 64 KiB by halves, at random, by
+#           fio through NBD; and the CPU time of a request, the daemon's and the client's.
 # rebuild   Thirteen files, 25 MB/s and 125 operations a second each, `pddl2:4d:13c:1s`. A client reads 4 KiB at random,
-#           depth 4: first of the healthy pool, then while what one drive held is rebuilt onto distributed space. `rebuilt`
-#           is how many of the lost cells were done when the client stopped, and `then alone` how long the rest took
+#           depth 4: first of the healthy pool, then while what one drive held is rebuilt onto distributed space. `done`
+#           is how many of the lost cells were rebuilt when the client stopped, and `then alone` how long the rest took
 #           without it.
-# scrub     The same reads of the same pool: while nothing else is done, and while it is scrubbed.
+# spare     The same with `raid6` on thirteen drives, whose spare takes the seat of the failed one.
+# copyback  The same after a rebuild onto distributed space, while a new drive gets back what belongs there.
+# scrub     The same reads of the pool of `rebuild`: while nothing else is done, and while it is scrubbed: 10 GiB on the drives.
 #
-# Printed are medians over the rounds. A round takes eight minutes: the pools are filled through their throttled drives.
+# Printed are medians over the rounds. A round takes a quarter of an hour: the pools are filled through their throttled drives.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=3 seconds=8 only= json=
@@ -66,13 +70,11 @@ two_volumes() {
     fill b 64
 }
 
-# VOLUME MIB: what was not written is read without a drive. Copied from a file, so that requests go side by side and it ends
-# with the last byte.
+# VOLUME MIB: what was not written is read without a drive.
 fill() {
     "$ravelin" volume attach "s/$1" --nbd "unix:$work/nbd" >/dev/null
-    head -c "${2}M" /dev/urandom >"$work/source"
-    nbdcopy --flush "$work/source" "nbd+unix:///s%2F$1?socket=$work/nbd"
-    rm "$work/source"
+    fio --name=fill --ioengine=nbd --uri="nbd+unix:///s%2F$1?socket=$work/nbd" --rw=write --bs=1m --iodepth=16 \
+        --size="$2M" --refill_buffers --end_fsync=1 --output=/dev/null
     "$ravelin" volume detach "s/$1" >/dev/null
 }
 
@@ -121,17 +123,63 @@ random() {
 
 reads=(--rw randread --iodepth 4)
 
-# A full volume on thirteen drives.
+# SCHEME MIB BYTES [spare]: a full volume of so many MiB on thirteen drives.
 thirteen() {
-    pool pddl2:4d:13c:1s 13 600M "$wide" -o cell=16M
-    "$ravelin" volume create s/v --size 3000M >/dev/null
-    fill v 3000
+    local options=(-o cell=16M)
+    if [ $# -gt 3 ]; then
+        truncate -s "$3" "$work/dspare"
+        options+=(spare "slow:$work/dspare?$wide")
+    fi
+    pool "$1" 13 "$3" "$wide" "${options[@]}"
+    "$ravelin" volume create s/v --size "$2M" >/dev/null
+    fill v "$2"
     sleep 3
+}
+
+# FILE: what a client gets while cells are filled, and how long the rest takes without it; behind what it got before.
+beside_fills() {
+    local beside done total begin
+    beside=$(load v "${reads[@]}")
+    read -r done total < <("$ravelin" --json status | tr ',{}' '\n' |
+        awk -F: '/"cells_done"/ { d = $2 } /"cells_total"/ { t = $2 } END { print d + 0, t + 0 }')
+    begin=$(date +%s.%N)
+    "$ravelin" pool wait s --for rebuild >/dev/null
+    echo "$2 $beside $done $total $(awk "BEGIN { print $(date +%s.%N) - $begin }")" >>"$work/$1"
+}
+
+rebuild() {
+    local healthy
+    thirteen pddl2:4d:13c:1s 4500 900M
+    healthy=$(load v "${reads[@]}")
+    "$ravelin" drive fail s 3 >/dev/null
+    beside_fills rebuild "$healthy"
+    end_pool
+}
+
+spare() {
+    local healthy
+    thirteen raid6 5000 900M spare
+    healthy=$(load v "${reads[@]}")
+    "$ravelin" drive fail s 3 >/dev/null
+    beside_fills spare "$healthy"
+    end_pool
+}
+
+copyback() {
+    local healthy
+    thirteen pddl2:4d:13c:1s 4500 900M
+    "$ravelin" drive fail s 3 >/dev/null
+    "$ravelin" pool wait s --for rebuild >/dev/null
+    healthy=$(load v "${reads[@]}")
+    truncate -s 900M "$work/dnew"
+    "$ravelin" drive replace s 3 "slow:$work/dnew?$wide" --yes >/dev/null
+    beside_fills copyback "$healthy"
+    end_pool
 }
 
 scrub() {
     local healthy beside ended
-    thirteen
+    thirteen pddl2:4d:13c:1s 7000 1100M
     healthy=$(load v "${reads[@]}")
     "$ravelin" pool scrub s --wait >/dev/null &
     ended=$!
@@ -143,19 +191,26 @@ scrub() {
     end_pool
 }
 
-rebuild() {
-    local healthy beside done total begin
-    thirteen
-    healthy=$(load v "${reads[@]}")
-    "$ravelin" drive fail s 3 >/dev/null
-    beside=$(load v "${reads[@]}")
-    read -r done total < <("$ravelin" --json status | tr ',{}' '\n' |
-        awk -F: '/"cells_done"/ { d = $2 } /"cells_total"/ { t = $2 } END { print d + 0, t + 0 }')
-    begin=$(date +%s.%N)
-    "$ravelin" pool wait s --for rebuild >/dev/null
-    echo "$healthy $beside $done $total $(awk "BEGIN { print $(date +%s.%N) - $begin }")" >>"$work/rebuild"
+# Requests a second, and microseconds of CPU of one: the daemon's and the client's.
+mixed() {
+    local before after out
+    pool raid6 6 4G "$flash"
+    "$ravelin" volume create s/v --size 1000M >/dev/null
+    fill v 1000
+    sleep 3
+    "$ravelin" volume attach s/v --nbd "unix:$work/nbd" >/dev/null
+    before=$(cpu)
+    out=$(fio --name=mixed --ioengine=nbd --uri="nbd+unix:///s%2Fv?socket=$work/nbd" --rw=randrw --rwmixread=70 \
+        --bssplit=4k/50:64k/50 --iodepth=32 --time_based --runtime="$seconds" --output-format=terse --terse-version=3)
+    after=$(cpu)
+    "$ravelin" volume detach s/v >/dev/null
+    awk -F';' -v cpu="$((after - before))" -v seconds="$seconds" \
+        '/^3;/ { n = $8 + $49; print n, cpu * 10000 / (n * seconds), ($88 + $89) * 1e4 / n }' <<<"$out" >>"$work/mixed"
     end_pool
 }
+
+# The daemon's CPU time, in hundredths of a second.
+cpu() { awk '{ print $14 + $15 }' "/proc/$daemon/stat"; }
 
 # FILE COLUMN DIGITS
 column() { cut -d' ' -f"$2" <"$work/$1" | median "$3"; }
@@ -172,8 +227,9 @@ for _ in $(seq "$rounds"); do
     if asked random; then
         for scheme in raid6 raid10; do random disk "$disk" $scheme; done
     fi
-    if asked rebuild; then rebuild; fi
-    if asked scrub; then scrub; fi
+    for what in mixed rebuild spare copyback scrub; do
+        if asked $what; then $what; fi
+    done
 done
 
 # TITLE|… then rows of `a|b|…`: a Markdown table, or with --json a list of objects.
@@ -222,11 +278,20 @@ if asked random; then
     done
     table "six drives, 4 KiB random writes, depth 16|scheme|journal and checksums, /s|p99, ms|without, /s|p99 without, ms" "${rows[@]}"
 fi
-if asked rebuild; then
-    table "4 KiB reads, depth 4, pddl2:4d:13c:1s, 25 MB/s, 125/s|healthy, /s|p99, ms|during the rebuild, /s|p99 during, ms|cells rebuilt|cells|then alone, s" \
-        "thirteen drives|$(column rebuild 1 0)|$(column rebuild 2 0)|$(column rebuild 3 0)|$(column rebuild 4 0)|$(column rebuild 5 0)|$(column rebuild 6 0)|$(column rebuild 7 1)"
+if asked mixed; then
+    table "70/30 of 4k and 64k, depth 32, raid6|requests, /s|CPU of the daemon, us a request|of the client" \
+        "$flash|$(column mixed 1 0)|$(column mixed 2 0)|$(column mixed 3 0)"
+fi
+rows=()
+for what in rebuild spare copyback; do
+    if asked $what; then
+        rows+=("$what|$(column $what 1 0)|$(column $what 2 0)|$(column $what 3 0)|$(column $what 4 0)|$(column $what 5 0)|$(column $what 6 0)|$(column $what 7 1)")
+    fi
+done
+if [ "${#rows[@]}" -gt 0 ]; then
+    table "4 KiB reads, depth 4, thirteen drives, $wide|before, /s|p99, ms|beside, /s|p99 beside, ms|cells done|cells|then alone, s" "${rows[@]}"
 fi
 if asked scrub; then
-    table "4 KiB reads, depth 4, pddl2:4d:13c:1s, 25 MB/s, 125/s|healthy, /s|p99, ms|during a scrub, /s|p99 during, ms" \
+    table "4 KiB reads, depth 4, pddl2:4d:13c:1s, $wide|healthy, /s|p99, ms|during a scrub, /s|p99 during, ms" \
         "thirteen drives|$(column scrub 1 0)|$(column scrub 2 0)|$(column scrub 3 0)|$(column scrub 4 0)"
 fi
