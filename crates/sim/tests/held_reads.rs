@@ -1,7 +1,7 @@
 //! Long reads wait for a drive that has enough of them and go out with their neighbours; whatever happens to the drive
 //! meanwhile, they end, with what was written.
 
-use block::{BLOCK_BYTES, Request, RequestKind, Seat};
+use block::{Request, RequestKind, Seat};
 use rand::{Rng, RngExt};
 use sim::{DriveFault, Oracle, Trigger, World, WorldOptions};
 
