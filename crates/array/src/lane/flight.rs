@@ -51,6 +51,13 @@ pub(super) struct Flight {
     pub(super) left: bool,
 }
 
+impl Flight {
+    /// Whether its drive may get it together with its neighbours; what has failed once goes alone.
+    pub(super) const fn may_be_joined(&self) -> bool {
+        !self.alone && self.tries == 0
+    }
+}
+
 /// Operations that nobody waits for, and the memory that they keep.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stragglers {
@@ -148,7 +155,7 @@ impl Lane {
             Purpose::PageRead { .. } | Purpose::Anchor { .. } => {
                 Service::prompt(Origin::Checkpoint)
             }
-            Purpose::Install { .. } | Purpose::PageWrite { .. } if self.checkpoint_presses() => {
+            Purpose::Install { .. } | Purpose::PageWrite { .. } if self.log_is_pressed() => {
                 Service::prompt(Origin::Checkpoint)
             }
             Purpose::Install { .. }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use block::Seat;
 
-use super::join::JOINED_BYTES_MAX;
+use super::join::{JOINED_BYTES_MAX, first_run};
 use crate::action::{Io, IoId, IoKind, Origin};
 
 /// Shorter reads are never held: they are mostly alone, and their clients wait for them.
@@ -54,7 +54,6 @@ pub(super) struct HeldReads {
 struct SeatReads {
     /// Bytes of long reads that the drive has.
     has_bytes: u64,
-    /// In the order in which they were begun.
     held: Vec<Io>,
 }
 
@@ -84,11 +83,6 @@ impl HeldReads {
         io.kind == IoKind::Read && io.service.origin == Origin::Client && long
     }
 
-    /// Whether a read counts for what a drive has.
-    pub(super) const fn counts(&self, length: u64) -> bool {
-        length >= self.limits.long_bytes
-    }
-
     fn at(&mut self, seat: Seat) -> &mut SeatReads {
         if self.seats.len() <= seat.index() {
             self.seats.resize_with(seat.index() + 1, SeatReads::default);
@@ -112,10 +106,12 @@ impl HeldReads {
         holds
     }
 
-    /// A drive is given a long read, several that were joined perhaps.
+    /// A drive is given a read, or several that were joined. Short ones do not count.
     pub(super) fn hand_out(&mut self, id: IoId, seat: Seat, length: u64) {
-        self.at(seat).has_bytes += length;
-        self.handed_out.insert(id, (seat, length));
+        if length >= self.limits.long_bytes {
+            self.at(seat).has_bytes += length;
+            self.handed_out.insert(id, (seat, length));
+        }
     }
 
     /// A drive has answered; anything.
@@ -144,7 +140,7 @@ impl HeldReads {
         ready
     }
 
-    /// Nobody waits for a read any more; whether it was held.
+    /// No operation waits for a read any more; whether it was held.
     pub(super) fn withdraw(&mut self, id: IoId, seat: Seat) -> bool {
         let Some(there) = self.seats.get_mut(seat.index()) else {
             return false;
@@ -163,27 +159,20 @@ impl HeldReads {
     }
 }
 
-/// The first one, and with it what lies beside it on the drive, up to the longest operation.
+/// The oldest one, and with it what lies beside it on the drive, up to the longest operation.
 fn take_oldest_run(held: &mut Vec<Io>) -> Vec<Io> {
-    let oldest = held[0].id;
+    let oldest = held.iter().map(|io| io.id).min();
     held.sort_unstable_by_key(|io| io.offset);
-    let mut run = 0..0;
-    let mut bytes = 0;
-    for (index, io) in held.iter().enumerate() {
-        let goes_on = index > 0 && held[index - 1].offset + held[index - 1].length == io.offset;
-        if !goes_on || bytes + io.length > JOINED_BYTES_MAX {
-            if held[run.clone()].iter().any(|io| io.id == oldest) {
-                break;
-            }
-            run.start = index;
-            bytes = 0;
+    let mut first = 0;
+    loop {
+        let rest = &held[first..];
+        let is_before = |a: &Io, b: &Io| a.offset + a.length == b.offset;
+        let run = first_run(rest, |io| io.length, is_before);
+        if rest[..run].iter().any(|io| Some(io.id) == oldest) {
+            return held.drain(first..first + run).collect();
         }
-        bytes += io.length;
-        run.end = index + 1;
+        first += run;
     }
-    let taken = held.drain(run).collect();
-    held.sort_unstable_by_key(|io| io.id);
-    taken
 }
 
 #[cfg(test)]

@@ -90,6 +90,10 @@ impl Candidate {
         (self.seat, self.write) == (next.seat, next.write)
             && self.offset + self.length == next.offset
     }
+
+    fn first_run(sorted: &[Self]) -> usize {
+        first_run(sorted, |candidate| candidate.length, Self::is_before)
+    }
 }
 
 impl Joins {
@@ -100,15 +104,19 @@ impl Joins {
     }
 }
 
-/// Takes the first run of neighbours off `candidates`, which are in order of their places.
-fn first_run(candidates: &[Candidate]) -> usize {
-    let mut bytes = candidates.first().map_or(0, |first| first.length);
-    let pairs = candidates.iter().zip(candidates.iter().skip(1));
+/// How many of these operations, which are in order of their places, go out as one: the first and the neighbours behind it.
+pub(super) fn first_run<T>(
+    sorted: &[T],
+    length: impl Fn(&T) -> u64,
+    is_before: impl Fn(&T, &T) -> bool,
+) -> usize {
+    let mut bytes = sorted.first().map_or(0, &length);
+    let pairs = sorted.iter().zip(sorted.iter().skip(1));
     let more = pairs.take_while(|(last, next)| {
-        bytes += next.length;
-        last.is_before(next) && bytes <= JOINED_BYTES_MAX
+        bytes += length(next);
+        is_before(last, next) && bytes <= JOINED_BYTES_MAX
     });
-    candidates.len().min(1 + more.count())
+    sorted.len().min(1 + more.count())
 }
 
 impl Lane {
@@ -124,9 +132,8 @@ impl Lane {
         let mut candidates = std::mem::take(&mut self.joins.candidates);
         candidates.extend((0..).zip(&self.actions).filter_map(|(index, action)| {
             let Action::Io(io) = action else { return None };
-            // What nobody waits for any more is not looked at, and what failed once goes alone.
-            let joinable = |flight: &Flight| !flight.alone && flight.tries == 0;
-            let waited_for = self.ios.get(io.id).is_some_and(joinable);
+            // What nobody waits for any more is not looked at.
+            let waited_for = self.ios.get(io.id).is_some_and(Flight::may_be_joined);
             waited_for.then(|| Candidate::of(index, io)).flatten()
         }));
         candidates.sort_unstable();
@@ -135,14 +142,14 @@ impl Lane {
         let mut members: Vec<usize> = Vec::new();
         let mut rest = &candidates[..];
         while !rest.is_empty() {
-            let (run, later) = rest.split_at(first_run(rest));
+            let (run, later) = rest.split_at(Candidate::first_run(rest));
             rest = later;
             if run.len() > 1 {
                 let last = run.iter().map(|member| member.index).max();
                 joined.insert(last.expect("a run has members"), self.join(run));
                 members.extend(run.iter().map(|member| member.index));
             } else {
-                self.count_long_read(run[0]);
+                self.count_read(run[0]);
             }
         }
         if !joined.is_empty() {
@@ -166,20 +173,18 @@ impl Lane {
         let (reads, ios) = (&mut self.joins.reads, &self.ios);
         self.actions.retain(|action| {
             let Action::Io(io) = action else { return true };
-            let waits = |flight: &Flight| !flight.alone && flight.tries == 0;
-            let may_wait = reads.is_long(io) && ios.get(io.id).is_some_and(waits);
+            let may_wait = reads.is_long(io) && ios.get(io.id).is_some_and(Flight::may_be_joined);
             !(may_wait && reads.hold(io))
         });
         let ready = reads.take_ready();
         self.actions.extend(ready.into_iter().map(Action::Io));
     }
 
-    /// An operation goes out as it is.
-    fn count_long_read(&mut self, candidate: Candidate) {
-        if candidate.write || !self.joins.reads.counts(candidate.length) {
-            return;
-        }
-        if let Action::Io(io) = &self.actions[candidate.index] {
+    /// An operation goes out as it is: if it is a read, its drive has that much more.
+    fn count_read(&mut self, candidate: Candidate) {
+        if let Action::Io(io) = &self.actions[candidate.index]
+            && !candidate.write
+        {
             self.joins.reads.hand_out(io.id, io.seat, io.length);
         }
     }
@@ -204,7 +209,7 @@ impl Lane {
     fn join(&mut self, run: &[Candidate]) -> Action {
         let id = IoId(self.fresh());
         let length = run.iter().map(|member| member.length).sum();
-        if !run[0].write && self.joins.reads.counts(length) {
+        if !run[0].write {
             self.joins.reads.hand_out(id, run[0].seat, length);
         }
         let mut ids = Vec::with_capacity(run.len());
@@ -306,7 +311,7 @@ mod tests {
         let mut rest = &candidates[..];
         let mut runs = Vec::new();
         while !rest.is_empty() {
-            runs.push(first_run(rest));
+            runs.push(Candidate::first_run(rest));
             rest = &rest[runs[runs.len() - 1]..];
         }
         runs

@@ -45,9 +45,9 @@ impl Ring {
         self.used >= self.blocks / 2
     }
 
-    /// Whether a quarter is left and no more.
-    pub(super) const fn is_nearly_full(&self) -> bool {
-        self.used >= self.blocks - self.blocks / 4
+    /// Blocks of all batches that are live.
+    pub(super) const fn used(&self) -> u64 {
+        self.used
     }
 
     pub(super) fn is_empty(&self) -> bool {

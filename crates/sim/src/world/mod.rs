@@ -182,7 +182,8 @@ impl World {
         if contents == Contents::Lengths {
             lanes.iter_mut().for_each(Lane::trust_content);
         }
-        // Requests have a few chunks here. Mirrors read each from another copy.
+        // Requests have a few chunks here, too few bytes for the limits of real drives. Studies have real sizes, and no free
+        // stripes.
         if geometry.free_stripes() > 0 && geometry.code().data().len() > 1 {
             let chunk = geometry.chunk_bytes();
             lanes

@@ -1,4 +1,4 @@
-//! A volume, what it should hold, and streams of writes to it.
+//! A volume, what it should hold, and streams of writes to it and reads of it.
 
 use std::collections::VecDeque;
 
@@ -9,6 +9,7 @@ use sim::{Drive, Oracle, World, WorldOptions};
 const VOLUME: &str = "v";
 
 /// A pool with one volume.
+#[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) world: World,
     pub(crate) oracle: Oracle,
@@ -72,14 +73,36 @@ impl Bench {
         self.oracle.wrote(0, &bytes);
     }
 
+    /// Begins to read everything in requests of `length` bytes at once; then `happens`; then each ends with what was written.
+    pub(crate) fn read_in_parts(&mut self, length: u64, happens: impl FnOnce(&mut World)) {
+        let read = |offset| Request {
+            kind: RequestKind::Read,
+            offset,
+            length,
+            fua: false,
+        };
+        let asked: Vec<(u64, u64)> = (0..self.size / length)
+            .map(|number| number * length)
+            .map(|offset| (offset, self.world.submit(VOLUME, read(offset), &[])))
+            .collect();
+        happens(&mut self.world);
+        for (offset, id) in asked {
+            let bytes = self.await_end(id);
+            self.oracle.check(offset, &bytes, "a read in parts");
+        }
+    }
+
     fn await_first(&mut self, in_flight: &mut VecDeque<u64>) {
         let id = in_flight.pop_front().unwrap();
+        self.await_end(id);
+    }
+
+    fn await_end(&mut self, id: u64) -> Vec<u8> {
         loop {
             if let Some(outcome) = self.world.ended(id) {
-                outcome.unwrap();
-                return;
+                return outcome.unwrap();
             }
-            assert!(self.world.step(), "a write ends");
+            assert!(self.world.step(), "every request ends");
         }
     }
 

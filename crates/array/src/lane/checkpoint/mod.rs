@@ -433,13 +433,6 @@ impl Lane {
         self.checkpoint_has_ended(refused.is_none() && !held_back);
     }
 
-    /// Whether writes will soon wait for the checkpoint: three quarters of the ring are taken, or of the memory of batches.
-    /// From then on it does not make way for what clients ask, who would all wait for it together.
-    pub(super) fn checkpoint_presses(&self) -> bool {
-        let memory = self.batch_memory();
-        self.log.ring.is_nearly_full() || self.overlay.bytes() >= memory - memory / 4
-    }
-
     /// Whether nothing has been logged for as long as makes a checkpoint begin by itself.
     pub(super) fn logs_nothing_lately(&self) -> bool {
         self.now.since(self.checkpoints.logged_at) >= IDLE
