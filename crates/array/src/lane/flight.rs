@@ -155,9 +155,6 @@ impl Lane {
             Purpose::PageRead { .. } | Purpose::Anchor { .. } => {
                 Service::prompt(Origin::Checkpoint)
             }
-            Purpose::Install { .. } | Purpose::PageWrite { .. } if self.log_is_pressed() => {
-                Service::prompt(Origin::Checkpoint)
-            }
             Purpose::Install { .. }
             | Purpose::PageWrite { .. }
             | Purpose::Discard { .. }

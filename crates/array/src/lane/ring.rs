@@ -45,11 +45,6 @@ impl Ring {
         self.used >= self.blocks / 2
     }
 
-    /// Blocks of all batches that are live.
-    pub(super) const fn used(&self) -> u64 {
-        self.used
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

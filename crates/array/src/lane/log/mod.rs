@@ -368,14 +368,6 @@ impl Lane {
         MEMORY_MAX / u64::from(self.geometry.lanes())
     }
 
-    /// Whether writes will soon wait for the checkpoint: what streams may have of the ring is taken, or of the memory of
-    /// batches. From then on it does not make way for what clients ask, who would all wait for it together.
-    pub(super) fn log_is_pressed(&self) -> bool {
-        let ring = &self.log.ring;
-        ring.used() >= Lot::Streams.share(ring.blocks())
-            || self.overlay.bytes() >= Lot::Streams.share(self.batch_memory())
-    }
-
     /// When a batch begins that waits for nothing but to be filled.
     pub(super) const fn batch_due_at(&self) -> Option<Instant> {
         self.log.due
