@@ -1,14 +1,17 @@
 #!/bin/bash
 # What clients get beside other work; one command, Markdown tables.
 #
-#   bench/shares.sh [--json] [--rounds N] [--seconds N] [--only commits|after|random|mixed|rebuild|spare|copyback|scrub]
+#   bench/shares.sh [--json] [--rounds N] [--seconds N] [--only commits|neighbour|after|random|mixed|clients|rebuild|spare|copyback|scrub]
 #
 # commits   `raid6` on six files of 4 GiB on tmpfs behind `slow:`. A client writes 4 KiB at random on one volume, each write
 #           durable when it is answered: alone, and while another one writes 1 MiB at depth 8 on another volume.
+# neighbour The same client alone, and while another one writes 64 KiB at random, depth 32, on another volume: more than checkpoints
+#           put in place.
 # after     The same client in each of six seconds after 64 MiB were written to another volume; the slowest second counts.
 # random    4 KiB at random, depth 16, of volumes that are full: with journal and checksums, and without both.
 # mixed     `raid6` on drives of 500 MB/s. 70 % reads and 30 % writes at random, depth 32, of 4 KiB and 64 KiB, by fio through
 #           NBD; and the CPU time of a request, the daemon's and the client's.
+# clients   The same with 70 % of 4 KiB: two clients, and eight, each with a connection of its own and depth 32.
 # rebuild   Thirteen files, 25 MB/s and 125 operations a second each, `pddl2:4d:13c:1s`. A client reads 4 KiB at random,
 #           depth 4: first of the healthy pool, then while what one drive held is rebuilt onto distributed space. `cells
 #           done` is how many of the lost cells were rebuilt when the client stopped, and `then alone` how long the rest took
@@ -91,6 +94,24 @@ commits() {
     beside=$(load b "${commit[@]}")
     wait "$writer"
     echo "$alone $beside $quiet $(cat "$work/stream")" >>"$work/commits-$1"
+    end_pool
+}
+
+neighbour() {
+    local alone beside quiet writer hog=(--rw randwrite --bs 64k --iodepth 32)
+    pool raid6 6 4G "$2"
+    two_volumes
+    fill a 1000
+    sleep 4
+    quiet=$("$ravelin" --json bench s/a --time "$seconds" --yes "${hog[@]}" | field iops)
+    sleep 4
+    alone=$(load b "${commit[@]}")
+    "$ravelin" --json bench s/a --time $((seconds + 6)) --yes "${hog[@]}" | field iops >"$work/hog" &
+    writer=$!
+    sleep 4
+    beside=$(load b "${commit[@]}")
+    wait "$writer"
+    echo "$alone $beside $quiet $(cat "$work/hog")" >>"$work/neighbour-$1"
     end_pool
 }
 
@@ -215,6 +236,24 @@ mixed() {
     end_pool
 }
 
+# Requests a second of two clients together, and of eight.
+clients() {
+    local count all=()
+    pool raid6 6 4G "$flash"
+    "$ravelin" volume create s/v --size 1000M >/dev/null
+    fill v 1000
+    "$ravelin" volume attach s/v --nbd "unix:$work/nbd" >/dev/null
+    for count in 2 8; do
+        sleep 3
+        all+=("$(fio --name=clients --ioengine=nbd --uri="nbd+unix:///s%2Fv?socket=$work/nbd" --rw=randrw --rwmixread=70 \
+            --bssplit="4k/70:64k/30" --iodepth=32 --numjobs="$count" --group_reporting --time_based --runtime="$seconds" \
+            --output-format=terse --terse-version=3 | awk -F';' '/^3;/ { print $8 + $49 }')")
+    done
+    "$ravelin" volume detach s/v >/dev/null
+    echo "${all[*]}" >>"$work/clients"
+    end_pool
+}
+
 # FILE COLUMN DIGITS
 column() { cut -d' ' -f"$2" <"$work/$1" | median "$3"; }
 
@@ -224,13 +263,16 @@ for _ in $(seq "$rounds"); do
     if asked commits; then
         for kind in flash disk; do commits $kind "${!kind}"; done
     fi
+    if asked neighbour; then
+        for kind in flash disk; do neighbour $kind "${!kind}"; done
+    fi
     if asked after; then
         for kind in disk old; do for scheme in raid5 raid6 raid10; do after $kind "${!kind}" $scheme; done; done
     fi
     if asked random; then
         for scheme in raid6 raid10; do random disk "$disk" $scheme; done
     fi
-    for what in mixed rebuild spare copyback scrub; do
+    for what in mixed clients rebuild spare copyback scrub; do
         if asked $what; then $what; fi
     done
 done
@@ -263,6 +305,14 @@ if asked commits; then
     done
     table "raid6, six drives, 4 KiB commits|alone, /s|p99, ms|beside a stream, /s|p99 beside, ms|stream alone, MiB/s|beside commits, MiB/s" "${rows[@]}"
 fi
+if asked neighbour; then
+    rows=()
+    for kind in flash disk; do
+        at=neighbour-$kind
+        rows+=("${!kind}|$(column $at 1 0)|$(column $at 2 1)|$(column $at 3 0)|$(column $at 4 1)|$(column $at 5 0)|$(column $at 6 0)")
+    done
+    table "raid6, six drives, 4 KiB commits|alone, /s|p99, ms|beside random writes, /s|p99 beside, ms|64 KiB writes alone, /s|beside commits, /s" "${rows[@]}"
+fi
 if asked after; then
     rows=()
     for kind in disk old; do
@@ -288,6 +338,9 @@ if asked mixed; then
         rows+=("$short % of 4 KiB, the others 64 KiB|$(column $at 1 0)|$(column $at 2 0)|$(column $at 3 0)")
     done
     table "70 % reads, 30 % writes, depth 32, raid6, $flash|requests, /s|CPU of the daemon, us a request|of the client" "${rows[@]}"
+fi
+if asked clients; then
+    table "70 % reads, 30 % writes, depth 32 each, raid6, $flash|two clients, /s|eight, /s" "all together|$(column clients 1 0)|$(column clients 2 0)"
 fi
 rows=()
 for what in rebuild spare copyback; do

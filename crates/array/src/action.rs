@@ -8,6 +8,7 @@ use std::sync::Arc;
 use block::{Fault, Outcome, RequestKind, Seat};
 use layout::Cell;
 
+use crate::VolumeId;
 use crate::losses::LostRange;
 
 /// Names a request; chosen by the driver, unique among those in flight on a lane.
@@ -98,21 +99,39 @@ pub struct Service {
     pub origin: Origin,
     /// It is part of much, or nobody waits for it: a drive that has both does short requests of clients first.
     pub bulk: bool,
+    /// The volume whose client asks; `None` where the pool itself does, or clients of several volumes.
+    pub volume: Option<VolumeId>,
 }
 
 impl Service {
     /// One for which somebody waits.
     #[must_use]
     pub const fn prompt(origin: Origin) -> Self {
-        let bulk = false;
-        Self { origin, bulk }
+        Self {
+            origin,
+            bulk: false,
+            volume: None,
+        }
     }
 
     /// One that others may pass.
     #[must_use]
     pub const fn bulk(origin: Origin) -> Self {
-        let bulk = true;
-        Self { origin, bulk }
+        Self {
+            origin,
+            bulk: true,
+            volume: None,
+        }
+    }
+
+    /// A client's request.
+    #[must_use]
+    pub const fn of_client(volume: VolumeId, bulk: bool) -> Self {
+        Self {
+            origin: Origin::Client,
+            bulk,
+            volume: Some(volume),
+        }
     }
 }
 

@@ -108,6 +108,15 @@ pub enum GeometryError {
     },
 }
 
+/// A volume, as lanes know it: the number of its first group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub u64);
+
+impl VolumeId {
+    /// None: of requests that take nothing of what volumes share.
+    pub const NONE: Self = Self(u64::MAX);
+}
+
 /// A request in the address space of one group's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupRequest {
@@ -117,6 +126,8 @@ pub struct GroupRequest {
     pub request: Request,
     /// Where the request's bytes begin in its buffer (a router cuts requests at group ends).
     pub buffer_offset: u64,
+    /// Whose share of log, memory and drives it takes.
+    pub volume: VolumeId,
 }
 
 /// The part of a request that lies in one element: `low..high` in bytes of the element, and where

@@ -15,6 +15,7 @@
 //! value (reads, computations, writes) that can be printed, counted and tested by itself.
 
 pub mod action;
+pub mod fair_queue;
 pub mod format;
 pub mod geometry;
 mod lane;
@@ -31,6 +32,6 @@ pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
     Joined, Origin, Reply, RequestId, ScratchId, Service, Slice,
 };
-pub use geometry::{Geometry, GeometryError, GroupRequest, Store};
+pub use geometry::{Geometry, GeometryError, GroupRequest, Store, VolumeId};
 pub use lane::{DEADLINE, Lane, StripeLocks};
 pub use losses::{Losses, LostRange};

@@ -4,7 +4,7 @@ use block::{Request, RequestKind};
 
 use crate::pool::VolumeFacts;
 use crate::pool::space::{Piece, VolumeSpace};
-use crate::{Geometry, GroupRequest};
+use crate::{Geometry, GroupRequest, VolumeId};
 
 /// A volume's space at one moment. Immutable: a change of the volume makes a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub struct VolumeMap {
     size_bytes: u64,
     lanes: u16,
     space: VolumeSpace,
+    id: VolumeId,
 }
 
 /// A part of a request, for one lane.
@@ -31,6 +32,7 @@ impl VolumeMap {
             size_bytes: volume.size_bytes,
             lanes: geometry.lanes(),
             space: VolumeSpace::new(geometry.group_data_bytes(), volume),
+            id: volume.id(),
         }
     }
 
@@ -76,6 +78,7 @@ impl VolumeMap {
                         ..*request
                     },
                     buffer_offset: piece.offset - request.offset,
+                    volume: self.id,
                 },
             });
         };
@@ -109,6 +112,7 @@ mod tests {
             size_bytes: 1000,
             lanes: 4,
             space: VolumeSpace::new(100, &volume),
+            id: volume.id(),
         };
         let request = Request {
             kind: RequestKind::Write,
@@ -124,8 +128,10 @@ mod tests {
                     group,
                     request,
                     buffer_offset,
+                    volume,
                 } = part.request;
                 assert!(request.fua);
+                assert_eq!(volume, VolumeId(7));
                 (
                     part.lane,
                     group,
@@ -161,6 +167,7 @@ mod tests {
             size_bytes: 500,
             lanes: 4,
             space: VolumeSpace::new(100, &volume),
+            id: volume.id(),
         };
         let parts = |kind| {
             let request = Request {

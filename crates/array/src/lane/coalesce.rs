@@ -31,10 +31,9 @@ use block::{BLOCK_BYTES, Instant, Outcome, RequestKind};
 
 use super::Lane;
 use super::op::{Op, Owner, Prepared, Task};
-use super::request::BULK_BYTES;
 use crate::geometry::Segment;
 use crate::seeded::{self, Bug};
-use crate::{GroupRequest, RequestId};
+use crate::{GroupRequest, RequestId, Service};
 
 /// Shorter requests are not part of a stream, and somebody waits for them.
 const PART_BYTES_MIN: u64 = 32 << 10;
@@ -285,7 +284,7 @@ impl Lane {
         sources.sort_unstable_by_key(|source| (source.slot, source.low));
         let task = Task::Write(Prepared::of(sources));
         let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data();
-        op.service.bulk = bytes >= BULK_BYTES.min(self.geometry.stripe_data_bytes());
+        op.service = Service::of_client(self.volume_of(first.request), self.is_bulk(bytes));
         if parts.len() > 1 {
             op.parts = Some(parts.into());
         }

@@ -22,9 +22,9 @@ use std::ops::Range;
 use block::{BLOCK_BYTES, Extent, Request, RequestKind, push_extent};
 
 use super::Lane;
-use crate::GroupRequest;
 use crate::format::{BlockName, Entry, MetaPage, PageName};
 use crate::geometry::Segment;
+use crate::{GroupRequest, VolumeId};
 
 impl Lane {
     /// Which of these bytes of a group's data hold nothing, as far as it is known without I/O.
@@ -113,6 +113,7 @@ impl Lane {
             group,
             request,
             buffer_offset: 0,
+            volume: VolumeId::NONE,
         })
     }
 

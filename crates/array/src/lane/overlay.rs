@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::block_map::BlockMap;
-use crate::ScratchId;
+use super::log::shares::Ledger;
 use crate::action::Slice;
 use crate::format::{BlockName, Entry};
 use crate::seeded::{self, Bug};
+use crate::{ScratchId, VolumeId};
 
 /// Where the bytes of a logged block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub(super) struct Overlay {
     zeroed: BTreeMap<(u64, u64), u64>,
     buffers: BTreeMap<u64, Buffer>,
     bytes: u64,
+    /// What volumes have of it.
+    shares: Ledger,
     /// Blocks that nobody has.
     nowhere: u64,
     /// Blocks that are in place.
@@ -98,9 +101,16 @@ impl Overlay {
         };
     }
 
-    /// A batch's buffer; it stays while it is pinned.
-    pub(super) fn add_buffer(&mut self, sequence: u64, scratch: ScratchId, bytes: u64) {
+    /// A batch's buffer, and the bytes of it that are volumes'; it stays while it is pinned.
+    pub(super) fn add_buffer(
+        &mut self,
+        sequence: u64,
+        scratch: ScratchId,
+        bytes: u64,
+        shares: Vec<(VolumeId, u64)>,
+    ) {
         self.bytes += bytes;
+        self.shares.take(sequence, shares);
         let buffer = Buffer {
             scratch,
             bytes,
@@ -129,7 +139,13 @@ impl Overlay {
             self.bytes -= buffer.bytes;
             self.free.push(buffer.scratch);
             self.buffers.remove(&sequence);
+            self.shares.give_back(sequence);
         }
+    }
+
+    /// What volumes have of the buffers' bytes.
+    pub(super) const fn shares(&self) -> &Ledger {
+        &self.shares
     }
 
     /// Buffers to give back.

@@ -7,19 +7,20 @@ use super::op::{Op, Owner, Prepared, Task};
 use crate::action::{Action, BufferId, Event, Reply, Slice};
 use crate::plan::Piece;
 use crate::seeded::{self, Bug};
-use crate::{GroupRequest, RequestId, ScratchId};
+use crate::{GroupRequest, RequestId, ScratchId, Service, VolumeId};
 
 /// Stripes that one operation zeroes at most: it holds all their locks at once.
 const ZERO_STRIPES_MAX: u64 = 64;
 
 /// From this length on, or if it has a stripe, a request is one of those that move much: shorter ones may pass it in the
 /// log and at drives.
-pub(super) const BULK_BYTES: u64 = 128 << 10;
+const BULK_BYTES: u64 = 128 << 10;
 
 /// A request in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     kind: RequestKind,
+    volume: VolumeId,
     fua: bool,
     /// Operations not yet ended.
     pub(super) ops: u64,
@@ -40,6 +41,7 @@ impl Lane {
         let here = self.check_here(request.group).is_ok();
         let pending = Pending {
             kind: what.kind,
+            volume: request.volume,
             fua: what.fua,
             ops: 0,
             fault: None,
@@ -87,8 +89,9 @@ impl Lane {
             return;
         }
         self.requests.get_mut(&id).expect("just inserted").ops = ops.len() as u64;
+        let service = self.service_for(&request);
         for mut op in ops {
-            op.service.bulk = self.is_bulk(&request);
+            op.service = service;
             self.start(op);
         }
     }
@@ -106,8 +109,18 @@ impl Lane {
         }
     }
 
-    fn is_bulk(&self, request: &GroupRequest) -> bool {
-        request.request.length >= BULK_BYTES.min(self.geometry.stripe_data_bytes())
+    fn service_for(&self, request: &GroupRequest) -> Service {
+        Service::of_client(request.volume, self.is_bulk(request.request.length))
+    }
+
+    /// Whether so many bytes are much.
+    pub(super) fn is_bulk(&self, bytes: u64) -> bool {
+        bytes >= BULK_BYTES.min(self.geometry.stripe_data_bytes())
+    }
+
+    /// The volume of a request in flight.
+    pub(super) fn volume_of(&self, request: RequestId) -> VolumeId {
+        self.requests[&request].volume
     }
 
     fn begin_read(&mut self, id: RequestId, request: &GroupRequest) {
@@ -135,7 +148,7 @@ impl Lane {
             let read = Task::Read(pieces);
             let op = Op::new(Owner::Request(id), request.group, stripes, read);
             let mut op = op.of_data();
-            op.service.bulk = self.is_bulk(request);
+            op.service = self.service_for(request);
             self.start(op);
         }
     }

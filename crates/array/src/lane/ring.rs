@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::log::shares::Ledger;
+use crate::VolumeId;
 use crate::seeded::{self, Bug};
 
 /// A batch that has not been let go yet.
@@ -24,6 +26,8 @@ pub(super) struct Ring {
     used: u64,
     /// Blocks of all that were ever taken.
     taken: u64,
+    /// What volumes have of those in use.
+    shares: Ledger,
 }
 
 impl Ring {
@@ -51,6 +55,11 @@ impl Ring {
 
     pub(super) const fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// Blocks of all batches that have not been let go.
+    pub(super) const fn used(&self) -> u64 {
+        self.used
     }
 
     /// Blocks that batches have taken, all together.
@@ -85,8 +94,9 @@ impl Ring {
             .flatten()
     }
 
-    /// The batch is there (written, or found there).
-    pub(super) fn take(&mut self, placed: Placed) {
+    /// The batch is there (written, or found there), and so many blocks of it are volumes'.
+    pub(super) fn take(&mut self, placed: Placed, shares: Vec<(VolumeId, u64)>) {
+        self.shares.take(placed.sequence, shares);
         self.head = placed.position + placed.length;
         self.used += placed.length;
         self.taken += placed.length;
@@ -101,6 +111,7 @@ impl Ring {
     /// Nothing is in the ring, and the next batch goes to `head`.
     pub(super) fn begin_at(&mut self, head: u64) {
         self.live.clear();
+        self.shares.clear();
         self.used = 0;
         self.head = head;
     }
@@ -123,7 +134,13 @@ impl Ring {
     pub(super) fn release_before(&mut self, sequence: u64) {
         while let Some(placed) = self.live.pop_front_if(|placed| placed.sequence < sequence) {
             self.used -= placed.length;
+            self.shares.give_back(placed.sequence);
         }
+    }
+
+    /// What volumes have of the blocks in use.
+    pub(super) const fn shares(&self) -> &Ledger {
+        &self.shares
     }
 }
 
@@ -162,7 +179,7 @@ mod tests {
             }
             // A reader that follows the chain finds it at the head or at the start.
             assert!(position == ring.head() || position == 0);
-            ring.take(placed);
+            ring.take(placed, Vec::new());
             live.push_back(placed);
         }
         assert!(stalls > 100, "the ring was full now and then");

@@ -140,6 +140,7 @@ mod tests {
     use block::Request;
 
     use super::*;
+    use crate::VolumeId;
 
     fn write(group: u64) -> GroupRequest {
         GroupRequest {
@@ -151,6 +152,7 @@ mod tests {
                 fua: false,
             },
             buffer_offset: 0,
+            volume: VolumeId::NONE,
         }
     }
 

@@ -7,7 +7,7 @@ use block::Seat;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::runs;
+use crate::{VolumeId, runs};
 
 /// The pool's facts. Changing one makes a new generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,6 +268,15 @@ pub struct VolumeFacts {
     /// How its bytes go round over its groups; without it they fill one group after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interleave: Option<Interleave>,
+}
+
+impl VolumeFacts {
+    /// The volume, as lanes know it.
+    #[must_use]
+    pub fn id(&self) -> VolumeId {
+        let first = self.extents.first();
+        first.map_or(VolumeId::NONE, |&(group, _)| VolumeId(group))
+    }
 }
 
 /// How a volume's bytes go round over groups.

@@ -126,7 +126,7 @@ pub(super) fn questions(parts: &[Part], answer: ExtentsAnswer) -> Vec<Question> 
 mod tests {
     use std::sync::mpsc::channel;
 
-    use array::GroupRequest;
+    use array::{GroupRequest, VolumeId};
     use block::{Request, RequestKind};
 
     use super::*;
@@ -144,6 +144,7 @@ mod tests {
                     fua: false,
                 },
                 buffer_offset: 0,
+                volume: VolumeId::NONE,
             },
         };
         let (sender, answers) = channel();

@@ -412,7 +412,7 @@ impl PoolHandle {
 
     /// Flushes every lane.
     fn flush(&self) -> Result<(), PoolError> {
-        use array::GroupRequest;
+        use array::{GroupRequest, VolumeId};
         use block::{Memory, Outcome, Request, RequestKind};
 
         struct Ended(Mutex<Sender<Outcome>>);
@@ -438,6 +438,7 @@ impl PoolHandle {
                     group: 0,
                     request,
                     buffer_offset: 0,
+                    volume: VolumeId::NONE,
                 },
                 memory: Memory::empty(),
                 to: Arc::clone(&to),

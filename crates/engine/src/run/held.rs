@@ -3,14 +3,14 @@
 //! Long operations are cut on the way if their drive is to have them in pieces. The lane sees one operation: it is answered
 //! when all pieces are, and as the first of them that failed.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use array::{IoId, Origin};
+use array::fair_queue::FairQueue;
+use array::{IoId, Origin, Service, VolumeId};
 use block::{Instant, Outcome, Seat, Submission};
 
 use super::Seats;
-use super::admission::{Bulk, Waiter};
+use super::admission::{Admission, Given, Kind, Waiter};
 use super::hash::NameMap;
 use super::lane::token;
 
@@ -22,15 +22,18 @@ struct Waiting {
     log: bool,
 }
 
-/// The bulk operations of a lane's thread.
+/// What waits for one drive. Each volume has its share of it, by bytes, and what the pool does itself has one, too.
+type Line = FairQueue<Option<VolumeId>, Waiting>;
+
+/// What a lane's thread holds back.
 #[derive(Default)]
 pub(super) struct Held {
-    /// By seat, in the order in which they came.
-    waiting: Vec<VecDeque<Waiting>>,
+    /// By seat, and by [`Kind`].
+    waiting: Vec<[Line; 2]>,
     /// How many wait, at all drives.
     count: usize,
     /// What the drives have, by token.
-    in_flight: NameMap<u64, Bulk>,
+    in_flight: NameMap<u64, Given>,
     /// Operations that have come.
     asked: u32,
     /// Operations that were cut, by token.
@@ -62,42 +65,47 @@ impl Held {
         self.count == 0
     }
 
-    /// Whether a bulk operation may pass without being counted.
-    pub(super) fn passes(&mut self, seats: &Seats, seat: Seat) -> bool {
+    /// Whether an operation may pass without being counted.
+    pub(super) fn passes(&mut self, seats: &Seats, seat: Seat, kind: Kind) -> bool {
         // If nobody sits there, the caller finds out.
         let Some(admission) = seats.admission(seat) else {
             return true;
         };
         self.asked = self.asked.wrapping_add(1);
-        admission.is_open() && self.is_empty() && !self.asked.is_multiple_of(ASK_EVERY)
+        admission.is_open(kind) && self.is_empty() && !self.asked.is_multiple_of(ASK_EVERY)
     }
 
-    /// A bulk operation comes. What its drive may have of it is given back.
+    /// An operation comes. What its drive may have of it is given back.
     pub(super) fn offer(
         &mut self,
         (now, seats, me): (Instant, &Seats, &Arc<dyn Waiter>),
         (lane, seat): (u16, Seat),
-        origin: Origin,
+        service: Service,
         submission: Submission,
     ) -> Released {
         let mut released = Vec::new();
         if self.waiting.len() <= seat.index() {
-            self.waiting.resize_with(seat.index() + 1, VecDeque::new);
+            self.waiting.resize_with(seat.index() + 1, Default::default);
         }
-        let first = self.waiting[seat.index()].is_empty();
-        let piece = seats
-            .admission(seat)
-            .map_or(u64::MAX, |admission| admission.piece_bytes(now));
+        let kind = if service.bulk {
+            Kind::Bulk
+        } else {
+            Kind::Short
+        };
+        let first = self.waiting[seat.index()][kind as usize].is_empty();
+        let piece_bytes = |admission: &Arc<Admission>| admission.piece_bytes(now, kind);
+        let piece = seats.admission(seat).map_or(u64::MAX, piece_bytes);
         for submission in self.cut(submission, piece) {
-            self.waiting[seat.index()].push_back(Waiting {
+            let waiting = Waiting {
                 submission,
                 lane,
-                log: origin == Origin::Log,
-            });
+                log: service.origin == Origin::Log,
+            };
+            self.waiting[seat.index()][kind as usize].push(service.volume, waiting);
             self.count += 1;
         }
         if first {
-            self.release_at(seat, (now, seats, me), &mut released);
+            self.release_at((seat, kind), (now, seats, me), &mut released);
         }
         released
     }
@@ -151,17 +159,17 @@ impl Held {
         if self.is_empty() {
             return released;
         }
-        for (seat, waiting) in (0..).map(Seat).zip(&mut self.waiting) {
-            let (go, stay) = std::mem::take(waiting).into_iter().partition(&goes);
-            *waiting = stay;
-            let go: VecDeque<Waiting> = go;
-            for Waiting { submission, .. } in go {
-                self.count -= 1;
-                if let Some(admission) = seats.admission(seat) {
-                    let bulk = admission.begin_now(now, submission.request.bytes_moved());
-                    self.in_flight.insert(submission.token, bulk);
+        for (seat, lines) in (0..).map(Seat).zip(&mut self.waiting) {
+            for kind in Kind::ALL {
+                for Waiting { submission, .. } in lines[kind as usize].take_if(&goes) {
+                    self.count -= 1;
+                    if let Some(admission) = seats.admission(seat) {
+                        let bytes = submission.request.bytes_moved();
+                        let given = admission.begin_now(now, kind, bytes);
+                        self.in_flight.insert(submission.token, given);
+                    }
+                    released.push((seat, submission));
                 }
-                released.push((seat, submission));
             }
         }
         released
@@ -179,25 +187,27 @@ impl Held {
             return released;
         }
         for seat in (0..).map(Seat).take(self.waiting.len()) {
-            self.release_at(seat, (now, seats, me), &mut released);
+            for kind in Kind::ALL {
+                self.release_at((seat, kind), (now, seats, me), &mut released);
+            }
         }
         released
     }
 
-    /// What one drive may have by now.
+    /// What one drive may have of a kind by now.
     fn release_at(
         &mut self,
-        seat: Seat,
+        (seat, kind): (Seat, Kind),
         (now, seats, me): (Instant, &Seats, &Arc<dyn Waiter>),
         released: &mut Released,
     ) {
-        let waiting = &mut self.waiting[seat.index()];
-        while let Some(first) = waiting.front() {
+        let waiting = &mut self.waiting[seat.index()][kind as usize];
+        while let Some((volume, first)) = waiting.next(|_| true) {
             // A discard only names a range: were that its length, the drive would seem to be as quick as it forgets.
             let length = first.submission.request.bytes_moved();
             let begun = match seats.admission(seat) {
                 Some(admission) => {
-                    let begun = admission.begin_or_wait(now, length, me);
+                    let begun = admission.begin_or_wait(now, kind, length, me);
                     if begun.is_none() {
                         break;
                     }
@@ -205,21 +215,21 @@ impl Held {
                 }
                 None => None,
             };
-            let Waiting { submission, .. } = waiting.pop_front().expect("just seen");
+            let Waiting { submission, .. } = waiting.take(volume, length).expect("just seen");
             self.count -= 1;
-            if let Some(bulk) = begun {
-                self.in_flight.insert(submission.token, bulk);
+            if let Some(given) = begun {
+                self.in_flight.insert(submission.token, given);
             }
             released.push((seat, submission));
         }
     }
 
-    /// A drive has answered. If that was a bulk operation, whoever has waited longest is woken.
+    /// A drive has answered. If that was an operation that counts, whoever has waited longest is woken.
     pub(super) fn ended(&mut self, now: Instant, token: u64) {
         if !self.in_flight.is_empty()
-            && let Some(bulk) = self.in_flight.remove(&token)
+            && let Some(given) = self.in_flight.remove(&token)
         {
-            bulk.ended(now);
+            given.ended(now);
         }
     }
 
@@ -290,7 +300,7 @@ mod tests {
         }
 
         /// What the drive may have of it at once.
-        fn given(&mut self, lane: u16, seat: u16, origin: Origin, token: u64) -> Released {
+        fn given(&mut self, lane: u16, seat: u16, service: Service, token: u64) -> Released {
             let submission = Submission {
                 request: Request {
                     kind: RequestKind::Write,
@@ -303,12 +313,12 @@ mod tests {
             };
             let shared = (NOW, &self.seats, &self.me);
             self.held
-                .offer(shared, (lane, Seat(seat)), origin, submission)
+                .offer(shared, (lane, Seat(seat)), service, submission)
         }
 
         /// Whether the drive may have it at once, and whole.
         fn offer(&mut self, lane: u16, seat: u16, origin: Origin, token: u64) -> bool {
-            tokens(self.given(lane, seat, origin, token)) == [token]
+            tokens(self.given(lane, seat, Service::bulk(origin), token)) == [token]
         }
 
         /// A short operation of a client comes.
@@ -342,6 +352,55 @@ mod tests {
         fixture.held.ended(NOW, 3);
         assert_eq!(fixture.release(), [4]);
         assert!(fixture.held.is_empty());
+    }
+
+    #[test]
+    fn each_volume_has_its_share_of_a_drive() {
+        let mut fixture = Fixture::new();
+        fixture.short();
+        assert!(fixture.offer(0, 0, CHECKPOINT, 2), "the drive has none");
+        let stream = |volume| Service::of_client(VolumeId(volume), true);
+        let all = [
+            (stream(1), 3),
+            (stream(1), 4),
+            (stream(1), 5),
+            (stream(2), 6),
+            (Service::bulk(CHECKPOINT), 7),
+            (stream(2), 8),
+        ];
+        for (service, token) in all {
+            assert!(fixture.given(0, 0, service, token).is_empty());
+        }
+        let mut turns = Vec::new();
+        let mut last = 2;
+        while !fixture.held.is_empty() {
+            fixture.held.ended(NOW, last);
+            turns.extend(fixture.release());
+            last = *turns.last().expect("one at a time");
+        }
+        assert_eq!(turns, [3, 6, 7, 4, 8, 5]);
+    }
+
+    #[test]
+    fn short_ones_of_a_volume_that_asks_for_much_let_others_pass() {
+        let mut fixture = Fixture::new();
+        let short = |volume| Service::of_client(VolumeId(volume), false);
+        assert_eq!(
+            fixture.given(0, 0, short(1), 2).len(),
+            1,
+            "the drive has none"
+        );
+        for (volume, token) in [(1, 3), (1, 4), (1, 5), (2, 6)] {
+            assert!(fixture.given(0, 0, short(volume), token).is_empty());
+        }
+        // What the pool itself does has a place of its own.
+        assert!(fixture.offer(0, 0, CHECKPOINT, 7));
+        fixture.held.ended(NOW, 2);
+        assert_eq!(fixture.release(), [6]);
+        fixture.held.ended(NOW, 6);
+        assert_eq!(fixture.release(), [3]);
+        fixture.held.ended(NOW, 7);
+        assert!(fixture.release().is_empty());
     }
 
     #[test]
@@ -381,11 +440,11 @@ mod tests {
         fixture.short();
         // What it does in no time makes it quick.
         let admission = Arc::clone(fixture.seats.admission(Seat(0)).unwrap());
-        while admission.piece_bytes(NOW) != 128 << 10 {
-            let none = admission.begin(NOW, 0).expect("it has none");
+        while admission.piece_bytes(NOW, Kind::Bulk) != 128 << 10 {
+            let none = admission.begin_now(NOW, Kind::Bulk, 0);
             none.ended(NOW + Duration::from_micros(20));
         }
-        let mut all = fixture.given(0, 0, CHECKPOINT, 2);
+        let mut all = fixture.given(0, 0, Service::bulk(CHECKPOINT), 2);
         for index in 0..4 {
             let (_, piece) = &all[index];
             let outcome = if index == 1 {
@@ -423,7 +482,7 @@ mod tests {
     #[test]
     fn what_is_for_an_empty_seat_passes() {
         let mut fixture = Fixture::new();
-        assert!(fixture.held.passes(&fixture.seats, Seat(7)));
-        assert!(!fixture.held.passes(&fixture.seats, Seat(0)));
+        assert!(fixture.held.passes(&fixture.seats, Seat(7), Kind::Bulk));
+        assert!(!fixture.held.passes(&fixture.seats, Seat(0), Kind::Bulk));
     }
 }

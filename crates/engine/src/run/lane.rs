@@ -19,7 +19,7 @@ use block::{
 };
 use erasure::kernel;
 
-use super::admission::{LOOK, Waiter};
+use super::admission::{Kind, LOOK, Waiter};
 use super::compute::{Computer, Patch};
 use super::extents::{Question, Turn};
 use super::hash::NameMap;
@@ -736,14 +736,7 @@ impl LaneThread {
             token: token(lane, id),
         };
         if service.bulk {
-            if self.held.passes(&self.seats, seat) {
-                self.put(seat, submission);
-                return;
-            }
-            let shared = (self.now, &*self.seats, &self.waiter);
-            let at = (lane, seat);
-            let released = self.held.offer(shared, at, service.origin, submission);
-            self.let_go(released);
+            self.put_or_hold((lane, seat), service, Kind::Bulk, submission);
             return;
         }
         if matches!(service.origin, Origin::Client | Origin::Log)
@@ -751,6 +744,11 @@ impl LaneThread {
             && let Some(admission) = self.seats.admission(seat)
         {
             admission.short(self.now);
+            let shares = |volume| admission.is_shared(self.now, volume);
+            if service.origin == Origin::Client && service.volume.is_some_and(shares) {
+                self.put_or_hold((lane, seat), service, Kind::Short, submission);
+                return;
+            }
             if service.origin == Origin::Log && !self.held.is_empty() {
                 // It counts only when what its lane has logged before does.
                 let released = self.held.release_log(self.now, &self.seats, lane);
@@ -758,6 +756,23 @@ impl LaneThread {
             }
         }
         self.put(seat, submission);
+    }
+
+    /// The drive gets what it may have by now of this and of what it was not to have before.
+    fn put_or_hold(
+        &mut self,
+        at: (u16, Seat),
+        service: Service,
+        kind: Kind,
+        submission: Submission,
+    ) {
+        if self.held.passes(&self.seats, at.1, kind) {
+            self.put(at.1, submission);
+            return;
+        }
+        let shared = (self.now, &*self.seats, &self.waiter);
+        let released = self.held.offer(shared, at, service, submission);
+        self.let_go(released);
     }
 
     /// Puts an operation among those that the seat's drive gets at the end of the turn.

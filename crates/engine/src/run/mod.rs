@@ -4,6 +4,7 @@ mod admission;
 mod compute;
 mod events;
 mod extents;
+mod gate;
 mod handle;
 mod hash;
 mod held;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use array::GroupRequest;
 use array::router::{Part, VolumeMap};
+use array::{GroupRequest, VolumeId};
 use block::{
     BlockDevice, Completed, Extent, ExtentsAnswer, Fault, Instant, Limits, Memory, Outcome, Region,
     Request, RequestKind, Submission,
@@ -101,6 +101,7 @@ impl Volume {
                     group,
                     request: *request,
                     buffer_offset: 0,
+                    volume: VolumeId::NONE,
                 },
             })
         };

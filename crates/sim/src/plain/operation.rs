@@ -397,6 +397,7 @@ impl PlainArray {
                     fua: false,
                 },
                 buffer_offset: 0,
+                volume: array::VolumeId::NONE,
             };
             for (stripe, segments) in self.geometry.stripes(&request) {
                 let segments = segments.iter();

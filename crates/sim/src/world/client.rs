@@ -1,7 +1,7 @@
 //! A world from the client's side.
 
-use array::GroupRequest;
 use array::router::Part;
+use array::{GroupRequest, VolumeId};
 use block::{Fault, Request, RequestKind};
 
 use super::World;
@@ -67,6 +67,7 @@ impl World {
                 group,
                 request,
                 buffer_offset,
+                volume: _,
             } = part.request;
             let lane = &self.lanes[usize::from(part.lane)];
             let mut at = offset + buffer_offset;
@@ -122,6 +123,7 @@ impl World {
                     group: u64::from(lane),
                     request,
                     buffer_offset: 0,
+                    volume: VolumeId::NONE,
                 },
             })
             .collect()

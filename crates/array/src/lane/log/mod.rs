@@ -9,13 +9,15 @@
 //!
 //! What drives refuse of a batch may leave a gap in the log (`gaps.rs`).
 //!
-//! What is part of a stream waits apart from what somebody waits for (`waiting.rs`): a batch has one or the other.
+//! What is part of a stream waits apart from what somebody waits for (`waiting.rs`): a batch has one or the other. Ring and
+//! memory are shared among volumes (`shares.rs`).
 //!
 //! A *unit* is what must be logged together: the blocks of one band of one stripe. An operation
 //! that writes more than a band is several units, which need not be in one batch.
 
 pub(super) mod derived;
 mod gaps;
+pub(super) mod shares;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -25,7 +27,8 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
-use self::waiting::{Lot, Waiting};
+use self::shares::divide;
+use self::waiting::{Lot, Waiting, weight};
 use super::backoff::Work;
 use super::direct::IN_PLACE_MAX;
 use super::ids::OpId;
@@ -35,12 +38,12 @@ use super::recover::HEADER_BLOCKS_MAX;
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Computing, Lane, Purpose};
-use crate::ScratchId;
 use crate::action::{
     Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
 };
 use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry, RING_HEAD_BYTES};
 use crate::seeded::{self, Bug};
+use crate::{ScratchId, VolumeId};
 
 /// Batches in flight.
 const IN_FLIGHT_MAX: usize = 4;
@@ -122,10 +125,15 @@ impl Unit {
     }
 }
 
+/// A unit, and whose it is.
+type Owned = (Option<VolumeId>, Unit);
+
 #[derive(Clone, Debug)]
 struct Batch {
     units: Vec<Unit>,
     lot: Lot,
+    /// Whose it is, if all of it is one volume's.
+    volume: Option<VolumeId>,
     header: BatchHeader,
     position: u64,
     scratch: ScratchId,
@@ -330,8 +338,9 @@ impl Lane {
     /// Queues units; the operation of each hears when it is logged.
     pub(super) fn log(&mut self, units: impl IntoIterator<Item = Unit>) {
         for unit in units {
-            let lot = Lot::of(&self.ops[&unit.op]);
-            self.log.waiting.push(lot, unit, self.now);
+            let op = &self.ops[&unit.op];
+            let (lot, volume) = (Lot::of(op), op.service.volume);
+            self.log.waiting.push(lot, volume, unit, self.now);
         }
     }
 
@@ -356,10 +365,10 @@ impl Lane {
     /// What the writes of a batch are for.
     pub(super) fn batch_service(&self, sequence: u64) -> Service {
         let batch = self.log.batches.get(&sequence);
-        let bulk = batch.is_some_and(|batch| batch.lot == Lot::Streams);
         Service {
             origin: Origin::Log,
-            bulk,
+            bulk: batch.is_some_and(|batch| batch.lot == Lot::Streams),
+            volume: batch.and_then(|batch| batch.volume),
         }
     }
 
@@ -460,8 +469,8 @@ impl Lane {
             // What is in place takes no room, and must not wait for commits that never end. It waits for as many as are on
             // their way to their places: each batch is an operation on several drives.
             Lot::Streams if self.log.waiting.urgent(lot) == 0 => {
-                let waiting = self.log.waiting.units(lot).count();
-                self.log.in_flight(lot) == 0 && waiting >= self.direct.in_flight()
+                self.log.in_flight(lot) == 0
+                    && self.log.waiting.count(lot) >= self.direct.in_flight()
             }
             Lot::Streams => self.log.batches.is_empty(),
         }
@@ -511,38 +520,34 @@ impl Lane {
         let widest = usize::from(data_columns_max(live, parity));
         let sides = (widest, usize::from(parity));
         let limit = self.log.ring.batch_blocks_max();
-        let (mut blocks, mut bytes, mut units) = (0, 0, 0);
         let most = match lot {
             Lot::Streams if self.log.waiting.has_commits(self.now) => STREAM_DESCRIPTORS_MAX,
             _ => DESCRIPTORS_MAX,
         };
-        for unit in self.log.waiting.units(lot) {
-            let (more, all) = (blocks + unit.blocks.len(), bytes + unit.bytes());
-            let fits = all <= most * DESCRIPTOR_BYTES
-                && Shape::new(widest, sides.1, more, all).fits(limit);
-            if !fits && units > 0 {
-                break;
-            }
-            (blocks, bytes, units) = (more, all, units + 1);
-        }
+        let fits = |blocks, bytes| {
+            bytes <= most * DESCRIPTOR_BYTES
+                && Shape::new(widest, sides.1, blocks, bytes).fits(limit)
+        };
+        let (units, blocks, bytes) = self.gather(lot, fits);
         let shape = Shape::cheapest(sides, (blocks, bytes), limit);
         let Shape { data, rows, .. } = shape;
         let length = shape.length();
-        let Some(position) = self
-            .log
-            .ring
-            .place_up_to(length, lot.share(self.log.ring.blocks()))
-        else {
+        let most = lot.share(self.log.ring.blocks());
+        let place = self.log.ring.place_up_to(length, most);
+        let Some(position) = place.filter(|_| !units.is_empty()) else {
+            self.log.waiting.give_back(lot, units);
             return false;
         };
+        self.log.waiting.went(lot);
         let sequence = self.log.next_sequence;
         self.log.next_sequence += 1;
-        self.log.ring.take(Placed {
+        let weights = weights_of(&units);
+        let placed = Placed {
             sequence,
             position,
             length,
-        });
-        let units = self.log.waiting.take(lot, units);
+        };
+        self.log.ring.take(placed, divide(length, &weights));
         // Another drive first each time, so that none is always written to.
         let first = usize::try_from(sequence % u64::from(live)).expect("below 2^16");
         let columns = data + usize::from(parity);
@@ -556,17 +561,51 @@ impl Lane {
             data_columns: u16::try_from(data).expect("at most 64"),
             rows: u16::try_from(rows).expect("a batch is short"),
             parity_crcs: Vec::new(),
-            descriptors: descriptors_of(&units),
+            descriptors: descriptors_of(units.iter().map(|(_, unit)| unit)),
         };
         self.lay(sequence, (lot, units), header, position, length);
         true
+    }
+
+    /// Takes units of a lot for a batch, as many as fit: of each of the volumes that have room, by turns. With their blocks and the
+    /// bytes of their descriptors.
+    fn gather(
+        &mut self,
+        lot: Lot,
+        fits: impl Fn(usize, usize) -> bool,
+    ) -> (Vec<Owned>, usize, usize) {
+        let shared = self.log.waiting.is_shared(self.now) && self.log.stuck.is_none();
+        let memory_left = lot.share(self.batch_memory()) - self.overlay.bytes();
+        let ring_left = lot
+            .share(self.log.ring.blocks())
+            .saturating_sub(self.log.ring.used());
+        let (mut units, mut blocks, mut bytes) = (Vec::new(), 0, 0);
+        loop {
+            let log = &self.log;
+            let may = |volume| {
+                !shared
+                    || (log.ring.shares().may_take(volume, ring_left)
+                        && self.overlay.shares().may_take(volume, memory_left))
+            };
+            let Some((volume, unit)) = log.waiting.next(lot, may) else {
+                break;
+            };
+            let (more, all) = (blocks + unit.blocks.len(), bytes + unit.bytes());
+            if !fits(more, all) && !units.is_empty() {
+                break;
+            }
+            (blocks, bytes) = (more, all);
+            let unit = self.log.waiting.take(lot, volume).expect("just seen");
+            units.push((volume, unit));
+        }
+        (units, blocks, bytes)
     }
 
     /// Copies the blocks into place and computes the parity.
     fn lay(
         &mut self,
         sequence: u64,
-        (lot, units): (Lot, Vec<Unit>),
+        (lot, owned): (Lot, Vec<Owned>),
         mut header: BatchHeader,
         position: u64,
         length: u64,
@@ -579,7 +618,12 @@ impl Lane {
         let in_memory = columns_in_memory(&header);
         let bytes = (in_memory as u64 * length + derived::blocks(&header)) * BLOCK_BYTES;
         self.actions.push_back(Action::Allocate(scratch, bytes));
-        self.overlay.add_buffer(sequence, scratch, bytes);
+        let weights = weights_of(&owned);
+        let units: Vec<Unit> = owned.into_iter().map(|(_, unit)| unit).collect();
+        let memory = divide(bytes, &weights);
+        self.overlay.add_buffer(sequence, scratch, bytes, memory);
+        let mut volumes = weights.into_keys();
+        let alone = volumes.next().filter(|_| volumes.next().is_none());
         // `parity_crcs` is still empty, and counts towards the header's length.
         let head = length - u64::from(header.rows);
         let column = |index: usize| {
@@ -640,6 +684,7 @@ impl Lane {
         let batch = Batch {
             units,
             lot,
+            volume: alone.flatten(),
             header,
             position,
             scratch,
@@ -953,7 +998,16 @@ pub(super) fn column_slice(scratch: ScratchId, index: usize, length: u64) -> Sli
     }
 }
 
-fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
+/// How much of a batch is whose.
+fn weights_of(units: &[Owned]) -> BTreeMap<Option<VolumeId>, u64> {
+    let mut weights = BTreeMap::new();
+    for (volume, unit) in units {
+        *weights.entry(*volume).or_default() += weight(unit);
+    }
+    weights
+}
+
+fn descriptors_of<'a>(units: impl Iterator<Item = &'a Unit>) -> Vec<Descriptor> {
     let mut descriptors = Vec::new();
     for unit in units {
         // Stripes that become zero do so before anything else that the unit says.

@@ -1,23 +1,26 @@
-//! What waits to be logged, in two lots.
+//! What waits to be logged, in two lots, and in each by volume.
 //!
 //! ```text
-//!   commits  [unit][unit]                          ─┐  by turns: a batch of one, a batch of the other
-//!   streams  [  unit  ][  unit  ][  unit  ] …      ─┘
+//!   commits  volume a [unit][unit]    volume b [unit]       ─┐  by turns: a batch of one, a batch of the other;
+//!   streams  volume a [  unit  ][  unit  ][  unit  ] …      ─┘  in a batch whoever has had least
 //! ```
 //!
 //! A commit is a small write for which somebody waits; a stream is much data, which fills ring and memory however large they
 //! are. So neither waits behind the other: each has every second batch, and a part of the ring and of the memory is
-//! for commits alone ([`Lot::share`]).
+//! for commits alone ([`Lot::share`]). Within a lot each volume has its share of the batches, and of ring and memory
+//! (`shares.rs`); what the pool itself logs counts as a volume of its own that is limited by nothing else.
 //!
-//! Invariant: within a lot, units are logged in the order in which they came. Units of different operations that touch the same
-//! stripe never wait at the same time, for an operation holds its stripes' locks.
+//! Invariant: within a lot, units of one volume are logged in the order in which they came. Units of different operations that
+//! touch the same stripe never wait at the same time, for an operation holds its stripes' locks.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use block::Instant;
+use block::{BLOCK_BYTES, Instant};
 
 use super::Unit;
+use super::shares::Volumes;
+use crate::VolumeId;
+use crate::fair_queue::FairQueue;
 use crate::lane::op::Op;
 
 /// Commits that have not come for so long do not come any more.
@@ -50,7 +53,7 @@ impl Lot {
 
 #[derive(Clone, Debug, Default)]
 struct Queue {
-    units: VecDeque<Unit>,
+    units: FairQueue<Option<VolumeId>, Unit>,
     urgent: usize,
 }
 
@@ -63,6 +66,15 @@ pub(super) struct Waiting {
     commits_went: bool,
     /// When a commit last came.
     commit_at: Option<Instant>,
+    /// Whose units come.
+    volumes: Volumes,
+}
+
+/// What a unit counts of its volume's share: its blocks, and what it takes beside them.
+pub(super) fn weight(unit: &Unit) -> u64 {
+    let blocks = unit.blocks.len() + unit.derived.len();
+    let described = (unit.bytes() as u64).div_ceil(BLOCK_BYTES);
+    blocks as u64 + described
 }
 
 impl Waiting {
@@ -109,45 +121,77 @@ impl Waiting {
         }
     }
 
-    pub(super) fn push(&mut self, lot: Lot, unit: Unit, now: Instant) {
+    /// Whether units of more than one volume have come lately.
+    pub(super) fn is_shared(&self, now: Instant) -> bool {
+        self.volumes.are_several(now)
+    }
+
+    pub(super) fn push(&mut self, lot: Lot, volume: Option<VolumeId>, unit: Unit, now: Instant) {
         if lot == Lot::Commits {
             self.commit_at = Some(now);
         }
+        if let Some(volume) = volume {
+            self.volumes.came(volume, now);
+        }
         let queue = self.queue_mut(lot);
         queue.urgent += unit.urgent();
-        queue.units.push_back(unit);
+        queue.units.push(volume, unit);
     }
 
-    /// Before all others: it makes room for them.
+    /// Before all that the pool itself logs: it makes room for clients.
     pub(super) fn push_first(&mut self, units: Vec<Unit>) {
         for unit in units.into_iter().rev() {
             self.commits.urgent += unit.urgent();
-            self.commits.units.push_front(unit);
+            self.commits.units.push_front(None, unit);
         }
         self.commits_went = false;
     }
 
-    /// The units of a lot, in order.
-    pub(super) fn units(&self, lot: Lot) -> impl Iterator<Item = &Unit> {
-        self.queue(lot).units.iter()
+    /// How many wait of a lot.
+    pub(super) const fn count(&self, lot: Lot) -> usize {
+        self.queue(lot).units.len()
     }
 
-    /// Takes the first units of a lot, for a batch.
-    pub(super) fn take(&mut self, lot: Lot, count: usize) -> Vec<Unit> {
-        self.commits_went = lot == Lot::Commits;
+    /// The next of a lot, and whose it is, among volumes that `may`. What the pool itself logs is first.
+    pub(super) fn next(
+        &self,
+        lot: Lot,
+        may: impl Fn(VolumeId) -> bool,
+    ) -> Option<(Option<VolumeId>, &Unit)> {
+        let units = &self.queue(lot).units;
+        let own = units.next(|volume| volume.is_none());
+        own.or_else(|| units.next(|volume| volume.is_some_and(&may)))
+    }
+
+    /// Takes the first of a volume's units, for a batch of this lot.
+    pub(super) fn take(&mut self, lot: Lot, volume: Option<VolumeId>) -> Option<Unit> {
         let queue = self.queue_mut(lot);
-        let units: Vec<Unit> = queue.units.drain(..count).collect();
-        queue.urgent -= units.iter().map(Unit::urgent).sum::<usize>();
-        units
+        let cost = queue.units.first(volume).map(weight)?;
+        let unit = queue.units.take(volume, cost)?;
+        queue.urgent -= unit.urgent();
+        Some(unit)
+    }
+
+    /// Units that were just [taken](Self::take), in this order, find no room.
+    pub(super) fn give_back(&mut self, lot: Lot, units: Vec<(Option<VolumeId>, Unit)>) {
+        let queue = self.queue_mut(lot);
+        for (volume, unit) in units.into_iter().rev() {
+            queue.urgent += unit.urgent();
+            let cost = weight(&unit);
+            queue.units.give_back(volume, unit, cost);
+        }
+    }
+
+    /// A batch of this lot begins: the other one is next.
+    pub(super) fn went(&mut self, lot: Lot) {
+        self.commits_went = lot == Lot::Commits;
     }
 
     /// Takes all that are such, of both lots.
     pub(super) fn take_if(&mut self, such: impl Fn(&Unit) -> bool) -> Vec<Unit> {
         let mut taken = Vec::new();
         for queue in [&mut self.commits, &mut self.streams] {
-            let units = std::mem::take(&mut queue.units);
-            let (out, stay): (Vec<Unit>, _) = units.into_iter().partition(&such);
-            queue.units = Vec::into(stay);
+            let out = queue.units.take_if(&such);
             queue.urgent -= out.iter().map(Unit::urgent).sum::<usize>();
             taken.extend(out);
         }
@@ -167,33 +211,88 @@ mod tests {
         }
     }
 
-    fn numbers(units: &[Unit]) -> Vec<u64> {
-        units.iter().map(|unit| unit.op.0).collect()
+    const A: VolumeId = VolumeId(10);
+    const B: VolumeId = VolumeId(20);
+
+    fn waiting(units: &[(Lot, Option<VolumeId>, u64)]) -> Waiting {
+        let mut waiting = Waiting::default();
+        for &(lot, volume, number) in units {
+            waiting.push(lot, volume, unit(number), Instant::ZERO);
+        }
+        waiting
+    }
+
+    /// The operations of the next units of a lot, among volumes that `may`.
+    fn take(waiting: &mut Waiting, lot: Lot, count: usize, may: &[VolumeId]) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while numbers.len() < count
+            && let Some((volume, _)) = waiting.next(lot, |volume| may.contains(&volume))
+        {
+            numbers.push(waiting.take(lot, volume).expect("just seen").op.0);
+            waiting.went(lot);
+        }
+        numbers
     }
 
     #[test]
     fn lots_take_turns_and_keep_their_order() {
-        let mut waiting = Waiting::default();
-        for number in 0..6 {
-            let lot = [Lot::Streams, Lot::Commits][usize::from(number % 2 == 1)];
-            waiting.push(lot, unit(number), Instant::ZERO);
-        }
-        assert_eq!(waiting.in_turn()[0], Lot::Commits);
-        assert_eq!(numbers(&waiting.take(Lot::Commits, 2)), [1, 3]);
-        assert_eq!(waiting.in_turn()[0], Lot::Streams);
-        assert_eq!(waiting.urgent(Lot::Commits), 1);
-        assert_eq!(numbers(&waiting.take(Lot::Streams, 1)), [0]);
-        assert_eq!(waiting.in_turn()[0], Lot::Commits);
+        let (commits, streams) = (Lot::Commits, Lot::Streams);
+        let all = (0..6).map(|number| {
+            let lot = [streams, commits][usize::from(number % 2 == 1)];
+            (lot, Some(A), number)
+        });
+        let mut waiting = waiting(&all.collect::<Vec<_>>());
+        assert_eq!(waiting.in_turn()[0], commits);
+        assert_eq!(take(&mut waiting, commits, 2, &[A]), [1, 3]);
+        assert_eq!(waiting.in_turn()[0], streams);
+        assert_eq!(waiting.urgent(commits), 1);
+        assert_eq!(take(&mut waiting, streams, 1, &[A]), [0]);
+        assert_eq!(waiting.in_turn()[0], commits);
         waiting.push_first(vec![unit(8), unit(9)]);
-        let commits: Vec<u64> = waiting.units(Lot::Commits).map(|unit| unit.op.0).collect();
-        assert_eq!(commits, [8, 9, 5]);
+        assert_eq!(take(&mut waiting, commits, 2, &[]), [8, 9]);
+        assert_eq!(waiting.urgent(streams), 2);
+        let rest = waiting.take_if(|unit| unit.op.0 != 5);
         assert_eq!(
-            numbers(&waiting.take_if(|unit| unit.op.0 != 5)),
-            [8, 9, 2, 4]
+            rest.iter().map(|unit| unit.op.0).collect::<Vec<_>>(),
+            [2, 4]
         );
-        assert_eq!(waiting.urgent(Lot::Streams), 0);
-        assert_eq!(numbers(&waiting.take_if(|_| true)), [5]);
+        assert_eq!((waiting.urgent(streams), waiting.count(commits)), (0, 1));
+        assert_eq!(take(&mut waiting, commits, 9, &[A]), [5]);
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn volumes_take_turns_in_a_batch_and_one_without_room_lets_others_pass() {
+        let commits = Lot::Commits;
+        let many = (0..4).map(|number| (commits, Some(A), number));
+        let others = [
+            (commits, None, 8),
+            (commits, Some(B), 9),
+            (commits, Some(B), 10),
+        ];
+        let all: Vec<_> = many.chain(others).collect();
+        assert_eq!(
+            take(&mut waiting(&all), commits, 9, &[A, B]),
+            [8, 0, 9, 1, 10, 2, 3],
+            "the pool's own first, then by turns"
+        );
+        assert_eq!(take(&mut waiting(&all), commits, 9, &[B]), [8, 9, 10]);
+    }
+
+    #[test]
+    fn what_finds_no_room_waits_as_before() {
+        let all: Vec<_> = (0..3)
+            .map(|number| (Lot::Streams, Some(A), number))
+            .collect();
+        let mut waiting = waiting(&all);
+        let mut taken = Vec::new();
+        for _ in 0..2 {
+            let unit = waiting.take(Lot::Streams, Some(A)).unwrap();
+            taken.push((Some(A), unit));
+        }
+        waiting.give_back(Lot::Streams, taken);
+        assert_eq!(waiting.urgent(Lot::Streams), 3);
+        assert_eq!(take(&mut waiting, Lot::Streams, 9, &[A]), [0, 1, 2]);
     }
 
     #[test]
@@ -203,9 +302,10 @@ mod tests {
         let mut waiting = Waiting::default();
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         assert!(!waiting.has_commits(at(0)));
-        waiting.push(Lot::Streams, unit(1), at(1));
+        waiting.push(Lot::Streams, Some(A), unit(1), at(1));
         assert!(!waiting.has_commits(at(1)));
-        waiting.push(Lot::Commits, unit(2), at(1));
+        waiting.push(Lot::Commits, Some(B), unit(2), at(1));
         assert!(waiting.has_commits(at(2)) && !waiting.has_commits(at(4)));
+        assert!(waiting.is_shared(at(4)));
     }
 }

@@ -357,7 +357,8 @@ impl Lane {
         let blocks = header.seats.len() as u64 * length + derived::blocks(&header);
         let bytes = blocks * BLOCK_BYTES;
         self.actions.push_back(Action::Allocate(scratch, bytes));
-        self.overlay.add_buffer(header.sequence, scratch, bytes);
+        self.overlay
+            .add_buffer(header.sequence, scratch, bytes, Vec::new());
         let offset = self.ring_offset(position);
         let there: Vec<(usize, Seat)> = header.seats.iter().copied().enumerate().collect();
         let live = self.live_seats();
@@ -686,11 +687,12 @@ impl Lane {
             scratch,
             ..
         } = found;
-        self.log.ring.take(Placed {
+        let placed = Placed {
             sequence: header.sequence,
             position,
             length: header.length(),
-        });
+        };
+        self.log.ring.take(placed, Vec::new());
         self.apply_batch(&header, scratch, header.seats.len());
         self.overlay.unpin(header.sequence);
         let recovery = self.recovery();
