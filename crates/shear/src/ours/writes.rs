@@ -148,8 +148,16 @@ async fn ground(
     let buffered = buffers::are_there(bench).await?;
     let flash = bench.in_order.is_some();
     if buffered && flash && open && buffers::are_the_drives(bench, pattern).await? {
-        // A write goes to its drive at once, and is done before a read of parity could be.
-        found.retain(|one| one.parity == 0);
+        // A write goes to its drives at once, and is done before a read of parity could be: there is none, or its stripe
+        // has one chunk of data, for which nothing is read.
+        found.retain(|one| one.parity == 0 || one.data == 1);
+        let asks_all =
+            |one: &Candidate| one.copies.max(1 + one.parity) == one.drives && one.drives > 1;
+        if found.candidates.iter().any(asks_all)
+            && let Some(all) = buffers::ask_all_drives(bench, pattern).await?
+        {
+            found.retain(|one| asks_all(one) == all);
+        }
     }
     let ground = |flooded: usize, ratio| Ground {
         buffered,
