@@ -49,6 +49,16 @@ pub(super) struct Chunks {
     pub(super) phase: u64,
 }
 
+impl Chunks {
+    /// The same from a later border on.
+    pub(super) fn later(&self, chunks: u16) -> Self {
+        Self {
+            phase: self.phase + u64::from(chunks) * self.bytes,
+            ..*self
+        }
+    }
+}
+
 /// Compares two places, each a span of `span` bytes: half of a burst at each.
 ///
 /// Both are measured alone first: a slow drive is then slow on both sides of the comparison, and a chunk that is
