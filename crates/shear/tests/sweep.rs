@@ -143,7 +143,7 @@ fn judge(setting: &Setting, belief: &Belief) -> Verdict {
     }
 }
 
-/// Seeds: `RAVELIN_SWEEP=FROM..TO,FROM..TO…` takes parts.
+/// Seeds: `RAVELIN_SWEEP=FROM..TO,FROM..TO…` takes parts. With `RAVELIN_SHOW` right answers are printed too.
 fn seeds(long: bool) -> Vec<u64> {
     let Ok(parts) = std::env::var("RAVELIN_SWEEP") else {
         return (0..if long { 5000 } else { 4 }).collect();
@@ -160,6 +160,7 @@ fn seeds(long: bool) -> Vec<u64> {
 fn what_is_said_of_sampled_arrays_is_right() {
     let long = std::env::var_os("RAVELIN_LONG").is_some();
     let seeds = seeds(long);
+    let show = std::env::var_os("RAVELIN_SHOW").is_some();
     let next = AtomicUsize::new(0);
     let counts: Mutex<BTreeMap<(&str, &str), [u32; 3]>> = Mutex::default();
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -174,7 +175,7 @@ fn what_is_said_of_sampled_arrays_is_right() {
                     let mut counts = counts.lock().unwrap();
                     let of = counts.entry((setting.disk, setting.cache)).or_default();
                     of[verdict as usize] += 1;
-                    if verdict != Verdict::Right {
+                    if show || verdict != Verdict::Right {
                         println!(
                             "{seed} {verdict:?}: {} after {} I/Os: {:?} {:?} {:?}",
                             setting.target,

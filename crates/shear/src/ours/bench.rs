@@ -120,8 +120,8 @@ pub(super) struct Bench {
     remembered: BTreeSet<u64>,
     /// Blocks to read when a memory holds too much of what is asked for.
     flush_blocks: usize,
-    /// Mean level of bursts at a place of the pattern alone, by its residue.
-    pub(super) alone: BTreeMap<u64, f64>,
+    /// Levels of bursts at a place of the pattern alone, by its residue.
+    pub(super) alone: BTreeMap<u64, Level>,
     /// Places whose level was no lower when it was measured again.
     pub(super) settled: BTreeSet<u64>,
 }

@@ -12,6 +12,10 @@ use crate::probe::{Kind, Request};
 
 /// Single writes, and queues.
 const TRIALS: u32 = 12;
+/// Writes behind queues that may be on other drives, and how many must be free of them: a memory may answer the reads of one.
+/// On two drives half of all pairs are apart, and of 32 fewer than three are in one of eight million cases.
+const PAIRS: u32 = 32;
+const FREE_MIN: u32 = 3;
 /// Bursts of each length of a flood.
 const BURSTS: u32 = 5;
 /// A write that takes less than this part of a read has not waited for a drive: a quarter.
@@ -38,6 +42,28 @@ pub(super) async fn are_the_drives(bench: &mut Bench, pattern: &Pattern) -> Resu
         }
     }
     Ok(true)
+}
+
+/// Whether each write asks all drives, where it waits for what these read: then it is never done before a queue of reads
+/// is, on whatever drive they are. `None` where neither is sure.
+pub(super) async fn ask_all_drives(
+    bench: &mut Bench,
+    pattern: &Pattern,
+) -> Result<Option<bool>, End> {
+    let Some(single) = bench.in_order else {
+        return Ok(None);
+    };
+    let mut free = 0;
+    for _ in 0..PAIRS {
+        let [front, behind] = [0, 1].map(|_| bench.below(pattern.bytes / BLOCK) * BLOCK);
+        let time = bench.write_behind_at(pattern, (front, pattern.depth), behind);
+        free += u32::from(time.await? < single);
+    }
+    Ok(match free {
+        0 => Some(true),
+        FREE_MIN.. => Some(false),
+        _ => None,
+    })
 }
 
 /// Writes of a burst that is so long that what buffers take is little of it: a burst of a quarter takes as long for each.
@@ -82,16 +108,32 @@ impl Bench {
     /// A write behind `front` reads of one block, on the drive of these.
     async fn write_behind(&mut self, pattern: &Pattern, front: usize) -> Result<f64, End> {
         let residue = self.below(pattern.bytes / BLOCK) * BLOCK;
+        self.write_behind_at(pattern, (residue, front), residue)
+            .await
+    }
+
+    /// A write behind so many reads of one block at a place of the pattern.
+    async fn write_behind_at(
+        &mut self,
+        pattern: &Pattern,
+        (front, reads): (u64, usize),
+        behind: u64,
+    ) -> Result<f64, End> {
         let spot = Spot {
-            residue,
+            residue: 0,
             requests: 2,
         };
         let places = self.at(pattern.bytes, &[spot], Kind::Read);
+        let read = Request {
+            offset: places[0].offset + front,
+            ..places[0]
+        };
         let write = Request {
+            offset: places[1].offset + behind,
             kind: Kind::Rewrite,
             ..places[1]
         };
-        let reads = std::iter::repeat_n(places[0], front);
+        let reads = std::iter::repeat_n(read, reads);
         let requests = reads.chain(std::iter::once(write)).collect();
         Ok(self.time_of_last(requests).await?)
     }

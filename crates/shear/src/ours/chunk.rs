@@ -6,8 +6,19 @@ use super::{DECISION_ERROR, End};
 
 /// Bursts of one comparison, at most.
 const BURSTS_MAX: u32 = 80;
-/// Bursts at one place alone.
+/// Bursts at one place alone; of two chunks that may have copies, at each.
 const ALONE_BURSTS: u32 = 6;
+const ALONE_BURSTS_COPIES: u32 = 24;
+/// Places on the same drives seem to share some of them only, and are looked at more closely, from this part of the
+/// difference on.
+const SUSPECT: f64 = 1.0 / 6.0;
+/// Bursts between two looks at times that lie between levels, and most of them.
+const CLOSE_BURSTS: u32 = 24;
+const CLOSE_BURSTS_MAX: u32 = 240;
+/// Standard errors by which a time is away from a level that it is not at: 10⁻⁷ for each of ten looks.
+const CLOSE_ERRORS: f64 = 5.2;
+/// Copies that lie far apart on a drive make it seek: a time of shared drives is this part of the difference at least.
+const OVERLAP_PART: f64 = 0.5;
 
 /// How two places of the pattern share drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +49,16 @@ pub(super) struct Chunks {
     pub(super) phase: u64,
 }
 
+impl Chunks {
+    /// The same from a later border on.
+    pub(super) fn later(&self, chunks: u16) -> Self {
+        Self {
+            phase: self.phase + u64::from(chunks) * self.bytes,
+            ..*self
+        }
+    }
+}
+
 /// Compares two places, each a span of `span` bytes: half of a burst at each.
 ///
 /// Both are measured alone first: a slow drive is then slow on both sides of the comparison, and a chunk that is
@@ -61,12 +82,14 @@ pub(super) async fn relation(
             let Some(before) = bench.alone.remove(&residue) else {
                 continue;
             };
-            let again = alone(bench, pattern, residue, span).await?;
-            bench.alone.insert(residue, before.min(again));
-            if again < before - 0.04 {
+            let again = alone(bench, pattern, residue, span, ALONE_BURSTS).await?;
+            if again < before.mean() - 0.04 {
                 less = true;
             } else {
                 bench.settled.insert(residue);
+            }
+            if before.mean() < again {
+                bench.alone.insert(residue, before);
             }
         }
         if !less {
@@ -86,8 +109,11 @@ async fn compare(
     question: Question,
 ) -> Result<(Relation, f64), End> {
     let (a, b) = (a % pattern.bytes, b % pattern.bytes);
-    let own = alone(bench, pattern, a, span).await?;
-    let same = own.max(alone(bench, pattern, b, span).await?);
+    let alone_bursts = match (&pattern.third, question) {
+        (Some(_), Question::Exact) if !bench.constant => ALONE_BURSTS_COPIES,
+        _ => ALONE_BURSTS,
+    };
+    let same = slower_alone(bench, pattern, [a, b], span, alone_bursts).await?;
     if let Some(single) = bench.in_order {
         return compare_in_order(bench, pattern, [a, b], span, (question, same, single)).await;
     }
@@ -128,12 +154,64 @@ async fn compare(
         let sure = test.add(time);
         let enough = sure
             .or_else(|| (question == Question::Differ && test.excludes(0)).then(|| test.best()));
-        if let Some(index) = enough {
-            bench.desk.spend(DECISION_ERROR);
-            return Ok((kinds[index], (sum / f64::from(burst) - same).exp()));
+        let Some(index) = enough else {
+            continue;
+        };
+        let seen = sum / f64::from(burst) - same;
+        if index == 0 && pattern.third.is_some() && seen < SUSPECT * overlap {
+            break;
         }
+        bench.desk.spend(DECISION_ERROR);
+        return Ok((kinds[index], seen.exp()));
     }
-    Err(unsure([a, b]))
+    match pattern.copies {
+        Some(1) => Err(unsure([a, b])),
+        _ if bench.constant => Err(unsure([a, b])),
+        _ => closely(bench, pattern, [a, b], span, (question, halves, overlap)).await,
+    }
+}
+
+/// The same where times are near none of the levels, by as many bursts at each place alone as at both.
+///
+/// The times of one drive and of two are known. That of shared ones is not where copies lie far apart on a drive: what is
+/// surely neither is shared.
+async fn closely(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    places: [u64; 2],
+    span: u64,
+    (question, halves, overlap): (Question, f64, f64),
+) -> Result<(Relation, f64), End> {
+    let deviation = pattern
+        .level
+        .deviation()
+        .max(pattern.half.deviation())
+        .max(0.08);
+    let mut pair = bench.level();
+    for bursts in (CLOSE_BURSTS..=CLOSE_BURSTS_MAX).step_by(CLOSE_BURSTS as usize) {
+        for _ in 0..CLOSE_BURSTS {
+            let spots = places.map(|place| Spot {
+                residue: bench.within(place, span, pattern),
+                requests: pattern.depth / 2,
+            });
+            pair.add(bench.spots(pattern.bytes, &spots).await?);
+        }
+        let same = slower_alone(bench, pattern, places, span, bursts).await?;
+        let seen = pair.mean() - same;
+        let error = CLOSE_ERRORS * deviation * (2.0 / f64::from(bursts)).sqrt();
+        let (differs, shares) = (seen < -error, seen > halves + error);
+        let found = match (differs, shares) {
+            (true, true) => Relation::Overlap,
+            (true, false) if seen < overlap - error || question == Question::Differ => {
+                Relation::Apart
+            }
+            (false, true) if seen > OVERLAP_PART * overlap + error => Relation::Same,
+            _ => continue,
+        };
+        bench.desk.spend(DECISION_ERROR);
+        return Ok((found, seen.exp()));
+    }
+    Err(unsure(places))
 }
 
 /// The same where drives answer in order. `levels` are the question, a read behind a queue, and a read that is alone.
@@ -199,26 +277,40 @@ fn unsure([a, b]: [u64; 2]) -> End {
     ))
 }
 
-/// Mean level of bursts at one place.
-pub(super) async fn alone(
+/// Mean level of bursts at the slower one of two places.
+async fn slower_alone(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    [a, b]: [u64; 2],
+    span: u64,
+    bursts: u32,
+) -> Result<f64, End> {
+    let one = alone(bench, pattern, a, span, bursts).await?;
+    Ok(one.max(alone(bench, pattern, b, span, bursts).await?))
+}
+
+/// Mean level of so many bursts at one place, or of more that are known.
+async fn alone(
     bench: &mut Bench,
     pattern: &Pattern,
     residue: u64,
     span: u64,
+    bursts: u32,
 ) -> Result<f64, End> {
-    if let Some(known) = bench.alone.get(&residue) {
-        return Ok(*known);
-    }
-    let mut level = bench.level();
-    for _ in 0..ALONE_BURSTS {
+    let mut level = match bench.alone.remove(&residue) {
+        Some(known) => known,
+        None => bench.level(),
+    };
+    while level.count() < bursts.into() {
         let spot = Spot {
             residue: bench.within(residue, span, pattern),
             requests: pattern.depth,
         };
         level.add(bench.spots(pattern.bytes, &[spot]).await?);
     }
-    bench.alone.insert(residue, level.mean());
-    Ok(level.mean())
+    let mean = level.mean();
+    bench.alone.insert(residue, level);
+    Ok(mean)
 }
 
 /// The first border behind `from`, which lies in the chunk that holds block `from`.

@@ -111,12 +111,17 @@ pub(super) fn candidates(chunks: usize, copies: Option<u16>) -> Vec<Candidate> {
     candidates
 }
 
+/// Drives up to which a layout has two chunks in a row on each: a test looks at them all.
+const HALVES_DRIVES_MAX: usize = 4;
+
 /// What the map is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
     /// Chunks by which the volume begins inside the pattern.
     rotation: usize,
+    /// Chunks from the volume's first border to that of a stripe, where writes have shown it.
+    begin: Option<u16>,
     misconfigured: Vec<(u16, u16)>,
     declustered: Option<Declustered>,
     classes: usize,
@@ -199,22 +204,14 @@ pub(super) fn predict(map: &Map, chunk: usize) -> Option<usize> {
 pub(super) fn of(map: &Map) -> Result<Found, String> {
     let count = map.class.len();
     let all = &map.candidates;
-    let survivors = |rotation: usize, fault: Fault| -> Vec<Candidate> {
-        let fit = all.iter().filter(|one| fits(one, map, rotation, fault));
-        fit.cloned().collect()
-    };
-    let found = |candidates: Vec<Candidate>, rotation: usize| Found {
+    let found = |candidates: Vec<Candidate>| Found {
         candidates,
-        rotation,
         classes: map.classes(),
         ..Found::default()
     };
     if map.wild.is_empty() {
-        for rotation in 0..count {
-            let fit = survivors(rotation, Fault::Healthy);
-            if !fit.is_empty() {
-                return Ok(found(fit, rotation));
-            }
+        if let Some(found) = healthy(map) {
+            return Ok(found);
         }
         if let Some(found) = shared(all, map).filter(|_| map.single) {
             return Ok(found);
@@ -222,7 +219,7 @@ pub(super) fn of(map: &Map) -> Result<Found, String> {
         if let Some(declustered) = declustered(map) {
             return Ok(Found {
                 declustered: Some(declustered),
-                ..found(Vec::new(), 0)
+                ..found(Vec::new())
             });
         }
     } else {
@@ -240,13 +237,64 @@ pub(super) fn of(map: &Map) -> Result<Found, String> {
         });
         let fit: Vec<Candidate> = missing.collect();
         if !fit.is_empty() {
-            return Ok(found(fit, 0));
+            return Ok(found(fit));
         }
     }
     Err(format!(
         "a pattern of {count} chunks on {} groups of drives is none of the known layouts",
         map.classes()
     ))
+}
+
+/// The classic layouts with this map, none of whose drives is missing or shared.
+fn healthy(map: &Map) -> Option<Found> {
+    (0..map.class.len()).find_map(|rotation| {
+        let all = map.candidates.iter();
+        let fit = all.filter(|one| fits(one, map, rotation, Fault::Healthy));
+        let candidates: Vec<Candidate> = fit.cloned().collect();
+        (!candidates.is_empty()).then(|| Found {
+            candidates,
+            rotation,
+            classes: map.classes(),
+            ..Found::default()
+        })
+    })
+}
+
+/// The layouts of chunks of half the size with this map, and these chunks.
+///
+/// Right-symmetric parity on few drives puts two chunks in a row on each, and so does zig-zag on two. By reads that is
+/// striping with chunks of twice the size, begun at the second half of one.
+///
+/// ```text
+///   raid5:rs:3c    P 0 1    2 P 3    4 5 P      chunks on drives  1 2 2 0 0 1
+/// ```
+pub(super) fn halves(map: &Map, chunks: &Chunks, copies: Option<u16>) -> Option<(Found, Chunks)> {
+    let bytes = chunks.bytes / 2;
+    if map.classes() > HALVES_DRIVES_MAX
+        || !map.wild.is_empty()
+        || !bytes.is_multiple_of(super::bench::BLOCK)
+    {
+        return None;
+    }
+    let mut class: Vec<Option<usize>> = map.class.iter().flat_map(|&one| [one, one]).collect();
+    if chunks.phase >= bytes {
+        class.rotate_right(1);
+    }
+    let first = |one| class.iter().position(|&class| class == Some(one));
+    let halves = Map {
+        representative: (0..map.classes()).filter_map(first).collect(),
+        candidates: candidates(class.len(), copies),
+        between: map.between.clone(),
+        single: map.single,
+        wild: Vec::new(),
+        class,
+    };
+    let chunks = Chunks {
+        bytes,
+        phase: chunks.phase % bytes,
+    };
+    healthy(&halves).map(|found| (found, chunks))
 }
 
 /// Two seats on one spindle. Names may differ between members of a class, so all members' pairs must be one pair.
@@ -381,6 +429,20 @@ impl Found {
         }
     }
 
+    /// Chunks from the volume's first border to that of a stripe of so many data chunks: the volume may begin inside one.
+    pub(super) fn begin(&self, data: u16) -> u16 {
+        self.begin.unwrap_or_else(|| {
+            let data = data.max(1);
+            let rotation = self.rotation % usize::from(data);
+            (data - u16::try_from(rotation).unwrap_or(0)) % data
+        })
+    }
+
+    /// Stripes begin so many chunks behind the volume's first border.
+    pub(super) const fn begins(&mut self, begin: u16) {
+        self.begin = Some(begin);
+    }
+
     /// Keeps candidates, and those that cannot be told from one that is kept.
     pub(super) fn retain(&mut self, keep: impl Fn(&Candidate) -> bool) {
         let kept: BTreeSet<Signature> = self
@@ -422,15 +484,11 @@ impl Found {
             let missing = self.candidates.first().and_then(|one| one.missing);
             belief.degraded = missing.into_iter().collect();
             belief.misconfigured.clone_from(&self.misconfigured);
-            // The first stripe border: the volume may begin inside a stripe.
             let inside = match data.len() {
-                1 => data.first().map_or(0, |&data| {
-                    let data = usize::from(data).max(1);
-                    (data - self.rotation % data) % data
-                }),
+                1 => data.first().map_or(0, |&data| self.begin(data)),
                 _ => 0,
             };
-            belief.offset_bytes = chunks.phase + inside as u64 * chunks.bytes;
+            belief.offset_bytes = chunks.later(inside).phase;
             belief.stripe_bytes = match data.len() {
                 1 => data.first().map(|&data| u64::from(data) * chunks.bytes),
                 _ => None,
@@ -461,6 +519,32 @@ mod tests {
             single: true,
             ..Map::default()
         }
+    }
+
+    #[test]
+    fn two_chunks_in_a_row_on_each_drive_are_zigzag_on_two_and_right_symmetric_parity_on_three_and_four()
+     {
+        let mut found = BTreeSet::new();
+        for drives in 2..=DRIVES_MAX {
+            for scheme in classic_schemes(drives) {
+                let Ok(geometry) = Geometry::new(&scheme, None, 2) else {
+                    continue;
+                };
+                let sets = holders(&geometry, Probe::Reads);
+                let pairs = |begin: usize| {
+                    let at = |index: usize| &sets[(begin + index) % sets.len()];
+                    (0..sets.len()).step_by(2).all(|one| at(one) == at(one + 1))
+                };
+                if sets.len() > 2 && sets.len().is_multiple_of(2) && (pairs(0) || pairs(1)) {
+                    found.insert(scheme.to_string());
+                }
+            }
+        }
+        let found: Vec<String> = found.into_iter().collect();
+        assert_eq!(
+            found,
+            ["raid5:rs:3c", "raid6:rs6:4c", "raid6:rs:4c", "zigzag:2c"]
+        );
     }
 
     #[test]

@@ -75,12 +75,7 @@ pub(crate) async fn run(options: Options, desk: Desk) {
             break;
         }
         bench.forget_places();
-        desk.believe(|belief| {
-            *belief = Belief {
-                confidence: belief.confidence,
-                ..Belief::default()
-            }
-        });
+        desk.believe(forget);
         end = steps(&mut bench, options.writes).await;
     }
     let reason = match end {
@@ -163,12 +158,9 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
             return Err(End::Unsure(why));
         }
     };
-    if (3..=4).contains(&map.classes()) && 2 * chunks.phase == chunks.bytes {
-        return Err(End::CannotTell(format!(
-            "two readings fit: chunks of {} bytes that begin at half of one, or chunks of {} bytes of which right-symmetric parity puts two in a row on a drive",
-            chunks.bytes,
-            chunks.bytes / 2
-        )));
+    let halves = class::halves(&map, &chunks, pattern.copies);
+    if halves.is_some() && chunks.phase != 0 && !writes {
+        return Err(writes::two_readings(&chunks));
     }
     found.tell(&desk, &chunks);
     if !writes && !found.open_widths().is_empty() {
@@ -182,7 +174,7 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
     drives::odd(bench, &pattern, &chunks, &map, &found).await?;
     if writes {
         desk.believe(|belief| belief.step = "writes");
-        writes::decide(bench, &pattern, &chunks, found).await?;
+        writes::decide(bench, &pattern, chunks, found, halves).await?;
         if desk.belief().redundancy == Redundancy::None {
             desk.believe(|belief| {
                 belief.reasons.push(
@@ -204,6 +196,14 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
         });
     }
     Ok(())
+}
+
+/// What was believed is not said.
+fn forget(belief: &mut Belief) {
+    *belief = Belief {
+        confidence: belief.confidence,
+        ..Belief::default()
+    };
 }
 
 /// Every block is on the same drives, and each of them serves any: whole copies, without stripes.

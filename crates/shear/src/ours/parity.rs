@@ -9,15 +9,23 @@ use super::chunk::Chunks;
 use super::class::Found;
 use super::pattern::Pattern;
 use super::policy;
+use super::writes::FLOOD_MAX;
 use crate::probe::Kind;
 
-/// Bursts of each kind.
+/// Bursts of each kind, and of those that flood a memory: long ones differ little from each other.
 const BURSTS: u32 = 12;
+const BURSTS_LONG: u32 = 4;
 /// As many bursts again, at most, until it is sure.
 const ROUNDS: u32 = 4;
 /// Writes of one chunk over those of all chunks differ by less than this, as a logarithm, where a drive of parity alone
-/// holds both up, and by more where none does: they did by up to 0.1, and by 0.24 and more.
-const AS_SLOW: f64 = 0.18;
+/// holds both up, and by more where none does.
+///
+/// With one, writes of one chunk wait for the later of two busy drives, and those of all for one. A memory has few writes
+/// put in place at a time, and a read of flash meets a page that is being programmed in a part of all cases, p. With reads
+/// of 110 µs and programs of 750 µs the mean wait for one drive is 375 p, for the later of two 750 p − 250 p²: the
+/// difference is 0.35 at most, at p = 0.4. Measured were 0.25 at most on flash and 0.05 on disks; without such a drive
+/// 0.45 and more on five drives of flash, 0.77 and more on others, 0.57 and more on disks.
+const AS_SLOW: f64 = 0.35;
 /// The two are told apart where they should differ by more than this.
 const SPREAD: f64 = 0.4;
 /// Writes whose queue may hold up others, pairs of places at which it is tried, and reads between two of them.
@@ -46,7 +54,15 @@ pub(super) async fn decide(
     let data = found.candidates.first().map_or(1, |one| one.data);
     let seen = match bench.in_order.is_some() && !buffered {
         true => free(bench, pattern, data).await?,
-        false => spread_out(bench, pattern, chunks, requests).await?,
+        false => {
+            // The drive of the one chunk has a memory too, besides that of the array.
+            let (requests, bursts) = match (buffered, bench.in_order.is_some()) {
+                (true, true) => (requests.max(FLOOD_MAX), BURSTS_LONG),
+                (true, false) => (requests, BURSTS_LONG),
+                (false, _) => (requests, BURSTS),
+            };
+            spread_out(bench, pattern, chunks, (requests, bursts)).await?
+        }
     };
     if let Some(spread) = seen {
         found.retain(|one| {
@@ -62,13 +78,13 @@ async fn spread_out(
     bench: &mut Bench,
     pattern: &Pattern,
     chunks: &Chunks,
-    requests: usize,
+    (requests, bursts): (usize, u32),
 ) -> Result<Option<bool>, End> {
     let places = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
     let each = requests.div_ceil(places);
     let (mut one, mut all) = (bench.level(), bench.level());
     for _ in 0..ROUNDS {
-        for _ in 0..BURSTS {
+        for _ in 0..bursts {
             let place = usize::try_from(bench.below(places as u64)).unwrap_or(0);
             let place = place..place + 1;
             let at_one = bench.evenly(pattern, chunks, place, each * places, Kind::Rewrite);

@@ -3,11 +3,14 @@
 //! Writes of one length are compared, which begin at a stripe or some chunks later: lengths differ by themselves, for a
 //! drive writes two chunks in a row for little more than one. Of either kind as many begin at each chunk of the pattern,
 //! as far as they go, so that all drives have as much to do: without parity both are as fast.
+//!
+//! A volume may begin inside a stripe, as a partition does: where writes are no cheaper from its first border on, they are
+//! tried from each of the next chunks.
 
 use std::collections::BTreeSet;
 
 use super::End;
-use super::bench::{Bench, Level};
+use super::bench::{BLOCK, Bench, Level};
 use super::chunk::{Chunks, gcd};
 use super::class::Found;
 use super::pattern::Pattern;
@@ -17,6 +20,9 @@ use crate::probe::{Kind, Request};
 const BURSTS: u32 = 12;
 /// As many bursts again, at most, until it is sure.
 const ROUNDS: u32 = 5;
+/// The first floods are faster while memories of array and drives have room. If they vary by more than this, as a
+/// logarithm, they do not count: later ones did by up to 0.1.
+const FILLING: f64 = 0.15;
 
 /// Bytes of a burst of aligned writes where nothing is known of a buffer.
 const STRIPE_FLOOD_BYTES: u64 = 4 << 20;
@@ -28,15 +34,27 @@ const WRITES_MAX: u64 = 4096;
 /// Rates of writes are alike within this, as a logarithm, and differ surely above the other.
 const AS_FAST: f64 = 0.2;
 const SLOWER: f64 = 0.35;
-/// A full stripe is faster than parts of two by more than this: it was by 0.27 and more, and what is no stripe by 0.08 at
-/// most.
-const AHEAD: f64 = 0.15;
+/// A full stripe is faster than parts of two by more than this, wherever else writes begin: it was by 0.15 and more, least
+/// where one chunk of fifteen is on the other side of the border. Of what is no stripe one of the places is as good, and
+/// differed by 0.03 at most. Half of 0.15.
+const AHEAD: f64 = 0.075;
+
+/// Bursts from each chunk on by which the cheapest is chosen, which is then compared as the first was: of writes that find
+/// drives idle, of short floods, of long ones.
+const SCREEN_ONE: u32 = 6;
+const SCREEN: u32 = 2;
+const SCREEN_LONG: u32 = 1;
 
 /// What aligned writes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stripe {
     /// Writes of so many chunks are cheaper where they are aligned.
-    Data(u16),
+    Data {
+        /// Chunks of data.
+        chunks: u16,
+        /// Chunks from the volume's first border to that of a stripe.
+        begin: u16,
+    },
     /// Wherever writes begin, they cost the same: no length above one chunk is that of a stripe.
     None,
     /// Neither.
@@ -69,11 +87,9 @@ pub(super) async fn narrowest(
     for _ in 0..ROUNDS {
         for _ in 0..BURSTS {
             for (width, level) in &mut rates {
-                level.add(
-                    bench
-                        .rate(chunks, (*width, 0), Flood::Bytes(STRIPE_FLOOD_BYTES), None)
-                        .await?,
-                );
+                let writes = Writes::aligned(chunks, (*width, 0), None);
+                let flood = Flood::Bytes(STRIPE_FLOOD_BYTES);
+                level.add(bench.rate(writes, flood).await?);
             }
         }
         if let Some(width) = of_widths(&rates) {
@@ -100,8 +116,8 @@ fn of_widths(rates: &[(u16, Level)]) -> Option<u16> {
 }
 
 /// Data chunks of the stripe, of those that the candidates give: the longest writes that cost more wherever else they
-/// begin. So do shorter ones, which divide the stripe, when they lie across its border, but not when they begin a length
-/// later.
+/// begin. So do shorter ones that divide the stripe. Of one that does not, writes begin as many chunks behind a stripe's
+/// border as of those that begin the greatest common divisor later, and cost as much.
 pub(super) async fn full(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -109,24 +125,126 @@ pub(super) async fn full(
     found: &Found,
     flood: Flood,
 ) -> Result<Stripe, End> {
-    let lengths: BTreeSet<u16> = found.candidates.iter().map(|one| one.data).collect();
+    let with_parity = found.candidates.iter().filter(|one| one.parity > 0);
+    let lengths: BTreeSet<u16> = with_parity.map(|one| one.data).collect();
+    let mut unclear = Vec::new();
     for &length in lengths.iter().rev().filter(|&&length| length > 1) {
-        // Later by one chunk first: unless that costs more, the length is no stripe.
-        let shifts = (1..length).filter(|shift| length.is_multiple_of(*shift));
-        let mut costs = None;
-        for shift in shifts {
-            costs = shifted(bench, pattern, chunks, (length, shift), flood).await?;
-            if costs != Some(true) {
-                break;
+        let first = found.begin(length);
+        let mut begin = first;
+        let mut is_stripe = costs_least(bench, pattern, chunks, (length, begin), flood).await?;
+        if is_stripe == Some(false) {
+            begin = cheapest(bench, pattern, chunks, length, flood).await?;
+            if begin != first {
+                is_stripe = costs_least(bench, pattern, chunks, (length, begin), flood).await?;
             }
         }
-        match costs {
-            Some(true) => return Ok(Stripe::Data(length)),
+        match is_stripe {
+            Some(true) if unclear.iter().all(|longer| longer % length != 0) => {
+                return Ok(Stripe::Data {
+                    chunks: length,
+                    begin,
+                });
+            }
+            Some(true) => return Ok(Stripe::Unclear),
             Some(false) => {}
-            None => return Ok(Stripe::Unclear),
+            None => unclear.push(length),
         }
     }
-    Ok(Stripe::None)
+    Ok(match unclear.is_empty() {
+        true => Stripe::None,
+        false => Stripe::Unclear,
+    })
+}
+
+/// Whether writes of `length` chunks from `begin` on cost surely less than those that begin later; `None` where it is not
+/// sure.
+async fn costs_least(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    (length, begin): (u16, u16),
+    flood: Flood,
+) -> Result<Option<bool>, End> {
+    let from = chunks.later(begin);
+    let mut least = Some(true);
+    for shift in (1..length).filter(|shift| length.is_multiple_of(*shift)) {
+        match shifted(bench, pattern, &from, (length, shift), flood).await? {
+            // Wherever that costs no more, the length is no stripe.
+            Some(false) => return Ok(Some(false)),
+            Some(true) => {}
+            None => least = None,
+        }
+    }
+    Ok(least)
+}
+
+/// The chunk from which on writes of `length` chunks seem to cost least.
+async fn cheapest(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    chunks: &Chunks,
+    length: u16,
+    flood: Flood,
+) -> Result<u16, End> {
+    let bursts = match flood {
+        Flood::One => SCREEN_ONE,
+        Flood::Bytes(bytes) if bytes > STRIPE_FLOOD_BYTES => SCREEN_LONG,
+        Flood::Bytes(_) => SCREEN,
+    };
+    let mut best = (f64::NEG_INFINITY, 0);
+    for begin in 0..length {
+        let writes = Writes::aligned(chunks, (length, begin), Some(pattern));
+        let mut level = level(bench, flood);
+        for _ in 0..bursts {
+            level.add(-bench.rate_after_pause(writes, flood).await?);
+        }
+        if -level.mean() > best.0 {
+            best = (-level.mean(), begin);
+        }
+    }
+    Ok(best.1)
+}
+
+/// A write to an idle array is late by what its drives do besides, and never early.
+fn level(bench: &Bench, flood: Flood) -> Level {
+    match flood {
+        Flood::One => bench.level(),
+        Flood::Bytes(_) => Level::default(),
+    }
+}
+
+/// Whether chunks of half the size, of which each drive has two in a row, are those of stripes that begin between the
+/// two; `None` where it is not sure.
+///
+/// Writes as long as the pattern ask all drives alike. From such a border on they are full stripes; half a stripe later
+/// they begin and end with one that is half written, for which the rest is read. In stripes of chunks of the whole size as
+/// much is missing either way, on average over all of a drive's chunks: then a part of a stripe is always missing from
+/// such a border on. So a single write is compared with one that ends a block earlier.
+pub(super) async fn between_halves(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    halves: &Chunks,
+    begin: u16,
+    flood: Flood,
+) -> Result<Option<bool>, End> {
+    let whole = Writes {
+        begin: halves.later(begin).phase,
+        bytes: pattern.bytes,
+        every: 2 * halves.bytes,
+        turn: pattern.bytes / (2 * halves.bytes),
+        counted: pattern.bytes,
+    };
+    let other = match flood {
+        Flood::One => Writes {
+            bytes: pattern.bytes - BLOCK,
+            ..whole
+        },
+        Flood::Bytes(_) => Writes {
+            begin: whole.begin + halves.bytes,
+            ..whole
+        },
+    };
+    dearer(bench, [whole, other], flood).await
 }
 
 /// Whether writes of `length` chunks cost surely more where they begin `shift` chunks later; `None` where it is not sure.
@@ -137,35 +255,37 @@ async fn shifted(
     (length, shift): (u16, u16),
     flood: Flood,
 ) -> Result<Option<bool>, End> {
+    let writes = [0, shift].map(|shift| Writes::aligned(chunks, (length, shift), Some(pattern)));
+    dearer(bench, writes, flood).await
+}
+
+/// Whether the second ones cost surely more than the first; `None` where it is not sure.
+async fn dearer(bench: &mut Bench, writes: [Writes; 2], flood: Flood) -> Result<Option<bool>, End> {
     // Long bursts differ little from each other.
     let bursts = match flood {
         Flood::Bytes(bytes) if bytes > STRIPE_FLOOD_BYTES => BURSTS / 3,
         _ => BURSTS,
     };
-    // A write to an idle array is late by what its drives do besides, and never early.
-    let level = match flood {
-        Flood::One => bench.level(),
-        Flood::Bytes(_) => Level::default(),
-    };
     // Logarithms of seconds for each byte.
-    let mut levels = [(0, level.clone()), (shift, level)];
+    let mut levels = writes.map(|writes| (writes, level(bench, flood)));
     // What the first bursts leave in buffers is written during the later ones.
-    bench
-        .rate(chunks, (length, shift), flood, Some(pattern))
-        .await?;
-    for _ in 0..ROUNDS {
+    bench.rate(writes[1], flood).await?;
+    for round in 0..=ROUNDS {
         for _ in 0..bursts {
-            for (shift, level) in &mut levels {
-                if flood == Flood::One {
-                    bench.anywhere(PAUSE).await?;
-                }
-                let rate = bench.rate(chunks, (length, *shift), flood, Some(pattern));
-                level.add(-rate.await?);
+            for (writes, level) in &mut levels {
+                level.add(-bench.rate_after_pause(*writes, flood).await?);
             }
         }
-        let [(_, aligned), (_, shifted)] = &levels;
-        let error = 4.0 * (aligned.error().powi(2) + shifted.error().powi(2)).sqrt();
-        let slower = shifted.mean() - aligned.mean();
+        let varies = |(_, level): &(Writes, Level)| level.deviation() > FILLING;
+        if round == 0 && flood != Flood::One && levels.iter().any(varies) {
+            for (_, level) in &mut levels {
+                *level = Level::default();
+            }
+            continue;
+        }
+        let [(_, first), (_, second)] = &levels;
+        let error = 4.0 * (first.error().powi(2) + second.error().powi(2)).sqrt();
+        let slower = second.mean() - first.mean();
         if slower - error > AHEAD {
             return Ok(Some(true));
         }
@@ -176,29 +296,62 @@ async fn shifted(
     Ok(None)
 }
 
-impl Bench {
-    /// Logarithm of bytes per second of aligned writes of so many chunks, from so many chunks on. With a pattern they begin
-    /// at each of its chunks equally often, as far as they go.
-    async fn rate(
-        &mut self,
-        chunks: &Chunks,
-        (length, shift): (u16, u16),
-        flood: Flood,
-        pattern: Option<&Pattern>,
-    ) -> Result<f64, End> {
+/// Writes of one length at places that are equally far apart.
+#[derive(Clone, Copy, Debug)]
+struct Writes {
+    /// The first byte of the first place.
+    begin: u64,
+    /// Bytes of a write.
+    bytes: u64,
+    /// Bytes from a place to the next.
+    every: u64,
+    /// Places after which the same chunks of the pattern come again: of each as many are written.
+    turn: u64,
+    /// Bytes that a write counts for.
+    counted: u64,
+}
+
+impl Writes {
+    /// Aligned writes of so many chunks, from so many chunks on. With a pattern they begin at each of its chunks equally
+    /// often, as far as they go.
+    fn aligned(chunks: &Chunks, (length, shift): (u16, u16), pattern: Option<&Pattern>) -> Self {
         let bytes = u64::from(length) * chunks.bytes;
-        let begin = chunks.phase + u64::from(shift) * chunks.bytes;
-        let places = (self.size() - begin) / bytes;
+        Self {
+            begin: chunks.later(shift).phase,
+            bytes,
+            every: bytes,
+            turn: pattern.map_or(1, |pattern| {
+                pattern.bytes / gcd(pattern.bytes, bytes).max(1)
+            }),
+            counted: bytes,
+        }
+    }
+}
+
+impl Bench {
+    /// The rate of writes, after a pause where they are to find drives idle.
+    async fn rate_after_pause(&mut self, writes: Writes, flood: Flood) -> Result<f64, End> {
+        if flood == Flood::One {
+            self.anywhere(PAUSE).await?;
+        }
+        self.rate(writes, flood).await
+    }
+
+    /// Logarithm of bytes per second.
+    async fn rate(&mut self, writes: Writes, flood: Flood) -> Result<f64, End> {
+        let Writes {
+            begin,
+            bytes,
+            every,
+            ..
+        } = writes;
+        let places = (self.size() - begin - (bytes.max(every) - every)) / every;
         let requests = match flood {
             Flood::One => 1,
             Flood::Bytes(flooded) => (flooded / bytes).clamp(WRITES_MIN, WRITES_MAX),
         };
         let requests = requests.min(places);
-        // Places after which the same chunks of the pattern come again.
-        let turn = pattern.map_or(1, |pattern| {
-            pattern.bytes / gcd(pattern.bytes, bytes).max(1)
-        });
-        let turn = turn.clamp(1, places);
+        let turn = writes.turn.clamp(1, places);
         let count = usize::try_from(requests).unwrap_or(usize::MAX);
         let chosen: Vec<u64> = match places / turn {
             turns if turns >= requests => {
@@ -213,13 +366,13 @@ impl Bench {
             _ => self.different(count, places),
         };
         let burst = chosen.into_iter().map(|place| Request {
-            offset: begin + place * bytes,
+            offset: begin + place * every,
             length: bytes,
             kind: Kind::Rewrite,
         });
         let time = self.time(burst.collect()).await?;
         #[expect(clippy::cast_precision_loss, reason = "bytes of a burst")]
-        let all = requests as f64 * bytes as f64;
+        let all = requests as f64 * writes.counted as f64;
         Ok(all.ln() - time)
     }
 }

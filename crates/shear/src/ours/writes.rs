@@ -37,10 +37,6 @@ const FITS: f64 = 0.37;
 /// A layout whose ratio is farther away than that of the nearest by less than this may be the one: deep queues make
 /// writes cheaper by up to a fifth.
 const NEIGHBOURS: f64 = 0.25;
-/// Sorted by a memory, writes without parity take no longer than this times as many random reads; writes of a stripe of
-/// one data chunk and three of parity take twice that.
-const SORTED_MAX: f64 = 1.4;
-
 /// What is known of writes before they are compared.
 struct Ground {
     /// Whether a memory takes them.
@@ -51,18 +47,40 @@ struct Ground {
     ratio: Option<f64>,
 }
 
+impl Ground {
+    /// How far the ratio that was seen is from that of a candidate, as a logarithm.
+    fn away(&self, one: &Candidate) -> f64 {
+        let seen = self.ratio.unwrap_or(0.0);
+        let distances = policy::costs(one).into_iter();
+        let distances = distances.map(|cost| (cost.ln() - seen).abs());
+        distances.fold(f64::INFINITY, f64::min)
+    }
+
+    /// How aligned writes are compared.
+    const fn flood(&self, flash: bool) -> Flood {
+        match (self.buffered, flash) {
+            (false, true) => Flood::One,
+            // Few writes are many bytes: no less than what a flood of small ones may have.
+            (true, _) if self.flooded < FLOOD_MAX => Flood::Bytes(FLOOD_MAX as u64 * BLOCK),
+            _ => Flood::Bytes(self.flooded as u64 * BLOCK),
+        }
+    }
+}
+
+/// `halves`: what else reads may have shown, with chunks of half the size.
 pub(super) async fn decide(
     bench: &mut Bench,
     pattern: &Pattern,
-    chunks: &Chunks,
+    mut chunks: Chunks,
     mut found: Found,
+    halves: Option<(Found, Chunks)>,
 ) -> Result<(), End> {
     let desk = bench.desk.clone();
     if found.candidates.is_empty() {
-        if let Some(width) = stripe::narrowest(bench, chunks, found.open_widths()).await? {
+        if let Some(width) = stripe::narrowest(bench, &chunks, found.open_widths()).await? {
             desk.spend(DECISION_ERROR);
             found.choose_width(width);
-            found.tell(&desk, chunks);
+            found.tell(&desk, &chunks);
         }
         desk.believe(|belief| {
             belief
@@ -72,8 +90,12 @@ pub(super) async fn decide(
         return Ok(());
     }
     let open = found.redundancies().len() > 1;
-    let before = found.candidates.len();
-    let Some(ground) = ground(bench, pattern, chunks, &mut found).await? else {
+    let mut before = found.candidates.len();
+    let Some(ground) = ground(bench, pattern, &chunks, &mut found).await? else {
+        if halves.is_some() && chunks.phase != 0 {
+            desk.believe(super::forget);
+            return Err(two_readings(&chunks));
+        }
         desk.believe(|belief| {
             if open {
                 belief.redundancy = Redundancy::Unknown;
@@ -85,11 +107,30 @@ pub(super) async fn decide(
         });
         return Ok(());
     };
-    let away = |one: &Candidate| {
-        let distances = policy::costs(one).into_iter();
-        let distances = distances.map(|cost| (cost.ln() - ground.ratio.unwrap_or(0.0)).abs());
-        distances.fold(f64::INFINITY, f64::min)
-    };
+    if let Some((other, smaller)) = halves {
+        match by_halves(
+            bench,
+            pattern,
+            (&found, chunks.phase),
+            (&other, &smaller),
+            &ground,
+        )
+        .await?
+        {
+            Some(false) => {}
+            Some(true) => {
+                before = before.max(other.candidates.len() + 1);
+                desk.believe(|belief| belief.chunk_bytes = Some(smaller.bytes));
+                (found, chunks) = (other, smaller);
+            }
+            None => {
+                desk.believe(super::forget);
+                return Err(two_readings(&chunks));
+            }
+        }
+    }
+    let chunks = &chunks;
+    let away = |one: &Candidate| ground.away(one);
     if let Some(ratio) = ground.ratio {
         desk.believe(|belief| {
             belief.write_ratio = Some((ratio.exp() * 100.0).round() / 100.0);
@@ -148,8 +189,16 @@ async fn ground(
     let buffered = buffers::are_there(bench).await?;
     let flash = bench.in_order.is_some();
     if buffered && flash && open && buffers::are_the_drives(bench, pattern).await? {
-        // A write goes to its drive at once, and is done before a read of parity could be.
-        found.retain(|one| one.parity == 0);
+        // A write goes to its drives at once, and is done before a read of parity could be: there is none, or its stripe
+        // has one chunk of data, for which nothing is read.
+        found.retain(|one| one.parity == 0 || one.data == 1);
+        let asks_all =
+            |one: &Candidate| one.copies.max(1 + one.parity) == one.drives && one.drives > 1;
+        if found.candidates.iter().any(asks_all)
+            && let Some(all) = buffers::ask_all_drives(bench, pattern).await?
+        {
+            found.retain(|one| asks_all(one) == all);
+        }
     }
     let ground = |flooded: usize, ratio| Ground {
         buffered,
@@ -173,6 +222,43 @@ async fn ground(
     })
 }
 
+/// Why nothing is said where reads have two readings.
+pub(super) fn two_readings(chunks: &Chunks) -> End {
+    End::CannotTell(format!(
+        "two readings fit: chunks of {} bytes that begin at byte {}, or chunks of {} bytes, two in a row on each drive",
+        chunks.bytes,
+        chunks.phase,
+        chunks.bytes / 2
+    ))
+}
+
+/// Whether chunks are of half the size, two in a row on each drive; `None` where it is not sure. Volumes seldom begin
+/// inside a stripe: where writes say nothing, chunks that begin at the first byte are whole ones.
+async fn by_halves(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    (found, begin): (&Found, u64),
+    (halves, smaller): (&Found, &Chunks),
+    ground: &Ground,
+) -> Result<Option<bool>, End> {
+    if halves.candidates.iter().any(|one| one.parity == 0) {
+        return Ok((begin == 0).then_some(false));
+    }
+    // Without parity, or with one chunk of data in a stripe, nothing is ever read for a write.
+    let reads = |one: &Candidate| one.parity > 0 && one.data > 1;
+    let costs_so = |one: &Candidate| ground.ratio.is_none() || ground.away(one) < FITS;
+    if !found.candidates.iter().any(reads) || !halves.candidates.iter().any(costs_so) {
+        return Ok(Some(false));
+    }
+    let flood = ground.flood(bench.in_order.is_some());
+    let begin = halves.begin(2);
+    let seen = stripe::between_halves(bench, pattern, smaller, begin, flood).await?;
+    if seen.is_some() {
+        bench.desk.spend(DECISION_ERROR);
+    }
+    Ok(seen)
+}
+
 /// Between layouts with parity the length of the real stripe decides. Without parity there is none.
 async fn by_stripe(
     bench: &mut Bench,
@@ -186,47 +272,24 @@ async fn by_stripe(
     if with_parity == 0 || (with_parity == found.candidates.len() && lengths.len() == 1) {
         return Ok(Stripe::Unclear);
     }
-    let flood = match bench.in_order.is_some() && !ground.buffered {
-        true => Flood::One,
-        // Few writes are many bytes: no less than what a flood of small ones may have.
-        false if ground.buffered => Flood::Bytes(ground.flooded.max(FLOOD_MAX) as u64 * BLOCK),
-        false => Flood::Bytes(ground.flooded as u64 * BLOCK),
-    };
+    let flood = ground.flood(bench.in_order.is_some());
     let seen = stripe::full(bench, pattern, chunks, found, flood).await?;
     match seen {
-        Stripe::Data(data) => found.retain(|one| one.parity > 0 && one.data == data),
-        // A stripe of one data chunk and its parity is written without reading, wherever writes begin.
-        Stripe::None if lengths.contains(&1) && ground.ratio.is_none() => {
-            if sorted(bench, pattern, chunks, ground.flooded).await? {
-                found.retain(|one| one.parity == 0);
+        Stripe::Data { chunks, begin } => {
+            found.retain(|one| one.parity > 0 && one.data == chunks);
+            found.begins(begin);
+        }
+        Stripe::None => {
+            // A stripe of one data chunk is written without reading, wherever writes begin. But each write asks all of its
+            // drives: writes of one chunk are as fast as those of all.
+            found.retain(|one| one.parity == 0 || one.data == 1);
+            if ground.buffered {
+                parity::decide(bench, pattern, chunks, found, (ground.flooded, true)).await?;
             }
         }
-        Stripe::None => found.retain(|one| one.parity == 0 || one.data == 1),
         Stripe::Unclear => {}
     }
     Ok(seen)
-}
-
-/// Whether a flood of writes takes hardly longer than one of reads. On flash, where the two have speeds of their own, it
-/// is not known.
-async fn sorted(
-    bench: &mut Bench,
-    pattern: &Pattern,
-    chunks: &Chunks,
-    requests: usize,
-) -> Result<bool, End> {
-    if bench.in_order.is_some() {
-        return Ok(false);
-    }
-    let places = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
-    let each = requests.div_ceil(places);
-    let (mut reads, mut writes) = (Level::default(), Level::default());
-    for _ in 0..BURSTS / 2 {
-        for (level, kind) in [(&mut reads, Kind::Read), (&mut writes, Kind::Rewrite)] {
-            level.add(bench.evenly(pattern, chunks, 0..places, each, kind).await?);
-        }
-    }
-    Ok(writes.mean() - reads.mean() < SORTED_MAX.ln())
 }
 
 /// Logarithm of the time of small writes over that of reads, and the requests of a burst that floods buffers.

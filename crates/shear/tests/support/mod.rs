@@ -25,15 +25,23 @@ pub(crate) fn answer(target: &mut Target, probe: &Probe) -> Sample {
 
 /// Runs a method on the array of that name to its end.
 pub(crate) fn run(name: &str, writes: bool, seed: u64, method: Method) -> Shear {
+    run_behind(0, name, writes, seed, method)
+}
+
+/// The same on a partition that begins so many bytes into the array.
+pub(crate) fn run_behind(begin: u64, name: &str, writes: bool, seed: u64, method: Method) -> Shear {
     let mut target = Target::open(name).unwrap();
     let mut shear = Shear::new(Options {
-        size_bytes: target.array().capacity_bytes(),
+        size_bytes: target.array().capacity_bytes() - begin,
         writes,
         ios_max: 1 << 40,
         seed,
         method,
     });
-    while let Some(probe) = shear.next_probe() {
+    while let Some(mut probe) = shear.next_probe() {
+        for request in &mut probe.requests {
+            request.offset += begin;
+        }
         let sample = answer(&mut target, &probe);
         shear.record(sample);
     }

@@ -1,0 +1,51 @@
+//! Volumes that begin inside the array's pattern, as partitions do: stripes begin later, and chunks may.
+
+mod support;
+
+use shear::{Family, Method};
+use support::{run, run_behind};
+
+const KIB: u64 = 1024;
+
+/// `raid5:3c` on a partition was `raid6`: writes were compared from the volume's first border on only, none of which was
+/// that of a stripe, and what has no stripes and costs three operations was two parities of one chunk. Right-symmetric
+/// layouts that begin one chunk later were striping with chunks of twice the size.
+#[test]
+fn writes_find_where_stripes_begin() {
+    // Scheme, where the volume begins, and its first stripe, in KiB; chunks of 32 KiB.
+    let cases: [(&str, u64, u64, &[&str]); 9] = [
+        ("raid5:3c", 8, 56, &["raid5", "raid6:ls6:4c"]),
+        ("raid5:3c", 16, 48, &["raid5", "raid6:ls6:4c"]),
+        ("raid5:3c", 32, 32, &["raid5", "raid6:ls6:4c"]),
+        ("raid5:4c", 16, 80, &["raid5", "raid6:ls6:5c"]),
+        ("raid5:rs:3c", 0, 0, &["raid5:rs", "raid6:rs6:4c"]),
+        ("raid5:rs:3c", 16, 48, &["raid5:rs", "raid6:rs6:4c"]),
+        ("raid5:rs:3c", 32, 32, &["raid5:rs", "raid6:rs6:4c"]),
+        ("raid6:rs:4c", 32, 32, &["raid6:rs"]),
+        ("raid0:3c", 16, 16, &["raid0"]),
+    ];
+    for (scheme, begin, stripe, layout) in cases {
+        for disk in ["9lzx", "ssd"] {
+            let target = format!("{scheme}?chunk=32K&disk={disk}");
+            let belief = run_behind(begin * KIB, &target, true, 1, Method::Ours).belief();
+            let name = format!("{target} from {begin} KiB on: {belief:?}");
+            assert_eq!(belief.family, Family::Classic, "{name}");
+            assert_eq!(belief.chunk_bytes, Some(32 * KIB), "{name}");
+            assert_eq!(belief.layout, layout, "{name}");
+            assert_eq!(belief.offset_bytes, stripe * KIB, "{name}");
+        }
+    }
+}
+
+/// Chunks of 64 KiB that begin at the second half of one, or two of 32 KiB in a row on each drive.
+#[test]
+fn reads_alone_have_two_readings_of_half_a_chunk() {
+    let halves = run("raid5:rs:3c?chunk=32K", false, 1, Method::Ours);
+    let whole = run_behind(32 * KIB, "raid5:3c?chunk=64K", false, 1, Method::Ours);
+    for shear in [halves, whole] {
+        let belief = shear.belief();
+        assert_eq!(belief.family, Family::Unknown, "{belief:?}");
+        assert!(belief.layout.is_empty(), "{belief:?}");
+        assert!(belief.reasons[0].contains("two readings"), "{belief:?}");
+    }
+}
