@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use array::pool::Division;
 use block::{Request, RequestKind};
 use rand::RngExt;
 use sim::{Pace, World, WorldOptions};
@@ -13,16 +12,11 @@ const KIB: u64 = 1 << 10;
 
 /// A pool of slow drives with one lane, whose ring is short: two full volumes in it.
 fn pool() -> World {
-    let small = WorldOptions::small("raid6", 6);
+    let small = WorldOptions::small("raid6", 6).with_one_lane(2 << 20);
     let mut world = World::create(&WorldOptions {
         drive_bytes: 32 << 20,
         chunk_bytes: 16 * KIB,
         cell_bytes: 256 * KIB,
-        division: Some(Division {
-            lanes: Some(1),
-            ring_bytes: Some(2 << 20),
-            first_format: false,
-        }),
         pace: Pace::Server {
             bytes_per_second: 100 << 20,
             per_operation: Duration::from_micros(500),

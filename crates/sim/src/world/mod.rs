@@ -100,6 +100,17 @@ impl WorldOptions {
             seed: 1,
         }
     }
+
+    /// With one lane whose ring has so many bytes on each drive.
+    #[must_use]
+    pub fn with_one_lane(self, ring_bytes: u64) -> Self {
+        let division = Some(Division {
+            lanes: Some(1),
+            ring_bytes: Some(ring_bytes),
+            first_format: false,
+        });
+        Self { division, ..self }
+    }
 }
 
 /// A simulated pool.
