@@ -215,6 +215,13 @@ scrub() {
 # The daemon's CPU time, in hundredths of a second.
 cpu() { awk '{ print $14 + $15 }' "/proc/$daemon/stat"; }
 
+# PERCENT OPTION…: fio's report of 70 % reads of the volume `v`, so many percent of all requests of 4 KiB, the others of 64 KiB.
+mix() {
+    fio --name=mix --ioengine=nbd --uri="nbd+unix:///s%2Fv?socket=$work/nbd" --rw=randrw --rwmixread=70 \
+        --bssplit="4k/$1:64k/$((100 - $1))" --iodepth=32 --time_based --runtime="$seconds" \
+        --output-format=terse --terse-version=3 "${@:2}"
+}
+
 # By the share of 4 KiB: requests a second, and microseconds of CPU of one, the daemon's and the client's.
 mixed() {
     local before after out short
@@ -225,9 +232,7 @@ mixed() {
     for short in "${shorts[@]}"; do
         sleep 3
         before=$(cpu)
-        out=$(fio --name=mixed --ioengine=nbd --uri="nbd+unix:///s%2Fv?socket=$work/nbd" --rw=randrw --rwmixread=70 \
-            --bssplit="4k/$short:64k/$((100 - short))" --iodepth=32 --time_based --runtime="$seconds" \
-            --output-format=terse --terse-version=3)
+        out=$(mix "$short")
         after=$(cpu)
         awk -F';' -v cpu="$((after - before))" -v seconds="$seconds" \
             '/^3;/ { n = $8 + $49; print n, cpu * 10000 / (n * seconds), ($88 + $89) * 1e4 / n }' <<<"$out" >>"$work/mixed-$short"
@@ -245,9 +250,7 @@ clients() {
     "$ravelin" volume attach s/v --nbd "unix:$work/nbd" >/dev/null
     for count in 2 8; do
         sleep 3
-        all+=("$(fio --name=clients --ioengine=nbd --uri="nbd+unix:///s%2Fv?socket=$work/nbd" --rw=randrw --rwmixread=70 \
-            --bssplit="4k/70:64k/30" --iodepth=32 --numjobs="$count" --group_reporting --time_based --runtime="$seconds" \
-            --output-format=terse --terse-version=3 | awk -F';' '/^3;/ { print $8 + $49 }')")
+        all+=("$(mix 70 --numjobs="$count" --group_reporting | awk -F';' '/^3;/ { print $8 + $49 }')")
     done
     "$ravelin" volume detach s/v >/dev/null
     echo "${all[*]}" >>"$work/clients"
@@ -296,21 +299,23 @@ table() {
     printf '| %s |\n' "${@//|/ | }"
 }
 
-[ -n "$json" ] || echo "$(machine), $rounds rounds of $seconds s"
-if asked commits; then
+# WHAT: `rows` of what a client gets alone and beside another one, and of what that one gets, by kind of drives.
+beside_rows() {
+    local kind at
     rows=()
     for kind in flash disk; do
-        at=commits-$kind
+        at=$1-$kind
         rows+=("${!kind}|$(column $at 1 0)|$(column $at 2 1)|$(column $at 3 0)|$(column $at 4 1)|$(column $at 5 0)|$(column $at 6 0)")
     done
+}
+
+[ -n "$json" ] || echo "$(machine), $rounds rounds of $seconds s"
+if asked commits; then
+    beside_rows commits
     table "raid6, six drives, 4 KiB commits|alone, /s|p99, ms|beside a stream, /s|p99 beside, ms|stream alone, MiB/s|beside commits, MiB/s" "${rows[@]}"
 fi
 if asked neighbour; then
-    rows=()
-    for kind in flash disk; do
-        at=neighbour-$kind
-        rows+=("${!kind}|$(column $at 1 0)|$(column $at 2 1)|$(column $at 3 0)|$(column $at 4 1)|$(column $at 5 0)|$(column $at 6 0)")
-    done
+    beside_rows neighbour
     table "raid6, six drives, 4 KiB commits|alone, /s|p99, ms|beside random writes, /s|p99 beside, ms|64 KiB writes alone, /s|beside commits, /s" "${rows[@]}"
 fi
 if asked after; then

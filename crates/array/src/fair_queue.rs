@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) with equal weights: what is given is counted as the caller
-//! likes, in bytes or blocks. One that has not waited for a while begins where the others are, so nobody saves up.
+//! likes, in bytes or blocks. One that has not waited for a while begins where the others are: a share that was not used is not kept.
 //!
 //! Invariant: what one of them has pushed comes out in the order in which it was pushed.
 
@@ -127,17 +127,6 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         self.count -= taken.len();
         taken
     }
-
-    /// All that wait, key by key.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.shares.values().flat_map(|share| share.items.iter())
-    }
-
-    /// Nothing waits any more.
-    pub fn clear(&mut self) {
-        self.shares.clear();
-        self.count = 0;
-    }
 }
 
 #[cfg(test)]
@@ -184,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_saves_up_and_nobody_is_forgiven() {
+    fn what_was_not_used_is_not_kept_and_what_was_given_is() {
         let mut queue = FairQueue::default();
         (0..100).for_each(|_| queue.push('a', 1));
         drain(&mut queue, 50);
@@ -212,7 +201,7 @@ mod tests {
         queue.give_back('a', first, 5);
         assert_eq!(queue.next(|_| true), Some(('a', &5)));
         queue.push_front('b', 1);
-        assert_eq!(queue.iter().copied().collect::<Vec<_>>(), [5, 6, 1, 7]);
+        assert_eq!(queue.clone().take_if(|_| true), [5, 6, 1, 7]);
         assert_eq!(queue.take_if(|&item| item > 5), [6, 7]);
         assert_eq!((queue.len(), drain(&mut queue, 9)), (2, "ab".to_owned()));
     }

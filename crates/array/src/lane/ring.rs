@@ -57,7 +57,7 @@ impl Ring {
         self.blocks
     }
 
-    /// Blocks of all batches that have not been let go.
+    /// Blocks of all batches that have not been released.
     pub(super) const fn used(&self) -> u64 {
         self.used
     }

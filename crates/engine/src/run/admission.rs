@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use array::VolumeId;
+use array::{Service, VolumeId};
 use block::Instant;
 
 use super::gate::{Gate, OPERATION_BYTES};
@@ -59,6 +59,14 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) const ALL: [Self; 2] = [Self::Short, Self::Bulk];
+
+    pub(super) const fn of(service: Service) -> Self {
+        if service.bulk {
+            Self::Bulk
+        } else {
+            Self::Short
+        }
+    }
 }
 
 /// What one drive has, what it may have, and who asks it.

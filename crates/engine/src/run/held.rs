@@ -87,11 +87,7 @@ impl Held {
         if self.waiting.len() <= seat.index() {
             self.waiting.resize_with(seat.index() + 1, Default::default);
         }
-        let kind = if service.bulk {
-            Kind::Bulk
-        } else {
-            Kind::Short
-        };
+        let kind = Kind::of(service);
         let first = self.waiting[seat.index()][kind as usize].is_empty();
         let piece_bytes = |admission: &Arc<Admission>| admission.piece_bytes(now, kind);
         let piece = seats.admission(seat).map_or(u64::MAX, piece_bytes);

@@ -736,7 +736,7 @@ impl LaneThread {
             token: token(lane, id),
         };
         if service.bulk {
-            self.put_or_hold((lane, seat), service, Kind::Bulk, submission);
+            self.put_or_hold((lane, seat), service, submission);
             return;
         }
         if matches!(service.origin, Origin::Client | Origin::Log)
@@ -746,7 +746,7 @@ impl LaneThread {
             admission.short(self.now);
             let shares = |volume| admission.is_shared(self.now, volume);
             if service.origin == Origin::Client && service.volume.is_some_and(shares) {
-                self.put_or_hold((lane, seat), service, Kind::Short, submission);
+                self.put_or_hold((lane, seat), service, submission);
                 return;
             }
             if service.origin == Origin::Log && !self.held.is_empty() {
@@ -759,14 +759,8 @@ impl LaneThread {
     }
 
     /// The drive gets what it may have by now of this and of what it was not to have before.
-    fn put_or_hold(
-        &mut self,
-        at: (u16, Seat),
-        service: Service,
-        kind: Kind,
-        submission: Submission,
-    ) {
-        if self.held.passes(&self.seats, at.1, kind) {
+    fn put_or_hold(&mut self, at: (u16, Seat), service: Service, submission: Submission) {
+        if self.held.passes(&self.seats, at.1, Kind::of(service)) {
             self.put(at.1, submission);
             return;
         }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
-use self::shares::divide;
+use self::shares::{Weights, divide};
 use self::waiting::{Lot, Waiting, weight};
 use super::backoff::Work;
 use super::direct::IN_PLACE_MAX;
@@ -528,20 +528,21 @@ impl Lane {
             bytes <= most * DESCRIPTOR_BYTES
                 && Shape::new(widest, sides.1, blocks, bytes).fits(limit)
         };
-        let (units, blocks, bytes) = self.gather(lot, fits);
+        let (owned, blocks, bytes) = self.gather(lot, fits);
         let shape = Shape::cheapest(sides, (blocks, bytes), limit);
         let Shape { data, rows, .. } = shape;
         let length = shape.length();
         let most = lot.share(self.log.ring.blocks());
         let place = self.log.ring.place_up_to(length, most);
-        let Some(position) = place.filter(|_| !units.is_empty()) else {
-            self.log.waiting.give_back(lot, units);
+        let Some(position) = place.filter(|_| !owned.is_empty()) else {
+            self.log.waiting.give_back(lot, owned);
             return false;
         };
         self.log.waiting.went(lot);
         let sequence = self.log.next_sequence;
         self.log.next_sequence += 1;
-        let weights = weights_of(&units);
+        let weights = weights_of(&owned);
+        let units: Vec<Unit> = owned.into_iter().map(|(_, unit)| unit).collect();
         let placed = Placed {
             sequence,
             position,
@@ -561,9 +562,9 @@ impl Lane {
             data_columns: u16::try_from(data).expect("at most 64"),
             rows: u16::try_from(rows).expect("a batch is short"),
             parity_crcs: Vec::new(),
-            descriptors: descriptors_of(units.iter().map(|(_, unit)| unit)),
+            descriptors: descriptors_of(&units),
         };
-        self.lay(sequence, (lot, units), header, position, length);
+        self.lay(sequence, (lot, units, weights), header, position, length);
         true
     }
 
@@ -605,7 +606,7 @@ impl Lane {
     fn lay(
         &mut self,
         sequence: u64,
-        (lot, owned): (Lot, Vec<Owned>),
+        (lot, units, weights): (Lot, Vec<Unit>, Weights),
         mut header: BatchHeader,
         position: u64,
         length: u64,
@@ -618,8 +619,6 @@ impl Lane {
         let in_memory = columns_in_memory(&header);
         let bytes = (in_memory as u64 * length + derived::blocks(&header)) * BLOCK_BYTES;
         self.actions.push_back(Action::Allocate(scratch, bytes));
-        let weights = weights_of(&owned);
-        let units: Vec<Unit> = owned.into_iter().map(|(_, unit)| unit).collect();
         let memory = divide(bytes, &weights);
         self.overlay.add_buffer(sequence, scratch, bytes, memory);
         let mut volumes = weights.into_keys();
@@ -999,15 +998,15 @@ pub(super) fn column_slice(scratch: ScratchId, index: usize, length: u64) -> Sli
 }
 
 /// How much of a batch is whose.
-fn weights_of(units: &[Owned]) -> BTreeMap<Option<VolumeId>, u64> {
-    let mut weights = BTreeMap::new();
+fn weights_of(units: &[Owned]) -> Weights {
+    let mut weights = Weights::new();
     for (volume, unit) in units {
         *weights.entry(*volume).or_default() += weight(unit);
     }
     weights
 }
 
-fn descriptors_of<'a>(units: impl Iterator<Item = &'a Unit>) -> Vec<Descriptor> {
+fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
     let mut descriptors = Vec::new();
     for unit in units {
         // Stripes that become zero do so before anything else that the unit says.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A writer that is quicker than checkpoints fills whatever there is. So one may have no more than [`TIMES`] what is left: the
-//! *dynamic threshold* of shared packet buffers (Choudhury, Hahne: IEEE/ACM ToN 6(2), 1998). Nothing is set aside for a
-//! number of volumes that nobody knows, a lone writer has three quarters and each of two that want all of it has three sevenths.
+//! *dynamic threshold* of shared packet buffers (Choudhury, Hahne: IEEE/ACM ToN 6(2), 1998). No part is set aside for
+//! each volume, because their number is not known: a lone writer has three quarters and each of two that want all of it has three sevenths.
 //! A volume that has been alone for [`LATELY`] has everything.
 
 use std::collections::BTreeMap;
@@ -92,11 +92,11 @@ impl Ledger {
     }
 }
 
-/// `whole` in parts as large as the weights; what cannot be divided goes to the last.
-pub(super) fn divide(
-    whole: u64,
-    weights: &BTreeMap<Option<VolumeId>, u64>,
-) -> Vec<(VolumeId, u64)> {
+/// How much of a batch is whose; `None` is the pool itself.
+pub(super) type Weights = BTreeMap<Option<VolumeId>, u64>;
+
+/// The volumes' parts of `whole` by weight, rounded down.
+pub(super) fn divide(whole: u64, weights: &Weights) -> Vec<(VolumeId, u64)> {
     let sum = weights.values().sum::<u64>().max(1);
     let parts = weights.iter().filter_map(|(&volume, &weight)| {
         let part = u128::from(whole) * u128::from(weight) / u128::from(sum);

@@ -8,7 +8,7 @@
 //! A commit is a small write for which somebody waits; a stream is much data, which fills ring and memory however large they
 //! are. So neither waits behind the other: each has every second batch, and a part of the ring and of the memory is
 //! for commits alone ([`Lot::share`]). Within a lot each volume has its share of the batches, and of ring and memory
-//! (`shares.rs`); what the pool itself logs counts as a volume of its own that is limited by nothing else.
+//! (`shares.rs`); what the pool itself logs is first, and has no limit of its own.
 //!
 //! Invariant: within a lot, units of one volume are logged in the order in which they came. Units of different operations that
 //! touch the same stripe never wait at the same time, for an operation holds its stripes' locks.
