@@ -17,6 +17,7 @@
 
 pub(super) mod derived;
 mod gaps;
+mod shape;
 pub(super) mod shares;
 mod waiting;
 
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
+use self::shape::{Shape, data_columns_max};
 use self::shares::{Weights, divide};
 use self::waiting::{Lot, Waiting, weight};
 use super::backoff::Work;
@@ -34,7 +36,6 @@ use super::direct::IN_PLACE_MAX;
 use super::ids::OpId;
 use super::op::Task;
 use super::overlay::{Bytes, Logged};
-use super::recover::HEADER_BLOCKS_MAX;
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Computing, Lane, Purpose};
@@ -59,9 +60,6 @@ const STREAM_DESCRIPTORS_MAX: usize = 192;
 /// Blocks and other descriptors of one batch: a header of three blocks, or four with the checksums
 /// of parity.
 const DESCRIPTORS_MAX: usize = 480;
-/// What a drive operation costs beside its bytes, in blocks: 1 to 2 us of CPU time, where copying a
-/// block takes 0.3 to 0.5.
-const OPERATION_BLOCKS: u64 = 3;
 /// Bytes of batches in memory, over all lanes, from which on nothing more is logged before a
 /// checkpoint has ended; one begins at half of that. A stream over what counts is in one lane at a time on classic levels, and must
 /// not run out while a checkpoint of that lane goes through its flushes: with 64 MiB `raid6` on drives of 100 MB/s and 500 operations
@@ -245,59 +243,6 @@ impl Log {
             Arc::new(code.expect("these codes exist in every width"))
         };
         Arc::clone(self.codes.entry((data, parity)).or_insert_with(make))
-    }
-}
-
-/// How a batch is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    data: usize,
-    rows: usize,
-    header: u64,
-}
-
-impl Shape {
-    /// Of at most `width` data columns, for so many blocks and bytes of descriptors.
-    fn new(width: usize, parity: usize, blocks: usize, bytes: usize) -> Self {
-        let rows = blocks.div_ceil(width);
-        let data = blocks.div_ceil(rows.max(1)).max(1);
-        let header = BatchHeader::blocks(data + parity, parity * rows, bytes);
-        Self { data, rows, header }
-    }
-
-    /// The cheapest that fits. Few blocks are best copied to as many drives as must have them; many
-    /// are spread, with parity.
-    fn cheapest(
-        (widest, parity): (usize, usize),
-        (blocks, bytes): (usize, usize),
-        limit: u64,
-    ) -> Self {
-        let cost = |shape: &Self| {
-            (shape.data + parity) as u64 * (shape.header + shape.rows as u64 + OPERATION_BLOCKS)
-        };
-        let shapes = (1..=widest.min(blocks.max(1)))
-            .map(|width| Self::new(width, parity, blocks, bytes))
-            .filter(|shape| shape.fits(limit));
-        let widest = || Self::new(widest, parity, blocks, bytes);
-        shapes.min_by_key(cost).unwrap_or_else(widest)
-    }
-
-    const fn length(&self) -> u64 {
-        self.header + self.rows as u64
-    }
-
-    const fn fits(&self, limit: u64) -> bool {
-        self.length() <= limit && self.header <= HEADER_BLOCKS_MAX
-    }
-}
-
-/// Most data columns that a batch may have beside `parity` others.
-fn data_columns_max(live: u16, parity: u16) -> u16 {
-    // P+Q+R exists for fewer columns than others; a mirror of more than three copies is a mirror.
-    if parity > 3 {
-        1
-    } else {
-        (live - parity).min(64)
     }
 }
 
@@ -1038,32 +983,6 @@ fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LIMIT: u64 = 1000;
-
-    #[test]
-    fn few_blocks_are_copied_and_many_are_spread() {
-        let shape = |blocks| Shape::cheapest((5, 1), (blocks, blocks * DESCRIPTOR_BYTES), LIMIT);
-        assert_eq!((shape(2).data, shape(2).rows), (1, 2));
-        assert_eq!(shape(480).data, 5);
-    }
-
-    #[test]
-    fn a_batch_takes_no_more_of_the_ring_and_of_its_header_than_it_may() {
-        for parity in 0..=3 {
-            for widest in 1..=8 {
-                for blocks in 0..=DESCRIPTORS_MAX {
-                    for limit in [16, 63, 255, 4096] {
-                        let bytes = blocks * DESCRIPTOR_BYTES;
-                        let most = Shape::new(widest, parity, blocks, bytes);
-                        let shape = Shape::cheapest((widest, parity), (blocks, bytes), limit);
-                        assert!(shape.fits(limit) || !most.fits(limit));
-                        assert!(shape.data * shape.rows >= blocks && shape.data <= widest);
-                    }
-                }
-            }
-        }
-    }
 
     #[test]
     fn the_checksum_of_a_sum_follows_from_those_of_its_terms() {
