@@ -108,8 +108,7 @@ pub(super) async fn find(bench: &mut Bench, depth_min: usize) -> Result<Pattern,
             && level.mean() - everywhere.mean() > SLOWER
         {
             let pattern = reduce(bench, stride, depth).await?;
-            // Twice the requests, twice the time: the drives are busy. Otherwise they could do more at once.
-            if pattern.level.mean() - pattern.half.mean() >= BUSY {
+            if is_busy(&pattern) {
                 return Ok(pattern);
             }
         }
@@ -258,8 +257,75 @@ async fn same_by_level(bench: &mut Bench, pattern: &Pattern, a: u64, b: u64) -> 
     Ok(false)
 }
 
-/// The least stride that keeps to one drive, from one that does.
+/// The least stride that keeps to one drive, from one that seems to.
 async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern, End> {
+    let mut pattern = least(bench, stride, depth).await?;
+    if !is_busy(&pattern) {
+        return Ok(pattern);
+    }
+    // A multiple may be slower by the angles of its requests alone. Then its least stride is the same.
+    let mut before = None;
+    while before != Some(pattern.bytes)
+        && let Some(longer) = slower_multiple(bench, &pattern).await?
+    {
+        before = Some(pattern.bytes);
+        pattern = least(bench, longer, depth).await?;
+    }
+    // A stride that keeps to several drives has multiples that keep to fewer.
+    for longer in multiples(bench, &pattern) {
+        bench.forget_places();
+        let longer = Pattern {
+            bytes: longer,
+            ..pattern.clone()
+        };
+        if !same_everywhere(bench, &longer, pattern.bytes).await? {
+            return Err(End::Unsure(format!(
+                "places {} bytes apart are on one drive in part only: the pattern is longer than what was tried",
+                pattern.bytes
+            )));
+        }
+    }
+    bench.forget_places();
+    bench.desk.plot(pattern.bytes, pattern.level.mean().exp());
+    Ok(pattern)
+}
+
+/// Whether twice the requests take twice the time. Drives that are not busy could do more at once: deeper bursts are
+/// needed.
+fn is_busy(pattern: &Pattern) -> bool {
+    pattern.level.mean() - pattern.half.mean() >= BUSY
+}
+
+/// Small multiples of the pattern's stride that the volume repeats often enough for bursts of this depth.
+fn multiples(bench: &Bench, pattern: &Pattern) -> Vec<u64> {
+    let multiples = [2, 3, 5, 7].map(|factor| factor * pattern.bytes);
+    let repeated = |&longer: &u64| bench.repetitions(longer) >= 2 * pattern.depth as u64;
+    multiples.into_iter().take_while(repeated).collect()
+}
+
+/// A multiple of the stride that is slower than it, so that the stride is on several drives.
+///
+/// Where three of five requests are on one drive at each place of a stride and of its divisors, pairs of places are as
+/// slow as one place, and none of the other tests sees it. A multiple that is on one drive has no such twin.
+///
+/// ```text
+///   raid6:nr:5c, first chunks of its stripes    0 0 0 2 1    by stripe; every fifth is on the same drive
+/// ```
+async fn slower_multiple(bench: &mut Bench, pattern: &Pattern) -> Result<Option<u64>, End> {
+    for longer in multiples(bench, pattern) {
+        let mut level = bench.level();
+        for _ in 0..LEVEL_BURSTS {
+            level.add(bench.stride(longer, pattern.depth).await?);
+        }
+        if level.mean() - pattern.level.mean() > SLOWER {
+            return Ok(Some(longer));
+        }
+    }
+    Ok(None)
+}
+
+/// The least divisor of a stride on whose places the stride's own bursts see one drive.
+async fn least(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern, End> {
     let mut pattern = Pattern {
         bytes: stride,
         depth,
@@ -269,8 +335,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
         copies: None,
     };
     remeasure(bench, &mut pattern).await?;
-    // Fewer requests take less time only if the drive is busy: deeper bursts are needed else.
-    if pattern.level.mean() - pattern.half.mean() < BUSY {
+    if !is_busy(&pattern) {
         return Ok(pattern);
     }
     for prime in [2, 3, 5, 7, 11, 13, 17, 19, 23] {
@@ -284,25 +349,6 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
         }
     }
     remeasure(bench, &mut pattern).await?;
-    // A stride that keeps to several drives has multiples that keep to fewer.
-    for prime in [2, 3, 5, 7] {
-        let longer = Pattern {
-            bytes: pattern.bytes * prime,
-            ..pattern.clone()
-        };
-        if bench.repetitions(longer.bytes) < 2 * depth as u64 {
-            break;
-        }
-        bench.forget_places();
-        if !same_everywhere(bench, &longer, pattern.bytes).await? {
-            return Err(End::Unsure(format!(
-                "places {} bytes apart are on one drive in part only: the pattern is longer than what was tried",
-                pattern.bytes
-            )));
-        }
-    }
-    bench.forget_places();
-    bench.desk.plot(pattern.bytes, pattern.level.mean().exp());
     Ok(pattern)
 }
 
