@@ -44,13 +44,21 @@ fn two_seats_on_one_spindle_are_named() {
     }
 }
 
-/// Figure 18: one drive of RAID-0 on four is one and a half times as fast or as slow.
+/// Figure 18: one drive of RAID-0 on four is one and a half times as fast or as slow, or turns or seeks so.
 #[test]
 fn a_slow_and_a_fast_drive_are_named_and_nothing_else() {
-    for (speed, slower) in [("0.6667", true), ("1.5", false)] {
+    let cases = [
+        ("slow=2:0.6667", true),
+        ("slow=2:1.5", false),
+        ("turn=2:0.6667", true),
+        ("turn=2:1.5", false),
+        ("seek=2:0.6667", true),
+        ("seek=2:1.5", false),
+    ];
+    for (how, slower) in cases {
         for seed in 0..seeds() {
-            let belief = found(&format!("raid0:4c?chunk=16K&slow=2:{speed}"), seed);
-            let name = format!("{speed} {seed}: {belief:?}");
+            let belief = found(&format!("raid0:4c?chunk=16K&{how}"), seed);
+            let name = format!("{how} {seed}: {belief:?}");
             assert_eq!(belief.chunk_bytes, Some(16 << 10), "{name}");
             assert_eq!(belief.drives, Some(4), "{name}");
             assert_eq!(belief.odd_drives.len(), 1, "{name}");

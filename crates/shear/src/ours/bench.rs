@@ -92,9 +92,14 @@ impl Level {
 
     /// Standard error of the mean.
     pub(super) fn error(&self) -> f64 {
+        self.error_of(0.0)
+    }
+
+    /// The same where one burst has this standard deviation at least.
+    pub(super) fn error_of(&self, deviation: f64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a few bursts")]
         let count = self.count().max(1) as f64;
-        self.deviation() / count.sqrt()
+        self.deviation().max(deviation) / count.sqrt()
     }
 }
 

@@ -82,6 +82,18 @@ impl Preset {
         self
     }
 
+    /// A disk whose turns and seeks take so many thousandths of their time; nothing to other drives.
+    #[must_use]
+    pub const fn with_times(mut self, turn_thousandths: u64, seek_thousandths: u64) -> Self {
+        if let ModelOptions::Disk(disk) = &mut self.options {
+            disk.revolution_ns = disk.revolution_ns * turn_thousandths / 1000;
+            disk.seek.one_ns = disk.seek.one_ns * seek_thousandths / 1000;
+            disk.seek.knee_ns = disk.seek.knee_ns * seek_thousandths / 1000;
+            disk.seek.full_ns = disk.seek.full_ns * seek_thousandths / 1000;
+        }
+        self
+    }
+
     /// A drive at rest.
     #[must_use]
     pub fn build(&self) -> Box<dyn Model> {

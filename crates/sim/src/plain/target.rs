@@ -6,7 +6,8 @@
 //!   chunk=8K            cell=256K              disk=9lzx|10k|15k|nearline|ssd
 //!   cache=off|read|writeback                   memory=4M        size of that cache
 //!   mirror=first|alternate|least-queued        small=cheaper|read-modify|reconstruct
-//!   fail=SEAT           slow=SEAT:SPEED        shared=SEAT:SEAT  two seats on one spindle
+//!   fail=SEAT           shared=SEAT:SEAT       two seats on one spindle
+//!   slow=SEAT:SPEED     turn=SEAT:SPEED        seek=SEAT:SPEED   all, turns or seeks of one drive: 0.5 is half as fast
 //!   drive=1G            bytes of each drive    queue=fifo|sstf|clook|sptf
 //!   noise=PERCENT       of each answer's time  foreign=PERCENT   requests of others, of ours
 //!   seed=N              of noise and of foreign requests
@@ -17,7 +18,7 @@ use rand::{RngExt as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{CacheOptions, MirrorReads, PlainArray, PlainError, PlainOptions, SmallWrites};
-use crate::model::{Model, Order, Slowed, preset};
+use crate::model::{Model, ModelOptions, Order, Preset, Slowed, preset};
 
 /// A write-back cache begins to write when half of it waits.
 const DESTAGE_PERCENT: u64 = 50;
@@ -63,7 +64,10 @@ pub struct Target {
 struct Parsed {
     options: PlainOptions,
     fail: Vec<u16>,
+    /// Seats, and thousandths of the time of everything, of a turn and of a seek.
     slow: Vec<(u16, u64)>,
+    turn: Vec<(u16, u64)>,
+    seek: Vec<(u16, u64)>,
     shared: Vec<(u16, u16)>,
     noise: f64,
     foreign: f64,
@@ -78,6 +82,8 @@ fn parse(text: &str) -> Result<Parsed, TargetError> {
         options: PlainOptions::new(scheme, drive),
         fail: Vec::new(),
         slow: Vec::new(),
+        turn: Vec::new(),
+        seek: Vec::new(),
         shared: Vec::new(),
         noise: 0.0,
         foreign: 0.0,
@@ -113,6 +119,21 @@ fn parse(text: &str) -> Result<Parsed, TargetError> {
                 _ => Err(wrong("give percent, 0 to 90")),
             }
         };
+        let speed = || -> Result<(u16, u64), TargetError> {
+            let hint = "give SEAT:SPEED, such as 2:0.5 for half the speed";
+            let (at, speed) = value.split_once(':').ok_or_else(|| wrong(hint))?;
+            let speed: f64 = speed.parse().map_err(|_| wrong(hint))?;
+            if !(0.01..=100.0).contains(&speed) {
+                return Err(wrong(hint));
+            }
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "10 to 100,000"
+            )]
+            let thousandths = (1000.0 / speed).round() as u64;
+            Ok((seat(at)?, thousandths))
+        };
         match key {
             "chunk" => parsed.options.chunk_bytes = size()?,
             "cell" => parsed.options.cell_bytes = Some(size()?),
@@ -145,22 +166,9 @@ fn parse(text: &str) -> Result<Parsed, TargetError> {
                     .map_err(|_| wrong("use cheaper, read-modify or reconstruct"))?;
             }
             "fail" => parsed.fail.push(seat(value)?),
-            "slow" => {
-                let hint = "give SEAT:SPEED, such as 2:0.5 for half the speed";
-                let (at, speed) = value.split_once(':').ok_or_else(|| wrong(hint))?;
-                let speed: f64 = speed.parse().map_err(|_| wrong(hint))?;
-                if !(0.01..=100.0).contains(&speed) {
-                    return Err(wrong(hint));
-                }
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "10 to 100,000"
-                )]
-                parsed
-                    .slow
-                    .push((seat(at)?, (1000.0 / speed).round() as u64));
-            }
+            "slow" => parsed.slow.push(speed()?),
+            "turn" => parsed.turn.push(speed()?),
+            "seek" => parsed.seek.push(speed()?),
             "shared" => {
                 let hint = "give SEAT:SEAT, such as 0:1";
                 let (kept, gone) = value.split_once(':').ok_or_else(|| wrong(hint))?;
@@ -171,9 +179,18 @@ fn parse(text: &str) -> Result<Parsed, TargetError> {
             "seed" => parsed.seed = value.parse().map_err(|_| wrong("give a number"))?,
             _ => {
                 return Err(wrong(
-                    "options are chunk, cell, disk, drive, queue, cache, memory, mirror, small, fail, slow, shared, noise, foreign, seed",
+                    "options are chunk, cell, disk, drive, queue, cache, memory, mirror, small, fail, slow, turn, seek, shared, noise, foreign, seed",
                 ));
             }
+        }
+    }
+    for (key, drives) in [("turn", &parsed.turn), ("seek", &parsed.seek)] {
+        if !drives.is_empty() && !matches!(parsed.options.drive.options, ModelOptions::Disk(_)) {
+            return Err(TargetError::Option {
+                key: key.to_owned(),
+                value: parsed.options.drive.name.to_owned(),
+                hint: "the drives do not turn; use slow",
+            });
         }
     }
     if let Some(order) = queue {
@@ -203,11 +220,19 @@ impl Target {
             true => Ok(Seat(seat)),
             false => Err(TargetError::Seat { seat, drives }),
         };
-        let mut models: Vec<Box<dyn Model>> =
-            (0..drives).map(|_| parsed.options.drive.build()).collect();
+        let mut presets = vec![parsed.options.drive.clone(); usize::from(drives)];
+        for &(seat, thousandths) in &parsed.turn {
+            let drive = &mut presets[of_array(seat)?.index()];
+            *drive = drive.clone().with_times(thousandths, 1000);
+        }
+        for &(seat, thousandths) in &parsed.seek {
+            let drive = &mut presets[of_array(seat)?.index()];
+            *drive = drive.clone().with_times(1000, thousandths);
+        }
+        let mut models: Vec<Box<dyn Model>> = presets.iter().map(Preset::build).collect();
         for &(seat, thousandths) in &parsed.slow {
             let seat = of_array(seat)?.index();
-            models[seat] = Box::new(Slowed::new(parsed.options.drive.build(), thousandths));
+            models[seat] = Box::new(Slowed::new(presets[seat].build(), thousandths));
         }
         let mut array = PlainArray::with_drives(&parsed.options, models)?;
         let tolerated = geometry.code().tolerance();
@@ -303,6 +328,9 @@ mod tests {
             ("raid5:6c?disk=tape", "9lzx"),
             ("raid5:6c?speed=2", "options are"),
             ("raid5:6c?slow=2", "SEAT:SPEED"),
+            ("raid5:6c?seek=2:fast", "SEAT:SPEED"),
+            ("raid5:6c?turn=6:0.5", "6 drives"),
+            ("raid5:6c?disk=ssd&turn=1:0.5", "do not turn"),
             ("raid0:6c?fail=1", "no redundancy"),
             ("raid5:6c?fail=1&fail=2", "no redundancy"),
             ("raid5:6c?slow=6:0.5", "6 drives"),

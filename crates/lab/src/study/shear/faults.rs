@@ -5,7 +5,7 @@
 
 use block::{Instant, Seat};
 use shear::Belief;
-use sim::model::{Model, ModelOptions, Preset, preset};
+use sim::model::Model;
 use sim::plain::{PlainArray, PlainOptions};
 
 use super::striping::pair_map;
@@ -230,26 +230,11 @@ const ODD: [(&str, &str, u64, u64); 4] = [
     ("slow-seeking", "slow seeking", 1000, 1500),
 ];
 
-fn scaled(turn: u64, seek: u64) -> Preset {
-    let mut drive = preset("9lzx").expect("a preset");
-    if let ModelOptions::Disk(disk) = &mut drive.options {
-        disk.revolution_ns = disk.revolution_ns * turn / 1000;
-        for time in [
-            &mut disk.seek.one_ns,
-            &mut disk.seek.knee_ns,
-            &mut disk.seek.full_ns,
-        ] {
-            *time = *time * seek / 1000;
-        }
-    }
-    drive
-}
-
 fn with_odd(turn: u64, seek: u64) -> PlainArray {
     let options = options("raid0:4c", ODD_CHUNK);
     let drives = (0..4).map(|seat| -> Box<dyn Model> {
         match seat == ODD_SEAT {
-            true => scaled(turn, seek).build(),
+            true => options.drive.clone().with_times(turn, seek).build(),
             false => options.drive.build(),
         }
     });
