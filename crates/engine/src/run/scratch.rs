@@ -17,9 +17,9 @@ const KEPT_PAGES_MAX: usize = 256;
 /// Pages of a region, or one buffer if that is longer: some tens of buffers are made known at once,
 /// and a size that is hardly used takes 256 KiB.
 const REGION_PAGES: usize = 64;
-/// Bytes that wait for use, at most. Checkpoints give back in bursts what batches of the log have taken,
-/// and the next batches take it again.
-const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bytes that wait for use, at most. Checkpoints give back in bursts what batches of the log have taken, up to all that these
+/// may have, and the next batches take it again.
+const KEPT_BYTES_MAX: usize = 256 << 20;
 /// Bytes that may wait for ever. More than that goes once nothing has needed it for a while.
 const RESERVE_BYTES: usize = 8 << 20;
 /// That while.
@@ -61,6 +61,7 @@ impl Spare {
         if !is_kept(pages) {
             return Memory::zeroed(length);
         }
+        let pages = self.fitting(pages);
         if self.kept(pages).is_empty() {
             let (region, cut) = Region::cut((REGION_PAGES / pages).max(1), length);
             // What waits is of lengths that are not asked for: a new region takes the place of some.
@@ -72,9 +73,21 @@ impl Spare {
             self.regions.push(region);
         }
         let memory = self.by_pages[pages].pop().expect("a region has a buffer");
-        self.bytes -= length;
+        self.bytes -= memory.len();
         self.bytes_least = self.bytes_least.min(self.bytes);
         memory
+    }
+
+    /// The least length that waits and is at most half as long again; `pages` if none does. Batches of the log come in all
+    /// lengths, and a new region costs more than what a longer buffer has too much.
+    fn fitting(&self, pages: usize) -> usize {
+        let mut longer = pages..=(pages + pages / 2).min(KEPT_PAGES_MAX);
+        let waits = |&length: &usize| {
+            self.by_pages
+                .get(length)
+                .is_some_and(|kept| !kept.is_empty())
+        };
+        longer.find(waits).unwrap_or(pages)
     }
 
     /// Keeps a buffer for later if it is worth it and nothing else holds it.
@@ -158,6 +171,25 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_that_is_a_little_longer_does_as_well() {
+        let mut spare = Spare::default();
+        let four = spare.take(4 * PAGE_BYTES);
+        let address = four.as_ptr();
+        // Nothing else waits of what the region had.
+        let others: Vec<Memory> = (1..REGION_PAGES / 4)
+            .map(|_| spare.take(4 * PAGE_BYTES))
+            .collect();
+        spare.give(four);
+        assert_ne!(
+            spare.take(2 * PAGE_BYTES).as_ptr(),
+            address,
+            "twice is too long"
+        );
+        assert_eq!(spare.take(3 * PAGE_BYTES).as_ptr(), address);
+        drop(others);
+    }
+
+    #[test]
     fn buffers_lie_in_regions_that_are_named_once() {
         let mut spare = Spare::default();
         let lengths = [1, 1, 3, 70, KEPT_PAGES_MAX].map(|pages| pages * PAGE_BYTES);
@@ -183,7 +215,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let mut spare = Spare::default();
-        let all: Vec<Memory> = (0..100).map(|_| spare.take(1 << 20)).collect();
+        let all: Vec<Memory> = (0..300).map(|_| spare.take(1 << 20)).collect();
         all.into_iter().for_each(|memory| spare.give(memory));
         spare.give(Memory::zeroed((KEPT_PAGES_MAX + 1) * PAGE_BYTES));
         spare.give(Memory::empty());
