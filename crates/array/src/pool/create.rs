@@ -8,8 +8,10 @@ use layout::Scheme;
 use uuid::Uuid;
 
 use super::cells::CellTable;
+use super::clients::Clients;
 use super::fill::Fills;
 use super::initialize::Initialization;
+use super::joining::Joining;
 use super::labels::Labels;
 use super::resync::Resync;
 use super::scrub::Scrub;
@@ -458,6 +460,8 @@ impl Pool {
             taken: BTreeMap::new(),
             next_cell_generation: 1,
             fills: Fills::default(),
+            joining: Joining::default(),
+            clients: Clients::default(),
             returns: BTreeMap::new(),
             left_since: BTreeMap::new(),
             blanking: BTreeMap::new(),

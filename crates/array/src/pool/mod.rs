@@ -17,18 +17,21 @@
 
 mod catchup;
 mod cells;
+mod clients;
 mod create;
 mod error;
 mod facts;
 mod fill;
 mod freed;
 mod initialize;
+mod joining;
 mod labels;
 mod loss;
 mod members;
 mod open;
 mod progress;
 mod recovery;
+mod redundancy;
 mod replace;
 mod report;
 mod resync;
@@ -46,8 +49,10 @@ use layout::Cell;
 
 use self::catchup::{Blanking, Return};
 use self::cells::CellTable;
+use self::clients::Clients;
 use self::fill::Fills;
 use self::initialize::Initialization;
+use self::joining::Joining;
 use self::labels::Labels;
 use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
@@ -69,6 +74,7 @@ pub use facts::{
     Interleave, LossFacts, OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts,
     VolumeFacts,
 };
+pub use fill::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 pub use loss::LostData;
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
@@ -223,6 +229,8 @@ pub struct Pool {
     taken: BTreeMap<Cell, (u64, u16)>,
     next_cell_generation: u32,
     fills: Fills,
+    joining: Joining,
+    clients: Clients,
     /// Drives that were away and catch up.
     returns: BTreeMap<Seat, Return>,
     /// Since which generation they had been out.

@@ -23,7 +23,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use array::pool::{Blueprint, CreateError, NewDrive, PoolError, Progress, Ticket};
+use array::pool::{Blueprint, CreateError, FillOrder, NewDrive, PoolError, Progress, Ticket};
 use block::{Instant, Outcome, Request, RequestKind, Seat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -248,6 +248,11 @@ impl StudyVolume {
     /// As the pool says.
     pub fn fail(&mut self, seat: Seat) -> Result<(), PoolError> {
         self.world.begin_fail_drive(seat).map(|_| ())
+    }
+
+    /// Which of the cells that wait is filled next, from now on.
+    pub fn order_fills(&mut self, order: &'static dyn FillOrder) {
+        self.world.pool.order_fills(order);
     }
 
     /// A fresh drive comes into the seat of one that is out; whether the pool agreed. Filling it begins as soon as that

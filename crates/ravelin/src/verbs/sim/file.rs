@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use array::pool::{FILL_ORDERS, FillOrder};
 use block::{ByteSize, Seat};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
@@ -46,7 +47,16 @@ pub(super) struct Fault {
     /// After the end of the warm-up.
     pub(super) at_ns: u64,
     pub(super) seat: Seat,
-    pub(super) rebuild: Option<RebuildOptions>,
+    pub(super) rebuild: Rebuild,
+}
+
+/// How what the drive held is rebuilt.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rebuild {
+    /// By the plain array, if at all.
+    Plain(Option<RebuildOptions>),
+    /// By the pool, in this order.
+    Pool(&'static dyn FillOrder),
 }
 
 #[derive(Debug, Deserialize)]
@@ -696,15 +706,43 @@ fn faults(
     Ok(faults)
 }
 
-fn rebuild(
-    here: &Text<'_>,
-    table: &FaultTable,
-    machine: &Machine,
-) -> Result<Option<RebuildOptions>, Failure> {
-    if let (Machine::Pool(_), Some(word)) = (machine, &table.rebuild) {
-        let what = "the pool rebuilds in its own order: leave `rebuild` out";
-        return Err(here.at(word, what));
+fn rebuild(here: &Text<'_>, table: &FaultTable, machine: &Machine) -> Result<Rebuild, Failure> {
+    match machine {
+        Machine::Plain(_) => plain_rebuild(here, table).map(Rebuild::Plain),
+        Machine::Pool(_) => pool_rebuild(here, table).map(Rebuild::Pool),
     }
+}
+
+/// The order in which the pool fills cells.
+fn pool_rebuild(here: &Text<'_>, table: &FaultTable) -> Result<&'static dyn FillOrder, Failure> {
+    let given = [
+        table.window.as_ref().map(Spanned::span),
+        table.step.as_ref().map(Spanned::span),
+        table.read.as_ref().map(Spanned::span),
+        table.rate.as_ref().map(Spanned::span),
+    ];
+    if let Some(place) = given.into_iter().flatten().next() {
+        let what = "the pool decides this: only `rebuild` names its order";
+        return Err(here.wrong(place, what));
+    }
+    let Some(word) = &table.rebuild else {
+        return Ok(FILL_ORDERS[0]);
+    };
+    let order = FILL_ORDERS
+        .iter()
+        .find(|order| order.name() == word.get_ref());
+    order.copied().ok_or_else(|| {
+        let names: Vec<&str> = FILL_ORDERS.iter().map(|order| order.name()).collect();
+        let what = format!(
+            "`{}` is not an order in which a pool rebuilds: use {}",
+            word.get_ref(),
+            names.join(" or ")
+        );
+        here.at(word, what)
+    })
+}
+
+fn plain_rebuild(here: &Text<'_>, table: &FaultTable) -> Result<Option<RebuildOptions>, Failure> {
     let Some(word) = &table.rebuild else {
         return Ok(None);
     };

@@ -5,7 +5,8 @@ use sim::StudyVolume;
 use sim::load::Target;
 use sim::model::Work;
 use sim::plain::PlainArray;
-use sim::plain::rebuild::RebuildOptions;
+
+use super::file::Rebuild;
 
 /// An array without bytes, of either kind.
 #[derive(Debug)]
@@ -65,18 +66,23 @@ impl Machine {
         &mut self,
         now: Instant,
         seat: Seat,
-        rebuild: Option<RebuildOptions>,
+        rebuild: Rebuild,
     ) -> Result<(), String> {
         match self {
             Self::Plain(array) => {
                 array.fail(now, seat);
                 let under_way = array.rebuild().is_some_and(|old| old.ended().is_none());
-                if let (Some(options), false) = (rebuild, under_way) {
+                if let (Rebuild::Plain(Some(options)), false) = (rebuild, under_way) {
                     array.begin_rebuild(now, options);
                 }
                 Ok(())
             }
-            Self::Pool(pool) => pool.fail(seat).map_err(|error| error.to_string()),
+            Self::Pool(pool) => {
+                if let Rebuild::Pool(order) = rebuild {
+                    pool.order_fills(order);
+                }
+                pool.fail(seat).map_err(|error| error.to_string())
+            }
         }
     }
 

@@ -1,0 +1,64 @@
+//! Whether clients ask: fills and scrubs of all lanes make way for clients of any lane.
+
+use std::collections::BTreeSet;
+
+/// What lanes have said of their clients.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clients {
+    /// The lanes are to say it: something is filled or scrubbed.
+    watched: bool,
+    /// Lanes whose clients ask.
+    asking: BTreeSet<u16>,
+}
+
+impl Clients {
+    /// Whether lanes are to say it from now on; true if that is a change.
+    pub(super) fn watch(&mut self, watched: bool) -> bool {
+        let changed = std::mem::replace(&mut self.watched, watched) != watched;
+        if changed {
+            self.asking.clear();
+        }
+        changed
+    }
+
+    /// A lane's clients have begun to ask, or have asked for nothing for a while. Whether any ask, if that has changed.
+    pub(super) fn ask(&mut self, lane: u16, ask: bool) -> Option<bool> {
+        if !self.watched {
+            // It was said before the lane knew that it is of no use.
+            return None;
+        }
+        let asked = !self.asking.is_empty();
+        match ask {
+            true => self.asking.insert(lane),
+            false => self.asking.remove(&lane),
+        };
+        let asks = !self.asking.is_empty();
+        (asks != asked).then_some(asks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_lane_to_ask_and_the_last_to_stop_are_changes() {
+        let mut clients = Clients::default();
+        assert_eq!(clients.ask(0, true), None, "not watched");
+        assert!(clients.watch(true) && !clients.watch(true));
+        let said = [
+            (0, true),
+            (1, true),
+            (0, true),
+            (0, false),
+            (1, false),
+            (1, false),
+        ];
+        let changes = said.map(|(lane, ask)| clients.ask(lane, ask));
+        assert_eq!(changes, [Some(true), None, None, None, Some(false), None]);
+        clients.ask(2, true);
+        clients.watch(false);
+        clients.watch(true);
+        assert_eq!(clients.ask(3, true), Some(true), "lane 2 is forgotten");
+    }
+}

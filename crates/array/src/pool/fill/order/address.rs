@@ -1,0 +1,26 @@
+//! By address: the first cell whose drives have room, as a sequential rebuild goes through its drive.
+//!
+//! Neighbouring cells are often of the same few drives, so others idle: it shows what the default is worth.
+
+use super::{FillChoice, FillLoads, FillOrder};
+
+/// Cells that are looked at.
+const LOOK_AHEAD: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Address;
+
+impl FillOrder for Address {
+    fn name(&self) -> &'static str {
+        "address"
+    }
+
+    fn next(
+        &self,
+        cells: &mut dyn Iterator<Item = FillChoice>,
+        drives: FillLoads<'_>,
+    ) -> Option<FillChoice> {
+        let mut near = cells.take(LOOK_AHEAD);
+        near.find(|choice| drives.have_room(choice))
+    }
+}

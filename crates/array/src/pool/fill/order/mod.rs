@@ -1,0 +1,177 @@
+//! Which of the cells that wait is filled next: a policy, one in each file.
+//!
+//! Safety comes first and is no policy: cells whose groups have lost most go before all others (`queue.rs`), and no drive has
+//! more than [`FILLS_PER_DRIVE`] fills at a time. A policy chooses among cells that are equal in this.
+//!
+//! Adding one is a file here, its `mod` line and its line in [`FILL_ORDERS`] (`docs/howto/add-a-rebuild-policy.md`).
+
+mod address;
+mod least_busy;
+/// The example of `docs/howto/add-a-rebuild-policy.md`, which is compiled and tested here.
+#[cfg(test)]
+#[path = "../../../../../../docs/howto/least_moved.rs"]
+mod least_moved;
+
+use std::fmt;
+
+use block::Seat;
+
+use super::queue::{FILLS_PER_DRIVE, Fills};
+
+/// A cell that waits, and whom filling it would ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FillChoice {
+    /// Its group.
+    pub group: u64,
+    /// Its column.
+    pub column: u16,
+    /// Drives that would be read, and the one that would be written. Empty if the cell has no place to be filled in any more: it
+    /// leaves the queue when it is chosen.
+    pub seats: Vec<Seat>,
+}
+
+/// What drives do for the fills under way, and have done for the rebuild.
+#[derive(Clone, Copy, Debug)]
+pub struct FillLoads<'a>(pub(super) &'a Fills);
+
+impl FillLoads<'_> {
+    /// Fills that read or write a drive now.
+    #[must_use]
+    pub fn fills(&self, seat: Seat) -> u64 {
+        self.0.busy(seat)
+    }
+
+    /// Bytes that this rebuild has read and written on a drive.
+    #[must_use]
+    pub fn moved_bytes(&self, seat: Seat) -> u64 {
+        self.0.moved(seat)
+    }
+
+    /// The most fills that a drive of the cell has now, and the most bytes that one has moved.
+    #[must_use]
+    pub fn busiest(&self, choice: &FillChoice) -> (u64, u64) {
+        let most = |of: &dyn Fn(Seat) -> u64| choice.seats.iter().map(|&seat| of(seat)).max();
+        let fills = most(&|seat| self.fills(seat));
+        let moved = most(&|seat| self.moved_bytes(seat));
+        (fills.unwrap_or(0), moved.unwrap_or(0))
+    }
+
+    /// Whether all drives of the cell may have one fill more.
+    #[must_use]
+    pub fn have_room(&self, choice: &FillChoice) -> bool {
+        self.busiest(choice).0 < FILLS_PER_DRIVE
+    }
+}
+
+/// A policy: which cell is filled next.
+pub trait FillOrder: fmt::Debug + Send + Sync {
+    /// What simulations call it.
+    fn name(&self) -> &'static str;
+
+    /// The next of the cells that wait, which come by address; `None` to begin none before a fill has ended. One whose drives
+    /// [have no room](FillLoads::have_room) must not be chosen. There may be 100,000 cells, and this is called for each fill: look at
+    /// some hundreds.
+    fn next(
+        &self,
+        cells: &mut dyn Iterator<Item = FillChoice>,
+        drives: FillLoads<'_>,
+    ) -> Option<FillChoice>;
+}
+
+/// All policies. A pool has the first one.
+pub const FILL_ORDERS: &[&dyn FillOrder] = &[
+    &least_busy::LeastBusy,
+    &address::Address,
+    #[cfg(test)]
+    &least_moved::LeastMoved,
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use layout::Cell;
+
+    use super::*;
+    use crate::pool::fill::queue::Class;
+
+    /// Cells of so many groups, each of which reads drives `group` and `group + 1` and writes drive `group + 2`, of ten.
+    fn choices(groups: u64) -> Vec<FillChoice> {
+        let seat = |at: u64| Seat(u16::try_from(at % 10).unwrap());
+        let choice = |group| FillChoice {
+            group,
+            column: 0,
+            seats: (group..group + 3).map(seat).collect(),
+        };
+        (0..groups).map(choice).collect()
+    }
+
+    /// Chooses until nothing more is chosen: the groups in that order.
+    fn all(order: &dyn FillOrder, mut waiting: Vec<FillChoice>) -> Vec<u64> {
+        let mut fills = Fills::default();
+        let mut groups = Vec::new();
+        while let Some(choice) = order.next(&mut waiting.iter().cloned(), FillLoads(&fills)) {
+            let (target, sources) = choice.seats.split_last().expect("it has drives");
+            let key = (choice.group, choice.column);
+            fills.wait(Class::CopyBack, key);
+            let cell = Cell {
+                seat: *target,
+                row: key.0,
+            };
+            fills.begin(key, cell, sources.to_vec(), 1 << 20);
+            waiting.retain(|other| other.group != choice.group);
+            groups.push(choice.group);
+        }
+        groups
+    }
+
+    #[test]
+    fn every_policy_gives_drives_no_more_than_they_may_have_and_leaves_nothing_that_could_go() {
+        for order in FILL_ORDERS {
+            // Each drive is in three of ten groups.
+            let few = all(*order, choices(30));
+            assert_eq!(few.iter().collect::<BTreeSet<_>>().len(), 30, "{order:?}");
+            let many = all(*order, choices(1000));
+            let of_drive = |drive: u64| {
+                let on = |group: &&u64| (0..3).any(|at| (**group + at) % 10 == drive);
+                many.iter().filter(on).count() as u64
+            };
+            for drive in 0..10 {
+                assert!(of_drive(drive) <= FILLS_PER_DRIVE, "{order:?}");
+            }
+            assert!(
+                many.len() as u64 >= 10 * FILLS_PER_DRIVE / 3 - 9,
+                "{order:?}: {many:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_policy_lets_a_cell_without_a_place_leave_the_queue() {
+        let gone = FillChoice {
+            group: 7,
+            column: 1,
+            seats: Vec::new(),
+        };
+        for order in FILL_ORDERS {
+            let fills = Fills::default();
+            let next = order.next(&mut [gone.clone()].into_iter(), FillLoads(&fills));
+            assert_eq!(next, Some(gone.clone()), "{order:?}");
+            assert_eq!(order.next(&mut std::iter::empty(), FillLoads(&fills)), None);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<_> = FILL_ORDERS.iter().map(|order| order.name()).collect();
+        assert_eq!(names.len(), FILL_ORDERS.len());
+    }
+
+    #[test]
+    fn the_least_busy_order_spreads_the_first_fills_over_all_drives() {
+        let groups = all(&least_busy::LeastBusy, choices(30));
+        assert_eq!(groups[..3], [0, 3, 6], "no two have a drive in common");
+        let groups = all(&address::Address, choices(30));
+        assert_eq!(groups[..3], [0, 1, 2]);
+    }
+}

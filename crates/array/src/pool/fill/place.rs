@@ -1,0 +1,78 @@
+//! Where a column is filled, and which drives are read for it.
+
+use block::Seat;
+use layout::Cell;
+
+use crate::pool::Pool;
+use crate::seeded::{self, Bug};
+
+impl Pool {
+    /// Whether a column is elsewhere although its home could take it.
+    pub(in crate::pool) fn is_away(&self, group: u64, column: u16) -> bool {
+        let home = self.geometry.layout().cell(group, column);
+        self.facts.seats[home.seat.index()].state.takes_part()
+            && self.source(group, column).is_some_and(|cell| cell != home)
+    }
+
+    /// Where a column should be filled: its home if a drive is there, else a free spare cell of
+    /// the home's row. Nowhere while the home's drive is joining; the queue is made anew after that.
+    pub(super) fn target(&self, group: u64, column: u16) -> Option<Cell> {
+        let layout = self.geometry.layout();
+        let home = layout.cell(group, column);
+        let successor = self.successor_cell(group, column);
+        if successor.is_some() && !self.is_away(group, column) {
+            return successor;
+        }
+        if self.facts.seats[home.seat.index()].state.takes_part() {
+            let joined = !self.joining.contains(home.seat);
+            return (joined || seeded::is(Bug::FillBeforeJoined)).then_some(home);
+        }
+        // Its drive comes back: what it holds is not rebuilt meanwhile.
+        if self.is_away_for_a_while(home.seat) {
+            return None;
+        }
+        // Never two columns of a group on one drive.
+        let neighbours: Vec<Seat> = (0..layout.columns())
+            .filter(|&other| other != column)
+            .flat_map(|other| {
+                let home = layout.cell(group, other).seat;
+                [Some(home), self.source(group, other).map(|at| at.seat)]
+            })
+            .flatten()
+            .collect();
+        let out = |seat: Seat| {
+            !self.facts.seats[seat.index()].state.takes_part()
+                || self.joining.contains(seat)
+                || neighbours.contains(&seat)
+        };
+        layout.spare_for(group, column, &out, &|cell| self.taken.contains_key(&cell))
+    }
+
+    /// The drives that a fill should read, and the columns that it should spare.
+    pub(super) fn fill_sources(&self, group: u64, column: u16) -> (Vec<Seat>, Vec<u16>) {
+        if let Some(cell) = self.source(group, column) {
+            return (vec![cell.seat], Vec::new());
+        }
+        let layout = self.geometry.layout();
+        let mut readable: Vec<(u64, u64, u16, Seat)> = (0..layout.columns())
+            .filter_map(|other| {
+                let seat = self.source(group, other)?.seat;
+                Some((self.fills.busy(seat), self.fills.moved(seat), other, seat))
+            })
+            .collect();
+        readable.sort_unstable_by_key(|&(busy, moved, other, _)| (moved, busy, other));
+        let code = self.geometry.code();
+        // A code of several rows recovers a column from fewer elements when it may read a little of
+        // every other column (hybrid recovery), so none is spared.
+        let needed = if code.rows() > 1 {
+            readable.len()
+        } else {
+            usize::from(layout.columns().saturating_sub(code.tolerance())).max(1)
+        };
+        let spared = readable.split_off(needed.min(readable.len()));
+        (
+            readable.into_iter().map(|(.., seat)| seat).collect(),
+            spared.into_iter().map(|(_, _, other, _)| other).collect(),
+        )
+    }
+}

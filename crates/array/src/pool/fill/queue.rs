@@ -1,0 +1,534 @@
+//! Cells that wait to be filled, and what becomes of them.
+//!
+//! ```text
+//!   waiting ──begin──► copying ──copied──► with its pages ──end──► recording ──recorded──► settling ──settled──► (where it should be)
+//!      ▲     sources and target have a fill more       │              │ unrecorded          the lane lets go of the old cell
+//!      └───────────────────────────────────────────────┴──────────────┘ wait, if there is hope; else unrecoverable
+//! ```
+//!
+//! Order: groups that have lost most first, then copy-back, then replacements; among equals a policy chooses (`order/`).
+//!
+//! Invariants:
+//! - A column is in one state at a time, but for the old cell that drains while its column settles.
+//! - `busy` counts a drive once for each fill that copies and reads or writes it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Instant, Seat};
+use layout::Cell;
+
+use super::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
+use crate::pool::Progress;
+
+/// Fills that one drive takes part in at a time: enough to keep its queue from running dry, though a fill has
+/// either reads or a write in flight. In the simulator 13 drives (4+2, first come first served, 200 MB/s) reach 0.96 of
+/// the bound with 8 and 0.98 with 10; with 12 small reads wait so long that drives are suspected. Disks that seek reach a
+/// little more with 11 than with 10, since each has more steps to be turned to. While clients ask it is fewer (`lane/pace.rs`).
+pub(super) const FILLS_PER_DRIVE: u64 = 11;
+
+/// A column of a group.
+pub(super) type Key = (u64, u16);
+
+/// Why a cell is filled; what is listed first goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// The column is absent; the more columns its group has lost, the sooner.
+    Rebuild { lost: Reverse<usize> },
+    /// The column is on spare space and its home is there again.
+    CopyBack,
+    /// The column's drive is being replaced.
+    Replace,
+}
+
+/// A cell that a lane fills.
+#[derive(Clone, Debug)]
+pub(super) struct Filling {
+    target: Cell,
+    /// Drives that are read.
+    pub(super) sources: Vec<Seat>,
+    /// Bytes of the column that are at the target.
+    stepped_bytes: u64,
+    /// The target has its blocks and waits for its pages: the fill is not counted in `busy` any more.
+    copied: bool,
+    /// The target's drive has gone out. The lane may not know it yet and say that the cell is filled, when another
+    /// drive sits in the seat already.
+    pub(super) in_vain: bool,
+}
+
+/// Cells to fill and being filled.
+#[derive(Clone, Debug)]
+pub(in crate::pool) struct Fills {
+    order: &'static dyn FillOrder,
+    waiting: BTreeMap<Class, BTreeSet<Key>>,
+    in_flight: BTreeMap<Key, Filling>,
+    /// Filled, its record being written.
+    recording: BTreeMap<Key, Cell>,
+    /// Settled in a new cell; the old one is free once the lane has no operation on it.
+    draining: BTreeMap<Key, Cell>,
+    /// Settled; the lane has not yet said that every operation knows the new cell.
+    settling: BTreeSet<Key>,
+    /// Columns that could not be filled; not tried again before membership changes.
+    unrecoverable: BTreeSet<Key>,
+    busy: BTreeMap<Seat, u64>,
+    pub(super) progress: Progress,
+    /// Nothing new is filled, for the pool is being closed.
+    pub(super) stopped: bool,
+    /// Nothing new is filled, for an administrator said so.
+    pub(super) paused: bool,
+}
+
+impl Default for Fills {
+    fn default() -> Self {
+        Self {
+            order: FILL_ORDERS[0],
+            waiting: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            recording: BTreeMap::new(),
+            draining: BTreeMap::new(),
+            settling: BTreeSet::new(),
+            unrecoverable: BTreeSet::new(),
+            busy: BTreeMap::new(),
+            progress: Progress::default(),
+            stopped: false,
+            paused: false,
+        }
+    }
+}
+
+/// What is known of the cells.
+impl Fills {
+    pub(in crate::pool) fn is_idle(&self) -> bool {
+        self.none_waits()
+            && self.in_flight.is_empty()
+            && self.recording.is_empty()
+            && self.settling.is_empty()
+    }
+
+    pub(super) fn none_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether no cell waits and no lane fills one.
+    pub(super) fn none_is_filled(&self) -> bool {
+        self.none_waits() && self.in_flight.is_empty()
+    }
+
+    /// Whether a lane fills a cell of the group.
+    pub(in crate::pool) fn is_filling(&self, group: u64) -> bool {
+        let columns = (group, 0)..=(group, u16::MAX);
+        self.in_flight.range(columns.clone()).next().is_some()
+            || self.recording.range(columns).next().is_some()
+    }
+
+    /// Cells between their begin and the end of the last operation on what they replace.
+    pub(in crate::pool) fn in_flight(&self) -> usize {
+        self.in_flight.len() + self.recording.len() + self.settling.len()
+    }
+
+    /// Cells that lanes fill.
+    pub(super) fn filling(&self) -> u64 {
+        self.in_flight.len() as u64
+    }
+
+    /// Those of them whose drives have something to do for them.
+    pub(super) fn copying(&self) -> u64 {
+        self.in_flight.values().filter(|fill| !fill.copied).count() as u64
+    }
+
+    /// Bytes that are at their targets, of cells that do not count as filled yet.
+    pub(super) fn stepped_bytes(&self, cell_bytes: u64) -> u64 {
+        let copying = self.in_flight.values().map(|fill| fill.stepped_bytes);
+        copying.sum::<u64>() + self.recording.len() as u64 * cell_bytes
+    }
+
+    pub(super) fn is_under_way(&self, key: Key) -> bool {
+        self.in_flight.contains_key(&key)
+            || self.recording.contains_key(&key)
+            || self.settling.contains(&key)
+    }
+
+    /// Whether the cell that the column had before may still be used.
+    pub(super) fn is_draining(&self, key: Key) -> bool {
+        self.draining.contains_key(&key)
+    }
+
+    pub(super) fn is_unrecoverable(&self, key: Key) -> bool {
+        self.unrecoverable.contains(&key)
+    }
+
+    /// Fills that read or write a drive.
+    pub(super) fn busy(&self, seat: Seat) -> u64 {
+        self.busy.get(&seat).copied().unwrap_or(0)
+    }
+
+    /// Bytes that the rebuild has moved on a drive.
+    pub(super) fn moved(&self, seat: Seat) -> u64 {
+        self.progress
+            .seats
+            .get(&seat)
+            .map_or(0, |traffic| traffic.read_bytes + traffic.write_bytes)
+    }
+}
+
+/// The queue.
+impl Fills {
+    /// From now on this policy chooses.
+    pub(super) fn set_order(&mut self, order: &'static dyn FillOrder) {
+        self.order = order;
+    }
+
+    /// Membership has changed: what waits is looked for anew, and what could not be filled perhaps can be.
+    pub(super) fn look_anew(&mut self) {
+        self.waiting.clear();
+        self.unrecoverable.clear();
+    }
+
+    /// Nothing waits any more. The cells that lanes fill are returned.
+    pub(super) fn stop(&mut self) -> Vec<Key> {
+        self.stopped = true;
+        self.waiting.clear();
+        self.in_flight.keys().copied().collect()
+    }
+
+    /// A column waits to be filled; whether it did not before.
+    pub(super) fn wait(&mut self, class: Class, key: Key) -> bool {
+        self.waiting.entry(class).or_default().insert(key)
+    }
+
+    /// So many cells wait, all that there are to fill: a rebuild begins, or the one under way has another end.
+    pub(super) fn count(&mut self, now: Instant, was_idle: bool, waiting: u64, cell_bytes: u64) {
+        if was_idle {
+            self.progress = Progress {
+                began: now,
+                cell_bytes,
+                cells_total: waiting,
+                ..Progress::default()
+            };
+        } else {
+            let under_way = self.in_flight.len() + self.recording.len();
+            self.progress.cells_total = self.progress.cells_done + under_way as u64 + waiting;
+        }
+    }
+
+    /// The cell that is filled next, if drives have room for one more: of the most urgent class that has one.
+    pub(super) fn next(&self, choice: impl Fn(Key) -> FillChoice) -> Option<(Class, Key)> {
+        self.waiting.iter().find_map(|(&class, keys)| {
+            let mut cells = keys.iter().map(|&key| choice(key));
+            let next = self.order.next(&mut cells, FillLoads(self))?;
+            Some((class, (next.group, next.column)))
+        })
+    }
+
+    /// A column waits no more.
+    pub(super) fn take(&mut self, class: Class, key: Key) {
+        if let Some(keys) = self.waiting.get_mut(&class) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.waiting.remove(&class);
+            }
+        }
+    }
+}
+
+/// The way of a cell.
+impl Fills {
+    /// A lane fills it. `bytes` is what each of its drives has to move, as far as it is known.
+    pub(super) fn begin(&mut self, key: Key, target: Cell, sources: Vec<Seat>, bytes: u64) {
+        for &seat in sources.iter().chain([&target.seat]) {
+            *self.busy.entry(seat).or_default() += 1;
+        }
+        self.progress.caught_up(&sources, target.seat, bytes);
+        let filling = Filling {
+            target,
+            sources,
+            stepped_bytes: 0,
+            copied: false,
+            in_vain: false,
+        };
+        self.in_flight.insert(key, filling);
+    }
+
+    /// So many bytes more are at the target.
+    pub(super) fn stepped(&mut self, key: Key, bytes: u64, cell_bytes: u64) {
+        if let Some(fill) = self.in_flight.get_mut(&key) {
+            fill.stepped_bytes = (fill.stepped_bytes + bytes).min(cell_bytes);
+        }
+    }
+
+    /// The target has its blocks: its drives are free for other fills.
+    pub(super) fn copied(&mut self, key: Key) {
+        let Some(fill) = self.in_flight.get_mut(&key) else {
+            return;
+        };
+        if std::mem::replace(&mut fill.copied, true) {
+            return;
+        }
+        for seat in fill.sources.iter().chain([&fill.target.seat]) {
+            if let Some(busy) = self.busy.get_mut(seat) {
+                *busy -= 1;
+            }
+        }
+    }
+
+    /// The lane has done with it, whatever became of it.
+    pub(super) fn end(&mut self, key: Key) -> Option<Filling> {
+        self.copied(key);
+        self.in_flight.remove(&key)
+    }
+
+    /// It is filled, and the record of that is being written.
+    pub(super) fn record(&mut self, key: Key, target: Cell) {
+        self.recording.insert(key, target);
+    }
+
+    /// The record could not be written. The cell that the column did not get.
+    pub(super) fn unrecorded(&mut self, key: Key) -> Option<Cell> {
+        self.recording.remove(&key)
+    }
+
+    /// The record is durable. `old` is where the column was, if its lane may still use that.
+    pub(super) fn recorded(&mut self, key: Key, old: Option<Cell>) {
+        self.recording.remove(&key);
+        if let Some(old) = old {
+            self.draining.insert(key, old);
+        }
+        self.settling.insert(key);
+        self.progress.cells_done += 1;
+    }
+
+    /// Every operation of the lane knows the new cell. The old one, if there was one.
+    pub(super) fn settled(&mut self, key: Key) -> Option<Cell> {
+        self.settling.remove(&key);
+        self.draining.remove(&key)
+    }
+
+    /// The column cannot be filled.
+    pub(super) fn lost(&mut self, key: Key) {
+        self.unrecoverable.insert(key);
+        self.progress.cells_lost += 1;
+    }
+
+    /// Columns of the group that could not be filled perhaps can be now.
+    pub(super) fn hope_again(&mut self, group: u64) -> Vec<Key> {
+        let of_group = (group, 0)..=(group, u16::MAX);
+        let keys: Vec<Key> = self.unrecoverable.range(of_group).copied().collect();
+        for key in &keys {
+            self.unrecoverable.remove(key);
+        }
+        keys
+    }
+
+    /// What is being filled on a drive comes to nothing, whatever a lane says of it yet.
+    pub(super) fn in_vain(&mut self, seat: Seat) {
+        for fill in self.in_flight.values_mut() {
+            fill.in_vain |= fill.target.seat == seat;
+        }
+    }
+
+    /// The same of a drive that is out, whose old cells are gone, too.
+    pub(super) fn lost_seat(&mut self, seat: Seat) {
+        self.draining.retain(|_, cell| cell.seat != seat);
+        self.in_vain(seat);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: Cell = Cell {
+        seat: Seat(3),
+        row: 5,
+    };
+    const KEY: Key = (7, 1);
+    const CELL_BYTES: u64 = 1 << 20;
+    const LOST_ONE: Class = Class::Rebuild { lost: Reverse(1) };
+    const LOST_TWO: Class = Class::Rebuild { lost: Reverse(2) };
+
+    fn choice(key: Key) -> FillChoice {
+        FillChoice {
+            group: key.0,
+            column: key.1,
+            seats: vec![Seat(key.1), Seat(9)],
+        }
+    }
+
+    /// The next, which waits no more.
+    fn next(fills: &mut Fills, choice: impl Fn(Key) -> FillChoice) -> Option<Key> {
+        let (class, key) = fills.next(choice)?;
+        fills.take(class, key);
+        Some(key)
+    }
+
+    /// A fill of `KEY` that reads two drives.
+    fn filling() -> Fills {
+        let mut fills = Fills::default();
+        fills.begin(KEY, TARGET, vec![Seat(0), Seat(1)], CELL_BYTES);
+        fills
+    }
+
+    #[test]
+    fn what_has_lost_most_is_first() {
+        let mut fills = Fills::default();
+        for (class, key) in [
+            (Class::Replace, (0, 0)),
+            (Class::CopyBack, (1, 0)),
+            (LOST_ONE, (2, 0)),
+            (LOST_TWO, (3, 0)),
+        ] {
+            assert!(fills.wait(class, key));
+            assert!(!fills.wait(class, key), "it waits already");
+        }
+        let order: Vec<u64> = std::iter::from_fn(|| next(&mut fills, choice))
+            .map(|key| key.0)
+            .collect();
+        assert_eq!(order, [3, 2, 1, 0]);
+        assert!(fills.is_idle());
+    }
+
+    #[test]
+    fn a_class_whose_drives_are_full_lets_the_next_one_pass() {
+        let mut fills = Fills::default();
+        for group in 0..FILLS_PER_DRIVE {
+            fills.begin((group, 4), TARGET, vec![Seat(4)], 0);
+        }
+        let elsewhere = |key: Key| FillChoice {
+            seats: vec![Seat(key.1)],
+            ..choice(key)
+        };
+        fills.wait(LOST_TWO, (100, 4));
+        fills.wait(Class::CopyBack, (101, 5));
+        assert_eq!(next(&mut fills, elsewhere), Some((101, 5)));
+        assert_eq!(next(&mut fills, elsewhere), None);
+        fills.copied((0, 4));
+        assert_eq!(next(&mut fills, elsewhere), Some((100, 4)));
+    }
+
+    #[test]
+    fn drives_are_busy_until_the_blocks_are_copied() {
+        let mut fills = filling();
+        let busy = |fills: &Fills| [0, 1, 3, 2].map(|seat| fills.busy(Seat(seat)));
+        assert_eq!(busy(&fills), [1, 1, 1, 0]);
+        assert_eq!((fills.copying(), fills.filling()), (1, 1));
+        fills.copied(KEY);
+        fills.copied(KEY);
+        assert_eq!(busy(&fills), [0; 4]);
+        assert_eq!((fills.copying(), fills.filling()), (0, 1));
+        assert!(fills.end(KEY).is_some());
+        assert_eq!(busy(&fills), [0; 4], "once");
+        assert_eq!(fills.moved(Seat(0)), CELL_BYTES);
+    }
+
+    #[test]
+    fn a_fill_that_ends_before_its_blocks_are_copied_frees_its_drives() {
+        let mut fills = filling();
+        let ended = fills.end(KEY).expect("it was under way");
+        assert_eq!(ended.sources, [Seat(0), Seat(1)]);
+        assert_eq!(fills.busy(Seat(3)), 0);
+        assert!(fills.end(KEY).is_none() && fills.is_idle());
+    }
+
+    #[test]
+    fn steps_count_up_to_a_cell() {
+        let mut fills = filling();
+        fills.stepped(KEY, CELL_BYTES - 1, CELL_BYTES);
+        assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES - 1);
+        fills.stepped(KEY, 2, CELL_BYTES);
+        fills.stepped((8, 0), 2, CELL_BYTES);
+        assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES);
+        fills.end(KEY);
+        fills.record(KEY, TARGET);
+        assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES);
+    }
+
+    #[test]
+    fn a_column_settles_after_its_record_and_frees_its_old_cell() {
+        let mut fills = filling();
+        let old = Cell { row: 6, ..TARGET };
+        fills.end(KEY);
+        fills.record(KEY, TARGET);
+        assert!(fills.is_under_way(KEY) && fills.is_filling(KEY.0));
+        fills.recorded(KEY, Some(old));
+        assert!(fills.is_draining(KEY) && fills.is_under_way(KEY));
+        assert_eq!(fills.progress.cells_done, 1);
+        assert_eq!(fills.settled(KEY), Some(old));
+        assert!(fills.is_idle() && !fills.is_draining(KEY));
+    }
+
+    #[test]
+    fn a_record_that_fails_gives_the_cell_back() {
+        let mut fills = filling();
+        fills.end(KEY);
+        fills.record(KEY, TARGET);
+        assert_eq!(fills.unrecorded(KEY), Some(TARGET));
+        assert_eq!(fills.unrecorded(KEY), None);
+        assert_eq!(fills.progress.cells_done, 0);
+    }
+
+    #[test]
+    fn a_drive_that_goes_out_makes_its_fills_vain() {
+        let mut fills = filling();
+        fills.begin(
+            (8, 0),
+            Cell {
+                seat: Seat(4),
+                row: 0,
+            },
+            vec![Seat(0)],
+            0,
+        );
+        fills.end((9, 0));
+        fills.record((9, 0), TARGET);
+        fills.recorded((9, 0), Some(TARGET));
+        fills.lost_seat(TARGET.seat);
+        assert!(!fills.is_draining((9, 0)), "its old cell is gone");
+        assert!(fills.end(KEY).expect("under way").in_vain);
+        assert!(!fills.end((8, 0)).expect("under way").in_vain);
+    }
+
+    #[test]
+    fn what_could_not_be_filled_is_hoped_for_by_group_and_after_a_change_of_membership() {
+        let mut fills = Fills::default();
+        for key in [(1, 0), (1, 2), (2, 0)] {
+            fills.lost(key);
+        }
+        assert_eq!(fills.progress.cells_lost, 3);
+        assert_eq!(fills.hope_again(1), [(1, 0), (1, 2)]);
+        assert!(!fills.is_unrecoverable((1, 0)) && fills.is_unrecoverable((2, 0)));
+        fills.look_anew();
+        assert!(!fills.is_unrecoverable((2, 0)));
+    }
+
+    #[test]
+    fn a_rebuild_that_is_under_way_gets_another_end_and_a_new_one_begins_at_zero() {
+        let mut fills = Fills::default();
+        fills.wait(LOST_ONE, KEY);
+        fills.count(Instant(5), true, 1, CELL_BYTES);
+        assert_eq!(
+            (fills.progress.began, fills.progress.cells_total),
+            (Instant(5), 1)
+        );
+        next(&mut fills, choice);
+        fills.begin(KEY, TARGET, vec![Seat(0)], CELL_BYTES);
+        fills.count(Instant(9), false, 10, CELL_BYTES);
+        assert_eq!(
+            (fills.progress.began, fills.progress.cells_total),
+            (Instant(5), 11)
+        );
+        fills.count(Instant(9), true, 4, CELL_BYTES);
+        assert_eq!(
+            (fills.progress.began, fills.progress.cells_total),
+            (Instant(9), 4)
+        );
+        assert!(fills.progress.seats.is_empty());
+    }
+
+    #[test]
+    fn when_it_stops_nothing_waits_and_what_is_under_way_is_named() {
+        let mut fills = filling();
+        fills.wait(Class::Replace, (1, 1));
+        assert_eq!(fills.stop(), [KEY]);
+        assert!(fills.stopped && fills.none_waits() && !fills.none_is_filled());
+    }
+}

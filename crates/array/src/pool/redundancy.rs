@@ -1,0 +1,61 @@
+//! What volumes lack, and how many drives may fail still.
+
+use block::Seat;
+
+use super::{Pool, SeatState, is_recoverable};
+use crate::plan::BandPlans;
+
+impl Pool {
+    /// Columns of volumes that are nowhere.
+    #[must_use]
+    pub fn absent_columns(&self) -> u64 {
+        let columns = self.geometry.layout().columns();
+        self.facts
+            .allocated_groups()
+            .map(|group| {
+                let absent = (0..columns).filter(|&column| self.source(group, column).is_none());
+                absent.count() as u64
+            })
+            .sum()
+    }
+
+    /// Drives that may fail at once from now on, whichever they are, so that everything can be read still.
+    #[must_use]
+    pub fn survives_drives(&self) -> u16 {
+        let columns = self.geometry.layout().columns();
+        let absent = |group| {
+            let absent = (0..columns).filter(|&column| self.source(group, column).is_none());
+            u16::try_from(absent.count()).unwrap_or(u16::MAX)
+        };
+        let out = || {
+            let out =
+                |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
+            let out = self.layout_seats().filter(out).count();
+            let out = u16::try_from(out).unwrap_or(u16::MAX);
+            out.saturating_sub(self.geometry.layout().spares())
+        };
+        let lost = self.facts.allocated_groups().map(absent).max();
+        let lost = lost.unwrap_or_else(out);
+        self.geometry.code().tolerance().saturating_sub(lost)
+    }
+
+    /// Groups of volumes whose data cannot be read as a whole any more.
+    #[must_use]
+    pub fn lost_groups(&self) -> u64 {
+        let mut plans = BandPlans::default();
+        let groups = self.facts.allocated_groups();
+        groups
+            .filter(|&group| self.is_lost(group, &mut plans))
+            .count() as u64
+    }
+
+    /// Whether the group's data cannot be read as a whole any more.
+    pub(super) fn is_lost(&self, group: u64, plans: &mut BandPlans) -> bool {
+        let tolerance = usize::from(self.geometry.code().tolerance());
+        let columns = usize::from(self.geometry.layout().columns());
+        let readable = self.readable_columns(group, &[]);
+        // Mirrors can lose many columns of a group, so the count alone condemns nobody.
+        columns - readable.len() > tolerance
+            && !is_recoverable(&self.geometry, plans, group, &readable)
+    }
+}
