@@ -55,6 +55,8 @@ const FINALISTS_MAX: usize = 8;
 const FINAL_BURSTS: u32 = 11;
 /// Bursts of a level.
 const LEVEL_BURSTS: u32 = 32;
+/// Bursts of a multiple of the pattern, at least: it is as slow as the pattern, or slower by 0.36 and more.
+const MULTIPLE_BURSTS: u32 = 8;
 /// Requests of a burst where chunks may have copies.
 const DEPTH_COPIES: usize = 24;
 
@@ -314,11 +316,15 @@ fn multiples(bench: &Bench, pattern: &Pattern) -> Vec<u64> {
 async fn slower_multiple(bench: &mut Bench, pattern: &Pattern) -> Result<Option<u64>, End> {
     for longer in multiples(bench, pattern) {
         let mut level = bench.level();
-        for _ in 0..LEVEL_BURSTS {
+        for bursts in 1..=LEVEL_BURSTS {
             level.add(bench.stride(longer, pattern.depth).await?);
-        }
-        if level.mean() - pattern.level.mean() > SLOWER {
-            return Ok(Some(longer));
+            let slower = level.mean() - pattern.level.mean();
+            if bursts >= MULTIPLE_BURSTS && slower + 2.0 * level.error() < SLOWER {
+                break;
+            }
+            if bursts == LEVEL_BURSTS && slower > SLOWER {
+                return Ok(Some(longer));
+            }
         }
     }
     Ok(None)
