@@ -207,6 +207,8 @@ async fn ground(
     };
     Ok(match (buffered, flash) {
         _ if flash && found.redundancies().len() == 1 => Some(ground(0, None)),
+        // Reads have said all of mirrors that writes could. A memory would be flooded for the sake of a ratio.
+        (true, _) if found.candidates.iter().all(|one| one.copies > 1) => Some(ground(0, None)),
         (true, _) => {
             let flooded = buffers::flood(bench, pattern, chunks).await?;
             flooded.map(|flooded| ground(flooded, None))
