@@ -61,12 +61,21 @@ impl Level {
         self.lower(4)
     }
 
+    /// Three quarters of the bursts took less.
+    pub(super) fn upper_quartile(&self) -> f64 {
+        self.at(3 * self.values.len() / 4)
+    }
+
     /// One of `parts` bursts took less.
     pub(super) fn lower(&self, parts: usize) -> f64 {
+        self.at(self.values.len() / parts)
+    }
+
+    /// The value that so many are below.
+    fn at(&self, below: usize) -> f64 {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
-        let at = sorted.len() / parts;
-        sorted.get(at).copied().unwrap_or(f64::NEG_INFINITY)
+        sorted.get(below).copied().unwrap_or(f64::NEG_INFINITY)
     }
 
     pub(super) fn mean(&self) -> f64 {

@@ -284,16 +284,46 @@ async fn dearer(bench: &mut Bench, writes: [Writes; 2], flood: Flood) -> Result<
             continue;
         }
         let [(_, first), (_, second)] = &levels;
-        let error = 4.0 * (first.error().powi(2) + second.error().powi(2)).sqrt();
-        let slower = second.mean() - first.mean();
-        if slower - error > AHEAD {
-            return Ok(Some(true));
-        }
-        if slower + error < AHEAD {
-            return Ok(Some(false));
+        let seen = match flood {
+            Flood::One if round == 0 => None,
+            Flood::One => none_as_fast(first, second),
+            Flood::Bytes(_) => surely_slower(first, second),
+        };
+        if seen.is_some() {
+            return Ok(seen);
         }
     }
     Ok(None)
+}
+
+/// Whether the mean of the second is surely higher, or surely not.
+fn surely_slower(first: &Level, second: &Level) -> Option<bool> {
+    let error = 4.0 * (first.error().powi(2) + second.error().powi(2)).sqrt();
+    let slower = second.mean() - first.mean();
+    match () {
+        () if slower - error > AHEAD => Some(true),
+        () if slower + error < AHEAD => Some(false),
+        () => None,
+    }
+}
+
+/// Whether none of the second is as fast as nearly all of the first, as single writes to an idle array are: each full stripe
+/// takes the same time, and each other write reads. `None` where neither is so.
+///
+/// Where the length is no stripe, writes of both kinds are full stripes at as many places, and a mean or a quartile of some
+/// of them differs by chance: of writes of five chunks on stripes of four a quarter are fast.
+///
+/// ```text
+///   stripes of five    first  ▪▪▪▪▪▪▪▪          second              ▪▪▪▪▪▪▪▪
+///   stripes of four    first  ▪▪     ▪▪ ▪▪  ▪▪  second ▪▪     ▪▪ ▪▪  ▪▪        ──► time
+/// ```
+fn none_as_fast(first: &Level, second: &Level) -> Option<bool> {
+    let fastest = second.lower(12);
+    match () {
+        () if fastest > first.upper_quartile() + AHEAD => Some(true),
+        () if fastest < first.lower_quartile() + AHEAD => Some(false),
+        () => None,
+    }
 }
 
 /// Writes of one length at places that are equally far apart.
@@ -374,5 +404,44 @@ impl Bench {
         #[expect(clippy::cast_precision_loss, reason = "bytes of a burst")]
         let all = requests as f64 * writes.counted as f64;
         Ok(all.ln() - time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(values: &[f64]) -> Level {
+        let mut level = Level::default();
+        level.extend(values.iter().copied());
+        level
+    }
+
+    #[test]
+    fn single_writes_are_full_stripes_if_all_of_them_are_fast_and_none_of_the_others_is() {
+        // Two of 24 were late, one of the others early.
+        let mut full = vec![0.0; 22];
+        full.extend([0.4, 1.0]);
+        let mut part = vec![0.5; 23];
+        part.push(0.0);
+        assert_eq!(none_as_fast(&level(&full), &level(&part)), Some(true));
+        assert_eq!(none_as_fast(&level(&full), &level(&full)), Some(false));
+    }
+
+    #[test]
+    fn single_writes_of_which_some_are_full_stripes_are_not() {
+        // Writes of five chunks on stripes of four: by chance more of the first are fast, and the quartiles differ.
+        let mixed = |fast: usize| {
+            let mut values = vec![0.0; fast];
+            values.resize(18, 0.15);
+            values.resize(24, 1.64);
+            level(&values)
+        };
+        for (first, second) in [(16, 5), (9, 3), (5, 16), (6, 6)] {
+            let seen = none_as_fast(&mixed(first), &mixed(second));
+            assert_eq!(seen, Some(false), "{first} and {second}");
+        }
+        // All of the first are fast and none of the second by chance: that is one of ten million cases.
+        assert_eq!(none_as_fast(&mixed(18), &mixed(2)), None);
     }
 }
