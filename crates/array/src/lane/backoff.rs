@@ -103,7 +103,7 @@ impl Retries {
 impl Lane {
     /// A try of some work has failed on drives that stay.
     pub(super) fn try_failed(&mut self, work: Work, fault: Fault) {
-        let now = self.now;
+        let now = self.cx.now;
         self.retries.of(work).failed(now, fault);
         self.report_stall();
     }
@@ -120,12 +120,12 @@ impl Lane {
     /// Tells the pool when the lane's drives begin to refuse, and when that has ended: not each try.
     fn report_stall(&mut self) {
         let fault = self.retries.fault();
-        let lane = self.lane;
+        let lane = self.cx.lane;
         match fault {
             Some(fault) if !self.retries.reported => {
-                self.events.push_back(Event::Stalled { lane, fault });
+                self.cx.events.push_back(Event::Stalled { lane, fault });
             }
-            None if self.retries.reported => self.events.push_back(Event::Resumed { lane }),
+            None if self.retries.reported => self.cx.events.push_back(Event::Resumed { lane }),
             _ => return,
         }
         self.retries.reported = fault.is_some();
@@ -133,12 +133,12 @@ impl Lane {
 
     /// True while no batch is begun, because the last one failed a moment ago.
     pub(super) fn batches_wait(&self) -> bool {
-        self.retries.batches.waits(self.now)
+        self.retries.batches.waits(self.cx.now)
     }
 
     /// True while no checkpoint begins by itself.
     pub(super) fn checkpoints_wait(&self) -> bool {
-        self.retries.checkpoints.waits(self.now) || self.batches_wait()
+        self.retries.checkpoints.waits(self.cx.now) || self.batches_wait()
     }
 
     /// When a checkpoint may begin by itself again.
@@ -161,7 +161,7 @@ impl Lane {
             return None;
         }
         let nanos = u64::try_from(WAIT_MAX.as_nanos()).expect("seconds");
-        let since = Instant(self.now.0.saturating_sub(nanos));
+        let since = Instant(self.cx.now.0.saturating_sub(nanos));
         let checkpoint = self.log.blocked || self.log.crowded;
         let batches = self.retries.batches.fault();
         let checkpoints = self.retries.checkpoints.fault().filter(|_| checkpoint);
@@ -170,7 +170,7 @@ impl Lane {
 
     /// Flushes drives for a request; false if nothing needs a flush.
     pub(super) fn flush_for(&mut self, request: RequestId) -> bool {
-        if self.retries.flushes.waits(self.now) {
+        if self.retries.flushes.waits(self.cx.now) {
             self.retries.held.push(request);
             return true;
         }
@@ -188,7 +188,7 @@ impl Lane {
 
     /// When something that waits is tried again.
     pub(super) fn retry_at(&self) -> Option<Instant> {
-        let waits = |backoff: &Backoff| backoff.until.filter(|&until| until > self.now);
+        let waits = |backoff: &Backoff| backoff.until.filter(|&until| until > self.cx.now);
         let retries = &self.retries;
         let batch = waits(&retries.batches).filter(|_| self.log.waits() || self.checkpoint_waits());
         let checkpoint = waits(&retries.checkpoints).filter(|_| self.checkpoint_waits());
@@ -198,7 +198,7 @@ impl Lane {
 
     /// Time has passed: begins the flushes whose wait is over.
     pub(super) fn retry(&mut self) {
-        if self.retries.held.is_empty() || self.retries.flushes.waits(self.now) {
+        if self.retries.held.is_empty() || self.retries.flushes.waits(self.cx.now) {
             return;
         }
         for request in std::mem::take(&mut self.retries.held) {

@@ -157,21 +157,25 @@ impl Lane {
     /// Where `slot` holds the bytes of a piece, if they are in place there for all that is known.
     fn candidate(&self, op: &Op, piece: &Piece, slot: usize) -> Option<Candidate> {
         let stripe = op.stripes.start;
-        let (column, chunk) = self.geometry.place(op.group, stripe, slot);
-        let cell = self.view.column(&self.geometry, op.group, column).source?;
+        let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
+        let cell = self
+            .cx
+            .view
+            .column(&self.cx.geometry, op.group, column)
+            .source?;
         if !op.patient && self.watch.suspects.contains(&cell.seat) {
             return None;
         }
         let length = piece.slice.length;
-        let offset = self.geometry.drive_offset(cell, chunk) + piece.low;
+        let offset = self.cx.geometry.drive_offset(cell, chunk) + piece.low;
         let first = BlockName {
             group: op.group,
             column,
-            block: u32::try_from(self.geometry.block_of(offset)).ok()?,
+            block: u32::try_from(self.cx.geometry.block_of(offset)).ok()?,
         };
         let blocks = u32::try_from(length / BLOCK_BYTES).ok()?;
         let mut paged = true;
-        if self.geometry.store().is_some() {
+        if self.cx.geometry.store().is_some() {
             if self.overlay.holds(first, blocks) || self.overlay.is_zeroed(op.group, stripe) {
                 return None;
             }

@@ -71,8 +71,9 @@ impl Lane {
         let quiet: Vec<Seat> = self.leaving.keys().copied().filter(quiet).collect();
         for seat in quiet {
             let times = self.leaving.remove(&seat).unwrap_or(0);
-            let lane = self.lane;
-            self.events
+            let lane = self.cx.lane;
+            self.cx
+                .events
                 .extend((0..times).map(|_| Event::SeatQuiet { lane, seat }));
         }
     }
@@ -84,10 +85,14 @@ impl Lane {
 
     /// Begins to read the target's pages.
     pub(super) fn look_at_target(&mut self, job: JobId, target: Cell) {
-        let store = *self.geometry.store().expect("only pools with pages look");
-        let length = self.geometry.pages_beside_bytes();
-        let scratch = self.fresh_scratch();
-        self.actions.push_back(Action::Allocate(scratch, length));
+        let store = *self
+            .cx
+            .geometry
+            .store()
+            .expect("only pools with pages look");
+        let length = self.cx.geometry.pages_beside_bytes();
+        let scratch = self.cx.fresh_scratch();
+        self.cx.actions.push_back(Action::Allocate(scratch, length));
         let slice = Slice {
             buffer: BufferId::Scratch(scratch),
             offset: 0,
@@ -96,7 +101,7 @@ impl Lane {
         let look = self.jobs.get_mut(&job).and_then(|job| job.look.as_mut());
         look.expect("the job looks").slice = Some(slice);
         let seat = target.seat;
-        let offset = self.geometry.pages_offset(&store, target);
+        let offset = self.cx.geometry.pages_offset(&store, target);
         self.push_slice(
             Purpose::Look { job, seat },
             seat,
@@ -111,14 +116,14 @@ impl Lane {
         let look = self.jobs.get(&job).and_then(|job| job.look.as_ref());
         let slice = look.and_then(|look| look.slice).expect("it was read");
         if let Err(fault) = outcome {
-            if !self.view.is_out(seat) {
+            if !self.cx.view.is_out(seat) {
                 self.report_fault(seat, IoKind::Read, 0, fault, false);
             }
             // Whatever it holds: it is filled as a whole.
             self.end_look(job, slice, None);
             return;
         }
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Look(job),
             Compute {
                 takes: vec![slice],
@@ -129,7 +134,7 @@ impl Lane {
 
     /// What the target's pages say.
     pub(super) fn look_computed(&mut self, job: JobId, computed: &Computed) {
-        let pool = self.geometry.store().expect("pages need a store").pool;
+        let pool = self.cx.geometry.store().expect("pages need a store").pool;
         let look = self.jobs.get(&job).and_then(|job| job.look.clone());
         let look = look.expect("the job looks");
         let names = self.pages_beside(job);
@@ -166,7 +171,7 @@ impl Lane {
             return;
         }
         let bytes: u64 = absent.iter().map(|part| part.length).sum();
-        self.events.push_back(Event::LeftOut {
+        self.cx.events.push_back(Event::LeftOut {
             group,
             column: absent[0].column,
             blocks: bytes / BLOCK_BYTES,
@@ -199,11 +204,11 @@ impl Lane {
         };
         let held = Arc::clone(held);
         let (group, stripes) = (op.group, op.stripes.clone());
-        let per_column = usize::try_from(self.geometry.pages_per_cell()).expect("few pages");
-        let copies = usize::try_from(self.geometry.page_copies()).expect("few copies");
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_column = usize::try_from(self.cx.geometry.pages_per_cell()).expect("few pages");
+        let copies = usize::try_from(self.cx.geometry.page_copies()).expect("few copies");
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let chunks = stripes.clone().flat_map(|stripe| {
-            let slots = self.geometry.slots_of_column(group, stripe, held.column);
+            let slots = self.cx.geometry.slots_of_column(group, stripe, held.column);
             slots
                 .into_iter()
                 .map(move |slot| (stripe, slot))
@@ -211,18 +216,18 @@ impl Lane {
         });
         let mut indexes: BTreeSet<usize> = BTreeSet::new();
         for (stripe, slot) in chunks {
-            let chunk = self.geometry.place(group, stripe, slot).1;
+            let chunk = self.cx.geometry.place(group, stripe, slot).1;
             let page = |block: u64| {
                 usize::try_from(block / u64::from(ENTRIES_PER_META_PAGE)).expect("few pages")
             };
             indexes.extend(page(chunk * per_chunk)..=page((chunk + 1) * per_chunk - 1));
         }
-        if stripes.end == self.geometry.stripes_per_group() {
+        if stripes.end == self.cx.geometry.stripes_per_group() {
             // Behind the last stripe a cell may have blocks that no stripe uses.
             let last = indexes.last().copied().unwrap_or(0);
             indexes.extend(last..per_column);
         }
-        let beside = self.geometry.pages_beside(held.column);
+        let beside = self.cx.geometry.pages_beside(held.column);
         let names: Vec<PageName> = beside
             .into_iter()
             .filter(|&(_, index)| indexes.contains(&(index as usize)))

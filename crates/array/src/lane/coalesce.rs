@@ -209,7 +209,7 @@ impl Lane {
     /// Whether what a request writes waits for its neighbours.
     pub(super) fn coalesces(&self, request: &GroupRequest) -> bool {
         let what = request.request;
-        let least = PART_BYTES_MIN.min(self.geometry.stripe_data_bytes() / 2);
+        let least = PART_BYTES_MIN.min(self.cx.geometry.stripe_data_bytes() / 2);
         what.kind == RequestKind::Write
             && !what.fua
             && what.length >= least
@@ -231,16 +231,16 @@ impl Lane {
         } else {
             self.begin_parts(stripe, before);
         }
-        self.coalescing.due = Some(self.now);
+        self.coalescing.due = Some(self.cx.now);
     }
 
     /// Everything of the moment in which the parts came has been told.
     pub(super) fn coalescing_due(&mut self) {
-        if self.coalescing.due.is_none_or(|due| due > self.now) {
+        if self.coalescing.due.is_none_or(|due| due > self.cx.now) {
             return;
         }
         self.coalescing.due = None;
-        let whole = self.geometry.stripe_data_bytes();
+        let whole = self.cx.geometry.stripe_data_bytes();
         let occupied = std::mem::take(&mut self.coalescing.occupied);
         let is_free = |group, stripe| !occupied.contains_key(&(group, stripe));
         let ready = self.coalescing.take_ready(whole, is_free);
@@ -257,7 +257,7 @@ impl Lane {
         if self.coalescing.is_idle() {
             return;
         }
-        let whole = self.geometry.stripe_data_bytes();
+        let whole = self.cx.geometry.stripe_data_bytes();
         for (stripe, parts) in self
             .coalescing
             .take_unlocked(op.group, stripe..stripe + 1, whole)
@@ -276,7 +276,7 @@ impl Lane {
         let mut sources = Vec::new();
         for part in &parts {
             bytes += part.bytes();
-            let name = self.fresh_scratch();
+            let name = self.cx.fresh_scratch();
             let prepared = Prepared::new(&part.segments, Some(part.request), name);
             debug_assert!(prepared.staging.is_none(), "parts are whole blocks");
             sources.extend(prepared.sources);

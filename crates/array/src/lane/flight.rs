@@ -103,12 +103,12 @@ impl Stragglers {
 
 impl Lane {
     pub(super) fn push_io(&mut self, purpose: Purpose, io: impl FnOnce(IoId) -> Io) {
-        let id = IoId(self.fresh());
+        let id = IoId(self.cx.fresh());
         let io = io(id);
         self.push_flight(Flight {
             purpose,
             io,
-            since: self.now,
+            since: self.cx.now,
             tries: 0,
             span: io.length,
             alone: false,
@@ -167,7 +167,7 @@ impl Lane {
     pub(super) fn push_flight(&mut self, mut flight: Flight) {
         let second = self.pair_up(&mut flight);
         for flight in [Some(flight), second].into_iter().flatten() {
-            self.actions.push_back(Action::Io(flight.io));
+            self.cx.actions.push_back(Action::Io(flight.io));
             self.joins.begins(&flight.io);
             self.balance.begins(&flight.io);
             self.ios.insert(flight.io.id, flight);
@@ -190,12 +190,12 @@ impl Lane {
         if write
             && outcome == Err(Fault::Medium)
             && flight.tries < WRITE_RETRIES
-            && !self.view.is_out(flight.io.seat)
+            && !self.cx.view.is_out(flight.io.seat)
         {
-            let id = IoId(self.fresh());
+            let id = IoId(self.cx.fresh());
             self.push_flight(Flight {
                 io: Io { id, ..flight.io },
-                since: self.now,
+                since: self.cx.now,
                 tries: flight.tries + 1,
                 late: false,
                 ..flight
@@ -293,7 +293,7 @@ impl Lane {
         if self.stragglers.len() > 0 && self.stragglers.hold(BufferId::Scratch(scratch)) {
             self.stragglers.kept.push(scratch);
         } else {
-            self.actions.push_back(Action::Release(scratch));
+            self.cx.actions.push_back(Action::Release(scratch));
         }
     }
 
@@ -310,7 +310,7 @@ impl Lane {
                 if !self.stragglers.hold(BufferId::Scratch(old)) {
                     return;
                 }
-                let new = self.fresh_scratch();
+                let new = self.cx.fresh_scratch();
                 let op = self.ops.get_mut(id).expect("just seen");
                 let Task::Write(prepared) = &mut op.task else {
                     unreachable!("just seen");
@@ -329,7 +329,7 @@ impl Lane {
 
     /// Has a read put its bytes into scratch memory of its own.
     fn take_bounce_buffer(&mut self, id: OpId) {
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let op = self.ops.get_mut(id).expect("the operation exists");
         let Task::Read(pieces) = &mut op.task else {
             unreachable!("only reads have pieces");
@@ -340,7 +340,7 @@ impl Lane {
         };
         let bytes = move_pieces(pieces, scratch);
         let old = op.bounce_buffer.replace(BounceBuffer { scratch, home });
-        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         if let Some(old) = old {
             self.release(old.scratch);
         }

@@ -53,7 +53,7 @@ impl Lane {
         });
         let late: Vec<(u16, u64)> = late
             .flat_map(|transfer| {
-                let blocks = self.geometry.blocks_of(&transfer);
+                let blocks = self.cx.geometry.blocks_of(&transfer);
                 blocks.map(move |block| (transfer.column, block))
             })
             .collect();
@@ -79,8 +79,8 @@ impl Lane {
 
     /// Begins a second read of what an operation reads, without the late blocks.
     fn read_beside(&mut self, id: OpId, late: Vec<(u16, u64)>) {
-        let scratch = self.fresh_scratch();
-        let hedge = self.fresh_op();
+        let scratch = self.cx.fresh_scratch();
+        let hedge = self.cx.fresh_op();
         let op = self.ops.get_mut(id).expect("it is late");
         let Task::Read(pieces) = &op.task else {
             unreachable!("only reads are hedged by reads");
@@ -110,7 +110,7 @@ impl Lane {
         second.locked = locked;
         second.borrowed = locked;
         self.hedges += 1;
-        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         self.ops.insert(hedge, Box::new(second));
         if locked {
             self.runnable.push_back(hedge);
@@ -189,7 +189,7 @@ impl Lane {
         if self.watch.suspects.is_empty() || op.patient || !reads {
             return Vec::new();
         }
-        let columns = self.view.columns(&self.geometry, op.group);
+        let columns = self.cx.view.columns(&self.cx.geometry, op.group);
         let suspect = |cell: layout::Cell| self.watch.suspects.contains(&cell.seat);
         (0..)
             .zip(columns)

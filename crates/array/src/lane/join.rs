@@ -130,7 +130,7 @@ impl Lane {
             return;
         }
         let mut candidates = std::mem::take(&mut self.joins.candidates);
-        candidates.extend((0..).zip(&self.actions).filter_map(|(index, action)| {
+        candidates.extend((0..).zip(&self.cx.actions).filter_map(|(index, action)| {
             let Action::Io(io) = action else { return None };
             // What nobody waits for any more is not looked at.
             let waited_for = self.ios.get(io.id).is_some_and(Flight::may_be_joined);
@@ -155,13 +155,13 @@ impl Lane {
         if !joined.is_empty() {
             members.sort_unstable();
             let mut members = members.into_iter().peekable();
-            let actions = std::mem::take(&mut self.actions);
-            self.actions.reserve(actions.len());
+            let actions = std::mem::take(&mut self.cx.actions);
+            self.cx.actions.reserve(actions.len());
             for (index, action) in actions.into_iter().enumerate() {
                 if members.next_if_eq(&index).is_none() {
-                    self.actions.push_back(action);
+                    self.cx.actions.push_back(action);
                 }
-                self.actions.extend(joined.remove(&index));
+                self.cx.actions.extend(joined.remove(&index));
             }
         }
         candidates.clear();
@@ -171,18 +171,18 @@ impl Lane {
     /// Takes long reads back whose drives have enough, and adds those that may go by now.
     fn hold_long_reads(&mut self) {
         let (reads, ios) = (&mut self.joins.reads, &self.ios);
-        self.actions.retain(|action| {
+        self.cx.actions.retain(|action| {
             let Action::Io(io) = action else { return true };
             let may_wait = reads.is_long(io) && ios.get(io.id).is_some_and(Flight::may_be_joined);
             !(may_wait && reads.hold(io))
         });
         let ready = reads.take_ready();
-        self.actions.extend(ready.into_iter().map(Action::Io));
+        self.cx.actions.extend(ready.into_iter().map(Action::Io));
     }
 
     /// An operation goes out as it is: if it is a read, its drive has that much more.
     fn count_read(&mut self, candidate: Candidate) {
-        if let Action::Io(io) = &self.actions[candidate.index]
+        if let Action::Io(io) = &self.cx.actions[candidate.index]
             && !candidate.write
         {
             self.joins.reads.hand_out(io.id, io.seat, io.length);
@@ -193,7 +193,7 @@ impl Lane {
     /// different ones.
     fn shares_a_drive(&self) -> bool {
         let mut seen = 0_u64;
-        let mut ios = self.actions.iter().filter_map(|action| match action {
+        let mut ios = self.cx.actions.iter().filter_map(|action| match action {
             Action::Io(io) if io.slice.is_some() => Some(io),
             _ => None,
         });
@@ -207,7 +207,7 @@ impl Lane {
 
     /// Makes one operation of neighbours.
     fn join(&mut self, run: &[Candidate]) -> Action {
-        let id = IoId(self.fresh());
+        let id = IoId(self.cx.fresh());
         let length = run.iter().map(|member| member.length).sum();
         if !run[0].write {
             self.joins.reads.hand_out(id, run[0].seat, length);
@@ -216,7 +216,7 @@ impl Lane {
         let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
         let mut service = None;
         for member in run {
-            let Action::Io(io) = &self.actions[member.index] else {
+            let Action::Io(io) = &self.cx.actions[member.index] else {
                 unreachable!("candidates are drive operations");
             };
             ids.push(io.id);
@@ -273,14 +273,14 @@ impl Lane {
             // Of the drive, and so of each member.
             Ok(()) | Err(Fault::Gone | Fault::Shutdown) => false,
             Err(Fault::Medium | Fault::Full | Fault::Invalid | Fault::Lost) => {
-                !flight.left && !self.view.is_out(flight.io.seat)
+                !flight.left && !self.cx.view.is_out(flight.io.seat)
             }
         };
         if repeats {
-            let id = IoId(self.fresh());
+            let id = IoId(self.cx.fresh());
             self.push_flight(Flight {
                 io: Io { id, ..flight.io },
-                since: self.now,
+                since: self.cx.now,
                 span: flight.io.length,
                 alone: true,
                 late: false,

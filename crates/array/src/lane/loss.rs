@@ -43,7 +43,7 @@ impl Lane {
         for (stripe, row) in assessed {
             for (slots, losses) in [(&row.lost, &mut lost), (&row.mended, &mut found)] {
                 for &slot in slots {
-                    if let Some(block) = self.geometry.data_block(*stripe, slot, row.low) {
+                    if let Some(block) = self.cx.geometry.data_block(*stripe, slot, row.low) {
                         losses.insert(group, block..block + 1);
                     }
                 }
@@ -60,7 +60,7 @@ impl Lane {
 
     /// No column's map says where a stripe of a group's data is.
     pub(super) fn note_unfindable(&mut self, group: u64, data: u64) {
-        let blocks = self.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        let blocks = self.cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
         self.note_lost(LostRange {
             group,
             first: data * blocks,
@@ -79,7 +79,7 @@ impl Lane {
         if self.losses.len() < LANE_RANGES_MAX {
             self.losses.insert(range.group, blocks);
         }
-        self.events.push_back(Event::BlocksLost(range));
+        self.cx.events.push_back(Event::BlocksLost(range));
     }
 
     /// Blocks of a group's data are right: what of them was lost is not any more.
@@ -94,7 +94,7 @@ impl Lane {
             first: part.start,
             blocks: part.end - part.start,
         });
-        self.events.extend(found.map(Event::BlocksFound));
+        self.cx.events.extend(found.map(Event::BlocksFound));
     }
 
     /// The group begins a new life.
@@ -108,7 +108,7 @@ impl Lane {
             return;
         }
         let group = op.group;
-        let per_stripe = self.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        let per_stripe = self.cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
         let data = op.data_stripes();
         let all = data.map_or(0..u64::MAX, |data| {
             data.start * per_stripe..data.end * per_stripe
@@ -145,7 +145,7 @@ impl Lane {
 
     fn parts_found(&mut self, group: u64, stripe: u64, parts: &[(usize, u64, u64)]) {
         for &(slot, low, length) in parts {
-            if let Some(first) = self.geometry.data_block(stripe, slot, low) {
+            if let Some(first) = self.cx.geometry.data_block(stripe, slot, low) {
                 let blocks = (low + length).div_ceil(BLOCK_BYTES) - low / BLOCK_BYTES;
                 self.note_found(group, first..first + blocks);
             }
@@ -154,22 +154,23 @@ impl Lane {
 
     /// A scrub has read what is on drives: what of it was neither bad nor unknown is right.
     fn scrub_found(&mut self, op: &Op) {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         for stripe in op.stripes.clone() {
             let Some(data) = self.data_held_by(op.group, stripe) else {
                 continue;
             };
-            let slots: Vec<usize> = self.geometry.code().data_slots().collect();
+            let slots: Vec<usize> = self.cx.geometry.code().data_slots().collect();
             for slot in slots {
-                let Some(first) = self.geometry.data_block(data, slot, 0) else {
+                let Some(first) = self.cx.geometry.data_block(data, slot, 0) else {
                     continue;
                 };
                 let here = self.losses.within(op.group, first..first + per_chunk);
                 let here: Vec<u64> = here.flatten().collect();
-                let (column, chunk) = self.geometry.place(op.group, stripe, slot);
+                let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
                 let readable = self
+                    .cx
                     .view
-                    .column(&self.geometry, op.group, column)
+                    .column(&self.cx.geometry, op.group, column)
                     .readable();
                 for block in here {
                     let at = (column, chunk * per_chunk + (block - first));
@@ -186,14 +187,14 @@ impl Lane {
         if self.losses.is_empty() || !self.losses.touch(name.group, 0..u64::MAX) {
             return false;
         }
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let stripe = self.stripe_of(name);
         let Some(data) = self.data_held_by(name.group, stripe) else {
             return false;
         };
         let low = u64::from(name.block) % per_chunk * BLOCK_BYTES;
-        self.geometry.code().data_slots().any(|slot| {
-            let block = self.geometry.data_block(data, slot, low);
+        self.cx.geometry.code().data_slots().any(|slot| {
+            let block = self.cx.geometry.data_block(data, slot, low);
             block.is_some_and(|block| self.losses.touch(name.group, block..block + 1))
         })
     }
@@ -223,12 +224,12 @@ impl Lane {
             (Owner::Job(job), Task::Scrub) => Some(job),
             _ => None,
         };
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         for stripe in op.stripes.clone() {
             let mut blocks = Vec::new();
             let mut entries = BTreeMap::new();
-            for slot in 0..self.geometry.code().elements() {
-                let (column, chunk) = self.geometry.place(op.group, stripe, slot);
+            for slot in 0..self.cx.geometry.code().elements() {
+                let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
                 let first = chunk * per_chunk;
                 for &(_, block) in bad.range((column, first)..(column, first + per_chunk)) {
                     let name = BlockName {
@@ -286,8 +287,8 @@ impl Lane {
         };
         let (group, stripe) = (op.group, op.stripes.start);
         let same = |&&(slot, low): &&(usize, u64)| {
-            let (column, chunk) = self.geometry.place(group, stripe, slot);
-            let block = (chunk * self.geometry.chunk_bytes() + low) / BLOCK_BYTES;
+            let (column, chunk) = self.cx.geometry.place(group, stripe, slot);
+            let block = (chunk * self.cx.geometry.chunk_bytes() + low) / BLOCK_BYTES;
             let now = self.present_entry(BlockName {
                 group,
                 column,
@@ -311,7 +312,7 @@ impl Lane {
             mended = (blocks - left.min(blocks)) as u64;
             lost = self.note_assessed(op.group, &op.repair.assessed);
             if mended > 0 {
-                self.events.push_back(Event::Healed {
+                self.cx.events.push_back(Event::Healed {
                     group: op.group,
                     stripe: op.stripes.start,
                     blocks: mended,

@@ -7,6 +7,7 @@ mod block_map;
 mod catchup;
 mod checkpoint;
 mod coalesce;
+mod context;
 mod direct;
 mod discard;
 mod extents;
@@ -50,6 +51,7 @@ use self::backoff::Retries;
 use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::coalesce::Coalescing;
+use self::context::Context;
 use self::direct::DirectWrites;
 use self::discard::Discards;
 pub(crate) use self::flight::WRITE_RETRIES;
@@ -77,12 +79,11 @@ use self::uninitialized::Uninitialized;
 pub use self::watch::DEADLINE;
 use self::watch::Watch;
 use crate::action::{
-    Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind, Origin, Service,
+    Action, Command, ComputeId, Computed, Event, Io, IoId, IoKind, Origin, Service,
 };
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
 use crate::seeded::{self, Bug};
-use crate::view::View;
 use crate::{Geometry, GroupRequest, Losses, RequestId, ScratchId};
 
 /// What a drive operation in flight is for.
@@ -158,9 +159,7 @@ enum Computing {
 /// `advance` then moves every operation that can move, so no handler finds another half done.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    geometry: Arc<Geometry>,
-    lane: u16,
-    view: View,
+    cx: Context,
     plans: BandPlans,
     locks: StripeLocks<OpId>,
     flushes: Flushes,
@@ -185,7 +184,6 @@ pub struct Lane {
     balance: Balance,
     /// Second reads under way.
     hedges: usize,
-    computes: SequenceMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
     maps: StripeMaps,
@@ -212,15 +210,9 @@ pub struct Lane {
     in_epoch: BTreeMap<u64, u64>,
     /// Events to be reported once no operation of their epoch or an earlier one is in flight.
     after_epoch: VecDeque<(u64, Event)>,
-    actions: VecDeque<Action>,
-    events: VecDeque<Event>,
-    next_id: u64,
-    now: Instant,
     /// What is being told is that time has passed: nothing else has happened before now that was not
     /// told yet.
     timed_out: bool,
-    /// Nothing has content: see [`Lane::trust_content`].
-    trusted: bool,
 }
 
 /// Why a command cannot be obeyed.
@@ -251,9 +243,7 @@ impl Lane {
         let seats = geometry.layout().drives();
         Self {
             balance: Balance::new(&geometry),
-            geometry,
-            lane,
-            view: View::default(),
+            cx: Context::new(geometry, lane),
             plans: BandPlans::default(),
             locks: StripeLocks::default(),
             flushes: Flushes::default(),
@@ -272,7 +262,6 @@ impl Lane {
             hushed: false,
             watch: Watch::new(seats),
             hedges: 0,
-            computes: SequenceMap::default(),
             overlay: Overlay::default(),
             pages: Pages::new(used_blocks),
             maps: StripeMaps::default(),
@@ -291,12 +280,7 @@ impl Lane {
             epoch: 0,
             in_epoch: BTreeMap::new(),
             after_epoch: VecDeque::new(),
-            actions: VecDeque::new(),
-            events: VecDeque::new(),
-            next_id: 0,
-            now: Instant::ZERO,
             timed_out: false,
-            trusted: false,
         }
     }
 
@@ -304,7 +288,7 @@ impl Lane {
     /// and as what was written there. Pages, journal and parity cost their operations and computations as ever; nothing
     /// that comes back is looked at. Before the first call of any handler.
     pub const fn trust_content(&mut self) {
-        self.trusted = true;
+        self.cx.trusted = true;
     }
 
     /// Reads of at least `long_bytes` wait for a drive that has more than `enough_bytes` of them, instead of the limits that
@@ -315,7 +299,7 @@ impl Lane {
 
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
-        self.now = now;
+        self.cx.now = now;
         self.asked_at = Some(now);
         self.clients_ask_now();
         self.discards.resume();
@@ -329,7 +313,7 @@ impl Lane {
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
-        self.now = now;
+        self.cx.now = now;
         self.answered(id, outcome);
         self.advance();
     }
@@ -339,8 +323,8 @@ impl Lane {
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_computed(&mut self, now: Instant, id: ComputeId, computed: Computed) {
-        self.now = now;
-        let computing = self.computes.remove(id);
+        self.cx.now = now;
+        let computing = self.cx.computes.remove(id);
         match computing.expect("the computation is in flight") {
             Computing::Op(op) => self.computed(op, &computed),
             Computing::Verify(op) => self.verified(op, &computed.sums),
@@ -361,14 +345,14 @@ impl Lane {
     /// # Errors
     /// [`CommandError`] when the command is about a group of another lane; nothing has changed.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        self.now = now;
+        self.cx.now = now;
         match command {
             Command::SeatOut(seat) => self.seats_out(&[seat]),
             Command::SeatsOut(seats) => self.seats_out(&seats),
             Command::SeatKept(seat) => self.decide(seat, false),
             Command::SeatIn(seat) => {
                 self.watch.forget(seat);
-                self.view.seat_in(seat);
+                self.cx.view.seat_in(seat);
             }
             Command::Suspect(seat) => {
                 self.watch.suspects.insert(seat);
@@ -379,7 +363,7 @@ impl Lane {
             Command::Twin { seat, with } => self.begin_twin(seat, with),
             Command::Succeed { seat, with, filled } => self.succeed(seat, with, filled.as_ref()),
             Command::SeatCurrent(seat) => {
-                self.view.seat_current(&self.geometry, seat);
+                self.cx.view.seat_current(&self.cx.geometry, seat);
                 self.forget_nowhere(None);
                 self.want_anchor();
             }
@@ -393,10 +377,12 @@ impl Lane {
                 self.check_here(group)?;
                 // What is written to a drive goes to its successor anyway.
                 if !self.twins.succeeds(target.seat) {
-                    self.view.begin_fill(&self.geometry, group, column, target);
+                    self.cx
+                        .view
+                        .begin_fill(&self.cx.geometry, group, column, target);
                 }
                 let mut job = Job::fill(group, column, target, avoid, holds);
-                if self.view.is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
+                if self.cx.view.is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
                 } else if self.lacks_pages_beside(group, column) {
@@ -411,8 +397,8 @@ impl Lane {
                 cell,
             } => {
                 self.check_here(group)?;
-                let before = self.view.column(&self.geometry, group, column);
-                self.view.settle(group, column, cell);
+                let before = self.cx.view.column(&self.cx.geometry, group, column);
+                self.cx.view.settle(group, column, cell);
                 if !before.writable() {
                     self.column_is_back(group, column);
                     // Its drive may have left after those whose copies of pages are in memory, with later ones.
@@ -430,11 +416,11 @@ impl Lane {
                 self.check_here(group)?;
                 if seeded::is(Bug::InitializedUnwritten) && self.uninitialized.contains(group) {
                     let outcome = Ok(());
-                    self.events.push_back(Event::Zeroed { group, outcome });
+                    self.cx.events.push_back(Event::Zeroed { group, outcome });
                     return Ok(());
                 }
                 self.discards.forget(group..group + 1);
-                self.view.begin_life(group);
+                self.cx.view.begin_life(group);
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),
@@ -454,7 +440,7 @@ impl Lane {
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
             Command::KnowLost(ranges) => self.know_lost(&ranges),
             Command::Checkpoint => {
-                if self.geometry.store().is_some() {
+                if self.cx.geometry.store().is_some() {
                     if self.twins.any() {
                         // A successor may be all that is left after the next stop, and must say where the log begins.
                         self.want_anchor();
@@ -462,8 +448,9 @@ impl Lane {
                     self.discards.pause();
                     self.await_checkpoint(Wanting::Pool, []);
                 } else {
-                    self.events
-                        .push_back(Event::Checkpointed { lane: self.lane });
+                    self.cx
+                        .events
+                        .push_back(Event::Checkpointed { lane: self.cx.lane });
                 }
             }
             Command::Scrub { group } => {
@@ -484,8 +471,8 @@ impl Lane {
         for &seat in seats {
             self.watch.forget(seat);
             match self.twins.succeeds(seat) {
-                true => self.view.successor_out(seat),
-                false => self.view.seat_out(seat),
+                true => self.cx.view.successor_out(seat),
+                false => self.cx.view.seat_out(seat),
             }
         }
         for &seat in seats {
@@ -495,7 +482,7 @@ impl Lane {
             self.leaves(seat);
             self.decide(seat, true);
         }
-        if self.geometry.store().is_some() && self.recovery.is_none() {
+        if self.cx.geometry.store().is_some() && self.recovery.is_none() {
             self.batches_thinned();
             self.want_checkpoint();
         }
@@ -503,7 +490,7 @@ impl Lane {
 
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.cx.now = now;
         self.timed_out = true;
         self.coalescing_due();
         self.idle_checkpoint();
@@ -517,12 +504,12 @@ impl Lane {
 
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.cx.actions.pop_front()
     }
 
     /// The next thing to report.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.cx.events.pop_front()
     }
 
     /// When to call `handle_timeout`: then, and after everything else that has happened until then has
@@ -544,7 +531,7 @@ impl Lane {
     /// The pool's shape.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        &self.cx.geometry
     }
 
     /// Whether nothing is in flight or waiting. What drives have not answered and nobody waits for
@@ -564,27 +551,13 @@ impl Lane {
     }
 
     fn check_here(&self, group: u64) -> Result<(), CommandError> {
-        if group < self.geometry.groups() && self.geometry.lane_of(group) == self.lane {
-            Ok(())
-        } else {
-            Err(CommandError::NotHere {
+        match self.cx.has_group(group) {
+            true => Ok(()),
+            false => Err(CommandError::NotHere {
                 group,
-                lane: self.lane,
-            })
+                lane: self.cx.lane,
+            }),
         }
-    }
-
-    fn fresh(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
-    }
-
-    fn fresh_op(&mut self) -> OpId {
-        OpId(self.fresh())
-    }
-
-    fn fresh_scratch(&mut self) -> ScratchId {
-        ScratchId(self.fresh())
     }
 
     /// Moves every operation that can move.
@@ -595,7 +568,7 @@ impl Lane {
             }
             // What recovery reads is not in place before it is all there; and without a journal
             // there is nothing to put in place.
-            if self.recovery.is_none() && self.geometry.store().is_some() {
+            if self.recovery.is_none() && self.cx.geometry.store().is_some() {
                 self.pump_log();
                 self.pump_checkpoint();
                 self.pump_moves();
@@ -610,13 +583,6 @@ impl Lane {
         self.report_drained();
         self.join_begun();
         self.direct.turn_ends();
-    }
-
-    fn push_compute(&mut self, computing: Computing, work: Compute) {
-        let id = ComputeId(self.fresh());
-        self.computes.insert(id, computing);
-        self.actions
-            .push_back(Action::Compute(Compute { id, ..work }));
     }
 
     /// Counts an operation as in flight under the present view.
@@ -659,14 +625,14 @@ impl Lane {
             && *epoch < oldest
         {
             let (_, event) = self.after_epoch.pop_front().expect("just seen");
-            self.events.push_back(event);
+            self.cx.events.push_back(event);
         }
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.
     fn begin_flush(&mut self, waiter: Waiter) -> bool {
         let covers = self.log.completed;
-        let view = &self.view;
+        let view = &self.cx.view;
         let (number, seats) = self
             .flushes
             .begin(waiter, covers, |seat| !view.is_out(seat));
@@ -688,7 +654,7 @@ impl Lane {
     }
 
     fn flushed(&mut self, number: u64, seat: Seat, outcome: Outcome) {
-        let out = self.view.is_out(seat);
+        let out = self.cx.view.is_out(seat);
         if let (Err(fault), false) = (outcome, out) {
             self.report_fault(seat, IoKind::Flush, 0, fault, true);
         }
@@ -723,7 +689,7 @@ impl Lane {
         if waiting && self.awaited.insert(seat, fault) == Some(fault) {
             return;
         }
-        self.events.push_back(Event::DriveFault {
+        self.cx.events.push_back(Event::DriveFault {
             seat,
             kind,
             offset,

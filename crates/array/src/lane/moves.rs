@@ -82,7 +82,7 @@ impl Lane {
     /// Finds the stripe of what a client asks for, and gets in line for its lock. True if the operation may be planned now: it
     /// is where its data is, and has the lock if it needs one.
     pub(super) fn locate(&mut self, id: OpId) -> bool {
-        if self.geometry.free_stripes() == 0 {
+        if self.cx.geometry.free_stripes() == 0 {
             return true;
         }
         let op = &self.ops[&id];
@@ -166,12 +166,12 @@ impl Lane {
         let bytes: u64 = { prepared.sources.iter() }
             .map(|source| source.slice.length)
             .sum();
-        let columns = || self.view.columns(&self.geometry, op.group);
+        let columns = || self.cx.view.columns(&self.cx.geometry, op.group);
         op.data.is_some()
             && op.moves_from.is_none()
             && !op.stays
             && self.recovery.is_none()
-            && bytes == self.geometry.stripe_data_bytes()
+            && bytes == self.cx.geometry.stripe_data_bytes()
             && self.move_bytes() <= MOVE_BYTES_MAX
             && columns()
                 .iter()
@@ -180,9 +180,9 @@ impl Lane {
 
     /// Bytes of the descriptors of a stripe that moves.
     fn move_bytes(&self) -> usize {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let per_chunk = usize::try_from(per_chunk).expect("a chunk fits into memory");
-        self.geometry.code().elements() * Descriptor::bytes_of_direct(per_chunk)
+        self.cx.geometry.code().elements() * Descriptor::bytes_of_direct(per_chunk)
     }
 
     /// Takes a free stripe for an operation, or lets it wait for one; false if it goes on where it is.

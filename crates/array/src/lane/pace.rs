@@ -119,7 +119,7 @@ impl Lane {
     pub(super) fn report_clients(&mut self, wanted: bool) {
         self.pacer.reports = wanted;
         self.pacer.told = false;
-        let recent = |at: Instant| self.now.since(at) < CLIENTS_QUIET;
+        let recent = |at: Instant| self.cx.now.since(at) < CLIENTS_QUIET;
         if !wanted {
             self.make_way(false);
         } else if self.asked_at.is_some_and(recent) {
@@ -131,8 +131,8 @@ impl Lane {
     pub(super) fn clients_ask_now(&mut self) {
         if self.pacer.reports && !std::mem::replace(&mut self.pacer.told, true) {
             self.pacer.makes_way = true;
-            let lane = self.lane;
-            self.events.push_back(Event::Clients { lane, ask: true });
+            let lane = self.cx.lane;
+            self.cx.events.push_back(Event::Clients { lane, ask: true });
         }
     }
 
@@ -144,16 +144,18 @@ impl Lane {
 
     /// Time has passed: clients may be gone.
     pub(super) fn clients_gone(&mut self) {
-        if self.clients_gone_at().is_none_or(|at| at > self.now) {
+        if self.clients_gone_at().is_none_or(|at| at > self.cx.now) {
             return;
         }
         if self.requests.is_empty() {
             self.pacer.told = false;
-            let lane = self.lane;
-            self.events.push_back(Event::Clients { lane, ask: false });
+            let lane = self.cx.lane;
+            self.cx
+                .events
+                .push_back(Event::Clients { lane, ask: false });
         } else {
             // They wait for an answer.
-            self.asked_at = Some(self.now);
+            self.asked_at = Some(self.cx.now);
         }
     }
 
@@ -161,8 +163,8 @@ impl Lane {
     pub(super) fn make_way(&mut self, makes_way: bool) {
         self.pacer.makes_way = makes_way;
         if !makes_way {
-            self.pacer.rests_until = self.now;
-            self.resume_paced(self.now);
+            self.pacer.rests_until = self.cx.now;
+            self.resume_paced(self.cx.now);
             self.resume_jobs();
         }
     }

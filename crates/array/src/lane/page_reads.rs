@@ -159,7 +159,7 @@ impl Lane {
         if !matches!(op.owner, Owner::Job(_)) && !streams {
             return Vec::new();
         }
-        let pages = u32::try_from(self.geometry.pages_per_cell()).expect("few pages");
+        let pages = u32::try_from(self.cx.geometry.pages_per_cell()).expect("few pages");
         let ahead = missing.iter().flat_map(|&name| {
             let behind = name.index + 1..pages.min(name.index + PAGES_AHEAD);
             behind.map(move |index| PageName { index, ..name })
@@ -181,7 +181,7 @@ impl Lane {
 
     /// Reads all copies of pages, none of which is being read.
     pub(super) fn read_copies(&mut self, names: impl IntoIterator<Item = PageName>, patient: bool) {
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let slice = |number: usize, copies: usize| Slice {
             buffer: BufferId::Scratch(scratch),
             offset: number as u64 * PAGE_BYTES,
@@ -195,7 +195,7 @@ impl Lane {
                 continue;
             }
             let mut places = self.page_places(name, true);
-            places.retain(|place| !self.view.is_out(place.seat));
+            places.retain(|place| !self.cx.view.is_out(place.seat));
             if places.is_empty() {
                 nowhere.push(name);
                 continue;
@@ -224,7 +224,7 @@ impl Lane {
         }
         if users > 0 {
             let bytes = copies.len() as u64 * PAGE_BYTES;
-            self.actions.push_back(Action::Allocate(scratch, bytes));
+            self.cx.actions.push_back(Action::Allocate(scratch, bytes));
             self.pages.reads.users.insert(scratch, users);
         }
         for (number, &part) in copies.values().enumerate() {
@@ -240,7 +240,7 @@ impl Lane {
     }
 
     fn push_page_read(&mut self, seat: Seat, offset: u64, slice: Slice, parts: Vec<Part>) {
-        let read = self.fresh();
+        let read = self.cx.fresh();
         let joined = JoinedRead {
             offset,
             slice,
@@ -257,7 +257,7 @@ impl Lane {
         let ended = self.pages.reads.joined.remove(&read);
         let mut ended = ended.expect("it is in flight");
         self.late_copies_came(seat, std::mem::take(&mut ended.late));
-        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
+        if let (Err(fault), false) = (outcome, self.cx.view.is_out(seat)) {
             let epoch = self.epoch;
             let moved = |(name, _): &Part| self.pages.reads.loading[name].epoch != epoch;
             let joined = fault == Fault::Medium && ended.slice.length > PAGE_BYTES;
@@ -331,7 +331,7 @@ impl Lane {
     /// A drive has answered what these pages did not wait for.
     pub(super) fn late_copies_came(&mut self, seat: Seat, names: Vec<PageName>) {
         for name in names {
-            if !self.view.is_out(seat) {
+            if !self.cx.view.is_out(seat) {
                 self.late_copy_came(name);
             }
         }
@@ -344,7 +344,7 @@ impl Lane {
         }
         let good = loading.copies.iter().filter(|copy| copy.outcome.is_ok());
         let takes = good.map(|copy| copy.slice).collect();
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Page(name),
             Compute {
                 takes,

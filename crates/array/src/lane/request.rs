@@ -37,7 +37,7 @@ impl Lane {
         let inside = what
             .offset
             .checked_add(what.length)
-            .is_some_and(|end| end <= self.geometry.group_data_bytes());
+            .is_some_and(|end| end <= self.cx.geometry.group_data_bytes());
         let here = self.check_here(request.group).is_ok();
         let pending = Pending {
             kind: what.kind,
@@ -71,7 +71,7 @@ impl Lane {
         let kind = request.request.kind;
         if kind == RequestKind::Write && self.uninitialized.is_reached(request.group) {
             let group = request.group;
-            self.events.push_back(Event::WantsInitialized { group });
+            self.cx.events.push_back(Event::WantsInitialized { group });
         }
         let ops = match kind {
             RequestKind::Read => return self.begin_read(id, &request),
@@ -98,7 +98,7 @@ impl Lane {
 
     /// What is written to each stripe waits for its neighbours.
     fn begin_write(&mut self, id: RequestId, request: &GroupRequest) {
-        let stripes = self.geometry.stripes(request);
+        let stripes = self.cx.geometry.stripes(request);
         if stripes.is_empty() {
             self.reply(id, Ok(()));
             return;
@@ -115,7 +115,7 @@ impl Lane {
 
     /// Whether so many bytes are much.
     pub(super) fn is_bulk(&self, bytes: u64) -> bool {
-        bytes >= BULK_BYTES.min(self.geometry.stripe_data_bytes())
+        bytes >= BULK_BYTES.min(self.cx.geometry.stripe_data_bytes())
     }
 
     /// The volume of a request in flight.
@@ -124,7 +124,7 @@ impl Lane {
     }
 
     fn begin_read(&mut self, id: RequestId, request: &GroupRequest) {
-        let stripes = self.geometry.stripes(request);
+        let stripes = self.cx.geometry.stripes(request);
         let ops = stripes.len() as u64;
         if ops == 0 {
             self.reply(id, Ok(()));
@@ -160,10 +160,10 @@ impl Lane {
         request: &GroupRequest,
         bytes: Option<RequestId>,
     ) -> Vec<Op> {
-        let stripes = self.geometry.stripes(request).into_iter();
+        let stripes = self.cx.geometry.stripes(request).into_iter();
         stripes
             .map(|(stripe, segments)| {
-                let prepared = Prepared::new(&segments, bytes, self.fresh_scratch());
+                let prepared = Prepared::new(&segments, bytes, self.cx.fresh_scratch());
                 Op::new(
                     Owner::Request(id),
                     request.group,
@@ -177,7 +177,7 @@ impl Lane {
 
     /// Whole stripes are zeroed on the drives; what is left at both ends is written as zeros.
     fn zero_ops(&mut self, id: RequestId, request: &GroupRequest) -> Vec<Op> {
-        let stripe_bytes = self.geometry.stripe_data_bytes();
+        let stripe_bytes = self.cx.geometry.stripe_data_bytes();
         let start = request.request.offset;
         let end = start + request.request.length;
         let first = start.div_ceil(stripe_bytes);
@@ -234,7 +234,7 @@ impl Lane {
         if outcome.is_err() {
             elsewhere.clear();
         }
-        self.actions.push_back(Action::Reply(Reply {
+        self.cx.actions.push_back(Action::Reply(Reply {
             request: id,
             outcome,
             elsewhere,

@@ -80,7 +80,7 @@ impl Lane {
     /// From now on all that is written to the seat goes to its drive's successor too.
     pub(super) fn begin_twin(&mut self, seat: Seat, with: Seat) {
         self.watch.forget(with);
-        self.view.successor_in(with);
+        self.cx.view.successor_in(with);
         self.twins.with.insert(seat, with);
     }
 
@@ -92,7 +92,7 @@ impl Lane {
             return None;
         }
         let &with = self.twins.with.get(&seat)?;
-        let number = self.fresh();
+        let number = self.cx.fresh();
         let pair = Pair {
             purpose: flight.purpose,
             kind,
@@ -105,7 +105,7 @@ impl Lane {
         };
         self.twins.pairs.insert(number, pair);
         flight.pair = Some(number);
-        let id = IoId(self.fresh());
+        let id = IoId(self.cx.fresh());
         Some(Flight {
             purpose: Purpose::Second { pair: number },
             io: Io {
@@ -139,7 +139,7 @@ impl Lane {
             return;
         };
         let second = match outcome {
-            Err(fault) if succeeded || !self.view.is_out(with) => Second::Failed(fault),
+            Err(fault) if succeeded || !self.cx.view.is_out(with) => Second::Failed(fault),
             _ => Second::Done,
         };
         if let (Second::Failed(fault), false) = (second, succeeded) {
@@ -209,10 +209,10 @@ impl Lane {
         self.watch.forget(seat);
         self.watch.forget(with);
         if let Some(filled) = filled {
-            self.view.succeed(&self.geometry, seat, filled);
+            self.cx.view.succeed(&self.cx.geometry, seat, filled);
         }
         // Fills that were under way come to nothing. What they have written is not asked for.
-        self.view.successor_out(with);
+        self.cx.view.successor_out(with);
         self.jobs_lost_seat(with);
         let is_second = |flight: &Flight| matches!(flight.purpose, Purpose::Second { .. });
         for id in self.in_flight_at(with, |flight| !is_second(flight)) {
@@ -239,7 +239,7 @@ impl Lane {
             self.pair_ends(number);
         }
         self.superseded(seat);
-        if self.geometry.store().is_some() && self.recovery.is_none() {
+        if self.cx.geometry.store().is_some() && self.recovery.is_none() {
             if filled.is_some() {
                 self.batches_thinned();
             }

@@ -96,12 +96,12 @@ impl Lane {
                     steps: vec![zeros],
                     ..Compute::default()
                 };
-                self.push_compute(Computing::Zeros(id), work);
+                self.cx.push_compute(Computing::Zeros(id), work);
             }
             RequestKind::Write => {
                 if self.uninitialized.wait(id, request) {
                     let group = request.group;
-                    self.events.push_back(Event::WantsInitialized { group });
+                    self.cx.events.push_back(Event::WantsInitialized { group });
                 }
             }
             RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {

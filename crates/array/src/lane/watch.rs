@@ -166,7 +166,7 @@ impl Lane {
     pub(super) fn watch_begins(&mut self) {
         // Not later, though nothing may be late so soon: the limits are weighed at looks. Once per
         // this time while anything happens, and not at all while nothing does.
-        let at = self.now + LATE_MIN;
+        let at = self.cx.now + LATE_MIN;
         if self.watch.look_at.is_none_or(|look_at| look_at > at) {
             self.watch.look_at = Some(at);
         }
@@ -178,20 +178,20 @@ impl Lane {
             class(flight.io.kind),
             self.watch.paces.get_mut(flight.io.seat.index()),
         ) {
-            let took = self.now.0.saturating_sub(flight.since.0);
+            let took = self.cx.now.0.saturating_sub(flight.since.0);
             paces[class].saw(took / units(flight.span));
         }
         if !self.watch.told.is_empty() {
-            self.watch.look_at = Some(self.now);
+            self.watch.look_at = Some(self.cx.now);
         }
     }
 
     /// Looks for what is late, if it is time to.
     pub(super) fn look(&mut self) {
-        if self.watch.look_at.is_none_or(|at| at > self.now) {
+        if self.watch.look_at.is_none_or(|at| at > self.cx.now) {
             return;
         }
-        self.watch.weigh(self.now);
+        self.watch.weigh(self.cx.now);
         let shortest = self.watch.shortest();
         let mut newly_late: BTreeSet<Seat> = BTreeSet::new();
         let mut late: BTreeSet<Seat> = BTreeSet::new();
@@ -199,7 +199,7 @@ impl Lane {
         let mut unhedged: Vec<IoId> = Vec::new();
         // Numbers are given in order of time.
         for (id, flight) in self.ios.iter_mut() {
-            let age = self.now.since(flight.since);
+            let age = self.cx.now.since(flight.since);
             if age < shortest {
                 break;
             }
@@ -219,24 +219,24 @@ impl Lane {
                 unhedged.push(id);
             }
         }
-        let lane = self.lane;
+        let lane = self.cx.lane;
         for seat in newly_late {
-            self.events.push_back(Event::Late { seat });
+            self.cx.events.push_back(Event::Late { seat });
         }
         let told: Vec<Seat> = self.watch.told.keys().copied().collect();
         for seat in told.into_iter().filter(|seat| !hung.contains(seat)) {
             self.watch.told.remove(&seat);
-            self.events.push_back(Event::Answers { lane, seat });
+            self.cx.events.push_back(Event::Answers { lane, seat });
         }
         for seat in hung {
             let told = self.watch.told.get(&seat);
-            if told.is_none_or(|&at| self.now.since(at) >= TELL_AGAIN) {
-                self.watch.told.insert(seat, self.now);
-                self.events.push_back(Event::Hangs { lane, seat });
+            if told.is_none_or(|&at| self.cx.now.since(at) >= TELL_AGAIN) {
+                self.watch.told.insert(seat, self.cx.now);
+                self.cx.events.push_back(Event::Hangs { lane, seat });
             }
         }
         // Around more drives than the code survives there is no way: the others wait for the same.
-        if late.len() <= usize::from(self.geometry.code().tolerance()) {
+        if late.len() <= usize::from(self.cx.geometry.code().tolerance()) {
             for id in unhedged {
                 self.hedge(id);
             }
@@ -245,18 +245,18 @@ impl Lane {
     }
 
     fn next_look(&self) -> Option<Instant> {
-        let soon = self.now + LATE_MIN / 2;
+        let soon = self.cx.now + LATE_MIN / 2;
         let late_after = self.watch.shortest();
         let mut at: Option<Instant> = None;
         let mut earlier = |time: Instant| at = Some(at.map_or(time, |at| at.min(time)));
         for flight in self.ios.values() {
             let dead = flight.since + DEADLINE;
-            if dead > self.now {
+            if dead > self.cx.now {
                 earlier(dead);
             }
             if flight.late || class(flight.io.kind).is_none() {
                 if flight.io.kind == IoKind::Read && !flight.hedged {
-                    earlier(self.now + LATE_MIN);
+                    earlier(self.cx.now + LATE_MIN);
                 }
                 continue;
             }

@@ -37,7 +37,10 @@ impl Lane {
             let Some(slice) = logged.bytes.memory() else {
                 continue;
             };
-            let column = self.view.column(&self.geometry, name.group, name.column);
+            let column = self
+                .cx
+                .view
+                .column(&self.cx.geometry, name.group, name.column);
             let cells = column.cells();
             let cells = cells.take(if seeded::is(Bug::SkipFillTarget) {
                 1
@@ -48,7 +51,7 @@ impl Lane {
                 seat: cell.seat,
                 column: name.column,
                 kind: IoKind::Write,
-                offset: self.geometry.block_offset(cell, name.block.into()),
+                offset: self.cx.geometry.block_offset(cell, name.block.into()),
                 length: slice.length,
                 slice: Some(slice),
             }));
@@ -78,7 +81,7 @@ impl Lane {
             for _ in 0..members {
                 let running = self.running();
                 let transfer = running.installs.take(seat);
-                if self.view.is_out(seat) {
+                if self.cx.view.is_out(seat) {
                     self.running().installs.ended(&transfer);
                     continue;
                 }
@@ -92,9 +95,9 @@ impl Lane {
     pub(in crate::lane) fn install_written(&mut self, transfer: Transfer, outcome: Outcome) {
         self.checkpoint_wrote(transfer.seat, transfer.offset, outcome);
         if outcome.is_err() {
-            let block = self.geometry.block_of(transfer.offset);
+            let block = self.cx.geometry.block_of(transfer.offset);
             let blocks = block..block + transfer.length / block::BLOCK_BYTES;
-            let out = self.view.is_out(transfer.seat);
+            let out = self.cx.view.is_out(transfer.seat);
             let running = self.running();
             let hit = running.blocks.iter().filter(|(name, logged)| {
                 name.column == transfer.column

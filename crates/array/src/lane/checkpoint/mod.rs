@@ -137,7 +137,7 @@ impl Lane {
     }
 
     pub(super) const fn batch_completed(&mut self) {
-        self.checkpoints.logged_at = self.now;
+        self.checkpoints.logged_at = self.cx.now;
     }
 
     /// When a checkpoint begins although nothing asks for it.
@@ -152,7 +152,10 @@ impl Lane {
     }
 
     pub(super) fn idle_checkpoint(&mut self) {
-        if self.idle_checkpoint_at().is_some_and(|at| at <= self.now) {
+        if self
+            .idle_checkpoint_at()
+            .is_some_and(|at| at <= self.cx.now)
+        {
             self.want_checkpoint();
         }
     }
@@ -165,7 +168,7 @@ impl Lane {
     /// A drive has everything: its own anchor must say so, or what it was filled with does not count should
     /// it go and come back before more is logged.
     pub(super) fn want_anchor(&mut self) {
-        if self.geometry.store().is_some() {
+        if self.cx.geometry.store().is_some() {
             self.checkpoints.anchor = true;
             self.want_checkpoint();
         }
@@ -350,14 +353,14 @@ impl Lane {
 
     /// The same for what all drives must have.
     fn checkpoint_wrote_to_all(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
+        if let (Err(fault), false) = (outcome, self.cx.view.is_out(seat)) {
             self.running().refused.insert(seat, fault);
         }
         self.checkpoint_wrote(seat, offset, outcome);
     }
 
     fn checkpoint_wrote(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        let out = self.view.is_out(seat);
+        let out = self.cx.view.is_out(seat);
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
             Err(fault) if !out => self.report_fault(seat, IoKind::Write, offset, fault, true),
@@ -435,7 +438,7 @@ impl Lane {
 
     /// Whether nothing has been logged for as long as makes a checkpoint begin by itself.
     pub(super) fn logs_nothing_lately(&self) -> bool {
-        self.now.since(self.checkpoints.logged_at) >= IDLE
+        self.cx.now.since(self.checkpoints.logged_at) >= IDLE
     }
 
     /// Whether the ring has only what no checkpoint has covered.

@@ -25,7 +25,11 @@ use crate::seeded::{self, Bug};
 
 impl Lane {
     pub(super) fn write_pages(&mut self) {
-        let store = *self.geometry.store().expect("a checkpoint needs a store");
+        let store = *self
+            .cx
+            .geometry
+            .store()
+            .expect("a checkpoint needs a store");
         let running = self.running();
         running.phase = Phase::Paging;
         running.begun = running.pages.is_empty();
@@ -35,14 +39,14 @@ impl Lane {
             self.pages_ended();
             return;
         }
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         self.running().scratch = Some(scratch);
-        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         let mut work = Compute::default();
         let mut unchanged = BTreeSet::new();
         for (index, &name) in names.iter().enumerate() {
             let page = self.pages.page(name).expect("the checkpoint keeps it here");
-            if !self.trusted {
+            if !self.cx.trusted {
                 let bytes = page.encode(store.pool, name);
                 work.puts.push((page_slice(scratch, index), bytes.into()));
             }
@@ -52,7 +56,7 @@ impl Lane {
             self.pages.written(name);
         }
         self.running().unchanged = unchanged;
-        self.push_compute(Computing::Paged, work);
+        self.cx.push_compute(Computing::Paged, work);
     }
 
     /// The pages are laid out in memory.
@@ -103,7 +107,7 @@ impl Lane {
 
     fn push_pages(&mut self, transfers: Vec<Transfer>) {
         for transfer in transfers {
-            if self.view.is_out(transfer.seat) {
+            if self.cx.view.is_out(transfer.seat) {
                 continue;
             }
             self.running().writes.begin();

@@ -73,7 +73,7 @@ impl Lane {
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(Bug::DirectUncompared) {
             let mut names = self.overlay.in_place(|sequence| sequence > flushed);
-            names.retain(|&name| !self.geometry.is_of_map(name));
+            names.retain(|&name| !self.cx.geometry.is_of_map(name));
             for name in names {
                 let stripe = self.stripe_of(name);
                 stripes
@@ -122,7 +122,7 @@ impl Lane {
 
     /// Reads the blocks of a round; false if none can be read.
     fn begin_round(&mut self) -> bool {
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let round = &self.comparison().round;
         let names: Vec<BlockName> = round.iter().flat_map(|(_, names)| names).copied().collect();
         let (mut reads, mut places) = (Vec::new(), Vec::new());
@@ -132,9 +132,10 @@ impl Lane {
         };
         for run in names.chunk_by(follows) {
             let column = self
+                .cx
                 .view
-                .column(&self.geometry, run[0].group, run[0].column);
-            let Some(cell) = column.source.filter(|cell| !self.view.is_out(cell.seat)) else {
+                .column(&self.cx.geometry, run[0].group, run[0].column);
+            let Some(cell) = column.source.filter(|cell| !self.cx.view.is_out(cell.seat)) else {
                 continue;
             };
             let slice = Slice {
@@ -146,7 +147,7 @@ impl Lane {
             reads.push((run[0], slice));
             places.push((
                 cell.seat,
-                self.geometry.block_offset(cell, run[0].block.into()),
+                self.cx.geometry.block_offset(cell, run[0].block.into()),
             ));
         }
         let begun = !reads.is_empty();
@@ -156,7 +157,7 @@ impl Lane {
         comparison.failed.clear();
         comparison.scratch = begun.then_some(scratch);
         if begun {
-            self.actions.push_back(Action::Allocate(scratch, offset));
+            self.cx.actions.push_back(Action::Allocate(scratch, offset));
         }
         for (index, ((_, slice), (seat, offset))) in reads.into_iter().zip(places).enumerate() {
             let purpose = Purpose::Recovery { seat, index };
@@ -174,7 +175,7 @@ impl Lane {
         comparison.in_flight -= 1;
         if comparison.in_flight == 0 {
             let sums = comparison.reads.iter().map(|&(_, slice)| slice).collect();
-            self.push_compute(
+            self.cx.push_compute(
                 Computing::Recovery,
                 Compute {
                     sums,
@@ -186,7 +187,7 @@ impl Lane {
 
     /// What a round has read has these checksums.
     pub(super) fn round_summed(&mut self, sums: &[u32]) {
-        let pool = self.geometry.store().expect("a journal").pool;
+        let pool = self.cx.geometry.store().expect("a journal").pool;
         let comparison = self.comparison();
         let scratch = comparison.scratch.take();
         let round = std::mem::take(&mut comparison.round);
@@ -239,10 +240,13 @@ impl Lane {
         compared: &BTreeSet<BlockName>,
         right: &BTreeSet<BlockName>,
     ) -> bool {
-        let code = self.geometry.code();
+        let code = self.cx.geometry.code();
         let mut lost = ElementSet::new(code.elements());
         for (slot, other) in self.row_of(name) {
-            let column = self.view.column(&self.geometry, other.group, other.column);
+            let column = self
+                .cx
+                .view
+                .column(&self.cx.geometry, other.group, other.column);
             let there = match self.overlay.get(other).map(|logged| logged.bytes) {
                 Some(Bytes::Memory(_)) => true,
                 Some(Bytes::Nowhere) => false,
@@ -288,11 +292,11 @@ impl Lane {
             if seeded::is(Bug::DirectTornUnmended) {
                 continue;
             }
-            let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+            let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
             let mut blocks = Vec::new();
             let mut entries = BTreeMap::new();
-            for slot in 0..self.geometry.code().elements() {
-                let (column, chunk) = self.geometry.place(group, stripe, slot);
+            for slot in 0..self.cx.geometry.code().elements() {
+                let (column, chunk) = self.cx.geometry.place(group, stripe, slot);
                 let first = chunk * per_chunk;
                 let here = names.iter().filter(|name| {
                     let block = u64::from(name.block);

@@ -1,0 +1,77 @@
+//! What all machines of a lane share: what they may read, and through what they ask for something.
+//!
+//! A machine is given `&mut Context` with each input. It reads the geometry, the view and the time, and changes neither; what
+//! it wants done goes out as an action, a computation or an event, in the order in which it asks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use block::Instant;
+
+use super::Computing;
+use super::ids::OpId;
+use super::sequence_map::SequenceMap;
+use crate::action::{Action, Compute, ComputeId, Event};
+use crate::view::View;
+use crate::{Geometry, ScratchId};
+
+/// Lent to every machine of a lane.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) geometry: Arc<Geometry>,
+    /// The lane's number.
+    pub(super) lane: u16,
+    pub(super) view: View,
+    /// When the input came that is being handled.
+    pub(super) now: Instant,
+    /// Nothing has content: see [`Lane::trust_content`](super::Lane::trust_content).
+    pub(super) trusted: bool,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) computes: SequenceMap<ComputeId, Computing>,
+    /// The last number that was given out: operations, jobs, I/O, computations and memory have one counter.
+    last_number: u64,
+}
+
+impl Context {
+    /// Of a lane whose every column is current at home.
+    pub(super) fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
+        Self {
+            geometry,
+            lane,
+            view: View::default(),
+            now: Instant::ZERO,
+            trusted: false,
+            actions: VecDeque::new(),
+            events: VecDeque::new(),
+            computes: SequenceMap::default(),
+            last_number: 0,
+        }
+    }
+
+    /// True if the lane has a group.
+    pub(super) fn has_group(&self, group: u64) -> bool {
+        group < self.geometry.groups() && self.geometry.lane_of(group) == self.lane
+    }
+
+    pub(super) const fn fresh(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    pub(super) const fn fresh_op(&mut self) -> OpId {
+        OpId(self.fresh())
+    }
+
+    pub(super) const fn fresh_scratch(&mut self) -> ScratchId {
+        ScratchId(self.fresh())
+    }
+
+    /// Asks for a computation.
+    pub(super) fn push_compute(&mut self, computing: Computing, work: Compute) {
+        let id = ComputeId(self.fresh());
+        self.computes.insert(id, computing);
+        self.actions
+            .push_back(Action::Compute(Compute { id, ..work }));
+    }
+}
