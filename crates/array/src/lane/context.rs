@@ -9,6 +9,7 @@ use std::sync::Arc;
 use block::Instant;
 
 use super::Computing;
+use super::epochs::Epochs;
 use super::ids::OpId;
 use super::sequence_map::SequenceMap;
 use crate::action::{Action, Compute, ComputeId, Event};
@@ -26,6 +27,7 @@ pub(super) struct Context {
     pub(super) now: Instant,
     /// Nothing has content: see [`Lane::trust_content`](super::Lane::trust_content).
     pub(super) trusted: bool,
+    pub(super) epochs: Epochs,
     pub(super) actions: VecDeque<Action>,
     pub(super) events: VecDeque<Event>,
     pub(super) computes: SequenceMap<ComputeId, Computing>,
@@ -42,6 +44,7 @@ impl Context {
             view: View::default(),
             now: Instant::ZERO,
             trusted: false,
+            epochs: Epochs::default(),
             actions: VecDeque::new(),
             events: VecDeque::new(),
             computes: SequenceMap::default(),

@@ -454,7 +454,7 @@ impl Lane {
                 self.cx.view.abandon_fill(&self.cx.geometry, group, column);
                 // Requests planned before this still write to the target: it must not be given
                 // to anyone else before they have ended.
-                self.report_after_drain(Event::FillFailed {
+                self.cx.epochs.report_drained(Event::FillFailed {
                     group,
                     column,
                     target,

@@ -10,6 +10,7 @@ mod coalesce;
 mod context;
 mod direct;
 mod discard;
+mod epochs;
 mod extents;
 mod flight;
 mod flush;
@@ -203,13 +204,6 @@ pub struct Lane {
     healing: BTreeSet<(u64, u64)>,
     /// Data that is known to be lost.
     losses: Losses,
-    /// Counts changes after which an operation planned before may still touch a cell that one
-    /// planned later does not know of.
-    epoch: u64,
-    /// Operations in flight by the epoch in which they were planned.
-    in_epoch: BTreeMap<u64, u64>,
-    /// Events to be reported once no operation of their epoch or an earlier one is in flight.
-    after_epoch: VecDeque<(u64, Event)>,
     /// What is being told is that time has passed: nothing else has happened before now that was not
     /// told yet.
     timed_out: bool,
@@ -277,9 +271,6 @@ impl Lane {
             leaving: BTreeMap::new(),
             healing: BTreeSet::new(),
             losses: Losses::default(),
-            epoch: 0,
-            in_epoch: BTreeMap::new(),
-            after_epoch: VecDeque::new(),
             timed_out: false,
         }
     }
@@ -406,7 +397,8 @@ impl Lane {
                 }
                 self.forget_nowhere(Some(group));
                 self.place_kept();
-                self.report_after_drain(Event::Settled { group, column });
+                let settled = Event::Settled { group, column };
+                self.cx.epochs.report_drained(settled);
             }
             Command::Abandon { group, column } => {
                 self.check_here(group)?;
@@ -580,53 +572,11 @@ impl Lane {
         for scratch in self.overlay.take_free() {
             self.release(scratch);
         }
-        self.report_drained();
-        self.join_begun();
-        self.direct.turn_ends();
-    }
-
-    /// Counts an operation as in flight under the present view.
-    fn enter_epoch(&mut self, id: OpId) {
-        self.leave_epoch(id);
-        let epoch = self.enter_present_epoch();
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        op.epoch = epoch;
-    }
-
-    fn enter_present_epoch(&mut self) -> u64 {
-        *self.in_epoch.entry(self.epoch).or_default() += 1;
-        self.epoch
-    }
-
-    fn leave_epoch(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        let epoch = std::mem::replace(&mut op.epoch, u64::MAX);
-        self.leave(epoch);
-    }
-
-    fn leave(&mut self, epoch: u64) {
-        if let Some(count) = self.in_epoch.get_mut(&epoch) {
-            *count -= 1;
-            if *count == 0 {
-                self.in_epoch.remove(&epoch);
-            }
-        }
-    }
-
-    /// Reports `event` when no operation that was planned before now is in flight.
-    fn report_after_drain(&mut self, event: Event) {
-        self.after_epoch.push_back((self.epoch, event));
-        self.epoch += 1;
-    }
-
-    fn report_drained(&mut self) {
-        let oldest = self.in_epoch.keys().next().copied().unwrap_or(u64::MAX);
-        while let Some((epoch, _)) = self.after_epoch.front()
-            && *epoch < oldest
-        {
-            let (_, event) = self.after_epoch.pop_front().expect("just seen");
+        while let Some(event) = self.cx.epochs.pop_event() {
             self.cx.events.push_back(event);
         }
+        self.join_begun();
+        self.direct.turn_ends();
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.

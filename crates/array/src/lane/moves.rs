@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use block::{BLOCK_BYTES, Fault};
 
 use super::Lane;
+use super::epochs::{Epoch, Epochs};
 use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
@@ -43,7 +44,7 @@ struct Vacated {
     /// The batch that says so.
     sequence: u64,
     /// Operations that were planned in this epoch or before may still touch it.
-    epoch: u64,
+    epoch: Epoch,
 }
 
 /// Stripes on their way.
@@ -215,9 +216,10 @@ impl Lane {
     }
 
     fn wait_for_free(&mut self, id: OpId, group: u64) {
-        self.leave_epoch(id);
         self.release_scratch(id);
-        self.ops.get_mut(id).expect("it was planned").phase = Phase::Waiting;
+        let op = self.ops.get_mut(id).expect("it was planned");
+        self.cx.epochs.leave(&mut op.epoch);
+        op.phase = Phase::Waiting;
         self.moves.waiting.entry(group).or_default().insert(id);
     }
 
@@ -272,9 +274,8 @@ impl Lane {
                 group,
                 stripe,
                 sequence,
-                epoch: self.epoch,
+                epoch: self.cx.epochs.close(),
             });
-            self.epoch += 1;
         }
     }
 
@@ -314,14 +315,17 @@ impl Lane {
         if self.moves.vacated.is_empty() && self.moves.waiting.is_empty() {
             return;
         }
-        let oldest = self.in_epoch.keys().next().copied().unwrap_or(u64::MAX);
         let flushed = self.log.flushed;
-        let is_free = |old: &Vacated| {
-            let drained = old.epoch < oldest || seeded::is(Bug::VacatedNotDrained);
+        let is_free = |old: &Vacated, epochs: &Epochs| {
+            let drained = epochs.has_drained(old.epoch) || seeded::is(Bug::VacatedNotDrained);
             let durable = old.sequence <= flushed || seeded::is(Bug::VacatedNotFlushed);
             drained && durable
         };
-        while let Some(old) = self.moves.vacated.pop_front_if(|old| is_free(old)) {
+        while let Some(old) = self
+            .moves
+            .vacated
+            .pop_front_if(|old| is_free(old, &self.cx.epochs))
+        {
             self.freed(old.group, old.stripe);
         }
         // What still waits when nothing is under way that would free a stripe is planned again: it goes on where it is.

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 
+use super::epochs::Epoch;
 use super::ids::OpId;
 use super::op::{Owner, Task};
 use super::{Computing, Lane, Purpose};
@@ -48,7 +49,7 @@ pub(super) struct Loading {
     /// The group has begun a new life since: what is read does not count.
     pub(super) void: bool,
     /// When the reads began.
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     /// The newest anchor when the reads began: pages are written before an anchor is.
     pub(super) anchor: u64,
 }
@@ -216,7 +217,7 @@ impl Lane {
                 early: false,
                 patient,
                 void: false,
-                epoch: self.epoch,
+                epoch: self.cx.epochs.present(),
                 anchor: self.log.anchor,
             };
             self.pages.reads.loading.insert(name, loading);
@@ -258,7 +259,7 @@ impl Lane {
         let mut ended = ended.expect("it is in flight");
         self.late_copies_came(seat, std::mem::take(&mut ended.late));
         if let (Err(fault), false) = (outcome, self.cx.view.is_out(seat)) {
-            let epoch = self.epoch;
+            let epoch = self.cx.epochs.present();
             let moved = |(name, _): &Part| self.pages.reads.loading[name].epoch != epoch;
             let joined = fault == Fault::Medium && ended.slice.length > PAGE_BYTES;
             // What lies there now may be something else if a column has moved, or another drive has the seat.

@@ -611,7 +611,7 @@ impl Lane {
             // All copies are written in any case; or all are right by definition.
             return;
         }
-        if (loading.anchor, loading.epoch) != (self.log.anchor, self.epoch) {
+        if (loading.anchor, loading.epoch) != (self.log.anchor, self.cx.epochs.present()) {
             // The page was perhaps written meanwhile, or its column has moved.
             self.late_copy_came(name);
             return;
@@ -668,7 +668,7 @@ impl Lane {
             return;
         }
         let (mut page, merged) = self.merged(name, computed);
-        if merged.lost > 0 && (loading.early || loading.epoch != self.epoch) {
+        if merged.lost > 0 && (loading.early || loading.epoch != self.cx.epochs.present()) {
             // The other copy is needed after all; or its column has moved meanwhile, and somebody
             // else may have been given the place.
             self.load_copies([name], loading.early);

@@ -77,9 +77,9 @@ impl Lane {
     }
 
     pub(super) fn lock(&mut self, id: OpId) {
-        // What it was planned for has ended.
-        self.leave_epoch(id);
         let op = self.ops.get_mut(id).expect("the operation exists");
+        // What it was planned for has ended.
+        self.cx.epochs.leave(&mut op.epoch);
         op.phase = Phase::Locking;
         op.locked = true;
         if self.locks.acquire(id, op.group, op.stripes.clone()) {
@@ -102,7 +102,8 @@ impl Lane {
         if !self.locate(id) {
             return;
         }
-        self.enter_epoch(id);
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        self.cx.epochs.enter(&mut op.epoch);
         self.release_scratch(id);
         self.use_bounce_buffer(id);
         self.drop_written_anew(id);
@@ -720,9 +721,9 @@ impl Lane {
 
     /// Ends an operation: locks, memory and owner.
     pub(super) fn end(&mut self, id: OpId, outcome: Outcome) {
-        self.leave_epoch(id);
         self.release_scratch(id);
         let mut op = self.ops.remove(id).expect("the operation exists");
+        self.cx.epochs.leave(&mut op.epoch);
         debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)

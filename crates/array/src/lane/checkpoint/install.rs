@@ -17,14 +17,13 @@ use crate::seeded::{self, Bug};
 
 impl Lane {
     pub(super) fn install(&mut self) {
-        let epoch = self.enter_present_epoch();
         let mut transfers = Vec::new();
         let running = self
             .checkpoints
             .running
             .as_mut()
             .expect("a checkpoint runs");
-        running.epoch = Some(epoch);
+        self.cx.epochs.enter(&mut running.epoch);
         running.phase = Phase::Installing;
         // What has changed since is left to the next checkpoint: the newer record is complete, and
         // will have been flushed when this one's anchor is written.

@@ -21,6 +21,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use self::installs::Installs;
 use super::Lane;
 use super::backoff::Work;
+use super::epochs::Epoch;
 use super::flush::Waiter;
 use super::ids::{JobId, OpId};
 use super::overlay::Logged;
@@ -104,7 +105,7 @@ struct Running {
     /// What this phase writes has been laid out and begun.
     begun: bool,
     /// While it writes to cells that it knows of, they must not be given away.
-    epoch: Option<u64>,
+    epoch: Option<Epoch>,
 }
 
 /// The checkpoint under way, and what the next one is for.
@@ -276,7 +277,7 @@ impl Lane {
         let running = self.running();
         running.first = 0;
         let pages = matches!(running.phase, Phase::Paging | Phase::Ordering);
-        let (scratch, epoch) = (running.scratch.take(), running.epoch.take());
+        let (scratch, mut epoch) = (running.scratch.take(), running.epoch.take());
         if pages {
             // No copy or some are new, and others stay old until these are durable: the next checkpoint writes all
             // of them.
@@ -289,7 +290,7 @@ impl Lane {
         scratch
             .into_iter()
             .for_each(|scratch| self.release(scratch));
-        epoch.into_iter().for_each(|epoch| self.leave(epoch));
+        self.cx.epochs.leave(&mut epoch);
         self.end_checkpoint(Some(fault));
     }
 

@@ -161,11 +161,12 @@ impl Lane {
             return;
         }
         running.phase = Phase::Settling;
-        let epoch = running.epoch.take().expect("it has installed");
+        let mut epoch = running.epoch.take();
+        assert!(epoch.is_some(), "it has installed");
         if let Some(scratch) = running.scratch.take() {
             self.release(scratch);
         }
-        self.leave(epoch);
+        self.cx.epochs.leave(&mut epoch);
         // What has changed or was logged again by now the flush covers; what does so from now on it need
         // not.
         self.running().first = self.first_that_counts();
