@@ -14,7 +14,7 @@ use layout::Cell;
 use super::ids::{JobId, OpId};
 use super::op::{Owner, Task};
 use super::{Computing, Lane, Phase, Purpose};
-use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 
 /// What the target of a fill has.
@@ -58,26 +58,6 @@ impl Look {
 }
 
 impl Lane {
-    /// A drive is out. It must not come back while something that was asked of it before may
-    /// still be done.
-    pub(super) fn leaves(&mut self, seat: Seat) {
-        *self.leaving.entry(seat).or_default() += 1;
-        self.left();
-    }
-
-    /// Drives may have answered the last of what they were asked before they were out.
-    pub(super) fn left(&mut self) {
-        let quiet = |seat: &Seat| !self.stragglers.are_with(*seat);
-        let quiet: Vec<Seat> = self.leaving.keys().copied().filter(quiet).collect();
-        for seat in quiet {
-            let times = self.leaving.remove(&seat).unwrap_or(0);
-            let lane = self.cx.lane;
-            self.cx
-                .events
-                .extend((0..times).map(|_| Event::SeatQuiet { lane, seat }));
-        }
-    }
-
     /// Whether entries can be told from those of before that batch at all.
     pub(super) const fn can_look(&self, before: u64) -> bool {
         self.log.next_sequence.saturating_sub(before) < Entry::AGE_MAX
@@ -102,11 +82,12 @@ impl Lane {
         look.expect("the job looks").slice = Some(slice);
         let seat = target.seat;
         let offset = self.cx.geometry.pages_offset(&store, target);
-        self.push_slice(
+        self.ios.submit_slice(
+            &mut self.cx,
             Purpose::Look { job, seat },
-            seat,
+            Service::bulk(Origin::Rebuild),
             IoKind::Read,
-            offset,
+            (seat, offset),
             slice,
         );
     }
@@ -117,7 +98,8 @@ impl Lane {
         let slice = look.and_then(|look| look.slice).expect("it was read");
         if let Err(fault) = outcome {
             if !self.cx.view.is_out(seat) {
-                self.report_fault(seat, IoKind::Read, 0, fault, false);
+                self.ios
+                    .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
             }
             // Whatever it holds: it is filled as a whole.
             self.end_look(job, slice, None);
@@ -153,7 +135,7 @@ impl Lane {
 
     fn end_look(&mut self, id: JobId, slice: Slice, held: Option<Arc<Held>>) {
         if let BufferId::Scratch(scratch) = slice.buffer {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         let job = self.jobs.get_mut(&id).expect("it looks");
         job.look = None;

@@ -78,3 +78,44 @@ impl Context {
             .push_back(Action::Compute(Compute { id, ..work }));
     }
 }
+
+#[cfg(test)]
+impl Context {
+    /// Lane 0 of a small pool with a journal, for tests of single machines.
+    pub(super) fn of_test(scheme: &str, drives: u16) -> Self {
+        let scheme: layout::Scheme = scheme.parse().expect("a scheme");
+        let shape = layout::Geometry::new(&scheme, Some(drives), 64).expect("a layout");
+        let code = erasure::by_columns(&shape.code.name, shape.code.columns).expect("a code");
+        let geometry = Geometry::new(
+            Arc::new(code),
+            shape.layout,
+            16 << 10,
+            256 << 10,
+            64,
+            1 << 20,
+            1,
+        );
+        let store = crate::Store {
+            pool: uuid::Uuid::nil(),
+            journal_offset: 1 << 30,
+            ring_bytes: 1 << 20,
+            metadata_offset: 2 << 30,
+            page_copies: None,
+            direct_writes: false,
+            derived_parity: false,
+            free_stripes: 0,
+        };
+        let geometry = geometry.expect("a geometry").with_store(store);
+        Self::new(Arc::new(geometry), 0)
+    }
+
+    /// What has been asked for since the last call.
+    pub(super) fn take_actions(&mut self) -> Vec<Action> {
+        self.actions.drain(..).collect()
+    }
+
+    /// What has been reported since the last call.
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        self.events.drain(..).collect()
+    }
+}

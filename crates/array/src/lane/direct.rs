@@ -140,7 +140,7 @@ impl Lane {
             && plan.absent.is_empty()
             && plan.lost.is_empty()
             && !self.cx.trusted
-            && !self.twins.any()
+            && !self.ios.twins().any()
             && self.overlay.blocks_in_place() < 4 * IN_PLACE_MAX
             && rows_of_unit(self.cx.geometry.code().elements()).is_some()
     }
@@ -182,8 +182,7 @@ impl Lane {
         (trimmed.is_none() || unwritten)
             && plan.writes.iter().all(|write| {
                 let state = self.cx.view.column(&self.cx.geometry, group, write.column);
-                let swift =
-                    !self.cx.view.is_out(write.seat) && !self.watch.suspects.contains(&write.seat);
+                let swift = !self.cx.view.is_out(write.seat) && !self.ios.is_suspect(write.seat);
                 let (first, count) = self.run_of(group, write);
                 let free = !self.overlay.holds(first, count)
                     && (unwritten || self.pages.are_unwritten(first, count));

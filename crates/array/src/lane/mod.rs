@@ -4,6 +4,7 @@ mod arbitrate;
 mod backoff;
 mod balance;
 mod block_map;
+mod bounce;
 mod catchup;
 mod checkpoint;
 mod coalesce;
@@ -12,6 +13,7 @@ mod direct;
 mod discard;
 mod epochs;
 mod extents;
+mod fault_reports;
 mod flight;
 mod flush;
 mod heal;
@@ -21,6 +23,7 @@ mod ids;
 mod job;
 mod join;
 mod keep;
+mod load;
 mod locks;
 mod log;
 mod loss;
@@ -34,8 +37,10 @@ mod rare;
 mod recover;
 mod request;
 mod ring;
+mod seats;
 mod sequence_map;
 mod step;
+mod stragglers;
 mod stripe_map;
 mod trusted;
 mod twin;
@@ -56,13 +61,11 @@ use self::context::Context;
 use self::direct::DirectWrites;
 use self::discard::Discards;
 pub(crate) use self::flight::WRITE_RETRIES;
-use self::flight::{Flight, Stragglers};
+use self::flight::{Answered, Ended, IoTable};
 use self::flush::{Finished, Flushes, Waiter};
-use self::held_reads::HeldReads;
 use self::ids::{JobId, OpId};
 pub(crate) use self::job::FILL_STEP_BYTES;
 use self::job::Job;
-use self::join::Joins;
 use self::keep::Keeping;
 pub use self::locks::StripeLocks;
 use self::log::Log;
@@ -75,10 +78,8 @@ use self::recover::Recovery;
 use self::request::Pending;
 use self::sequence_map::SequenceMap;
 use self::stripe_map::StripeMaps;
-use self::twin::Twins;
 use self::uninitialized::Uninitialized;
 pub use self::watch::DEADLINE;
-use self::watch::Watch;
 use crate::action::{
     Action, Command, ComputeId, Computed, Event, Io, IoId, IoKind, Origin, Service,
 };
@@ -175,13 +176,7 @@ pub struct Lane {
     ops: SequenceMap<OpId, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<OpId>,
-    ios: SequenceMap<IoId, Flight>,
-    joins: Joins,
-    stragglers: Stragglers,
-    twins: Twins,
-    /// Faults are of a drive that has left its seat, and not reported.
-    hushed: bool,
-    watch: Watch,
+    ios: IoTable,
     balance: Balance,
     /// Second reads under way.
     hedges: usize,
@@ -194,12 +189,8 @@ pub struct Lane {
     checkpoints: Checkpoints,
     discards: Discards,
     retries: Retries,
-    /// Drives about which the pool has been asked for a verdict, and what they had said.
-    awaited: BTreeMap<Seat, Fault>,
     keeping: Keeping,
     recovery: Option<Recovery>,
-    /// Drives that are out and have not yet answered all, and how often they have gone out since.
-    leaving: BTreeMap<Seat, u32>,
     /// Stripes that are being mended.
     healing: BTreeSet<(u64, u64)>,
     /// Data that is known to be lost.
@@ -249,12 +240,7 @@ impl Lane {
             uninitialized: Uninitialized::default(),
             ops: SequenceMap::default(),
             runnable: VecDeque::new(),
-            ios: SequenceMap::default(),
-            joins: Joins::default(),
-            stragglers: Stragglers::default(),
-            twins: Twins::default(),
-            hushed: false,
-            watch: Watch::new(seats),
+            ios: IoTable::new(seats),
             hedges: 0,
             overlay: Overlay::default(),
             pages: Pages::new(used_blocks),
@@ -265,10 +251,8 @@ impl Lane {
             checkpoints: Checkpoints::default(),
             discards: Discards::default(),
             retries: Retries::default(),
-            awaited: BTreeMap::new(),
             keeping: Keeping::default(),
             recovery: None,
-            leaving: BTreeMap::new(),
             healing: BTreeSet::new(),
             losses: Losses::default(),
             timed_out: false,
@@ -285,7 +269,7 @@ impl Lane {
     /// Reads of at least `long_bytes` wait for a drive that has more than `enough_bytes` of them, instead of the limits that
     /// suit drives: for a driver whose pools are thousands of times smaller. Before the first call of any handler.
     pub fn hold_reads(&mut self, long_bytes: u64, enough_bytes: u64) {
-        self.joins.reads = HeldReads::with_limits(long_bytes, enough_bytes);
+        self.ios.hold_reads(long_bytes, enough_bytes);
     }
 
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
@@ -305,7 +289,8 @@ impl Lane {
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
         self.cx.now = now;
-        self.answered(id, outcome);
+        let answered = self.ios.answered(&mut self.cx, id, outcome);
+        self.route_answer(answered);
         self.advance();
     }
 
@@ -342,15 +327,11 @@ impl Lane {
             Command::SeatsOut(seats) => self.seats_out(&seats),
             Command::SeatKept(seat) => self.decide(seat, false),
             Command::SeatIn(seat) => {
-                self.watch.forget(seat);
+                self.ios.forget_pace(seat);
                 self.cx.view.seat_in(seat);
             }
-            Command::Suspect(seat) => {
-                self.watch.suspects.insert(seat);
-            }
-            Command::Trust(seat) => {
-                self.watch.suspects.remove(&seat);
-            }
+            Command::Suspect(seat) => self.ios.suspect(seat, true),
+            Command::Trust(seat) => self.ios.suspect(seat, false),
             Command::Twin { seat, with } => self.begin_twin(seat, with),
             Command::Succeed { seat, with, filled } => self.succeed(seat, with, filled.as_ref()),
             Command::SeatCurrent(seat) => {
@@ -367,7 +348,7 @@ impl Lane {
             } => {
                 self.check_here(group)?;
                 // What is written to a drive goes to its successor anyway.
-                if !self.twins.succeeds(target.seat) {
+                if !self.ios.twins().succeeds(target.seat) {
                     self.cx
                         .view
                         .begin_fill(&self.cx.geometry, group, column, target);
@@ -433,7 +414,7 @@ impl Lane {
             Command::KnowLost(ranges) => self.know_lost(&ranges),
             Command::Checkpoint => {
                 if self.cx.geometry.store().is_some() {
-                    if self.twins.any() {
+                    if self.ios.twins().any() {
                         // A successor may be all that is left after the next stop, and must say where the log begins.
                         self.want_anchor();
                     }
@@ -458,35 +439,13 @@ impl Lane {
         Ok(())
     }
 
-    /// Drives are out. All are before what waits for a verdict goes on.
-    fn seats_out(&mut self, seats: &[Seat]) {
-        for &seat in seats {
-            self.watch.forget(seat);
-            match self.twins.succeeds(seat) {
-                true => self.cx.view.successor_out(seat),
-                false => self.cx.view.seat_out(seat),
-            }
-        }
-        for &seat in seats {
-            self.twin_out(seat);
-            self.jobs_lost_seat(seat);
-            self.abandon_seat(seat);
-            self.leaves(seat);
-            self.decide(seat, true);
-        }
-        if self.cx.geometry.store().is_some() && self.recovery.is_none() {
-            self.batches_thinned();
-            self.want_checkpoint();
-        }
-    }
-
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.cx.now = now;
         self.timed_out = true;
         self.coalescing_due();
         self.idle_checkpoint();
-        self.look();
+        self.look_for_late();
         self.retry();
         self.clients_gone();
         self.resume_jobs();
@@ -512,7 +471,7 @@ impl Lane {
             self.batch_due_at(),
             self.coalescing.due_at(),
             self.idle_checkpoint_at(),
-            self.watch.look_at(),
+            self.ios.look_at(),
             self.resume_at(),
             self.clients_gone_at(),
             self.retry_at(),
@@ -534,12 +493,71 @@ impl Lane {
             && self.requests.is_empty()
             && self.coalescing.is_idle()
             && self.jobs.is_empty()
-            && self.ios.is_empty()
-            && self.twins.is_idle()
+            && self.ios.is_idle()
             && self.locks.is_idle()
             && self.log.is_idle()
             && self.checkpoints.is_idle()
             && self.recovery.is_none()
+    }
+
+    /// Operations that drives have not answered and nobody waits for.
+    #[must_use]
+    pub fn stragglers(&self) -> usize {
+        self.ios.stragglers().len()
+    }
+
+    /// A drive has answered: whoever asked goes on.
+    fn route_answer(&mut self, answered: Answered) {
+        match answered {
+            Answered::Ended(ended) => self.io_ended(ended),
+            Answered::Pending => {}
+            Answered::Members(members) => {
+                for (member, outcome) in members {
+                    let answered = self.ios.member_answered(&mut self.cx, member, outcome);
+                    self.route_answer(answered);
+                }
+            }
+            Answered::Late(late) => {
+                self.late_copies_came(late.seat, late.copies);
+                self.ios.straggler_came_back(&mut self.cx);
+            }
+        }
+    }
+
+    /// A drive operation has ended: whoever asked for it goes on.
+    fn io_ended(&mut self, ended: Ended) {
+        let outcome = ended.outcome;
+        if ended.left {
+            self.ios.mute(true);
+        }
+        match ended.purpose {
+            Purpose::Second { .. } => unreachable!("it ends with its pair"),
+            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
+            Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
+            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
+            Purpose::PageRead { read, seat } => self.page_read(read, seat, outcome),
+            Purpose::Install { transfer } => self.install_written(transfer, outcome),
+            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
+            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
+            Purpose::Restore { seat } => self.column_restored(seat, outcome),
+            Purpose::Look { job, seat } => self.looked(job, seat, outcome),
+            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
+            Purpose::Discard { op } => self.discarded(op, outcome),
+            Purpose::DiscardRing => self.ring_discarded(),
+        }
+        if ended.left {
+            self.ios.mute(false);
+        }
+    }
+
+    /// Does something about reads that are late, if it is time to look for them.
+    fn look_for_late(&mut self) {
+        if let Some(late) = self.ios.look(&mut self.cx) {
+            for id in late {
+                self.hedge(id);
+            }
+            self.ios.looked(self.cx.now);
+        }
     }
 
     fn check_here(&self, group: u64) -> Result<(), CommandError> {
@@ -570,12 +588,12 @@ impl Lane {
             }
         }
         for scratch in self.overlay.take_free() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         while let Some(event) = self.cx.epochs.pop_event() {
             self.cx.events.push_back(event);
         }
-        self.join_begun();
+        self.ios.end_turn(&mut self.cx);
         self.direct.turn_ends();
     }
 
@@ -590,15 +608,16 @@ impl Lane {
             self.log.flushed = self.log.flushed.max(covers);
         }
         for &seat in &seats {
-            self.push_io(Purpose::Flush { number, seat }, |id| Io {
-                id,
-                seat,
-                kind: IoKind::Flush,
-                offset: 0,
-                length: 0,
-                slice: None,
-                service: Service::prompt(Origin::Log),
-            });
+            self.ios
+                .submit(&mut self.cx, Purpose::Flush { number, seat }, |id| Io {
+                    id,
+                    seat,
+                    kind: IoKind::Flush,
+                    offset: 0,
+                    length: 0,
+                    slice: None,
+                    service: Service::prompt(Origin::Log),
+                });
         }
         !seats.is_empty()
     }
@@ -606,7 +625,8 @@ impl Lane {
     fn flushed(&mut self, number: u64, seat: Seat, outcome: Outcome) {
         let out = self.cx.view.is_out(seat);
         if let (Err(fault), false) = (outcome, out) {
-            self.report_fault(seat, IoKind::Flush, 0, fault, true);
+            self.ios
+                .report_fault(&mut self.cx, seat, IoKind::Flush, 0, fault, true);
         }
         let finished = self.flushes.completed(number, seat, outcome, out);
         self.flush_finished(finished);
@@ -626,62 +646,6 @@ impl Lane {
                 // The next batch's header says it.
                 Waiter::Log => {}
                 Waiter::Moves => self.moves_flushed(outcome),
-            }
-        }
-    }
-
-    /// Tells the pool of a fault. A lane asks once for each verdict: it decides about all operations that
-    /// have failed by the time it comes.
-    fn report_fault(&mut self, seat: Seat, kind: IoKind, offset: u64, fault: Fault, waiting: bool) {
-        if self.hushed {
-            return;
-        }
-        if waiting && self.awaited.insert(seat, fault) == Some(fault) {
-            return;
-        }
-        self.cx.events.push_back(Event::DriveFault {
-            seat,
-            kind,
-            offset,
-            fault,
-            waiting,
-        });
-    }
-
-    /// The pool has decided about a drive; whatever waited for that goes on.
-    fn decide(&mut self, seat: Seat, out: bool) {
-        self.awaited.remove(&seat);
-        let finished = self.flushes.decided(seat, out);
-        self.flush_finished(finished);
-        self.verdict(seat, out);
-    }
-
-    /// The seat has another drive now: what the one before it failed is on this one, or is absent.
-    fn superseded(&mut self, seat: Seat) {
-        self.awaited.remove(&seat);
-        let finished = self.flushes.superseded(seat);
-        self.flush_finished(finished);
-        self.verdict(seat, true);
-    }
-
-    fn verdict(&mut self, seat: Seat, out: bool) {
-        self.batches_judged(seat, out);
-        self.checkpoint_judged(seat, out);
-        self.recovery_judged(seat, out);
-        let judged: Vec<OpId> = self
-            .ops
-            .iter()
-            .filter(|(_, op)| op.failed_seats.contains_key(&seat))
-            .map(|(id, _)| id)
-            .collect();
-        for id in judged {
-            let op = self.ops.get_mut(id).expect("just listed");
-            let fault = op.failed_seats.remove(&seat);
-            if !out {
-                op.fault = op.fault.or(fault);
-            }
-            if op.phase == Phase::Judging && op.failed_seats.is_empty() {
-                self.written(id);
             }
         }
     }

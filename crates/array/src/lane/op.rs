@@ -8,12 +8,12 @@ use block::{BLOCK_BYTES, Fault, Instant, Seat};
 use layout::Cell;
 
 use super::arbitrate::Arbitration;
+use super::bounce::BounceBuffer;
 use super::catchup::Held;
 use super::coalesce::Part;
 use super::direct::Direct;
 use super::discard::Discarded;
 use super::epochs::Epoch;
-use super::flight::BounceBuffer;
 use super::ids::{JobId, OpId};
 use super::loss::Assessed;
 use super::rare::{Blank, Rare};

@@ -24,7 +24,7 @@ use super::ids::OpId;
 use super::op::{Owner, Task};
 use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, IoId, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Slice};
 use crate::format::{PAGE_BYTES, PageName};
 
 /// Copies in one read at most: 256 KiB.
@@ -250,7 +250,15 @@ impl Lane {
         };
         self.pages.reads.joined.insert(read, joined);
         let purpose = Purpose::PageRead { read, seat };
-        self.push_slice(purpose, seat, IoKind::Read, offset, slice);
+        let service = Service::prompt(Origin::Checkpoint);
+        self.ios.submit_slice(
+            &mut self.cx,
+            purpose,
+            service,
+            IoKind::Read,
+            (seat, offset),
+            slice,
+        );
     }
 
     /// A drive has answered.
@@ -263,11 +271,12 @@ impl Lane {
             let moved = |(name, _): &Part| self.pages.reads.loading[name].epoch != epoch;
             let joined = fault == Fault::Medium && ended.slice.length > PAGE_BYTES;
             // What lies there now may be something else if a column has moved, or another drive has the seat.
-            if joined && !self.hushed && !ended.parts.iter().any(moved) {
+            if joined && !self.ios.is_muted() && !ended.parts.iter().any(moved) {
                 self.read_one_by_one(seat, &ended);
                 return;
             }
-            self.report_fault(seat, IoKind::Read, 0, fault, false);
+            self.ios
+                .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
         }
         for (name, index) in ended.parts {
             let loading = self.pages.reads.loading.get_mut(&name);
@@ -317,14 +326,14 @@ impl Lane {
         let loading = loading.expect("it is being read");
         loading.early = true;
         loading.in_flight = 0;
-        let flights = self.ios.iter();
+        let flights = self.ios.flights();
         let idle = flights.filter_map(|(id, flight)| match flight.purpose {
             Purpose::PageRead { read, .. } => Some((id, idle.remove(&read)?)),
             _ => None,
         });
         let idle: Vec<(IoId, Vec<PageName>)> = idle.collect();
         for (id, names) in idle {
-            self.abandon_copies(id, names);
+            self.ios.abandon_copies(id, names);
         }
         self.copies_read(name);
     }
@@ -363,7 +372,7 @@ impl Lane {
         *users -= 1;
         if *users == 0 {
             reads.users.remove(&loading.scratch);
-            self.release(loading.scratch);
+            self.ios.release(&mut self.cx, loading.scratch);
         }
         loading
     }

@@ -240,7 +240,7 @@ impl Lane {
             elsewhere,
         }));
         for scratch in bounce_buffers {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
     }
 

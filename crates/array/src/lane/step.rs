@@ -421,7 +421,10 @@ impl Lane {
     }
 
     pub(super) fn push_transfer(&mut self, op: OpId, transfer: Transfer) {
-        self.push_transfer_for(Purpose::Transfer { op, transfer }, &transfer);
+        let service = self.ops[&op].service;
+        let purpose = Purpose::Transfer { op, transfer };
+        self.ios
+            .submit_transfer(&mut self.cx, purpose, service, &transfer);
     }
 
     /// A transfer has ended.
@@ -438,7 +441,14 @@ impl Lane {
         if let (Err(fault), false) = (outcome, out)
             && self.is_news(id, transfer)
         {
-            self.report_fault(transfer.seat, IoKind::Read, transfer.offset, fault, false);
+            self.ios.report_fault(
+                &mut self.cx,
+                transfer.seat,
+                IoKind::Read,
+                transfer.offset,
+                fault,
+                false,
+            );
         }
         if outcome == Err(Fault::Medium) && !out && transfer.length > BLOCK_BYTES {
             self.read_halves(id, transfer);
@@ -647,7 +657,14 @@ impl Lane {
             Err(fault) => {
                 // A full drive is not a broken one: the request fails, the drive stays.
                 let waiting = fault != Fault::Full;
-                self.report_fault(seat, transfer.kind, transfer.offset, fault, waiting);
+                self.ios.report_fault(
+                    &mut self.cx,
+                    seat,
+                    transfer.kind,
+                    transfer.offset,
+                    fault,
+                    waiting,
+                );
                 let op = self.ops.get_mut(id).expect("its writes are in flight");
                 if waiting {
                     op.failed_seats.insert(seat, fault);
@@ -728,7 +745,7 @@ impl Lane {
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
         {
-            self.release(staging);
+            self.ios.release(&mut self.cx, staging);
         }
         if op.locked && !op.borrowed {
             self.give_back(id, op.group, op.stripes.clone());
@@ -778,7 +795,7 @@ impl Lane {
         let op = self.ops.get_mut(id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);

@@ -15,12 +15,14 @@
 //! - From `Succeed` on, nothing in flight at the drive that leaves decides anything: a pair ends as the successor's
 //!   write ends, and a read that fails is planned around.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use block::{Fault, Outcome, Seat};
 
-use super::flight::Flight;
-use super::{Lane, Purpose};
+use super::Purpose;
+use super::context::Context;
+use super::fault_reports::FaultReports;
+use super::flight::{Ended, Flight};
 use crate::action::{Io, IoId, IoKind};
 
 /// How far the successor's part of a write is.
@@ -74,25 +76,21 @@ impl Twins {
     pub(super) fn succeeds(&self, seat: Seat) -> bool {
         self.with.values().any(|&with| with == seat)
     }
-}
 
-impl Lane {
     /// From now on all that is written to the seat goes to its drive's successor too.
-    pub(super) fn begin_twin(&mut self, seat: Seat, with: Seat) {
-        self.watch.forget(with);
-        self.cx.view.successor_in(with);
-        self.twins.with.insert(seat, with);
+    pub(super) fn begin(&mut self, seat: Seat, with: Seat) {
+        self.with.insert(seat, with);
     }
 
     /// A write or flush is about to be handed out: where it goes to two drives, its second part is too.
-    pub(super) fn pair_up(&mut self, flight: &mut Flight) -> Option<Flight> {
+    pub(super) fn pair_up(&mut self, cx: &mut Context, flight: &mut Flight) -> Option<Flight> {
         let Io { seat, kind, .. } = flight.io;
         let second = matches!(flight.purpose, Purpose::Second { .. });
         if kind == IoKind::Read || flight.pair.is_some() || second {
             return None;
         }
-        let &with = self.twins.with.get(&seat)?;
-        let number = self.cx.fresh();
+        let &with = self.with.get(&seat)?;
+        let number = cx.fresh();
         let pair = Pair {
             purpose: flight.purpose,
             kind,
@@ -103,9 +101,9 @@ impl Lane {
             second: Second::InFlight,
             succeeded: false,
         };
-        self.twins.pairs.insert(number, pair);
+        self.pairs.insert(number, pair);
         flight.pair = Some(number);
-        let id = IoId(self.cx.fresh());
+        let id = IoId(cx.fresh());
         Some(Flight {
             purpose: Purpose::Second { pair: number },
             io: Io {
@@ -118,157 +116,266 @@ impl Lane {
     }
 
     /// The write of a pair to the seat's own drive has ended.
-    pub(super) fn first_ended(&mut self, number: u64, outcome: Outcome) {
-        if let Some(pair) = self.twins.pairs.get_mut(&number) {
-            pair.first = Some(outcome);
-            self.pair_ends(number);
-        }
+    pub(super) fn first_ended(&mut self, number: u64, outcome: Outcome) -> Option<Ended> {
+        let pair = self.pairs.get_mut(&number)?;
+        pair.first = Some(outcome);
+        self.pair_ends(number)
     }
 
     /// The write of a pair to the successor has ended.
-    pub(super) fn second_ended(&mut self, number: u64, outcome: Outcome) {
-        let Some(&Pair {
-            kind,
-            offset,
-            with,
-            succeeded,
-            ..
-        }) = self.twins.pairs.get(&number)
-        else {
-            // Its pair has ended without it.
-            return;
-        };
-        let second = match outcome {
-            Err(fault) if succeeded || !self.cx.view.is_out(with) => Second::Failed(fault),
+    pub(super) fn second_ended(
+        &mut self,
+        cx: &mut Context,
+        faults: &mut FaultReports,
+        number: u64,
+        outcome: Outcome,
+    ) -> Option<Ended> {
+        // A pair may have ended without it.
+        let pair = self.pairs.get_mut(&number)?;
+        pair.second = match outcome {
+            Err(fault) if pair.succeeded || !cx.view.is_out(pair.with) => Second::Failed(fault),
             _ => Second::Done,
         };
-        if let (Second::Failed(fault), false) = (second, succeeded) {
-            self.report_fault(with, kind, offset, fault, true);
+        if let (Second::Failed(fault), false) = (pair.second, pair.succeeded) {
+            faults.report(cx, pair.with, pair.kind, pair.offset, fault, true);
         }
-        let pair = self.twins.pairs.get_mut(&number).expect("just seen");
-        pair.second = second;
-        self.pair_ends(number);
+        self.pair_ends(number)
     }
 
-    fn pair_ends(&mut self, number: u64) {
-        let pair = &self.twins.pairs[&number];
+    /// Ends a pair, if all of it that counts has ended.
+    fn pair_ends(&mut self, number: u64) -> Option<Ended> {
+        let pair = &self.pairs[&number];
         let outcome = match (pair.succeeded, pair.first, pair.second) {
             (true, _, Second::Done) => Ok(()),
             (true, _, Second::Failed(fault)) => Err(fault),
             (false, Some(outcome), Second::Done) => outcome,
-            (_, _, Second::InFlight) | (false, None, _) | (false, _, Second::Failed(_)) => return,
+            (_, _, Second::InFlight) | (false, None, _) | (false, _, Second::Failed(_)) => {
+                return None;
+            }
         };
-        let pair = self.twins.pairs.remove(&number).expect("just seen");
-        self.io_ended(pair.purpose, outcome);
+        let pair = self.pairs.remove(&number).expect("just seen");
+        Some(Ended::new(pair.purpose, outcome))
     }
 
     fn pairs_of(&self, is_of: impl Fn(&Pair) -> bool) -> Vec<u64> {
-        let pairs = self.twins.pairs.iter();
+        let pairs = self.pairs.iter();
         pairs
             .filter(|(_, pair)| is_of(pair))
             .map(|(&number, _)| number)
             .collect()
     }
 
-    /// Writes to the drive that are in flight, or all that is.
-    fn in_flight_at(&self, seat: Seat, is_meant: impl Fn(&Flight) -> bool) -> Vec<IoId> {
-        let flights = self.ios.iter();
-        flights
-            .filter(|(_, flight)| flight.io.seat == seat && is_meant(flight))
-            .map(|(id, _)| id)
-            .collect()
+    /// A drive is out. If it was to succeed another one, that has no successor any more; if it had a successor, the successor is
+    /// returned, and is not written to any more. Before anything else is done about the drive.
+    pub(super) fn seat_out(&mut self, seat: Seat) -> Option<Seat> {
+        let with = self.with.remove(&seat);
+        self.with.retain(|_, with| *with != seat);
+        with
     }
 
-    /// A drive is out: if it was to succeed another one, nothing waits for it; if it had a successor, that is not
-    /// written to any more. Before anything else is done about the drive.
-    pub(super) fn twin_out(&mut self, seat: Seat) {
-        let with = self.twins.with.remove(&seat);
-        self.twins.with.retain(|_, with| *with != seat);
-        let is_second = |flight: &Flight| matches!(flight.purpose, Purpose::Second { .. });
-        let seconds = with.map(|with| self.in_flight_at(with, is_second));
-        for id in seconds.unwrap_or_default() {
-            self.abandon(id);
-        }
-        for number in self.pairs_of(|pair| pair.seat == seat || pair.with == seat) {
-            let pair = self.twins.pairs.get_mut(&number).expect("just listed");
-            if pair.seat == seat || pair.second != Second::InFlight {
-                pair.second = Second::Done;
-                self.pair_ends(number);
+    /// Ends the pairs that waited for a drive that is out.
+    pub(super) fn pairs_without(&mut self, seat: Seat) -> Vec<Ended> {
+        let numbers = self.pairs_of(|pair| pair.seat == seat || pair.with == seat);
+        let ended = numbers.into_iter().filter_map(|number| {
+            let pair = self.pairs.get_mut(&number).expect("just listed");
+            if pair.seat != seat && pair.second == Second::InFlight {
+                return None;
             }
-        }
+            pair.second = Second::Done;
+            self.pair_ends(number)
+        });
+        ended.collect()
     }
 
-    /// The successor takes the seat. `filled`: the columns that it has, where it does not have all.
-    pub(super) fn succeed(
-        &mut self,
-        seat: Seat,
-        with: Seat,
-        filled: Option<&BTreeSet<(u64, u16)>>,
-    ) {
-        self.twins.with.remove(&seat);
-        self.watch.forget(seat);
-        self.watch.forget(with);
-        if let Some(filled) = filled {
-            self.cx.view.succeed(&self.cx.geometry, seat, filled);
-        }
-        // Fills that were under way come to nothing. What they have written is not asked for.
-        self.cx.view.successor_out(with);
-        self.jobs_lost_seat(with);
-        let is_second = |flight: &Flight| matches!(flight.purpose, Purpose::Second { .. });
-        for id in self.in_flight_at(with, |flight| !is_second(flight)) {
-            if let Some(flight) = self.abandon(id) {
-                self.io_ended(flight.purpose, Err(Fault::Gone));
-            }
-        }
-        self.decide(with, true);
-        // What the successor was given to write before is the seat's now.
-        for id in self.in_flight_at(with, is_second) {
-            if let Some(flight) = self.ios.get_mut(id) {
-                self.balance.ended(&flight.io);
-                flight.io.seat = seat;
-                self.balance.begins(&flight.io);
-            }
-        }
-        self.flushes.wrote(seat);
-        for id in self.in_flight_at(seat, |flight| !is_second(flight)) {
-            self.leave_to_successor(id, filled.is_none());
-        }
-        for number in self.pairs_of(|pair| pair.seat == seat) {
-            let pair = self.twins.pairs.get_mut(&number).expect("just listed");
+    /// The successor of a seat's drive takes the seat.
+    pub(super) fn end(&mut self, seat: Seat) {
+        self.with.remove(&seat);
+    }
+
+    /// Of the pairs of a seat only the successor's part counts from now on.
+    pub(super) fn pairs_succeed(&mut self, seat: Seat) -> Vec<Ended> {
+        let numbers = self.pairs_of(|pair| pair.seat == seat);
+        let ended = numbers.into_iter().filter_map(|number| {
+            let pair = self.pairs.get_mut(&number).expect("just listed");
             pair.succeeded = true;
-            self.pair_ends(number);
+            self.pair_ends(number)
+        });
+        ended.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::Instant;
+
+    use super::*;
+    use crate::action::{Event, Origin, Service};
+
+    const SEAT: Seat = Seat(2);
+    const WITH: Seat = Seat(6);
+
+    fn flight(seat: Seat, kind: IoKind) -> Flight {
+        let io = Io {
+            id: IoId(1),
+            seat,
+            kind,
+            offset: 4096,
+            length: 4096,
+            slice: None,
+            service: Service::prompt(Origin::Log),
+        };
+        Flight::new(Purpose::Anchor { seat }, io, Instant::ZERO)
+    }
+
+    /// A lane whose seat 2 has a successor.
+    fn begun() -> (Twins, FaultReports, Context) {
+        let mut twins = Twins::default();
+        twins.begin(SEAT, WITH);
+        (twins, FaultReports::default(), Context::of_test("raid6", 6))
+    }
+
+    /// The same with a write to both under way, and its number.
+    fn written() -> (Twins, FaultReports, Context, u64) {
+        let (mut twins, faults, mut cx) = begun();
+        let mut first = flight(SEAT, IoKind::Write);
+        let second = twins.pair_up(&mut cx, &mut first);
+        let second = second.expect("it goes to both");
+        assert_eq!(second.io.seat, WITH);
+        let pair = first.pair.expect("it is of a pair");
+        assert!(matches!(second.purpose, Purpose::Second { pair: of } if of == pair));
+        (twins, faults, cx, pair)
+    }
+
+    /// How the pair has ended for who asked for the write.
+    fn outcome(ended: Option<Ended>) -> Option<Outcome> {
+        let ended = ended?;
+        assert!(matches!(ended.purpose, Purpose::Anchor { seat: SEAT }) && !ended.left);
+        Some(ended.outcome)
+    }
+
+    #[test]
+    fn writes_and_flushes_go_to_both_and_reads_to_the_seat() {
+        let (mut twins, _, mut cx) = begun();
+        for kind in [IoKind::Write, IoKind::WriteZeroes, IoKind::Flush] {
+            assert!({ twins.pair_up(&mut cx, &mut flight(SEAT, kind)) }.is_some());
         }
-        self.superseded(seat);
-        if self.cx.geometry.store().is_some() && self.recovery.is_none() {
-            if filled.is_some() {
-                self.batches_thinned();
-            }
-            self.want_anchor();
+        assert!({ twins.pair_up(&mut cx, &mut flight(SEAT, IoKind::Read)) }.is_none());
+        assert!({ twins.pair_up(&mut cx, &mut flight(Seat(3), IoKind::Write)) }.is_none());
+        assert!({ twins.pair_up(&mut cx, &mut flight(WITH, IoKind::Write)) }.is_none());
+    }
+
+    #[test]
+    fn a_part_that_is_submitted_again_is_not_paired_again() {
+        let (mut twins, _, mut cx) = begun();
+        let mut first = flight(SEAT, IoKind::Write);
+        let mut second = twins.pair_up(&mut cx, &mut first).expect("a pair");
+        assert!(twins.pair_up(&mut cx, &mut first).is_none());
+        assert!(twins.pair_up(&mut cx, &mut second).is_none());
+    }
+
+    #[test]
+    fn a_write_ends_when_both_have_it() {
+        let (mut twins, mut faults, mut cx, pair) = written();
+        assert_eq!(outcome(twins.first_ended(pair, Ok(()))), None);
+        let ended = twins.second_ended(&mut cx, &mut faults, pair, Ok(()));
+        assert_eq!(outcome(ended), Some(Ok(())));
+        assert!(twins.is_idle());
+        let (mut twins, mut faults, mut cx, pair) = written();
+        let ended = twins.second_ended(&mut cx, &mut faults, pair, Ok(()));
+        assert_eq!(outcome(ended), None);
+        assert_eq!(outcome(twins.first_ended(pair, Ok(()))), Some(Ok(())));
+    }
+
+    #[test]
+    fn a_failure_of_the_seats_own_drive_is_the_writes() {
+        let (mut twins, mut faults, mut cx, pair) = written();
+        assert_eq!(outcome(twins.first_ended(pair, Err(Fault::Medium))), None);
+        let ended = twins.second_ended(&mut cx, &mut faults, pair, Ok(()));
+        assert_eq!(outcome(ended), Some(Err(Fault::Medium)));
+        assert!(cx.take_events().is_empty(), "who asked reports it");
+    }
+
+    #[test]
+    fn a_failure_of_the_successor_waits_for_the_verdict() {
+        let (mut twins, mut faults, mut cx, pair) = written();
+        assert_eq!(outcome(twins.first_ended(pair, Ok(()))), None);
+        let ended = twins.second_ended(&mut cx, &mut faults, pair, Err(Fault::Medium));
+        assert_eq!(outcome(ended), None);
+        let report = Event::DriveFault {
+            seat: WITH,
+            kind: IoKind::Write,
+            offset: 4096,
+            fault: Fault::Medium,
+            waiting: true,
+        };
+        assert_eq!(cx.take_events(), [report]);
+        assert_eq!(twins.seat_out(WITH), None);
+        assert!(!twins.has_successor(SEAT));
+        let ended = twins.pairs_without(WITH);
+        assert_eq!(ended.len(), 1);
+        assert_eq!(outcome(ended.first().copied()), Some(Ok(())));
+    }
+
+    #[test]
+    fn a_successor_that_is_out_does_not_fail_a_write() {
+        let (mut twins, mut faults, mut cx, pair) = written();
+        cx.view.successor_out(WITH);
+        let ended = twins.second_ended(&mut cx, &mut faults, pair, Err(Fault::Gone));
+        assert_eq!(outcome(ended), None);
+        assert!(cx.take_events().is_empty());
+        assert_eq!(outcome(twins.first_ended(pair, Ok(()))), Some(Ok(())));
+    }
+
+    #[test]
+    fn a_seat_that_is_out_has_no_successor_and_its_pairs_end_without_it() {
+        let (mut twins, mut faults, mut cx, pair) = written();
+        assert_eq!(twins.seat_out(SEAT), Some(WITH));
+        assert!(twins.pairs_without(SEAT).is_empty(), "the first part runs");
+        assert_eq!(
+            outcome(twins.first_ended(pair, Err(Fault::Gone))),
+            Some(Err(Fault::Gone))
+        );
+        let ended = twins.second_ended(&mut cx, &mut faults, pair, Ok(()));
+        assert_eq!(outcome(ended), None, "its pair has ended without it");
+        assert!(!twins.any());
+    }
+
+    #[test]
+    fn after_the_succession_the_successors_write_decides() {
+        for end in [Ok(()), Err(Fault::Medium)] {
+            let (mut twins, mut faults, mut cx, pair) = written();
+            twins.end(SEAT);
+            assert!(twins.pairs_succeed(SEAT).is_empty(), "it is in flight");
+            assert_eq!(outcome(twins.first_ended(pair, Err(Fault::Gone))), None);
+            let ended = twins.second_ended(&mut cx, &mut faults, pair, end);
+            assert_eq!(outcome(ended), Some(end));
+            assert!(cx.take_events().is_empty(), "who asked reports it");
         }
     }
 
-    /// An operation in flight at the drive that leaves.
-    fn leave_to_successor(&mut self, id: IoId, answers: bool) {
-        let Some(flight) = self.ios.get_mut(id) else {
-            return;
-        };
-        if flight.io.kind == IoKind::Read && answers {
-            flight.left = true;
-            return;
-        }
-        let Some(flight) = self.abandon(id) else {
-            return;
-        };
-        match flight.pair {
-            Some(pair) => self.first_ended(pair, Ok(())),
-            None => self.left_ended(flight.purpose, Err(Fault::Gone)),
-        }
+    #[test]
+    fn what_the_successor_has_ends_with_the_succession() {
+        let (mut twins, mut faults, mut cx, pair) = written();
+        let ended = twins.second_ended(&mut cx, &mut faults, pair, Ok(()));
+        assert_eq!(outcome(ended), None);
+        let ended = twins.pairs_succeed(SEAT);
+        assert_eq!(outcome(ended.first().copied()), Some(Ok(())));
+        assert_eq!(outcome(twins.first_ended(pair, Ok(()))), None);
+        assert!(twins.is_idle());
     }
 
-    /// An operation at a drive that has left its seat has ended. A failure says nothing of the drive that has it now.
-    pub(super) fn left_ended(&mut self, purpose: Purpose, outcome: Outcome) {
-        self.hushed = true;
-        self.io_ended(purpose, outcome.map_err(|_| Fault::Medium));
-        self.hushed = false;
+    #[test]
+    fn pairs_of_other_seats_go_on() {
+        let (mut twins, _, mut cx, _) = written();
+        twins.begin(Seat(4), Seat(7));
+        let mut other = flight(Seat(4), IoKind::Write);
+        assert!(twins.pair_up(&mut cx, &mut other).is_some());
+        assert!(twins.pairs_succeed(SEAT).is_empty());
+        assert_eq!(twins.seat_out(WITH), None);
+        assert!(twins.has_successor(Seat(4)) && twins.succeeds(Seat(7)));
+        assert_eq!(
+            outcome(twins.first_ended(other.pair.expect("a pair"), Ok(()))),
+            None
+        );
     }
 }

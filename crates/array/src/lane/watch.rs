@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use block::{Instant, Seat};
 
-use super::Lane;
+use super::context::Context;
 use super::flight::Flight;
+use super::sequence_map::SequenceMap;
 use crate::action::{Event, IoId, IoKind};
 
 /// How long a drive may take for one operation before the pool is asked to do without it. Disks
@@ -96,8 +97,6 @@ pub(super) struct Watch {
     look_at: Option<Instant>,
     /// Seats that the pool was told hang, and when.
     told: BTreeMap<Seat, Instant>,
-    /// Seats whose drive is asked only if nobody else can answer.
-    pub(super) suspects: BTreeSet<Seat>,
 }
 
 impl Watch {
@@ -108,7 +107,6 @@ impl Watch {
             weighed_at: None,
             look_at: None,
             told: BTreeMap::new(),
-            suspects: BTreeSet::new(),
         }
     }
 
@@ -154,52 +152,56 @@ impl Watch {
     /// Another drive sits in the seat, or none.
     pub(super) fn forget(&mut self, seat: Seat) {
         self.told.remove(&seat);
-        self.suspects.remove(&seat);
         if let Some(paces) = self.paces.get_mut(seat.index()) {
             *paces = [Pace::default(); 2];
         }
     }
 }
 
-impl Lane {
+impl Watch {
     /// Something has been handed out.
-    pub(super) fn watch_begins(&mut self) {
+    pub(super) fn begins(&mut self, now: Instant) {
         // Not later, though nothing may be late so soon: the limits are weighed at looks. Once per
         // this time while anything happens, and not at all while nothing does.
-        let at = self.cx.now + LATE_MIN;
-        if self.watch.look_at.is_none_or(|look_at| look_at > at) {
-            self.watch.look_at = Some(at);
+        let at = now + LATE_MIN;
+        if self.look_at.is_none_or(|look_at| look_at > at) {
+            self.look_at = Some(at);
         }
     }
 
     /// A drive has answered.
-    pub(super) fn watch_ended(&mut self, flight: &Flight) {
+    pub(super) fn ended(&mut self, now: Instant, flight: &Flight) {
         if let (Some(class), Some(paces)) = (
             class(flight.io.kind),
-            self.watch.paces.get_mut(flight.io.seat.index()),
+            self.paces.get_mut(flight.io.seat.index()),
         ) {
-            let took = self.cx.now.0.saturating_sub(flight.since.0);
+            let took = now.0.saturating_sub(flight.since.0);
             paces[class].saw(took / units(flight.span));
         }
-        if !self.watch.told.is_empty() {
-            self.watch.look_at = Some(self.cx.now);
+        if !self.told.is_empty() {
+            self.look_at = Some(now);
         }
     }
 
-    /// Looks for what is late, if it is time to.
-    pub(super) fn look(&mut self) {
-        if self.watch.look_at.is_none_or(|at| at > self.cx.now) {
-            return;
+    /// Looks for what is late, if it is time to: reads that something may be done about. Then
+    /// [`looked`](Self::looked).
+    pub(super) fn look(
+        &mut self,
+        cx: &mut Context,
+        flights: &mut SequenceMap<IoId, Flight>,
+    ) -> Option<Vec<IoId>> {
+        if self.look_at.is_none_or(|at| at > cx.now) {
+            return None;
         }
-        self.watch.weigh(self.cx.now);
-        let shortest = self.watch.shortest();
+        self.weigh(cx.now);
+        let shortest = self.shortest();
         let mut newly_late: BTreeSet<Seat> = BTreeSet::new();
         let mut late: BTreeSet<Seat> = BTreeSet::new();
         let mut hung: BTreeSet<Seat> = BTreeSet::new();
         let mut unhedged: Vec<IoId> = Vec::new();
         // Numbers are given in order of time.
-        for (id, flight) in self.ios.iter_mut() {
-            let age = self.cx.now.since(flight.since);
+        for (id, flight) in flights.iter_mut() {
+            let age = cx.now.since(flight.since);
             if age < shortest {
                 break;
             }
@@ -207,7 +209,7 @@ impl Lane {
             if age >= DEADLINE {
                 hung.insert(seat);
             }
-            let limit = self.watch.late_after(kind, flight.span);
+            let limit = self.late_after(kind, flight.span);
             if limit.is_none_or(|limit| age < limit) {
                 continue;
             }
@@ -219,44 +221,47 @@ impl Lane {
                 unhedged.push(id);
             }
         }
-        let lane = self.cx.lane;
+        let lane = cx.lane;
         for seat in newly_late {
-            self.cx.events.push_back(Event::Late { seat });
+            cx.events.push_back(Event::Late { seat });
         }
-        let told: Vec<Seat> = self.watch.told.keys().copied().collect();
+        let told: Vec<Seat> = self.told.keys().copied().collect();
         for seat in told.into_iter().filter(|seat| !hung.contains(seat)) {
-            self.watch.told.remove(&seat);
-            self.cx.events.push_back(Event::Answers { lane, seat });
+            self.told.remove(&seat);
+            cx.events.push_back(Event::Answers { lane, seat });
         }
         for seat in hung {
-            let told = self.watch.told.get(&seat);
-            if told.is_none_or(|&at| self.cx.now.since(at) >= TELL_AGAIN) {
-                self.watch.told.insert(seat, self.cx.now);
-                self.cx.events.push_back(Event::Hangs { lane, seat });
+            let told = self.told.get(&seat);
+            if told.is_none_or(|&at| cx.now.since(at) >= TELL_AGAIN) {
+                self.told.insert(seat, cx.now);
+                cx.events.push_back(Event::Hangs { lane, seat });
             }
         }
         // Around more drives than the code survives there is no way: the others wait for the same.
-        if late.len() <= usize::from(self.cx.geometry.code().tolerance()) {
-            for id in unhedged {
-                self.hedge(id);
-            }
+        if late.len() > usize::from(cx.geometry.code().tolerance()) {
+            unhedged.clear();
         }
-        self.watch.look_at = self.next_look();
+        Some(unhedged)
     }
 
-    fn next_look(&self) -> Option<Instant> {
-        let soon = self.cx.now + LATE_MIN / 2;
-        let late_after = self.watch.shortest();
+    /// What could be done about late operations has been done: when to look again.
+    pub(super) fn looked(&mut self, now: Instant, flights: &SequenceMap<IoId, Flight>) {
+        self.look_at = self.next_look(now, flights);
+    }
+
+    fn next_look(&self, now: Instant, flights: &SequenceMap<IoId, Flight>) -> Option<Instant> {
+        let soon = now + LATE_MIN / 2;
+        let late_after = self.shortest();
         let mut at: Option<Instant> = None;
         let mut earlier = |time: Instant| at = Some(at.map_or(time, |at| at.min(time)));
-        for flight in self.ios.values() {
+        for flight in flights.values() {
             let dead = flight.since + DEADLINE;
-            if dead > self.cx.now {
+            if dead > now {
                 earlier(dead);
             }
             if flight.late || class(flight.io.kind).is_none() {
                 if flight.io.kind == IoKind::Read && !flight.hedged {
-                    earlier(self.cx.now + LATE_MIN);
+                    earlier(now + LATE_MIN);
                 }
                 continue;
             }
@@ -264,7 +269,7 @@ impl Lane {
             // All others are younger.
             break;
         }
-        for &told in self.watch.told.values() {
+        for &told in self.told.values() {
             earlier(told + TELL_AGAIN);
         }
         at

@@ -4,7 +4,7 @@ use block::{Fault, Outcome, Seat};
 
 use super::{Phase, page_slice};
 use crate::ScratchId;
-use crate::action::{Action, Compute, IoKind};
+use crate::action::{Action, Compute, IoKind, Origin, Service};
 use crate::format::{Anchor, PAGE_BYTES};
 use crate::lane::flush::Waiter;
 use crate::lane::{Computing, Lane, Purpose};
@@ -85,7 +85,15 @@ impl Lane {
         let nowhere = seats.is_empty();
         for seat in seats {
             let slice = page_slice(scratch, 0);
-            self.push_slice(Purpose::Anchor { seat }, seat, IoKind::Write, offset, slice);
+            let service = Service::prompt(Origin::Checkpoint);
+            self.ios.submit_slice(
+                &mut self.cx,
+                Purpose::Anchor { seat },
+                service,
+                IoKind::Write,
+                (seat, offset),
+                slice,
+            );
         }
         if nowhere && self.checkpoints.running.is_some() {
             // No drive is there: what is in the ring stays, for those that come back.
@@ -117,7 +125,7 @@ impl Lane {
         let running = self.running();
         running.phase = Phase::Closing;
         if let Some(scratch) = running.scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         if !self.begin_flush(Waiter::Checkpoint) {
             self.end_checkpoint(None);

@@ -6,7 +6,7 @@ use block::{Outcome, Seat};
 
 use super::installs::Installs;
 use super::{Phase, Wanting};
-use crate::action::IoKind;
+use crate::action::{IoKind, Origin, Service};
 use crate::format::{BlockName, Entry};
 use crate::lane::ids::OpId;
 use crate::lane::op::Owner;
@@ -86,7 +86,9 @@ impl Lane {
                 }
                 self.running().writes.begin();
                 let purpose = Purpose::Install { transfer };
-                self.push_transfer_for(purpose, &transfer);
+                let service = Service::bulk(Origin::Checkpoint);
+                self.ios
+                    .submit_transfer(&mut self.cx, purpose, service, &transfer);
             }
         }
     }

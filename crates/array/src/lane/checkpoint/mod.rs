@@ -289,7 +289,7 @@ impl Lane {
         }
         scratch
             .into_iter()
-            .for_each(|scratch| self.release(scratch));
+            .for_each(|scratch| self.ios.release(&mut self.cx, scratch));
         self.cx.epochs.leave(&mut epoch);
         self.end_checkpoint(Some(fault));
     }
@@ -364,7 +364,10 @@ impl Lane {
         let out = self.cx.view.is_out(seat);
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => self.report_fault(seat, IoKind::Write, offset, fault, true),
+            Err(fault) if !out => {
+                self.ios
+                    .report_fault(&mut self.cx, seat, IoKind::Write, offset, fault, true)
+            }
             Err(_) => {}
         }
         self.running().writes.ended(seat, outcome, out);

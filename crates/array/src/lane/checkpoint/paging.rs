@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use block::{Outcome, Seat};
 
 use super::{Phase, page_slice};
-use crate::action::{Action, Compute, IoKind};
+use crate::action::{Action, Compute, IoKind, Origin, Service};
 use crate::format::{PAGE_BYTES, PageName};
 use crate::lane::flush::Waiter;
 use crate::lane::pages::PagePlace;
@@ -75,7 +75,7 @@ impl Lane {
             }
             let mut places = self.page_places(name, false);
             if running.unchanged.contains(&name) {
-                places.retain(|place| !place.counts || self.twins.has_successor(place.seat));
+                places.retain(|place| !place.counts || self.ios.twins().has_successor(place.seat));
             }
             for (place, turn) in places.iter().zip(turns_of(&places)) {
                 turns[turn].push(Transfer {
@@ -115,7 +115,9 @@ impl Lane {
                 seat: transfer.seat,
                 offset: transfer.offset,
             };
-            self.push_transfer_for(purpose, &transfer);
+            let service = Service::bulk(Origin::Checkpoint);
+            self.ios
+                .submit_transfer(&mut self.cx, purpose, service, &transfer);
         }
         self.running().begun = true;
         self.pages_ended();
@@ -164,7 +166,7 @@ impl Lane {
         let mut epoch = running.epoch.take();
         assert!(epoch.is_some(), "it has installed");
         if let Some(scratch) = running.scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         self.cx.epochs.leave(&mut epoch);
         // What has changed or was logged again by now the flush covers; what does so from now on it need

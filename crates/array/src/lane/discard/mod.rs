@@ -428,8 +428,8 @@ impl Lane {
         let home = self.cx.geometry.layout().cell(group, column);
         let state = self.cx.view.column(&self.cx.geometry, group, column);
         let alone = state.source == Some(home) && state.target.is_none();
-        let swift = !self.cx.view.is_out(home.seat) && !self.watch.suspects.contains(&home.seat);
-        (alone && swift && !self.twins.has_successor(home.seat)).then_some(home)
+        let swift = !self.cx.view.is_out(home.seat) && !self.ios.is_suspect(home.seat);
+        (alone && swift && !self.ios.twins().has_successor(home.seat)).then_some(home)
     }
 
     fn discard_chunks(&mut self, id: OpId, chunks: &BTreeMap<u16, Runs>) {
@@ -455,15 +455,16 @@ impl Lane {
         let under_way = self.discards.under_way.as_mut();
         under_way.expect("its run is under way").asked = true;
         for (seat, offset, length) in ranges {
-            self.push_io(Purpose::Discard { op: id }, |id| Io {
-                id,
-                seat,
-                kind: IoKind::Discard,
-                offset,
-                length,
-                slice: None,
-                service,
-            });
+            self.ios
+                .submit(&mut self.cx, Purpose::Discard { op: id }, |id| Io {
+                    id,
+                    seat,
+                    kind: IoKind::Discard,
+                    offset,
+                    length,
+                    slice: None,
+                    service,
+                });
         }
     }
 

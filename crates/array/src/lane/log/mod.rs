@@ -259,12 +259,11 @@ impl Lane {
     /// survive as many losses.
     fn batch_seats(&self) -> Vec<Seat> {
         let live = self.live_seats();
-        let suspects = &self.watch.suspects;
-        if suspects.is_empty() {
+        if !self.ios.any_suspect() {
             return live;
         }
         let swift = live.iter().copied();
-        let swift: Vec<Seat> = swift.filter(|seat| !suspects.contains(seat)).collect();
+        let swift: Vec<Seat> = swift.filter(|&seat| !self.ios.is_suspect(seat)).collect();
         if swift.len() > usize::from(self.cx.geometry.code().tolerance()) {
             swift
         } else {
@@ -308,7 +307,7 @@ impl Lane {
     }
 
     /// What the writes of a batch are for.
-    pub(super) fn batch_service(&self, sequence: u64) -> Service {
+    fn batch_service(&self, sequence: u64) -> Service {
         let batch = self.log.batches.get(&sequence);
         Service {
             origin: Origin::Log,
@@ -695,7 +694,10 @@ impl Lane {
         let out = self.cx.view.is_out(seat);
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => self.report_fault(seat, IoKind::Write, 0, fault, true),
+            Err(fault) if !out => {
+                self.ios
+                    .report_fault(&mut self.cx, seat, IoKind::Write, 0, fault, true)
+            }
             Err(_) => {}
         }
         let log = &mut self.log;
@@ -708,9 +710,17 @@ impl Lane {
     /// Writes these of a batch's columns.
     fn push_columns(&mut self, sequence: u64, columns: &Columns) {
         let offset = self.ring_offset(columns.position);
+        let service = self.batch_service(sequence);
         for &(seat, slice) in &columns.slices {
             let purpose = Purpose::Batch { sequence, seat };
-            self.push_slice(purpose, seat, IoKind::Write, offset, slice);
+            self.ios.submit_slice(
+                &mut self.cx,
+                purpose,
+                service,
+                IoKind::Write,
+                (seat, offset),
+                slice,
+            );
         }
     }
 

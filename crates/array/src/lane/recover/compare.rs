@@ -24,7 +24,7 @@ use erasure::ElementSet;
 
 use super::Phase;
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, IoKind, Origin, Service, Slice};
 use crate::format::BlockName;
 use crate::lane::op::{Op, Owner};
 use crate::lane::overlay::Bytes;
@@ -161,7 +161,14 @@ impl Lane {
         }
         for (index, ((_, slice), (seat, offset))) in reads.into_iter().zip(places).enumerate() {
             let purpose = Purpose::Recovery { seat, index };
-            self.push_slice(purpose, seat, IoKind::Read, offset, slice);
+            self.ios.submit_slice(
+                &mut self.cx,
+                purpose,
+                Service::prompt(Origin::Rebuild),
+                IoKind::Read,
+                (seat, offset),
+                slice,
+            );
         }
         begun
     }
@@ -195,7 +202,7 @@ impl Lane {
         let failed = std::mem::take(&mut comparison.failed);
         scratch
             .into_iter()
-            .for_each(|scratch| self.release(scratch));
+            .for_each(|scratch| self.ios.release(&mut self.cx, scratch));
         let mut sums = sums.iter();
         let (mut right, mut wrong) = (BTreeSet::new(), BTreeSet::new());
         let mut unread = BTreeSet::new();

@@ -20,7 +20,9 @@ use erasure::ElementSet;
 
 use self::compare::Comparison;
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, IoKind, Slice};
+use crate::action::{
+    Action, BufferId, Compute, ComputeStep, Computed, Event, IoKind, Origin, Service, Slice,
+};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 use crate::lane::flush::Waiter;
 use crate::lane::log::{column_slice, derived};
@@ -167,11 +169,12 @@ impl Lane {
                 length,
             };
             self.recovery().reads.insert(index, slice);
-            self.push_slice(
+            self.ios.submit_slice(
+                &mut self.cx,
                 Purpose::Recovery { seat, index },
-                seat,
+                Service::prompt(Origin::Rebuild),
                 IoKind::Read,
-                offset,
+                (seat, offset),
                 slice,
             );
         }
@@ -180,7 +183,8 @@ impl Lane {
     /// A read of the recovery's has ended.
     pub(super) fn recovery_read(&mut self, seat: Seat, index: usize, outcome: Outcome) {
         if let (Err(fault), false) = (outcome, self.cx.view.is_out(seat)) {
-            self.report_fault(seat, IoKind::Read, 0, fault, false);
+            self.ios
+                .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
         }
         if matches!(self.recovery().phase, Phase::Comparing(_)) {
             self.compared_read(index, outcome);
@@ -199,7 +203,7 @@ impl Lane {
         }
         if let Phase::Columns(found) = &recovery.phase {
             let memory = BufferId::Scratch(found.scratch);
-            if self.stragglers.hold(memory) {
+            if self.ios.stragglers().hold(memory) {
                 // What is put together in this memory would not stay so.
                 self.read_columns_again();
             } else {
@@ -224,7 +228,7 @@ impl Lane {
             return;
         }
         if let Some(scratch) = self.recovery().scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         match std::mem::replace(&mut self.recovery().phase, Phase::Anchors) {
             Phase::Anchors => self.anchors_read(&computed.bytes),
@@ -376,11 +380,12 @@ impl Lane {
         });
         for &(index, seat) in &there {
             let slice = column_slice(scratch, index, length);
-            self.push_slice(
+            self.ios.submit_slice(
+                &mut self.cx,
                 Purpose::Recovery { seat, index },
-                seat,
+                Service::prompt(Origin::Rebuild),
                 IoKind::Read,
-                offset,
+                (seat, offset),
                 slice,
             );
         }
@@ -644,11 +649,12 @@ impl Lane {
         }
         for (index, seat) in columns {
             let slice = column_slice(scratch, index, length);
-            self.push_slice(
+            self.ios.submit_slice(
+                &mut self.cx,
                 Purpose::Restore { seat },
-                seat,
+                Service::prompt(Origin::Rebuild),
                 IoKind::Write,
-                offset,
+                (seat, offset),
                 slice,
             );
         }
@@ -758,7 +764,10 @@ impl Lane {
         let out = self.cx.view.is_out(seat);
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => self.report_fault(seat, IoKind::Write, 0, fault, true),
+            Err(fault) if !out => {
+                self.ios
+                    .report_fault(&mut self.cx, seat, IoKind::Write, 0, fault, true)
+            }
             Err(_) => {}
         }
         self.recovery().writes.ended(seat, outcome, out);
@@ -786,7 +795,7 @@ impl Lane {
         }
         recovery.phase = Phase::Flushing;
         if let Some(scratch) = recovery.scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         if !self.begin_flush(Waiter::Recovery) {
             self.recovery_flushed();
@@ -808,7 +817,7 @@ impl Lane {
         if let Some(recovery) = self.recovery.take()
             && let Some(scratch) = recovery.scratch
         {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         if batches > 0 && outcome.is_ok() {
             self.batches_thinned();
