@@ -1,4 +1,4 @@
-//! Bounce buffers: memory of its own for a read whose memory a drive may still write into (`stragglers.rs`).
+//! Bounce buffers: memory of its own for a read whose memory a drive may still write into (`io/stragglers.rs`).
 
 use block::BLOCK_BYTES;
 

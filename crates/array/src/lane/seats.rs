@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use block::{Fault, Seat};
 
 use super::Lane;
-use super::flight::Ended;
 use super::ids::OpId;
+use super::io::Ended;
 use super::op::Phase;
 
 impl Lane {

@@ -2,12 +2,12 @@
 
 use block::Seat;
 
-use super::watch::units;
+use super::latency::units;
 use crate::action::{Io, IoKind};
 
 /// By seat: how much is in flight, and where the last read ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DriveLoad {
+pub(in crate::lane) struct DriveLoad {
     queued: Vec<u64>,
     read_to: Vec<u64>,
 }
@@ -35,12 +35,12 @@ impl DriveLoad {
     }
 
     /// Operations that a drive has, long ones counted as several.
-    pub(super) fn queued(&self, seat: Seat) -> u64 {
+    pub(in crate::lane) fn queued(&self, seat: Seat) -> u64 {
         self.queued.get(seat.index()).copied().unwrap_or(0)
     }
 
     /// True if a drive's last read ended at `offset`.
-    pub(super) fn reads_on(&self, seat: Seat, offset: u64) -> bool {
+    pub(in crate::lane) fn reads_on(&self, seat: Seat, offset: u64) -> bool {
         self.read_to.get(seat.index()) == Some(&offset)
     }
 }

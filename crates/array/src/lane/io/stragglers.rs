@@ -2,21 +2,21 @@
 //!
 //! A *straggler* is still with the drive, which may yet write into the memory that it was given. So
 //! scratch memory is given back only when the last straggler in it has come back, nothing is read
-//! there again, and a request whose memory one holds is answered with its bytes elsewhere (`bounce.rs`).
+//! there again, and a request whose memory one holds is answered with its bytes elsewhere (`lane/bounce.rs`).
 //! And a drive that is out is drained when the last of its stragglers has come back: it must not return before.
 
 use std::collections::BTreeMap;
 
 use block::Seat;
 
-use super::context::Context;
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Event, IoId, Slice};
 use crate::format::PageName;
+use crate::lane::context::Context;
 
 /// Operations that nobody waits for, and the memory that they keep.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stragglers {
+pub(in crate::lane) struct Stragglers {
     in_flight: BTreeMap<IoId, (Seat, Option<Slice>)>,
     /// Those that read copies of pages.
     copies: BTreeMap<IoId, Vec<PageName>>,
@@ -28,10 +28,10 @@ pub(super) struct Stragglers {
 
 /// What a drive has answered too late.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Late {
-    pub(super) seat: Seat,
+pub(in crate::lane) struct Late {
+    pub(in crate::lane) seat: Seat,
     /// Pages whose copies it was asked for.
-    pub(super) copies: Vec<PageName>,
+    pub(in crate::lane) copies: Vec<PageName>,
 }
 
 fn overlap(a: Slice, b: Slice) -> bool {
@@ -39,11 +39,11 @@ fn overlap(a: Slice, b: Slice) -> bool {
 }
 
 impl Stragglers {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::lane) fn is_empty(&self) -> bool {
         self.in_flight.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::lane) fn len(&self) -> usize {
         self.in_flight.len()
     }
 
@@ -53,13 +53,13 @@ impl Stragglers {
     }
 
     /// Whether a drive may still write into a buffer.
-    pub(super) fn hold(&self, buffer: BufferId) -> bool {
+    pub(in crate::lane) fn hold(&self, buffer: BufferId) -> bool {
         let slices = self.in_flight.values().filter_map(|&(_, slice)| slice);
         slices.map(|slice| slice.buffer).any(|held| held == buffer)
     }
 
     /// Whether a drive may still write into part of a slice.
-    pub(super) fn touch(&self, slice: Slice) -> bool {
+    pub(in crate::lane) fn touch(&self, slice: Slice) -> bool {
         let mut slices = self.in_flight.values().filter_map(|&(_, slice)| slice);
         slices.any(|held| overlap(held, slice))
     }

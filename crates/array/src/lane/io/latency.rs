@@ -5,7 +5,7 @@
 //! does not get patience for it, and where all are slow none is late.
 //!
 //! ```text
-//!   handed out ── late ─► hedged (`hedge.rs`); the pool counts it against the drive
+//!   handed out ── late ─► hedged (`lane/hedge.rs`); the pool counts it against the drive
 //!              └─ DEADLINE ─► `Hangs`: the pool decides; `Answers` if the drive comes back
 //! ```
 //!
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use block::{Instant, Seat};
 
-use super::context::Context;
-use super::flight::Flight;
-use super::sequence_map::SequenceMap;
+use super::Flight;
 use crate::action::{Event, IoId, IoKind};
+use crate::lane::context::Context;
+use crate::lane::sequence_map::SequenceMap;
 
 /// How long a drive may take for one operation before the pool is asked to do without it. Disks
 /// made for arrays give up by themselves after seven seconds; the limit must not be below that.
@@ -50,12 +50,12 @@ const UNIT_BYTES_LOG2: u32 = 16;
 
 /// A moving high quantile of what operations take, in nanoseconds per unit.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct Quantile {
     seen: u32,
     high: u64,
 }
 
-impl Pace {
+impl Quantile {
     /// Steps up are 128 times as large as steps down, so that it comes to rest where one in 129 is
     /// above: at the 99th percentile.
     const fn saw(&mut self, took: u64) {
@@ -83,14 +83,14 @@ const fn class(kind: IoKind) -> Option<usize> {
 }
 
 /// What an operation counts: long ones as several.
-pub(super) const fn units(length: u64) -> u64 {
+pub(in crate::lane) const fn units(length: u64) -> u64 {
     1 + (length >> UNIT_BYTES_LOG2)
 }
 
 /// What a lane knows of its drives' pace.
 #[derive(Clone, Debug)]
-pub(super) struct Watch {
-    paces: Vec<[Pace; 2]>,
+pub(super) struct LatencyTracker {
+    paces: Vec<[Quantile; 2]>,
     /// From when on a read or write of one unit is late.
     late_after: [Duration; 2],
     weighed_at: Option<Instant>,
@@ -99,10 +99,10 @@ pub(super) struct Watch {
     told: BTreeMap<Seat, Instant>,
 }
 
-impl Watch {
+impl LatencyTracker {
     pub(super) fn new(seats: u16) -> Self {
         Self {
-            paces: vec![[Pace::default(); 2]; seats.into()],
+            paces: vec![[Quantile::default(); 2]; seats.into()],
             late_after: [LATE_UNKNOWN; 2],
             weighed_at: None,
             look_at: None,
@@ -153,12 +153,12 @@ impl Watch {
     pub(super) fn forget(&mut self, seat: Seat) {
         self.told.remove(&seat);
         if let Some(paces) = self.paces.get_mut(seat.index()) {
-            *paces = [Pace::default(); 2];
+            *paces = [Quantile::default(); 2];
         }
     }
 }
 
-impl Watch {
+impl LatencyTracker {
     /// Something has been handed out.
     pub(super) fn begins(&mut self, now: Instant) {
         // Not later, though nothing may be late so soon: the limits are weighed at looks. Once per
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_pace_settles_at_the_slowest_hundredth() {
-        let mut pace = Pace::default();
+        let mut pace = Quantile::default();
         // One in fifty takes ten times as long, one in a thousand a hundred times.
         for index in 0..50_000_u64 {
             pace.saw(match index {
@@ -297,15 +297,15 @@ mod tests {
     #[test]
     fn one_slow_drive_does_not_change_what_is_usual_and_all_do() {
         for (slow, limit) in [(1, LATE_MIN), (6, Duration::from_millis(800))] {
-            let mut watch = Watch::new(6);
+            let mut tracker = LatencyTracker::new(6);
             for _ in 0..LEARNED_AFTER {
-                for (seat, paces) in watch.paces.iter_mut().enumerate() {
+                for (seat, paces) in tracker.paces.iter_mut().enumerate() {
                     let took = if seat < slow { 200 } else { 1 };
                     paces[0].saw(took * 1_000_000);
                 }
             }
-            watch.weigh(Instant(1));
-            assert_eq!(watch.late_after[0], limit, "{slow} slow");
+            tracker.weigh(Instant(1));
+            assert_eq!(tracker.late_after[0], limit, "{slow} slow");
         }
     }
 }

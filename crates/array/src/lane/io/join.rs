@@ -23,15 +23,15 @@ use std::collections::BTreeMap;
 
 use block::{BLOCK_BYTES, Seat};
 
-use super::context::Context;
-use super::flight::Flight;
+use super::Flight;
 use super::held_reads::HeldReads;
-use super::sequence_map::SequenceMap;
 use crate::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
+use crate::lane::context::Context;
+use crate::lane::sequence_map::SequenceMap;
 
 /// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of its
 /// rate with it, and a client's operation waits 5 ms behind it.
-pub(super) const JOINED_BYTES_MAX: u64 = 512 << 10;
+pub(in crate::lane) const JOINED_BYTES_MAX: u64 = 512 << 10;
 
 /// The kernel takes at most 1024 ranges at once (`IOV_MAX`).
 const _: () = assert!(JOINED_BYTES_MAX / BLOCK_BYTES <= 1024);

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use block::{Fault, Seat};
 
-use super::context::Context;
 use crate::action::{Event, IoKind};
+use crate::lane::context::Context;
 
 /// The reports of one lane.
 #[derive(Clone, Debug, Default)]

@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 
 use block::{Fault, Outcome, Seat};
 
-use super::Purpose;
-use super::context::Context;
 use super::fault_reports::FaultReports;
-use super::flight::{Ended, Flight};
+use super::{Ended, Flight};
 use crate::action::{Io, IoId, IoKind};
+use crate::lane::Purpose;
+use crate::lane::context::Context;
 
 /// How far the successor's part of a write is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ struct Pair {
 
 /// Seats with two drives, and writes to both.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Twins {
+pub(in crate::lane) struct Twins {
     /// Where the successor of a seat's drive sits meanwhile.
     with: BTreeMap<Seat, Seat>,
     pairs: BTreeMap<u64, Pair>,
@@ -63,17 +63,17 @@ impl Twins {
         self.pairs.is_empty()
     }
 
-    pub(super) fn any(&self) -> bool {
+    pub(in crate::lane) fn any(&self) -> bool {
         !self.with.is_empty()
     }
 
     /// True if what is written to the seat goes to a successor too.
-    pub(super) fn has_successor(&self, seat: Seat) -> bool {
+    pub(in crate::lane) fn has_successor(&self, seat: Seat) -> bool {
         self.with.contains_key(&seat)
     }
 
     /// Whether a drive is the successor of another one.
-    pub(super) fn succeeds(&self, seat: Seat) -> bool {
+    pub(in crate::lane) fn succeeds(&self, seat: Seat) -> bool {
         self.with.values().any(|&with| with == seat)
     }
 
