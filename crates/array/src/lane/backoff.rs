@@ -174,7 +174,7 @@ impl Lane {
             self.retries.held.push(request);
             return true;
         }
-        self.begin_flush(Waiter::Request(request.0))
+        self.begin_flush(Waiter::Request(request))
     }
 
     /// The flush of a request has ended.
@@ -202,7 +202,7 @@ impl Lane {
             return;
         }
         for request in std::mem::take(&mut self.retries.held) {
-            if !self.begin_flush(Waiter::Request(request.0)) {
+            if !self.begin_flush(Waiter::Request(request)) {
                 self.flushed_for(request, Ok(()));
             }
         }

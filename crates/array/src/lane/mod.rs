@@ -73,9 +73,7 @@ use self::request::Pending;
 use self::sequence_map::SequenceMap;
 use self::stripe_map::StripeMaps;
 use self::uninitialized::Uninitialized;
-use crate::action::{
-    Action, Command, ComputeId, Computed, Event, Io, IoId, IoKind, Origin, Service,
-};
+use crate::action::{Action, Command, ComputeId, Computed, Event, IoId};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
 use crate::seeded::{self, Bug};
@@ -526,7 +524,11 @@ impl Lane {
         match ended.purpose {
             Purpose::Second { .. } => unreachable!("it ends with its pair"),
             Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
-            Purpose::Flush { number, seat } => self.flushed(number, seat, outcome),
+            Purpose::Flush { number, seat } => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                let finished = self.flushes.ended(cx, ios, number, seat, outcome);
+                self.flush_finished(finished);
+            }
             Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
             Purpose::PageRead { read, seat } => self.page_read(read, seat, outcome),
             Purpose::Install { transfer } => self.install_written(transfer, outcome),
@@ -593,46 +595,24 @@ impl Lane {
     /// Flushes every drive that holds writes not yet flushed; false if there is none.
     fn begin_flush(&mut self, waiter: Waiter) -> bool {
         let covers = self.log.completed;
-        let view = &self.cx.view;
-        let (number, seats) = self
+        let begun = self
             .flushes
-            .begin(waiter, covers, |seat| !view.is_out(seat));
-        if seats.is_empty() {
+            .begin(&mut self.cx, &mut self.ios, waiter, covers);
+        if !begun {
             self.log.flushed = self.log.flushed.max(covers);
         }
-        for &seat in &seats {
-            self.ios
-                .submit(&mut self.cx, Purpose::Flush { number, seat }, |id| Io {
-                    id,
-                    seat,
-                    kind: IoKind::Flush,
-                    offset: 0,
-                    length: 0,
-                    slice: None,
-                    service: Service::prompt(Origin::Log),
-                });
-        }
-        !seats.is_empty()
-    }
-
-    fn flushed(&mut self, number: u64, seat: Seat, outcome: Outcome) {
-        let out = self.cx.view.is_out(seat);
-        if let (Err(fault), false) = (outcome, out) {
-            self.ios
-                .report_fault(&mut self.cx, seat, IoKind::Flush, 0, fault, true);
-        }
-        let finished = self.flushes.completed(number, seat, outcome, out);
-        self.flush_finished(finished);
+        begun
     }
 
     fn flush_finished(&mut self, finished: impl IntoIterator<Item = Finished>) {
-        for (waiter, outcome, covers) in finished {
+        for finished in finished {
+            let outcome = finished.outcome;
             if outcome.is_ok() {
-                self.log.flushed = self.log.flushed.max(covers);
+                self.log.flushed = self.log.flushed.max(finished.covers);
                 self.direct.flushed(self.log.flushed);
             }
-            match waiter {
-                Waiter::Request(id) => self.flushed_for(RequestId(id), outcome),
+            match finished.waiter {
+                Waiter::Request(id) => self.flushed_for(id, outcome),
                 Waiter::Job(id) => self.end_job(id, outcome),
                 Waiter::Checkpoint => self.checkpoint_flushed(outcome),
                 Waiter::Recovery => self.recovery_flushed(),
