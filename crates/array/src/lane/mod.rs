@@ -437,7 +437,7 @@ impl Lane {
         self.coalescing_due();
         self.idle_checkpoint();
         self.look_for_late();
-        self.retry();
+        self.begin_due_flushes();
         self.clients_gone();
         self.resume_jobs();
         self.advance();
@@ -465,7 +465,8 @@ impl Lane {
             self.ios.look_at(),
             self.resume_at(),
             self.clients_gone_at(),
-            self.retry_at(),
+            self.retries
+                .retry_at(self.cx.now, self.log.waits(), self.checkpoint_waits()),
         ];
         times.into_iter().flatten().min()
     }

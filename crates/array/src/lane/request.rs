@@ -3,6 +3,8 @@
 use block::{Fault, Outcome, RequestKind};
 
 use super::Lane;
+use super::backoff::Work;
+use super::flush::Waiter;
 use super::op::{Op, Owner, Prepared, Task};
 use crate::action::{Action, BufferId, Event, Reply, Slice};
 use crate::plan::Piece;
@@ -221,6 +223,29 @@ impl Lane {
             Some(fault) => self.reply(id, Err(fault)),
             None if flush && self.flush_for(id) => {}
             None => self.reply(id, Ok(())),
+        }
+    }
+
+    /// Flushes drives for a request; false if nothing needs a flush.
+    fn flush_for(&mut self, request: RequestId) -> bool {
+        self.retries.hold_flush(self.cx.now, request) || self.begin_flush(Waiter::Request(request))
+    }
+
+    /// The flush of a request has ended.
+    pub(super) fn flushed_for(&mut self, request: RequestId, outcome: Outcome) {
+        match outcome {
+            Ok(()) => self.retries.succeeded(&mut self.cx, Work::Flush),
+            Err(fault) => self.retries.failed(&mut self.cx, Work::Flush, fault),
+        }
+        self.reply(request, outcome);
+    }
+
+    /// Time has passed: begins the flushes whose wait is over.
+    pub(super) fn begin_due_flushes(&mut self) {
+        for request in self.retries.take_due_flushes(self.cx.now) {
+            if !self.begin_flush(Waiter::Request(request)) {
+                self.flushed_for(request, Ok(()));
+            }
         }
     }
 

@@ -147,7 +147,8 @@ impl Lane {
         let behind = self.checkpoints.covered < self.log.completed;
         let at = self.checkpoints.logged_at + IDLE;
         (idle && behind).then(|| {
-            self.checkpoints_wait_until()
+            self.retries
+                .checkpoints_wait_until()
                 .map_or(at, |until| until.max(at))
         })
     }
@@ -208,7 +209,7 @@ impl Lane {
                 return;
             }
         }
-        if self.checkpoints.wanting.is_empty() && self.checkpoints_wait() {
+        if self.checkpoints.wanting.is_empty() && self.retries.checkpoints_wait(self.cx.now) {
             // With nothing that waits the next try is made when there is something.
             self.checkpoints.wanted = self.log.waits() || !self.checkpoints.fills.is_empty();
             return;
@@ -414,12 +415,12 @@ impl Lane {
         let refused = unflushed.or(self.log.stuck.filter(|_| !running.progress));
         match refused {
             Some(fault) => {
-                self.try_failed(Work::Checkpoint, fault);
+                self.retries.failed(&mut self.cx, Work::Checkpoint, fault);
                 if self.log.blocked || self.log.crowded {
                     self.refuse_with(fault);
                 }
             }
-            None => self.try_succeeded(Work::Checkpoint),
+            None => self.retries.succeeded(&mut self.cx, Work::Checkpoint),
         }
         for wanting in running.wanting {
             if let Wanting::Job(job) = wanting

@@ -333,7 +333,7 @@ impl Lane {
         let memory = self.batch_memory();
         let due = self.log.due.is_some_and(|due| due <= self.cx.now) && self.timed_out;
         self.refuse_overdue();
-        let refused = self.batches_wait();
+        let refused = self.retries.batches_wait(self.cx.now);
         if self.log.waiting.is_empty() || due || refused {
             self.log.due = None;
         }
@@ -359,13 +359,13 @@ impl Lane {
             let started = ready.any(|lot| self.start_batch(lot));
             self.log.crowded = !started;
             if self.log.crowded {
-                let fails = self.checkpoints_fail().is_some();
+                let fails = self.retries.checkpoints_fail().is_some();
                 if let Some(fault) = self.log.stuck
                     && !fails
                     && !self.checkpoint_is_running()
                 {
                     // The ring is full and nothing can be done about it.
-                    self.try_failed(Work::Batch, fault);
+                    self.retries.failed(&mut self.cx, Work::Batch, fault);
                     self.refuse_with(fault);
                 } else {
                     self.refuse_relogs();
@@ -431,7 +431,10 @@ impl Lane {
 
     /// What has waited long enough for drives that refuse does not wait for the next try, too.
     fn refuse_overdue(&mut self) {
-        let Some((fault, since)) = self.refusal() else {
+        let Some((fault, since)) = self
+            .retries
+            .refusal(self.cx.now, self.log.blocked || self.log.crowded)
+        else {
             return;
         };
         let ops = &self.ops;
@@ -784,7 +787,7 @@ impl Lane {
             }
             // Recovery finds it on fewer drives than it should, or never.
             self.log.blocked |= !gap;
-            self.try_failed(Work::Batch, kept);
+            self.retries.failed(&mut self.cx, Work::Batch, kept);
         } else if let Some(before) = self.gap_fault() {
             // Recovery does not come as far as this.
             fault = Some(before);
@@ -793,7 +796,7 @@ impl Lane {
             // are kept, and nobody is told that it is durable.
             fault = Some(Fault::Lost);
         } else {
-            self.try_succeeded(Work::Batch);
+            self.retries.succeeded(&mut self.cx, Work::Batch);
         }
         let in_memory = columns_in_memory(&batch.header);
         self.apply_batch(&batch.header, batch.scratch, in_memory);
