@@ -330,8 +330,14 @@ impl Lane {
         absent >= usize::from(self.cx.geometry.code().tolerance())
     }
 
+    /// Jobs that have made way go on.
+    pub(super) fn resume_paced_now(&mut self) {
+        self.resume_paced(self.cx.now);
+        self.resume_jobs();
+    }
+
     /// Jobs that have made way may go on then.
-    pub(super) fn resume_paced(&mut self, at: Instant) {
+    fn resume_paced(&mut self, at: Instant) {
         for job in self.jobs.values_mut().filter(|job| job.paced) {
             job.resume = Some(at);
         }

@@ -158,8 +158,6 @@ pub struct Lane {
     flushes: Flushes,
     requests: BTreeMap<RequestId, Pending>,
     coalescing: Coalescing,
-    /// When a client asked for something last.
-    asked_at: Option<Instant>,
     pacer: Pacer,
     jobs: BTreeMap<JobId, Job>,
     uninitialized: Uninitialized,
@@ -225,7 +223,6 @@ impl Lane {
             flushes: Flushes::default(),
             requests: BTreeMap::new(),
             coalescing: Coalescing::default(),
-            asked_at: None,
             pacer: Pacer::default(),
             jobs: BTreeMap::new(),
             uninitialized: Uninitialized::default(),
@@ -266,8 +263,7 @@ impl Lane {
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
         self.cx.now = now;
-        self.asked_at = Some(now);
-        self.clients_ask_now();
+        self.pacer.client_asks(&mut self.cx);
         self.discards.resume();
         self.begin_request(id, request);
         self.advance();
@@ -394,8 +390,16 @@ impl Lane {
                 self.check_here(group)?;
                 self.begin_job(Job::resync(group));
             }
-            Command::ReportClients(wanted) => self.report_clients(wanted),
-            Command::MakeWay(makes_way) => self.make_way(makes_way),
+            Command::ReportClients(wanted) => {
+                if self.pacer.report_clients(&mut self.cx, wanted) {
+                    self.resume_paced_now();
+                }
+            }
+            Command::MakeWay(makes_way) => {
+                if self.pacer.make_way(now, makes_way) {
+                    self.resume_paced_now();
+                }
+            }
             Command::ReadPages { group, bytes } => {
                 self.check_here(group)?;
                 self.read_pages(group, bytes);
@@ -438,7 +442,8 @@ impl Lane {
         self.idle_checkpoint();
         self.look_for_late();
         self.begin_due_flushes();
-        self.clients_gone();
+        let waiting = !self.requests.is_empty();
+        self.pacer.clients_gone(&mut self.cx, waiting);
         self.resume_jobs();
         self.advance();
         self.timed_out = false;
@@ -464,7 +469,7 @@ impl Lane {
             self.idle_checkpoint_at(),
             self.ios.look_at(),
             self.resume_at(),
-            self.clients_gone_at(),
+            self.pacer.clients_gone_at(),
             self.retries
                 .retry_at(self.cx.now, self.log.waits(), self.checkpoint_waits()),
         ];
