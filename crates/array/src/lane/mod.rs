@@ -438,7 +438,9 @@ impl Lane {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.cx.now = now;
         self.timed_out = true;
-        self.coalescing_due();
+        let whole = self.cx.geometry.stripe_data_bytes();
+        let due = self.coalescing.take_due(now, whole);
+        self.begin_stripes(due);
         self.idle_checkpoint();
         self.look_for_late();
         self.begin_due_flushes();

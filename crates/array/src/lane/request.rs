@@ -1,12 +1,15 @@
 //! Requests: cut into operations, answered when the last of them has ended.
 
+use std::ops::Range;
+
 use block::{Fault, Outcome, RequestKind};
 
-use super::Lane;
 use super::backoff::Work;
+use super::coalesce::{Coalescing, Part, Stripes};
 use super::flush::Waiter;
 use super::op::{Op, Owner, Prepared, Task};
-use crate::action::{Action, BufferId, Event, Reply, Slice};
+use super::{Computing, Lane};
+use crate::action::{Action, BufferId, Compute, ComputeStep, Reply, Slice};
 use crate::plan::Piece;
 use crate::seeded::{self, Bug};
 use crate::{GroupRequest, RequestId, ScratchId, Service, VolumeId};
@@ -71,13 +74,12 @@ impl Lane {
 
     pub(super) fn begin_ops(&mut self, id: RequestId, request: GroupRequest) {
         let kind = request.request.kind;
-        if kind == RequestKind::Write && self.uninitialized.is_reached(request.group) {
-            let group = request.group;
-            self.cx.events.push_back(Event::WantsInitialized { group });
+        if kind == RequestKind::Write {
+            self.uninitialized.written(&mut self.cx, request.group);
         }
         let ops = match kind {
             RequestKind::Read => return self.begin_read(id, &request),
-            RequestKind::Write if self.coalesces(&request) => {
+            RequestKind::Write if Coalescing::takes(&self.cx.geometry, &request) => {
                 return self.begin_write(id, &request);
             }
             RequestKind::Write => self.write_ops(id, &request, Some(id)),
@@ -107,7 +109,64 @@ impl Lane {
         }
         self.requests.get_mut(&id).expect("just inserted").ops = stripes.len() as u64;
         for (stripe, segments) in stripes {
-            self.coalesce(id, (request.group, stripe), segments);
+            let stripe = (request.group, stripe);
+            let before = self.coalescing.coalesce(self.cx.now, id, stripe, segments);
+            if seeded::is(Bug::CoalescedOverlap) {
+                for part in before {
+                    self.request_op_ended(part.request, Ok(()));
+                }
+            } else {
+                self.begin_parts(stripe, before);
+            }
+        }
+    }
+
+    /// Writes that have waited for their neighbours begin.
+    pub(super) fn begin_stripes(&mut self, stripes: Stripes) {
+        for (stripe, parts) in stripes {
+            self.begin_parts(stripe, parts);
+        }
+    }
+
+    /// One operation for all of them, if there are any.
+    fn begin_parts(&mut self, (group, stripe): (u64, u64), parts: Vec<Part>) {
+        let Some(first) = parts.first() else {
+            return;
+        };
+        let owner = Owner::Request(first.request);
+        let mut bytes = 0;
+        let mut sources = Vec::new();
+        for part in &parts {
+            bytes += part.bytes();
+            let name = self.cx.fresh_scratch();
+            let prepared = Prepared::new(&part.segments, Some(part.request), name);
+            debug_assert!(prepared.staging.is_none(), "parts are whole blocks");
+            sources.extend(prepared.sources);
+        }
+        sources.sort_unstable_by_key(|source| (source.slot, source.low));
+        let task = Task::Write(Prepared::of(sources));
+        let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data();
+        op.service = Service::of_client(self.volume_of(first.request), self.is_bulk(bytes));
+        if parts.len() > 1 {
+            op.parts = Some(parts.into());
+        }
+        op.occupies = true;
+        self.coalescing.occupy((group, stripe));
+        self.start(op);
+    }
+
+    /// An operation of several parts has ended.
+    pub(super) fn parts_ended(
+        &mut self,
+        (group, stripe): (u64, u64),
+        parts: Box<[Part]>,
+        outcome: Outcome,
+    ) {
+        for part in parts {
+            match outcome {
+                Ok(()) => self.request_op_ended(part.request, Ok(())),
+                Err(_) => self.begin_parts((group, stripe), vec![part]),
+            }
         }
     }
 
@@ -202,6 +261,59 @@ impl Lane {
             stripe = next;
         }
         ops
+    }
+
+    /// A request to a group that was never written.
+    pub(super) fn begin_uninitialized(&mut self, id: RequestId, request: GroupRequest) {
+        match request.request.kind {
+            RequestKind::Read => {
+                self.requests.get_mut(&id).expect("just inserted").ops = 1;
+                let zeros = ComputeStep {
+                    target: Slice {
+                        buffer: BufferId::Request(id),
+                        offset: request.buffer_offset,
+                        length: request.request.length,
+                    },
+                    accumulate: false,
+                    terms: Vec::new(),
+                };
+                let work = Compute {
+                    steps: vec![zeros],
+                    ..Compute::default()
+                };
+                self.cx.push_compute(Computing::Zeros(id), work);
+            }
+            RequestKind::Write => {
+                self.uninitialized.wait(&mut self.cx, id, request);
+            }
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
+                self.reply(id, Ok(()));
+            }
+            RequestKind::Flush => unreachable!("it is of no group"),
+        }
+    }
+
+    /// Groups of a volume that is new.
+    pub(super) fn leave_uninitialized(&mut self, runs: &[(u64, u64)]) {
+        for &(first, count) in runs {
+            self.discards.forget(first..first + count);
+        }
+        for (id, _) in self.uninitialized.insert(runs) {
+            self.reply(id, Err(Fault::Shutdown));
+        }
+    }
+
+    /// Groups have been made blank, or could not be.
+    pub(super) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
+        if outcome.is_ok() && self.check_here(groups.start).is_ok() {
+            self.uninitialized.mark(groups.start);
+        }
+        for (id, request) in self.uninitialized.ended(groups, outcome) {
+            match outcome {
+                Ok(()) => self.begin_ops(id, request),
+                Err(fault) => self.reply(id, Err(fault)),
+            }
+        }
     }
 
     /// One of the request's operations has ended.

@@ -752,7 +752,10 @@ impl Lane {
             self.move_ends(id, &op);
         }
         if op.occupies {
-            self.neighbours_ended(&op);
+            let stripe = op.data.expect("parts are of the group's data");
+            let whole = self.cx.geometry.stripe_data_bytes();
+            let ready = self.coalescing.ended((op.group, stripe), whole);
+            self.begin_stripes(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
         if op.hedge.is_some() {
