@@ -74,12 +74,10 @@ impl Lane {
         task: &Task,
         reader: Option<RequestId>,
     ) {
-        let request = reader.and_then(|reader| self.requests.get_mut(&reader));
-        match (request, task) {
-            (Some(request), Task::Read(pieces)) => {
+        match (reader, task) {
+            (Some(reader), Task::Read(pieces)) => {
                 let now = pieces.iter().map(|piece| piece.slice);
-                request.elsewhere.extend(buffer.home.into_iter().zip(now));
-                request.bounce_buffers.push(buffer.scratch);
+                self.requests.bytes_elsewhere(reader, buffer, now);
             }
             _ => self.ios.release(&mut self.cx, buffer.scratch),
         }

@@ -32,6 +32,7 @@ mod pages;
 mod rare;
 mod recover;
 mod request;
+mod requests;
 mod ring;
 mod seats;
 mod sequence_map;
@@ -69,7 +70,7 @@ use self::overlay::Overlay;
 use self::pace::Pacer;
 use self::pages::Pages;
 use self::recover::Recovery;
-use self::request::Pending;
+use self::requests::Requests;
 use self::sequence_map::SequenceMap;
 use self::stripe_map::StripeMaps;
 use self::uninitialized::Uninitialized;
@@ -156,7 +157,7 @@ pub struct Lane {
     plans: BandPlans,
     locks: StripeLocks<OpId>,
     flushes: Flushes,
-    requests: BTreeMap<RequestId, Pending>,
+    requests: Requests,
     coalescing: Coalescing,
     pacer: Pacer,
     jobs: BTreeMap<JobId, Job>,
@@ -221,7 +222,7 @@ impl Lane {
             plans: BandPlans::default(),
             locks: StripeLocks::default(),
             flushes: Flushes::default(),
-            requests: BTreeMap::new(),
+            requests: Requests::default(),
             coalescing: Coalescing::default(),
             pacer: Pacer::default(),
             jobs: BTreeMap::new(),

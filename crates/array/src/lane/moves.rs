@@ -145,8 +145,7 @@ impl Lane {
         let count = op.stripes.end - op.stripes.start;
         debug_assert!(matches!(op.task, Task::Zero), "others are of one stripe");
         if let Owner::Request(request) = owner {
-            let pending = self.requests.get_mut(&request);
-            pending.expect("it waits for its operations").ops += count;
+            self.requests.expect_more_ops(request, count);
         }
         for index in 0..count {
             let stripe = data + index;

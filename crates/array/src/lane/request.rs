@@ -8,11 +8,12 @@ use super::backoff::Work;
 use super::coalesce::{Coalescing, Part, Stripes};
 use super::flush::Waiter;
 use super::op::{Op, Owner, Prepared, Task};
+use super::requests::Done;
 use super::{Computing, Lane};
-use crate::action::{Action, BufferId, Compute, ComputeStep, Reply, Slice};
+use crate::action::{BufferId, Compute, ComputeStep, Slice};
 use crate::plan::Piece;
 use crate::seeded::{self, Bug};
-use crate::{GroupRequest, RequestId, ScratchId, Service, VolumeId};
+use crate::{GroupRequest, RequestId, Service};
 
 /// Stripes that one operation zeroes at most: it holds all their locks at once.
 const ZERO_STRIPES_MAX: u64 = 64;
@@ -20,21 +21,6 @@ const ZERO_STRIPES_MAX: u64 = 64;
 /// From this length on, or if it has a stripe, a request is one of those that move much: shorter ones may pass it in the
 /// log and at drives.
 const BULK_BYTES: u64 = 128 << 10;
-
-/// A request in flight.
-#[derive(Clone, Debug)]
-pub(super) struct Pending {
-    kind: RequestKind,
-    volume: VolumeId,
-    fua: bool,
-    /// Operations not yet ended.
-    pub(super) ops: u64,
-    fault: Option<Fault>,
-    /// Bytes that are not where they should be, and where they are.
-    pub(super) elsewhere: Vec<(Slice, Slice)>,
-    /// The memory where they are.
-    pub(super) bounce_buffers: Vec<ScratchId>,
-}
 
 impl Lane {
     pub(super) fn begin_request(&mut self, id: RequestId, request: GroupRequest) {
@@ -44,17 +30,7 @@ impl Lane {
             .checked_add(what.length)
             .is_some_and(|end| end <= self.cx.geometry.group_data_bytes());
         let here = self.check_here(request.group).is_ok();
-        let pending = Pending {
-            kind: what.kind,
-            volume: request.volume,
-            fua: what.fua,
-            ops: 0,
-            fault: None,
-            elsewhere: Vec::new(),
-            bounce_buffers: Vec::new(),
-        };
-        let previous = self.requests.insert(id, pending);
-        assert!(previous.is_none(), "request {id:?} is already in flight");
+        self.requests.begin(id, what, request.volume);
         if what.kind == RequestKind::Flush {
             if !self.flush_for(id) {
                 self.reply(id, Ok(()));
@@ -92,7 +68,7 @@ impl Lane {
             self.reply(id, Ok(()));
             return;
         }
-        self.requests.get_mut(&id).expect("just inserted").ops = ops.len() as u64;
+        self.requests.expect_ops(id, ops.len());
         let service = self.service_for(&request);
         for mut op in ops {
             op.service = service;
@@ -107,7 +83,7 @@ impl Lane {
             self.reply(id, Ok(()));
             return;
         }
-        self.requests.get_mut(&id).expect("just inserted").ops = stripes.len() as u64;
+        self.requests.expect_ops(id, stripes.len());
         for (stripe, segments) in stripes {
             let stripe = (request.group, stripe);
             let before = self.coalescing.coalesce(self.cx.now, id, stripe, segments);
@@ -146,7 +122,7 @@ impl Lane {
         sources.sort_unstable_by_key(|source| (source.slot, source.low));
         let task = Task::Write(Prepared::of(sources));
         let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data();
-        op.service = Service::of_client(self.volume_of(first.request), self.is_bulk(bytes));
+        op.service = Service::of_client(self.requests.volume(first.request), self.is_bulk(bytes));
         if parts.len() > 1 {
             op.parts = Some(parts.into());
         }
@@ -179,19 +155,13 @@ impl Lane {
         bytes >= BULK_BYTES.min(self.cx.geometry.stripe_data_bytes())
     }
 
-    /// The volume of a request in flight.
-    pub(super) fn volume_of(&self, request: RequestId) -> VolumeId {
-        self.requests[&request].volume
-    }
-
     fn begin_read(&mut self, id: RequestId, request: &GroupRequest) {
         let stripes = self.cx.geometry.stripes(request);
-        let ops = stripes.len() as u64;
-        if ops == 0 {
+        if stripes.is_empty() {
             self.reply(id, Ok(()));
             return;
         }
-        self.requests.get_mut(&id).expect("just inserted").ops = ops;
+        self.requests.expect_ops(id, stripes.len());
         for (stripe, segments) in stripes {
             let pieces = segments
                 .iter()
@@ -267,7 +237,7 @@ impl Lane {
     pub(super) fn begin_uninitialized(&mut self, id: RequestId, request: GroupRequest) {
         match request.request.kind {
             RequestKind::Read => {
-                self.requests.get_mut(&id).expect("just inserted").ops = 1;
+                self.requests.expect_ops(id, 1);
                 let zeros = ComputeStep {
                     target: Slice {
                         buffer: BufferId::Request(id),
@@ -318,23 +288,11 @@ impl Lane {
 
     /// One of the request's operations has ended.
     pub(super) fn request_op_ended(&mut self, id: RequestId, outcome: Outcome) {
-        let pending = self
-            .requests
-            .get_mut(&id)
-            .expect("a request lives until its last operation");
-        pending.ops -= 1;
-        if let (None, Err(fault)) = (pending.fault, outcome) {
-            pending.fault = Some(fault);
-        }
-        if pending.ops > 0 {
-            return;
-        }
-        let (fault, flush) = (pending.fault, pending.fua && pending.kind.mutates());
-        let flush = flush && !seeded::is(Bug::FuaWithoutFlush);
-        match fault {
-            Some(fault) => self.reply(id, Err(fault)),
-            None if flush && self.flush_for(id) => {}
-            None => self.reply(id, Ok(())),
+        match self.requests.op_ended(id, outcome) {
+            Done::Pending => {}
+            Done::Flush if self.flush_for(id) => {}
+            Done::Flush => self.reply(id, Ok(())),
+            Done::Reply(outcome) => self.reply(id, outcome),
         }
     }
 
@@ -362,27 +320,7 @@ impl Lane {
     }
 
     pub(super) fn reply(&mut self, id: RequestId, outcome: Outcome) {
-        let pending = self.requests.remove(&id);
-        let Pending {
-            mut elsewhere,
-            bounce_buffers,
-            ..
-        } = pending.expect("only a pending request is answered");
-        if outcome.is_err() {
-            elsewhere.clear();
-        }
-        self.cx.actions.push_back(Action::Reply(Reply {
-            request: id,
-            outcome,
-            elsewhere,
-        }));
-        for scratch in bounce_buffers {
-            self.ios.release(&mut self.cx, scratch);
-        }
-    }
-
-    /// What the client asked for, for reports.
-    pub(super) fn request_kind(&self, id: RequestId) -> RequestKind {
-        self.requests[&id].kind
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        self.requests.reply(cx, ios, id, outcome);
     }
 }

@@ -371,7 +371,7 @@ impl Lane {
             Fault::Lost
         };
         let kind = match op.owner {
-            Owner::Request(request) => self.request_kind(request),
+            Owner::Request(request) => self.requests.kind(request),
             Owner::Job(_) | Owner::Lane | Owner::Recovery | Owner::Hedge(_) => RequestKind::Read,
         };
         // What recovery cannot mend it may leave out.
