@@ -446,7 +446,7 @@ impl Lane {
             .map(|(&row, _)| row)
             .take((TRIALS_MAX / each).max(1))
             .collect();
-        let columns = self.cx.view.columns(&self.cx.geometry, op.group);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let nothing = BTreeSet::new();
         let blocks = LaneBlocks {
             store: true,
@@ -570,7 +570,7 @@ impl Lane {
         op.arbitration.distrusted.insert((name.column, block));
         let column = self
             .cx
-            .view
+            .view()
             .column(&self.cx.geometry, name.group, name.column);
         let Some(cell) = column.source else {
             return;
@@ -599,7 +599,7 @@ impl Lane {
                 let block = (name.column, u64::from(name.block));
                 let column = self
                     .cx
-                    .view
+                    .view()
                     .column(&self.cx.geometry, op.group, name.column);
                 op.arbitration.overruled.contains(&block) && column.readable()
             })

@@ -118,7 +118,7 @@ impl Lane {
         let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
         let cell = self
             .cx
-            .view
+            .view()
             .column(&self.cx.geometry, op.group, column)
             .source?;
         if !op.patient && self.ios.is_suspect(cell.seat) {

@@ -97,7 +97,7 @@ impl Lane {
         let look = self.jobs.get(&job).and_then(|job| job.look.as_ref());
         let slice = look.and_then(|look| look.slice).expect("it was read");
         if let Err(fault) = outcome {
-            if !self.cx.view.is_out(seat) {
+            if !self.cx.view().is_out(seat) {
                 self.ios
                     .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
             }

@@ -22,7 +22,7 @@ pub(super) struct Context {
     pub(super) geometry: Arc<Geometry>,
     /// The lane's number.
     pub(super) lane: u16,
-    pub(super) view: View,
+    view: View,
     /// When the input came that is being handled.
     pub(super) now: Instant,
     /// Nothing has content: see [`Lane::trust_content`](super::Lane::trust_content).
@@ -50,6 +50,16 @@ impl Context {
             computes: SequenceMap::default(),
             last_number: 0,
         }
+    }
+
+    /// Where the groups' columns are.
+    pub(super) const fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// For `Lane` alone: the pool's word changes the view.
+    pub(super) fn change_view<T>(&mut self, change: impl FnOnce(&mut View, &Geometry) -> T) -> T {
+        change(&mut self.view, &self.geometry)
     }
 
     /// True if the lane has a group.

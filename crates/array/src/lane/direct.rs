@@ -181,8 +181,11 @@ impl Lane {
             trimmed.is_some_and(|since| is_vacated(since) || seeded::is(Bug::DirectOntoTrimmed));
         (trimmed.is_none() || unwritten)
             && plan.writes.iter().all(|write| {
-                let state = self.cx.view.column(&self.cx.geometry, group, write.column);
-                let swift = !self.cx.view.is_out(write.seat) && !self.ios.is_suspect(write.seat);
+                let state = self
+                    .cx
+                    .view()
+                    .column(&self.cx.geometry, group, write.column);
+                let swift = !self.cx.view().is_out(write.seat) && !self.ios.is_suspect(write.seat);
                 let (first, count) = self.run_of(group, write);
                 let free = !self.overlay.holds(first, count)
                     && (unwritten || self.pages.are_unwritten(first, count));
@@ -216,7 +219,7 @@ impl Lane {
         let op = &self.ops[&id];
         let writes = &op.plan.as_ref().expect("it was planned").writes;
         let writes: Vec<Transfer> = writes.clone();
-        if writes.iter().any(|write| self.cx.view.is_out(write.seat)) {
+        if writes.iter().any(|write| self.cx.view().is_out(write.seat)) {
             self.log_content(id);
             return;
         }

@@ -83,7 +83,7 @@ impl Flushes {
             .iter()
             .chain(self.in_flight.keys().skip(overtakes * self.in_flight.len()))
             .copied()
-            .filter(|&seat| !cx.view.is_out(seat))
+            .filter(|&seat| !cx.view().is_out(seat))
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
@@ -137,7 +137,7 @@ impl Flushes {
         }
         let pending = self.pending.get_mut(&number).expect("it has a waiter");
         pending.outstanding -= 1;
-        if let (Err(fault), false) = (outcome, cx.view.is_out(seat)) {
+        if let (Err(fault), false) = (outcome, cx.view().is_out(seat)) {
             ios.report_fault(cx, seat, IoKind::Flush, 0, fault, true);
             pending.failed.insert(seat, fault);
         }
@@ -237,7 +237,7 @@ mod tests {
 
         fn decide(&mut self, seat: u16, out: bool) -> Vec<(u64, Outcome)> {
             if out {
-                self.cx.view.seat_out(Seat(seat));
+                self.cx.change_view(|view, _| view.seat_out(Seat(seat)));
             }
             requests(self.flushes.decided(Seat(seat), out))
         }
@@ -301,10 +301,10 @@ mod tests {
     #[test]
     fn a_drive_that_is_out_is_not_flushed() {
         let mut lab = Lab::with(&[1, 3]);
-        lab.cx.view.seat_out(Seat(3));
+        lab.cx.change_view(|view, _| view.seat_out(Seat(3)));
         assert_eq!(lab.begin(7), [1]);
         let mut lab = Lab::with(&[3]);
-        lab.cx.view.seat_out(Seat(3));
+        lab.cx.change_view(|view, _| view.seat_out(Seat(3)));
         assert!(lab.begin(7).is_empty());
     }
 

@@ -282,7 +282,7 @@ impl Lane {
             }
             let cells = self
                 .cx
-                .view
+                .view()
                 .column(&self.cx.geometry, group, column)
                 .cells();
             plan.writes.extend(cells.map(|cell| Transfer {

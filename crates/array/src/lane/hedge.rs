@@ -192,7 +192,7 @@ impl Lane {
         if !self.ios.any_suspect() || op.patient || !reads {
             return Vec::new();
         }
-        let columns = self.cx.view.columns(&self.cx.geometry, op.group);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let suspect = |cell: layout::Cell| self.ios.is_suspect(cell.seat);
         (0..)
             .zip(columns)

@@ -324,7 +324,7 @@ impl Lane {
     fn is_urgent(&self, id: JobId) -> bool {
         let columns = self
             .cx
-            .view
+            .view()
             .columns(&self.cx.geometry, self.jobs[&id].group);
         let absent = columns.iter().filter(|column| !column.readable()).count();
         absent >= usize::from(self.cx.geometry.code().tolerance())
@@ -457,7 +457,8 @@ impl Lane {
                 })
             }
             (Kind::Fill { column, target, .. }, Err(fault)) => {
-                self.cx.view.abandon_fill(&self.cx.geometry, group, column);
+                self.cx
+                    .change_view(|view, geometry| view.abandon_fill(geometry, group, column));
                 // Requests planned before this still write to the target: it must not be given
                 // to anyone else before they have ended.
                 self.cx.epochs.report_drained(Event::FillFailed {

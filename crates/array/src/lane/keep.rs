@@ -75,7 +75,7 @@ impl Lane {
         room: bool,
     ) -> BTreeSet<BlockName> {
         let mut names = BTreeSet::new();
-        if !self.log.blocked && !self.keeping.gives_up && !self.cx.view.is_whole() {
+        if !self.log.blocked && !self.keeping.gives_up && !self.cx.view().is_whole() {
             let kept = blocks.iter().filter(|&&(name, logged)| {
                 let now = self.overlay.get(name);
                 now.is_some_and(|now| now.sequence == logged.sequence)
@@ -100,14 +100,14 @@ impl Lane {
             Bytes::Memory(_) => {
                 let column = self
                     .cx
-                    .view
+                    .view()
                     .column(&self.cx.geometry, name.group, name.column);
                 !column.readable() && !self.can_be_reconstructed(name)
             }
             // All copies of its page are away, and say something else when they are back.
             Bytes::Nowhere => {
                 let places = self.page_places(name.page(), true);
-                places.iter().all(|place| self.cx.view.is_out(place.seat))
+                places.iter().all(|place| self.cx.view().is_out(place.seat))
             }
             Bytes::InPlace => false,
         }
@@ -122,7 +122,7 @@ impl Lane {
         for (slot, other) in self.row_of(name) {
             let column = self
                 .cx
-                .view
+                .view()
                 .column(&self.cx.geometry, other.group, other.column);
             let known = match self.overlay.get(other) {
                 Some(logged) => !matches!(logged.bytes, Bytes::Nowhere),
@@ -159,14 +159,14 @@ impl Lane {
 
     /// The pages that say whether blocks of columns that cannot be read can be reconstructed without what is logged.
     pub(super) fn pages_to_keep_by(&self, blocks: &[(BlockName, Logged)]) -> BTreeSet<PageName> {
-        if self.cx.view.is_whole() {
+        if self.cx.view().is_whole() {
             return BTreeSet::new();
         }
         let absent = |&&(name, logged): &&(BlockName, Logged)| {
             logged.bytes.memory().is_some()
                 && !self
                     .cx
-                    .view
+                    .view()
                     .column(&self.cx.geometry, name.group, name.column)
                     .readable()
         };

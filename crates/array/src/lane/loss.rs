@@ -169,7 +169,7 @@ impl Lane {
                 let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
                 let readable = self
                     .cx
-                    .view
+                    .view()
                     .column(&self.cx.geometry, op.group, column)
                     .readable();
                 for block in here {

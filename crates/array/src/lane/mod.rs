@@ -316,14 +316,15 @@ impl Lane {
             Command::SeatKept(seat) => self.decide(seat, false),
             Command::SeatIn(seat) => {
                 self.ios.forget_pace(seat);
-                self.cx.view.seat_in(seat);
+                self.cx.change_view(|view, _| view.seat_in(seat));
             }
             Command::Suspect(seat) => self.ios.suspect(seat, true),
             Command::Trust(seat) => self.ios.suspect(seat, false),
             Command::Twin { seat, with } => self.begin_twin(seat, with),
             Command::Succeed { seat, with, filled } => self.succeed(seat, with, filled.as_ref()),
             Command::SeatCurrent(seat) => {
-                self.cx.view.seat_current(&self.cx.geometry, seat);
+                self.cx
+                    .change_view(|view, geometry| view.seat_current(geometry, seat));
                 self.forget_nowhere(None);
                 self.want_anchor();
             }
@@ -337,12 +338,12 @@ impl Lane {
                 self.check_here(group)?;
                 // What is written to a drive goes to its successor anyway.
                 if !self.ios.twins().succeeds(target.seat) {
-                    self.cx
-                        .view
-                        .begin_fill(&self.cx.geometry, group, column, target);
+                    self.cx.change_view(|view, geometry| {
+                        view.begin_fill(geometry, group, column, target);
+                    });
                 }
                 let mut job = Job::fill(group, column, target, avoid, holds);
-                if self.cx.view.is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
+                if self.cx.view().is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
                 } else if self.lacks_pages_beside(group, column) {
@@ -357,8 +358,9 @@ impl Lane {
                 cell,
             } => {
                 self.check_here(group)?;
-                let before = self.cx.view.column(&self.cx.geometry, group, column);
-                self.cx.view.settle(group, column, cell);
+                let before = self.cx.view().column(&self.cx.geometry, group, column);
+                self.cx
+                    .change_view(|view, _| view.settle(group, column, cell));
                 if !before.writable() {
                     self.column_is_back(group, column);
                     // Its drive may have left after those whose copies of pages are in memory, with later ones.
@@ -381,7 +383,7 @@ impl Lane {
                     return Ok(());
                 }
                 self.discards.forget(group..group + 1);
-                self.cx.view.begin_life(group);
+                self.cx.change_view(|view, _| view.begin_life(group));
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),

@@ -166,7 +166,7 @@ impl Lane {
         let bytes: u64 = { prepared.sources.iter() }
             .map(|source| source.slice.length)
             .sum();
-        let columns = || self.cx.view.columns(&self.cx.geometry, op.group);
+        let columns = || self.cx.view().columns(&self.cx.geometry, op.group);
         op.data.is_some()
             && op.moves_from.is_none()
             && !op.stays

@@ -196,7 +196,7 @@ impl Lane {
                 continue;
             }
             let mut places = self.page_places(name, true);
-            places.retain(|place| !self.cx.view.is_out(place.seat));
+            places.retain(|place| !self.cx.view().is_out(place.seat));
             if places.is_empty() {
                 nowhere.push(name);
                 continue;
@@ -266,7 +266,7 @@ impl Lane {
         let ended = self.pages.reads.joined.remove(&read);
         let mut ended = ended.expect("it is in flight");
         self.late_copies_came(seat, std::mem::take(&mut ended.late));
-        if let (Err(fault), false) = (outcome, self.cx.view.is_out(seat)) {
+        if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
             let epoch = self.cx.epochs.present();
             let moved = |(name, _): &Part| self.pages.reads.loading[name].epoch != epoch;
             let joined = fault == Fault::Medium && ended.slice.length > PAGE_BYTES;
@@ -341,7 +341,7 @@ impl Lane {
     /// A drive has answered what these pages did not wait for.
     pub(super) fn late_copies_came(&mut self, seat: Seat, names: Vec<PageName>) {
         for name in names {
-            if !self.cx.view.is_out(seat) {
+            if !self.cx.view().is_out(seat) {
                 self.late_copy_came(name);
             }
         }

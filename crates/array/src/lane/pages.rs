@@ -468,7 +468,7 @@ impl Lane {
         for distance in 0..self.cx.geometry.page_copies() {
             let column = (u64::from(name.column) + distance) % columns;
             let column = u16::try_from(column).expect("below the number of columns");
-            let state = self.cx.view.column(&self.cx.geometry, name.group, column);
+            let state = self.cx.view().column(&self.cx.geometry, name.group, column);
             let target = state.target.filter(|_| !sources);
             let cells = state.source.map(|cell| (cell, true)).into_iter();
             for (cell, counts) in cells.chain(target.map(|cell| (cell, false))) {
@@ -532,7 +532,7 @@ impl Lane {
         if self.cx.geometry.store().is_none() || !self.cx.geometry.stripes_use_all_columns() {
             return false;
         }
-        let columns = self.cx.view.columns(&self.cx.geometry, group);
+        let columns = self.cx.view().columns(&self.cx.geometry, group);
         let absent = columns.iter().filter(|column| !column.readable()).count();
         absent > usize::from(self.cx.geometry.code().tolerance())
     }
@@ -544,7 +544,7 @@ impl Lane {
         let places = || self.page_places(name, true);
         owes && places()
             .iter()
-            .any(|place| !self.cx.view.is_out(place.seat))
+            .any(|place| !self.cx.view().is_out(place.seat))
     }
 
     /// True if a group has lost more columns than the code survives, and with them all copies of a page that has one
@@ -554,7 +554,7 @@ impl Lane {
             Some(cached) => cached.nowhere,
             None => {
                 let places = self.page_places(name, true);
-                places.iter().all(|place| self.cx.view.is_out(place.seat))
+                places.iter().all(|place| self.cx.view().is_out(place.seat))
             }
         };
         self.comes_back_as_it_is(group)
@@ -594,7 +594,7 @@ impl Lane {
         let places = self.page_places(name, true);
         let readable = places
             .iter()
-            .filter(|place| !self.cx.view.is_out(place.seat));
+            .filter(|place| !self.cx.view().is_out(place.seat));
         let compares = readable.count() > 1
             && self.pages.is_clean(name)
             && !self.pages.reads.is_loading(name)
@@ -692,7 +692,7 @@ impl Lane {
         self.page_here(name, page, found);
         let column = self
             .cx
-            .view
+            .view()
             .column(&self.cx.geometry, name.group, name.column);
         if merged.lost == 0 && column.readable() && self.pages.has_unknown(name) {
             // An earlier life of the pool lost the page, and was cut before it had made up for that.

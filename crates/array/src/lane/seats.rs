@@ -18,8 +18,8 @@ impl Lane {
         for &seat in seats {
             self.ios.forget_pace(seat);
             match self.ios.twins().succeeds(seat) {
-                true => self.cx.view.successor_out(seat),
-                false => self.cx.view.seat_out(seat),
+                true => self.cx.change_view(|view, _| view.successor_out(seat)),
+                false => self.cx.change_view(|view, _| view.seat_out(seat)),
             }
         }
         for &seat in seats {
@@ -47,7 +47,7 @@ impl Lane {
 
     /// From now on all that is written to the seat goes to its drive's successor too.
     pub(super) fn begin_twin(&mut self, seat: Seat, with: Seat) {
-        self.cx.view.successor_in(with);
+        self.cx.change_view(|view, _| view.successor_in(with));
         self.ios.begin_twin(seat, with);
     }
 
@@ -60,10 +60,11 @@ impl Lane {
     ) {
         self.ios.end_twin(seat, with);
         if let Some(filled) = filled {
-            self.cx.view.succeed(&self.cx.geometry, seat, filled);
+            self.cx
+                .change_view(|view, geometry| view.succeed(geometry, seat, filled));
         }
         // Fills that were under way come to nothing. What they have written is not asked for.
-        self.cx.view.successor_out(with);
+        self.cx.change_view(|view, _| view.successor_out(with));
         self.jobs_lost_seat(with);
         for id in self.ios.in_flight_at(with, false) {
             if let Some(purpose) = self.ios.abandon(id) {

@@ -60,7 +60,7 @@ impl Lane {
                 pieces.iter().all(|piece| {
                     let (column, _) = self.cx.geometry.place(op.group, stripe, piece.slot);
                     self.cx
-                        .view
+                        .view()
                         .column(&self.cx.geometry, op.group, column)
                         .readable()
                 })
@@ -175,7 +175,7 @@ impl Lane {
         let avoided = self.avoided(id);
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.replan = false;
-        let columns = self.cx.view.columns(&self.cx.geometry, op.group);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let blocks = LaneBlocks {
             store: store && !plain,
             overlay: &self.overlay,
@@ -362,7 +362,7 @@ impl Lane {
     fn lost(&mut self, id: OpId) {
         let op = &self.ops[&id];
         // Without missing columns it is only this range that cannot be read: a medium error.
-        let columns = self.cx.view.columns(&self.cx.geometry, op.group);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let op = &self.ops[&id];
         let whole = columns.iter().all(|column| column.source.is_some());
         let fault = if whole && op.read_fault == Some(Fault::Medium) {
@@ -429,7 +429,7 @@ impl Lane {
 
     /// A transfer has ended.
     pub(super) fn transferred(&mut self, id: OpId, transfer: Transfer, outcome: Outcome) {
-        let out = self.cx.view.is_out(transfer.seat);
+        let out = self.cx.view().is_out(transfer.seat);
         if transfer.kind == IoKind::Read {
             self.read_ended(id, transfer, outcome, out);
         } else {
@@ -616,7 +616,7 @@ impl Lane {
         }
         let op = self.ops.get_mut(id).expect("the operation exists");
         if let Task::Fill { target, .. } = &op.task
-            && self.cx.view.is_out(target.seat)
+            && self.cx.view().is_out(target.seat)
             && !seeded::is(Bug::FillBeforeJoined)
         {
             self.end(id, Err(Fault::Gone));
@@ -632,7 +632,7 @@ impl Lane {
         let writes: Vec<Transfer> = plan
             .writes
             .iter()
-            .filter(|write| !self.cx.view.is_out(write.seat))
+            .filter(|write| !self.cx.view().is_out(write.seat))
             .copied()
             .collect();
         op.phase = Phase::Writing;
@@ -719,12 +719,12 @@ impl Lane {
         if !plan
             .writes
             .iter()
-            .any(|write| self.cx.view.is_out(write.seat))
+            .any(|write| self.cx.view().is_out(write.seat))
         {
             return true;
         }
         let code = self.cx.geometry.code();
-        let columns = self.cx.view.columns(&self.cx.geometry, op.group);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let mut there = ElementSet::new(code.elements());
         for slot in 0..code.elements() {
             let (column, _) = self.cx.geometry.place(op.group, op.stripes.start, slot);

@@ -38,7 +38,7 @@ impl Lane {
             };
             let column = self
                 .cx
-                .view
+                .view()
                 .column(&self.cx.geometry, name.group, name.column);
             let cells = column.cells();
             let cells = cells.take(if seeded::is(Bug::SkipFillTarget) {
@@ -80,7 +80,7 @@ impl Lane {
             for _ in 0..members {
                 let running = self.running();
                 let transfer = running.installs.take(seat);
-                if self.cx.view.is_out(seat) {
+                if self.cx.view().is_out(seat) {
                     self.running().installs.ended(&transfer);
                     continue;
                 }
@@ -98,7 +98,7 @@ impl Lane {
         if outcome.is_err() {
             let block = self.cx.geometry.block_of(transfer.offset);
             let blocks = block..block + transfer.length / block::BLOCK_BYTES;
-            let out = self.cx.view.is_out(transfer.seat);
+            let out = self.cx.view().is_out(transfer.seat);
             let running = self.running();
             let hit = running.blocks.iter().filter(|(name, logged)| {
                 name.column == transfer.column

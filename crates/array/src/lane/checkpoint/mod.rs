@@ -355,14 +355,14 @@ impl Lane {
 
     /// The same for what all drives must have.
     fn checkpoint_wrote_to_all(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        if let (Err(fault), false) = (outcome, self.cx.view.is_out(seat)) {
+        if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
             self.running().refused.insert(seat, fault);
         }
         self.checkpoint_wrote(seat, offset, outcome);
     }
 
     fn checkpoint_wrote(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        let out = self.cx.view.is_out(seat);
+        let out = self.cx.view().is_out(seat);
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
             Err(fault) if !out => {

@@ -107,7 +107,7 @@ impl Lane {
 
     fn push_pages(&mut self, transfers: Vec<Transfer>) {
         for transfer in transfers {
-            if self.cx.view.is_out(transfer.seat) {
+            if self.cx.view().is_out(transfer.seat) {
                 continue;
             }
             self.running().writes.begin();

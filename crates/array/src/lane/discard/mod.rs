@@ -426,9 +426,9 @@ impl Lane {
     /// The cell of a column, if the column is at home, only there, and on a drive that is quick enough.
     fn cell_at_home(&self, group: u64, column: u16) -> Option<Cell> {
         let home = self.cx.geometry.layout().cell(group, column);
-        let state = self.cx.view.column(&self.cx.geometry, group, column);
+        let state = self.cx.view().column(&self.cx.geometry, group, column);
         let alone = state.source == Some(home) && state.target.is_none();
-        let swift = !self.cx.view.is_out(home.seat) && !self.ios.is_suspect(home.seat);
+        let swift = !self.cx.view().is_out(home.seat) && !self.ios.is_suspect(home.seat);
         (alone && swift && !self.ios.twins().has_successor(home.seat)).then_some(home)
     }
 

@@ -159,7 +159,7 @@ impl IoTable {
         if write
             && outcome == Err(Fault::Medium)
             && flight.tries < WRITE_RETRIES
-            && !cx.view.is_out(flight.io.seat)
+            && !cx.view().is_out(flight.io.seat)
         {
             let id = IoId(cx.fresh());
             let again = Flight {
@@ -203,7 +203,7 @@ impl IoTable {
             // Of the drive, and so of each member.
             Ok(()) | Err(Fault::Gone | Fault::Shutdown) => false,
             Err(Fault::Medium | Fault::Full | Fault::Invalid | Fault::Lost) => {
-                !flight.left && !cx.view.is_out(flight.io.seat)
+                !flight.left && !cx.view().is_out(flight.io.seat)
             }
         };
         if !repeats {

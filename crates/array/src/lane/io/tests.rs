@@ -114,7 +114,7 @@ fn other_faults_and_flushes_are_not_tried_again() {
 fn a_write_to_a_drive_that_is_out_is_not_tried_again() {
     let mut lab = Lab::new();
     let id = lab.submit(7, 2, IoKind::Write, 3);
-    lab.cx.view.seat_out(Seat(2));
+    lab.cx.change_view(|view, _| view.seat_out(Seat(2)));
     let fault = Err(Fault::Medium);
     assert_eq!(ended(&lab.answer(id, fault)), Some((7, fault)));
 }
@@ -190,7 +190,7 @@ fn a_drive_that_is_out_has_failed_everything_oldest_first() {
     for (number, seat) in [(0, 2), (1, 3), (2, 2)] {
         lab.submit(number, seat, IoKind::Write, number);
     }
-    lab.cx.view.seat_out(Seat(2));
+    lab.cx.change_view(|view, _| view.seat_out(Seat(2)));
     let mut failed = Vec::new();
     while let Some(answered) = lab.ios.fail_next_at(&mut lab.cx, Seat(2)) {
         failed.extend(ended(&answered));

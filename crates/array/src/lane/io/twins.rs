@@ -133,7 +133,7 @@ impl Twins {
         // A pair may have ended without it.
         let pair = self.pairs.get_mut(&number)?;
         pair.second = match outcome {
-            Err(fault) if pair.succeeded || !cx.view.is_out(pair.with) => Second::Failed(fault),
+            Err(fault) if pair.succeeded || !cx.view().is_out(pair.with) => Second::Failed(fault),
             _ => Second::Done,
         };
         if let (Second::Failed(fault), false) = (pair.second, pair.succeeded) {
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_successor_that_is_out_does_not_fail_a_write() {
         let (mut twins, mut faults, mut cx, pair) = written();
-        cx.view.successor_out(WITH);
+        cx.change_view(|view, _| view.successor_out(WITH));
         let ended = twins.second_ended(&mut cx, &mut faults, pair, Err(Fault::Gone));
         assert_eq!(outcome(ended), None);
         assert!(cx.take_events().is_empty());

@@ -41,7 +41,7 @@ impl Lane {
             let gap = self.log.gaps.get_mut(&sequence).expect("just listed");
             let refused = std::mem::take(&mut gap.writes);
             let seats: Vec<Seat> = { refused.kept().keys().copied() }
-                .filter(|&seat| !self.cx.view.is_out(seat))
+                .filter(|&seat| !self.cx.view().is_out(seat))
                 .collect();
             gap.writing = true;
             let columns = Columns::of(gap, &seats);

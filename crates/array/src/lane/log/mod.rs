@@ -251,7 +251,7 @@ impl Lane {
     pub(super) fn live_seats(&self) -> Vec<Seat> {
         (0..self.cx.geometry.layout().drives())
             .map(Seat)
-            .filter(|&seat| !self.cx.view.is_out(seat))
+            .filter(|&seat| !self.cx.view().is_out(seat))
             .collect()
     }
 
@@ -678,7 +678,7 @@ impl Lane {
         let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
         batch.writing = true;
         let seats: Vec<Seat> = { batch.header.seats.iter().copied() }
-            .filter(|&seat| !self.cx.view.is_out(seat))
+            .filter(|&seat| !self.cx.view().is_out(seat))
             .collect();
         let columns = Columns::of(batch, &seats);
         self.push_columns(sequence, &columns);
@@ -694,7 +694,7 @@ impl Lane {
     }
 
     pub(super) fn batch_written(&mut self, sequence: u64, seat: Seat, outcome: Outcome) {
-        let out = self.cx.view.is_out(seat);
+        let out = self.cx.view().is_out(seat);
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
             Err(fault) if !out => {
@@ -740,7 +740,7 @@ impl Lane {
     /// How many of a batch's columns are on their drives, and how many could be.
     fn columns_there(&self, batch: &Batch) -> (usize, usize) {
         let seats = &batch.header.seats;
-        let live = seats.iter().filter(|&&seat| !self.cx.view.is_out(seat));
+        let live = seats.iter().filter(|&&seat| !self.cx.view().is_out(seat));
         let kept = batch.writes.kept();
         let there = live.clone().filter(|&seat| !kept.contains_key(seat));
         (there.count(), live.count())

@@ -133,9 +133,12 @@ impl Lane {
         for run in names.chunk_by(follows) {
             let column = self
                 .cx
-                .view
+                .view()
                 .column(&self.cx.geometry, run[0].group, run[0].column);
-            let Some(cell) = column.source.filter(|cell| !self.cx.view.is_out(cell.seat)) else {
+            let Some(cell) = column
+                .source
+                .filter(|cell| !self.cx.view().is_out(cell.seat))
+            else {
                 continue;
             };
             let slice = Slice {
@@ -252,7 +255,7 @@ impl Lane {
         for (slot, other) in self.row_of(name) {
             let column = self
                 .cx
-                .view
+                .view()
                 .column(&self.cx.geometry, other.group, other.column);
             let there = match self.overlay.get(other).map(|logged| logged.bytes) {
                 Some(Bytes::Memory(_)) => true,

@@ -182,7 +182,7 @@ impl Lane {
 
     /// A read of the recovery's has ended.
     pub(super) fn recovery_read(&mut self, seat: Seat, index: usize, outcome: Outcome) {
-        if let (Err(fault), false) = (outcome, self.cx.view.is_out(seat)) {
+        if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
             self.ios
                 .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
         }
@@ -271,15 +271,17 @@ impl Lane {
     fn compare_anchors(&mut self, newest: u64, of_drives: &[Option<Anchor>]) {
         let recovery = self.recovery.as_ref().expect("a recovery runs");
         let read = recovery.reads.keys().map(|&index| recovery.seats[index]);
+        let view = self.cx.view();
         let old = read.zip(of_drives).filter_map(|(seat, anchor)| {
             let anchor = anchor.map(|anchor| anchor.number)?;
-            let old = anchor + 1 < newest && self.cx.view.is_complete(seat);
+            let old = anchor + 1 < newest && view.is_complete(seat);
             old.then_some(Event::DriveOld {
                 seat,
                 anchor,
                 newest,
             })
         });
+        let old: Vec<Event> = old.collect();
         self.cx.events.extend(old);
     }
 
@@ -761,7 +763,7 @@ impl Lane {
     }
 
     fn recovery_wrote(&mut self, seat: Seat, outcome: Outcome) {
-        let out = self.cx.view.is_out(seat);
+        let out = self.cx.view().is_out(seat);
         match outcome {
             Ok(()) => self.flushes.wrote(seat),
             Err(fault) if !out => {
