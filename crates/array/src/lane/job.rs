@@ -215,7 +215,7 @@ impl Lane {
         if begins && job.fault.is_none() {
             self.pages.drop_group(group);
             self.maps.drop_group(group);
-            self.forget_lost(group);
+            self.losses.forget(group);
             self.step_job(id);
         } else {
             self.end_job(id, Ok(()));

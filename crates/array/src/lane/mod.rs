@@ -20,6 +20,7 @@ mod ids;
 mod io;
 mod job;
 mod keep;
+mod known_losses;
 mod locks;
 mod log;
 mod loss;
@@ -62,6 +63,7 @@ use self::io::{Answered, Ended, IoTable};
 pub(crate) use self::job::FILL_STEP_BYTES;
 use self::job::Job;
 use self::keep::Keeping;
+use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
 use self::moves::Moves;
@@ -78,7 +80,7 @@ use crate::action::{Action, Command, ComputeId, Computed, Event, IoId};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
 use crate::seeded::{self, Bug};
-use crate::{Geometry, GroupRequest, Losses, RequestId, ScratchId};
+use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
 /// What a drive operation in flight is for.
 #[derive(Clone, Copy, Debug)]
@@ -184,7 +186,7 @@ pub struct Lane {
     /// Stripes that are being mended.
     healing: BTreeSet<(u64, u64)>,
     /// Data that is known to be lost.
-    losses: Losses,
+    losses: KnownLosses,
     /// What is being told is that time has passed: nothing else has happened before now that was not
     /// told yet.
     timed_out: bool,
@@ -243,7 +245,7 @@ impl Lane {
             keeping: Keeping::default(),
             recovery: None,
             healing: BTreeSet::new(),
-            losses: Losses::default(),
+            losses: KnownLosses::default(),
             timed_out: false,
         }
     }
@@ -409,7 +411,7 @@ impl Lane {
             }
             Command::CopiesAgree => self.balance.agree = true,
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
-            Command::KnowLost(ranges) => self.know_lost(&ranges),
+            Command::KnowLost(ranges) => self.losses.know(&ranges),
             Command::Checkpoint => {
                 if self.cx.geometry.store().is_some() {
                     if self.ios.twins().any() {

@@ -102,7 +102,7 @@ impl Lane {
         let op = &self.ops[&id];
         let count = op.stripes.end - op.stripes.start;
         let Some(first) = self.stripe_holding(group, data) else {
-            self.note_unfindable(group, data);
+            self.losses.unfindable(&mut self.cx, group, data);
             self.end(id, Err(Fault::Lost));
             return false;
         };

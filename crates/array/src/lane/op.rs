@@ -15,7 +15,7 @@ use super::direct::Direct;
 use super::discard::Discarded;
 use super::epochs::Epoch;
 use super::ids::{JobId, OpId};
-use super::loss::Assessed;
+use super::known_losses::Assessed;
 use super::rare::{Blank, Rare};
 use crate::action::{ComputeStep, Origin, Service, Slice};
 use crate::format::{BlockName, Entry};
