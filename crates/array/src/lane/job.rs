@@ -454,7 +454,7 @@ impl Lane {
                     column,
                     target,
                     copied_bytes: job.copied_bytes,
-                })
+                });
             }
             (Kind::Fill { column, target, .. }, Err(fault)) => {
                 self.cx

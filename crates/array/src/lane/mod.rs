@@ -504,13 +504,13 @@ impl Lane {
             && self.recovery.is_none()
     }
 
-    /// Operations that drives have not answered and nobody waits for.
+    /// Abandoned operations that drives have not answered.
     #[must_use]
     pub fn stragglers(&self) -> usize {
         self.ios.stragglers().len()
     }
 
-    /// A drive has answered: whoever asked goes on.
+    /// A drive has answered: hands what has ended to its purpose.
     fn route_answer(&mut self, answered: Answered) {
         match answered {
             Answered::Ended(ended) => self.io_ended(ended),
@@ -528,7 +528,7 @@ impl Lane {
         }
     }
 
-    /// A drive operation has ended: whoever asked for it goes on.
+    /// A drive operation has ended: its purpose goes on.
     fn io_ended(&mut self, ended: Ended) {
         let outcome = ended.outcome;
         if ended.left {

@@ -20,7 +20,7 @@ use crate::{GroupRequest, RequestId};
 /// A request that waits.
 pub(super) type Waiting = (RequestId, GroupRequest);
 
-/// Which groups were never written, and who waits to write them.
+/// Which groups were never written, and the writes that wait for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uninitialized {
     runs: Runs,
@@ -45,7 +45,7 @@ impl Uninitialized {
         runs::run_of(&self.runs, group).is_some()
     }
 
-    /// Who waits for these groups does so no more.
+    /// Takes what waits for these groups.
     fn let_go(&mut self, groups: Range<u64>) -> Vec<Waiting> {
         let there = self.waiting.extract_if(groups, |_, _| true);
         there.flat_map(|(_, waiting)| waiting).collect()
@@ -61,7 +61,7 @@ impl Uninitialized {
         }
     }
 
-    /// The groups are blank, or could not be made so; who waited for that.
+    /// The groups are blank, or could not be made so. Returns the writes that waited for that.
     pub(super) fn ended(&mut self, groups: &Range<u64>, outcome: Outcome) -> Vec<Waiting> {
         if outcome.is_ok() {
             runs::remove(&mut self.runs, groups);

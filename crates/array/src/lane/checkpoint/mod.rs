@@ -367,7 +367,7 @@ impl Lane {
             Ok(()) => self.flushes.wrote(seat),
             Err(fault) if !out => {
                 self.ios
-                    .report_fault(&mut self.cx, seat, IoKind::Write, offset, fault, true)
+                    .report_fault(&mut self.cx, seat, IoKind::Write, offset, fault, true);
             }
             Err(_) => {}
         }

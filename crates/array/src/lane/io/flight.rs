@@ -57,7 +57,7 @@ impl Flight {
     }
 }
 
-/// The end of a drive operation, for who asked for it.
+/// The end of a drive operation, for its purpose.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::lane) struct Ended {
     pub(in crate::lane) purpose: Purpose,
@@ -94,7 +94,7 @@ pub(in crate::lane) enum Answered {
     Pending,
     /// Members of a joined operation: each goes to [`super::IoTable::member_answered`], in this order.
     Members(Vec<(IoId, Outcome)>),
-    /// One that nobody waits for. Then [`super::IoTable::straggler_came_back`].
+    /// A straggler has come back. Then [`super::IoTable::straggler_came_back`].
     Late(Late),
 }
 

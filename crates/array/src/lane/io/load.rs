@@ -28,7 +28,7 @@ impl DriveLoad {
         }
     }
 
-    /// It has ended, or nobody waits for it any more.
+    /// It has ended, or was abandoned.
     pub(super) fn ended(&mut self, io: &Io) {
         let queued = Self::at(&mut self.queued, io.seat);
         *queued = queued.checked_sub(load(io)).expect("what ends has begun");
@@ -50,5 +50,64 @@ const fn load(io: &Io) -> u64 {
     match io.kind {
         IoKind::Discard => units(0),
         IoKind::Read | IoKind::Write | IoKind::WriteZeroes | IoKind::Flush => units(io.length),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::{IoId, Origin, Service};
+
+    fn io(seat: u16, kind: IoKind, offset: u64, length: u64) -> Io {
+        Io {
+            id: IoId(1),
+            seat: Seat(seat),
+            kind,
+            offset,
+            length,
+            slice: None,
+            service: Service::prompt(Origin::Client),
+        }
+    }
+
+    #[test]
+    fn a_drive_has_what_has_begun_and_not_ended() {
+        let mut load = DriveLoad::default();
+        let (short, long) = (
+            io(3, IoKind::Read, 0, 4096),
+            io(3, IoKind::Write, 0, 256 << 10),
+        );
+        load.begins(&short);
+        load.begins(&long);
+        assert_eq!(load.queued(Seat(3)), units(4096) + units(256 << 10));
+        assert!(
+            units(256 << 10) > units(4096),
+            "a long one counts as several"
+        );
+        load.ended(&long);
+        assert_eq!(load.queued(Seat(3)), units(4096));
+        assert_eq!(load.queued(Seat(2)), 0);
+    }
+
+    #[test]
+    fn a_discard_counts_as_a_short_one() {
+        let mut load = DriveLoad::default();
+        load.begins(&io(3, IoKind::Discard, 0, 1 << 30));
+        assert_eq!(load.queued(Seat(3)), units(0));
+    }
+
+    #[test]
+    fn reads_go_on_where_the_last_one_ended_and_writes_do_not_move_that() {
+        let mut load = DriveLoad::default();
+        load.begins(&io(3, IoKind::Read, 8192, 4096));
+        load.begins(&io(3, IoKind::Write, 0, 4096));
+        assert!(load.reads_on(Seat(3), 12288));
+        assert!(!load.reads_on(Seat(3), 4096) && !load.reads_on(Seat(2), 12288));
+    }
+
+    #[test]
+    #[should_panic(expected = "what ends has begun")]
+    fn nothing_ends_that_has_not_begun() {
+        DriveLoad::default().ended(&io(3, IoKind::Read, 0, 4096));
     }
 }

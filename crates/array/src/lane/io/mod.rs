@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The parts of the table are machines of their own: neighbours go out as one operation (`join.rs`, `held_reads.rs`), writes to a
-//! drive that is replaced go to its successor too (`twins.rs`), what takes long is noticed (`latency.rs`), what nobody waits for
+//! drive that is replaced go to its successor too (`twins.rs`), what takes long is noticed (`latency.rs`), what was abandoned
 //! keeps its memory (`stragglers.rs`), and faults are reported to the pool (`fault_reports.rs`).
 //!
 //! Invariants:
-//! - Each operation that was submitted ends exactly once, as an [`Ended`], or was abandoned by who asked for it.
+//! - Each operation that was submitted ends exactly once, as an [`Ended`], or was abandoned by its owner.
 //! - What ends is handed to its purpose before the end of the next one is worked out: one end may begin or abandon others.
 
 mod fault_reports;
@@ -55,7 +55,7 @@ pub(in crate::lane) struct IoTable {
     stragglers: Stragglers,
     twins: Twins,
     latency: LatencyTracker,
-    /// Seats whose drive is slow, by the pool's word: it is asked only if nobody else can answer.
+    /// Seats whose drive is slow, by the pool's word: it is asked only for what no other drive has.
     suspects: BTreeSet<Seat>,
     load: DriveLoad,
     faults: FaultReports,
@@ -233,7 +233,7 @@ impl IoTable {
         }
     }
 
-    /// From now on nobody waits for an operation. Returns its purpose if somebody did.
+    /// Nothing waits for an operation any more. Returns its purpose if it was in flight.
     pub(in crate::lane) fn abandon(&mut self, id: IoId) -> Option<Purpose> {
         self.withdraw(id).map(|flight| flight.purpose)
     }
@@ -424,7 +424,7 @@ impl IoTable {
         };
     }
 
-    /// True if a drive is to be asked only if nobody else can answer.
+    /// True if a drive is to be asked only for what no other drive has.
     pub(in crate::lane) fn is_suspect(&self, seat: Seat) -> bool {
         self.suspects.contains(&seat)
     }
@@ -434,7 +434,7 @@ impl IoTable {
         !self.suspects.is_empty()
     }
 
-    /// What somebody waits for, in the order in which it was handed out.
+    /// All that is in flight and not abandoned, in the order in which it was handed out.
     pub(in crate::lane) fn flights(&self) -> impl Iterator<Item = (IoId, &Flight)> {
         self.flights.iter()
     }
@@ -456,7 +456,7 @@ impl IoTable {
         self.joins.reads = HeldReads::with_limits(long_bytes, enough_bytes);
     }
 
-    /// Whether nobody waits for anything.
+    /// True if nothing is in flight but stragglers.
     pub(in crate::lane) fn is_idle(&self) -> bool {
         self.flights.is_empty() && self.twins.is_idle()
     }

@@ -1,4 +1,4 @@
-//! Operations that nobody waits for any more and that drives still have.
+//! Abandoned operations that drives still have.
 //!
 //! A *straggler* is still with the drive, which may yet write into the memory that it was given. So
 //! scratch memory is given back only when the last straggler in it has come back, nothing is read
@@ -14,7 +14,7 @@ use crate::action::{Action, BufferId, Event, IoId, Slice};
 use crate::format::PageName;
 use crate::lane::context::Context;
 
-/// Operations that nobody waits for, and the memory that they keep.
+/// Abandoned operations, and the memory that they keep.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Stragglers {
     in_flight: BTreeMap<IoId, (Seat, Option<Slice>)>,
@@ -64,17 +64,17 @@ impl Stragglers {
         slices.any(|held| overlap(held, slice))
     }
 
-    /// From now on nobody waits for an operation that a drive has.
+    /// An operation that a drive has is abandoned.
     pub(super) fn insert(&mut self, id: IoId, seat: Seat, slice: Option<Slice>) {
         self.in_flight.insert(id, (seat, slice));
     }
 
-    /// An operation that nobody waits for reads copies of these pages.
+    /// An abandoned operation reads copies of these pages.
     pub(super) fn insert_copies(&mut self, id: IoId, names: Vec<PageName>) {
         self.copies.insert(id, names);
     }
 
-    /// A drive has answered what nobody waits for. Then [`came_back`](Self::came_back).
+    /// A drive has answered an abandoned operation. Then [`came_back`](Self::came_back).
     ///
     /// # Panics
     /// When it was never in flight.

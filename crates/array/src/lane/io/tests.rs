@@ -167,7 +167,7 @@ fn members_of_a_failed_operation_are_tried_alone() {
 }
 
 #[test]
-fn what_is_abandoned_ends_for_nobody_and_keeps_its_memory() {
+fn what_is_abandoned_does_not_end_and_keeps_its_memory() {
     let mut lab = Lab::new();
     let id = lab.submit(7, 2, IoKind::Read, 0);
     assert!(matches!(

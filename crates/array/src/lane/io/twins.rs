@@ -246,7 +246,7 @@ mod tests {
         (twins, faults, cx, pair)
     }
 
-    /// How the pair has ended for who asked for the write.
+    /// How the pair has ended for the purpose of the write.
     fn outcome(ended: Option<Ended>) -> Option<Outcome> {
         let ended = ended?;
         assert!(matches!(ended.purpose, Purpose::Anchor { seat: SEAT }) && !ended.left);
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(outcome(twins.first_ended(pair, Err(Fault::Medium))), None);
         let ended = twins.second_ended(&mut cx, &mut faults, pair, Ok(()));
         assert_eq!(outcome(ended), Some(Err(Fault::Medium)));
-        assert!(cx.take_events().is_empty(), "who asked reports it");
+        assert!(cx.take_events().is_empty(), "its purpose reports it");
     }
 
     #[test]
@@ -349,7 +349,7 @@ mod tests {
             assert_eq!(outcome(twins.first_ended(pair, Err(Fault::Gone))), None);
             let ended = twins.second_ended(&mut cx, &mut faults, pair, end);
             assert_eq!(outcome(ended), Some(end));
-            assert!(cx.take_events().is_empty(), "who asked reports it");
+            assert!(cx.take_events().is_empty(), "its purpose reports it");
         }
     }
 

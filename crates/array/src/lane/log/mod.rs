@@ -699,7 +699,7 @@ impl Lane {
             Ok(()) => self.flushes.wrote(seat),
             Err(fault) if !out => {
                 self.ios
-                    .report_fault(&mut self.cx, seat, IoKind::Write, 0, fault, true)
+                    .report_fault(&mut self.cx, seat, IoKind::Write, 0, fault, true);
             }
             Err(_) => {}
         }
