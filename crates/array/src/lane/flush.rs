@@ -68,6 +68,25 @@ impl Flushes {
         self.dirty.insert(seat);
     }
 
+    /// A write that its owner counts ([`Writes`](super::writes::Writes)) has ended: the next flush covers it, or the pool is asked
+    /// for a verdict. True if its drive is out, so that the outcome does not matter.
+    pub(super) fn write_ended(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        seat: Seat,
+        offset: u64,
+        outcome: Outcome,
+    ) -> bool {
+        let out = cx.view().is_out(seat);
+        match outcome {
+            Ok(()) => self.wrote(seat),
+            Err(fault) if !out => ios.report_fault(cx, seat, IoKind::Write, offset, fault, true),
+            Err(_) => {}
+        }
+        out
+    }
+
     /// Flushes every drive that has writes not yet flushed. `covers`: batches up to this one are complete. False if
     /// there is no such drive: nothing is to be waited for.
     pub(super) fn begin(
@@ -367,6 +386,34 @@ mod tests {
             [(1, Ok(()))],
             "the successor has all that was flushed"
         );
+    }
+
+    #[test]
+    fn a_write_that_fails_is_reported_and_is_not_flushed() {
+        let mut lab = Lab::with(&[]);
+        let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+        let end = Err(Fault::Medium);
+        assert!(!lab.flushes.write_ended(cx, ios, Seat(2), 8192, end));
+        assert!(!lab.flushes.write_ended(cx, ios, Seat(4), 8192, Ok(())));
+        let report = Event::DriveFault {
+            seat: Seat(2),
+            kind: IoKind::Write,
+            offset: 8192,
+            fault: Fault::Medium,
+            waiting: true,
+        };
+        assert_eq!(lab.cx.take_events(), [report]);
+        assert_eq!(lab.begin(1), [4]);
+    }
+
+    #[test]
+    fn a_write_of_a_drive_that_is_out_is_no_fault() {
+        let mut lab = Lab::with(&[]);
+        lab.cx.change_view(|view, _| view.seat_out(Seat(2)));
+        let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+        let end = Err(Fault::Gone);
+        assert!(lab.flushes.write_ended(cx, ios, Seat(2), 8192, end));
+        assert!(lab.cx.take_events().is_empty());
     }
 
     /// A drive that failed a flush and stayed was forgotten: the next flush of the lane had nothing to do,

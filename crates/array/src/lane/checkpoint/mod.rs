@@ -27,7 +27,7 @@ use super::ids::{JobId, OpId};
 use super::overlay::Logged;
 use super::writes::Writes;
 use crate::ScratchId;
-use crate::action::{BufferId, IoKind, Slice};
+use crate::action::{BufferId, Slice};
 use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::Transfer;
 use crate::seeded::{self, Bug};
@@ -362,15 +362,8 @@ impl Lane {
     }
 
     fn checkpoint_wrote(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        let out = self.cx.view().is_out(seat);
-        match outcome {
-            Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => {
-                self.ios
-                    .report_fault(&mut self.cx, seat, IoKind::Write, offset, fault, true);
-            }
-            Err(_) => {}
-        }
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
         self.running().writes.ended(seat, outcome, out);
     }
 

@@ -694,15 +694,8 @@ impl Lane {
     }
 
     pub(super) fn batch_written(&mut self, sequence: u64, seat: Seat, outcome: Outcome) {
-        let out = self.cx.view().is_out(seat);
-        match outcome {
-            Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => {
-                self.ios
-                    .report_fault(&mut self.cx, seat, IoKind::Write, 0, fault, true);
-            }
-            Err(_) => {}
-        }
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
         let log = &mut self.log;
         let batch = { log.batches.get_mut(&sequence) }.or_else(|| log.gaps.get_mut(&sequence));
         batch.expect("in flight").writes.ended(seat, outcome, out);

@@ -763,15 +763,8 @@ impl Lane {
     }
 
     fn recovery_wrote(&mut self, seat: Seat, outcome: Outcome) {
-        let out = self.cx.view().is_out(seat);
-        match outcome {
-            Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => {
-                self.ios
-                    .report_fault(&mut self.cx, seat, IoKind::Write, 0, fault, true);
-            }
-            Err(_) => {}
-        }
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
         self.recovery().writes.ended(seat, outcome, out);
     }
 
