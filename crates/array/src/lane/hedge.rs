@@ -49,7 +49,7 @@ impl Lane {
         }
         let late = self
             .ios
-            .flights()
+            .in_flight()
             .filter_map(|(_, flight)| match flight.purpose {
                 Purpose::Transfer { op, transfer } if op == id && flight.late => Some(transfer),
                 _ => None,
@@ -152,7 +152,7 @@ impl Lane {
 
     /// Nobody waits for an operation's reads any more.
     fn abandon_reads(&mut self, id: OpId) {
-        let reads = self.ios.flights().filter(|(_, flight)| {
+        let reads = self.ios.in_flight().filter(|(_, flight)| {
             matches!(flight.purpose, Purpose::Transfer { op, transfer }
                 if op == id && transfer.kind == IoKind::Read)
         });

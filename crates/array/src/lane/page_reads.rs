@@ -326,8 +326,8 @@ impl Lane {
         let loading = loading.expect("it is being read");
         loading.early = true;
         loading.in_flight = 0;
-        let flights = self.ios.flights();
-        let idle = flights.filter_map(|(id, flight)| match flight.purpose {
+        let in_flight = self.ios.in_flight();
+        let idle = in_flight.filter_map(|(id, flight)| match flight.purpose {
             Purpose::PageRead { read, .. } => Some((id, idle.remove(&read)?)),
             _ => None,
         });

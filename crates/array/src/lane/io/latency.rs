@@ -188,7 +188,7 @@ impl LatencyTracker {
     pub(super) fn look(
         &mut self,
         cx: &mut Context,
-        flights: &mut SequenceMap<IoId, Flight>,
+        in_flight: &mut SequenceMap<IoId, Flight>,
     ) -> Option<Vec<IoId>> {
         if self.look_at.is_none_or(|at| at > cx.now) {
             return None;
@@ -200,7 +200,7 @@ impl LatencyTracker {
         let mut hung: BTreeSet<Seat> = BTreeSet::new();
         let mut unhedged: Vec<IoId> = Vec::new();
         // Numbers are given in order of time.
-        for (id, flight) in flights.iter_mut() {
+        for (id, flight) in in_flight.iter_mut() {
             let age = cx.now.since(flight.since);
             if age < shortest {
                 break;
@@ -245,16 +245,16 @@ impl LatencyTracker {
     }
 
     /// What could be done about late operations has been done: when to look again.
-    pub(super) fn looked(&mut self, now: Instant, flights: &SequenceMap<IoId, Flight>) {
-        self.look_at = self.next_look(now, flights);
+    pub(super) fn looked(&mut self, now: Instant, in_flight: &SequenceMap<IoId, Flight>) {
+        self.look_at = self.next_look(now, in_flight);
     }
 
-    fn next_look(&self, now: Instant, flights: &SequenceMap<IoId, Flight>) -> Option<Instant> {
+    fn next_look(&self, now: Instant, in_flight: &SequenceMap<IoId, Flight>) -> Option<Instant> {
         let soon = now + LATE_MIN / 2;
         let late_after = self.shortest();
         let mut at: Option<Instant> = None;
         let mut earlier = |time: Instant| at = Some(at.map_or(time, |at| at.min(time)));
-        for flight in flights.values() {
+        for flight in in_flight.values() {
             let dead = flight.since + DEADLINE;
             if dead > now {
                 earlier(dead);

@@ -50,7 +50,7 @@ use crate::seeded::{self, Bug};
 /// The drive operations of one lane.
 #[derive(Clone, Debug)]
 pub(in crate::lane) struct IoTable {
-    flights: SequenceMap<IoId, Flight>,
+    in_flight: SequenceMap<IoId, Flight>,
     joins: Joins,
     stragglers: Stragglers,
     twins: Twins,
@@ -65,7 +65,7 @@ impl IoTable {
     /// Of so many seats.
     pub(in crate::lane) fn new(seats: u16) -> Self {
         Self {
-            flights: SequenceMap::default(),
+            in_flight: SequenceMap::default(),
             joins: Joins::default(),
             stragglers: Stragglers::default(),
             twins: Twins::default(),
@@ -126,14 +126,14 @@ impl IoTable {
             cx.actions.push_back(Action::Io(flight.io));
             self.joins.begins(&flight.io);
             self.load.begins(&flight.io);
-            self.flights.insert(flight.io.id, flight);
+            self.in_flight.insert(flight.io.id, flight);
         }
         self.latency.begins(cx.now);
     }
 
     /// The turn ends: what it has begun is joined by its place on the drives.
     pub(in crate::lane) fn end_turn(&mut self, cx: &mut Context) {
-        self.joins.join_begun(cx, &mut self.flights);
+        self.joins.join_begun(cx, &mut self.in_flight);
     }
 
     /// A drive has answered.
@@ -147,7 +147,7 @@ impl IoTable {
         outcome: Outcome,
     ) -> Answered {
         self.joins.reads.ended(id);
-        let Some(flight) = self.flights.remove(id) else {
+        let Some(flight) = self.in_flight.remove(id) else {
             return match self.joins.members(id) {
                 Some(members) => self.joined_answered(cx, members, outcome),
                 None => Answered::Late(self.stragglers.ended(id)),
@@ -176,7 +176,9 @@ impl IoTable {
     }
 
     fn joined_answered(&mut self, cx: &Context, members: Vec<IoId>, outcome: Outcome) -> Answered {
-        let waited_for = members.iter().find_map(|&member| self.flights.get(member));
+        let waited_for = members
+            .iter()
+            .find_map(|&member| self.in_flight.get(member));
         if let Some(flight) = waited_for {
             self.latency.ended(cx.now, flight);
         }
@@ -195,7 +197,7 @@ impl IoTable {
         id: IoId,
         outcome: Outcome,
     ) -> Answered {
-        let Some(flight) = self.flights.remove(id) else {
+        let Some(flight) = self.in_flight.remove(id) else {
             return Answered::Late(self.stragglers.ended(id));
         };
         self.load.ended(&flight.io);
@@ -239,7 +241,7 @@ impl IoTable {
     }
 
     fn withdraw(&mut self, id: IoId) -> Option<Flight> {
-        let flight = self.flights.remove(id)?;
+        let flight = self.in_flight.remove(id)?;
         self.load.ended(&flight.io);
         let reads = &mut self.joins.reads;
         if reads.is_long(&flight.io) && reads.withdraw(id, flight.io.seat) {
@@ -264,7 +266,7 @@ impl IoTable {
         cx: &mut Context,
         seat: Seat,
     ) -> Option<Answered> {
-        let mut there = self.flights.iter();
+        let mut there = self.in_flight.iter();
         let found = there.find(|(_, flight)| flight.io.seat == seat);
         let id = found.map(|(id, _)| id)?;
         drop(there);
@@ -346,8 +348,8 @@ impl IoTable {
     /// What is in flight at a drive: the second parts of writes to two drives, or all else.
     pub(in crate::lane) fn in_flight_at(&self, seat: Seat, seconds: bool) -> Vec<IoId> {
         let is_second = |flight: &Flight| matches!(flight.purpose, Purpose::Second { .. });
-        let flights = self.flights.iter();
-        flights
+        let in_flight = self.in_flight.iter();
+        in_flight
             .filter(|(_, flight)| flight.io.seat == seat && is_second(flight) == seconds)
             .map(|(id, _)| id)
             .collect()
@@ -356,7 +358,7 @@ impl IoTable {
     /// What a successor was given to write is the seat's from now on.
     pub(in crate::lane) fn seconds_succeed(&mut self, seat: Seat, with: Seat) {
         for id in self.in_flight_at(with, true) {
-            if let Some(flight) = self.flights.get_mut(id) {
+            if let Some(flight) = self.in_flight.get_mut(id) {
                 self.load.ended(&flight.io);
                 flight.io.seat = seat;
                 self.load.begins(&flight.io);
@@ -371,7 +373,7 @@ impl IoTable {
 
     /// An operation in flight at a drive that leaves its seat. `answers`: the drive still answers reads.
     pub(in crate::lane) fn leave_to_successor(&mut self, id: IoId, answers: bool) -> Option<Ended> {
-        let flight = self.flights.get_mut(id)?;
+        let flight = self.in_flight.get_mut(id)?;
         if flight.io.kind == IoKind::Read && answers {
             flight.left = true;
             return None;
@@ -385,12 +387,12 @@ impl IoTable {
 
     /// Looks for what is late, if it is time to: reads that something may be done about. Then [`looked`](Self::looked).
     pub(in crate::lane) fn look(&mut self, cx: &mut Context) -> Option<Vec<IoId>> {
-        self.latency.look(cx, &mut self.flights)
+        self.latency.look(cx, &mut self.in_flight)
     }
 
     /// What could be done about late reads has been done.
     pub(in crate::lane) fn looked(&mut self, now: Instant) {
-        self.latency.looked(now, &self.flights);
+        self.latency.looked(now, &self.in_flight);
     }
 
     /// When to look for what is late.
@@ -400,12 +402,12 @@ impl IoTable {
 
     /// What a late operation is for.
     pub(in crate::lane) fn purpose_of(&self, id: IoId) -> Option<Purpose> {
-        self.flights.get(id).map(|flight| flight.purpose)
+        self.in_flight.get(id).map(|flight| flight.purpose)
     }
 
     /// What could be done about a late operation has been done.
     pub(in crate::lane) fn is_hedged(&mut self, id: IoId) {
-        if let Some(flight) = self.flights.get_mut(id) {
+        if let Some(flight) = self.in_flight.get_mut(id) {
             flight.hedged = true;
         }
     }
@@ -435,8 +437,8 @@ impl IoTable {
     }
 
     /// All that is in flight and not abandoned, in the order in which it was handed out.
-    pub(in crate::lane) fn flights(&self) -> impl Iterator<Item = (IoId, &Flight)> {
-        self.flights.iter()
+    pub(in crate::lane) fn in_flight(&self) -> impl Iterator<Item = (IoId, &Flight)> {
+        self.in_flight.iter()
     }
 
     pub(in crate::lane) const fn stragglers(&self) -> &Stragglers {
@@ -458,7 +460,7 @@ impl IoTable {
 
     /// True if nothing is in flight but stragglers.
     pub(in crate::lane) fn is_idle(&self) -> bool {
-        self.flights.is_empty() && self.twins.is_idle()
+        self.in_flight.is_empty() && self.twins.is_idle()
     }
 }
 

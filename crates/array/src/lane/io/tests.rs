@@ -197,7 +197,7 @@ fn a_drive_that_is_out_has_failed_everything_oldest_first() {
     }
     lab.ios.seat_abandoned(Seat(2));
     assert_eq!(failed, [(0, Err(Fault::Gone)), (2, Err(Fault::Gone))]);
-    assert_eq!(lab.ios.flights().count(), 1);
+    assert_eq!(lab.ios.in_flight().count(), 1);
     lab.ios.drain(&mut lab.cx, Seat(2));
     assert!(lab.cx.take_events().is_empty(), "it has not answered yet");
 }
