@@ -231,7 +231,7 @@ impl Lane {
     pub(super) fn must_check(&self, op: &Op) -> bool {
         let plan = op.plan.as_ref();
         let recovers = plan.is_some_and(|plan| !plan.recovered.is_empty());
-        recovers && !op.checked && !self.trusted && self.geometry.store().is_some()
+        recovers && !op.checked && !self.cx.trusted && self.cx.geometry.store().is_some()
     }
 
     /// Whether all that an operation reconstructs is what it writes, so that one sum serves both.
@@ -290,8 +290,8 @@ impl Lane {
     /// Whether blocks are compared with the whole row where their own entry is not known: where a drive
     /// that lies may have all copies of an entry that another drive has lost.
     fn checks_unknown(&self) -> bool {
-        let survives = u64::from(self.geometry.code().tolerance());
-        self.geometry.page_copies() <= survives
+        let survives = u64::from(self.cx.geometry.code().tolerance());
+        self.cx.geometry.page_copies() <= survives
     }
 
     /// What an operation has reconstructed has these sums. False if it is not right, or nobody can tell
@@ -300,7 +300,7 @@ impl Lane {
         if self.end_orphan(id) {
             return false;
         }
-        let pool = self.geometry.store().expect("a store").pool;
+        let pool = self.cx.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
         let blocks = self.recovered_blocks(op);
         let written: BTreeMap<BlockName, u32> = match self.writes_what_it_recovers(id) {
@@ -396,10 +396,10 @@ impl Lane {
 
     /// Names of a row's blocks by slot.
     fn row_blocks(&self, group: u64, row: Row) -> Vec<BlockName> {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
-        (0..self.geometry.code().elements())
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
+        (0..self.cx.geometry.code().elements())
             .map(|slot| {
-                let (column, chunk) = self.geometry.place(group, row.stripe, slot);
+                let (column, chunk) = self.cx.geometry.place(group, row.stripe, slot);
                 let block = chunk * per_chunk + row.low / BLOCK_BYTES;
                 BlockName {
                     group,
@@ -427,7 +427,7 @@ impl Lane {
             self.lock(id);
             return;
         }
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.replan = false;
         let doubted = op
@@ -437,7 +437,7 @@ impl Lane {
             .next()
             .copied()
             .expect("a doubt");
-        let each = trials_of_row(self.geometry.layout().columns(), doubted).max(1);
+        let each = trials_of_row(self.cx.geometry.layout().columns(), doubted).max(1);
         let rows: Vec<Row> = op
             .arbitration
             .doubts
@@ -446,7 +446,7 @@ impl Lane {
             .map(|(&row, _)| row)
             .take((TRIALS_MAX / each).max(1))
             .collect();
-        let columns = self.view.columns(&self.geometry, op.group);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let nothing = BTreeSet::new();
         let blocks = LaneBlocks {
             store: true,
@@ -464,7 +464,7 @@ impl Lane {
             pinned: std::cell::RefCell::default(),
         };
         let stripe = Stripe {
-            geometry: &self.geometry,
+            geometry: &self.cx.geometry,
             group: op.group,
             stripe: op.stripes.start,
             columns: &columns,
@@ -493,7 +493,8 @@ impl Lane {
         op.pinned = pinned.into_iter().collect();
         op.arbitration.trials = trials;
         op.scratch = Some(scratch);
-        self.actions
+        self.cx
+            .actions
             .push_back(Action::Allocate(scratch, plan.scratch_bytes));
         self.read(id, plan);
     }
@@ -524,8 +525,8 @@ impl Lane {
                 continue;
             };
             let facts = Facts {
-                code: self.geometry.code(),
-                pool: self.geometry.store().expect("a store").pool,
+                code: self.cx.geometry.code(),
+                pool: self.cx.geometry.store().expect("a store").pool,
                 elements: &elements,
                 sequence: self.log.next_sequence,
             };
@@ -537,7 +538,7 @@ impl Lane {
 
     /// What the trials of a row have come to.
     fn judged(&mut self, id: OpId, row: Row, names: &[BlockName], judgement: Judgement) {
-        let tolerance = usize::from(self.geometry.code().tolerance());
+        let tolerance = usize::from(self.cx.geometry.code().tolerance());
         let op = self.ops.get_mut(id).expect("the operation exists");
         match judgement {
             Judgement::Sound => {
@@ -567,7 +568,10 @@ impl Lane {
         let block = u64::from(name.block);
         op.arbitration.overruled.insert((name.column, block));
         op.arbitration.distrusted.insert((name.column, block));
-        let column = self.view.column(&self.geometry, name.group, name.column);
+        let column = self
+            .cx
+            .view()
+            .column(&self.cx.geometry, name.group, name.column);
         let Some(cell) = column.source else {
             return;
         };
@@ -576,9 +580,9 @@ impl Lane {
         {
             blocks.push((slot, row.low));
         }
-        self.events.push_back(Event::BlockBad {
+        self.cx.events.push_back(Event::BlockBad {
             seat: cell.seat,
-            offset: self.geometry.block_offset(cell, block),
+            offset: self.cx.geometry.block_offset(cell, block),
             blocks: 1,
             group: name.group,
             column: name.column,
@@ -593,7 +597,10 @@ impl Lane {
             let names = self.row_blocks(op.group, row);
             names.iter().any(|name| {
                 let block = (name.column, u64::from(name.block));
-                let column = self.view.column(&self.geometry, op.group, name.column);
+                let column = self
+                    .cx
+                    .view()
+                    .column(&self.cx.geometry, op.group, name.column);
                 op.arbitration.overruled.contains(&block) && column.readable()
             })
         }));

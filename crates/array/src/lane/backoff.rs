@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant};
 
-use super::Lane;
-use super::flush::Waiter;
+use super::context::Context;
 use crate::RequestId;
 use crate::action::Event;
 
@@ -98,114 +97,96 @@ impl Retries {
         let all = [&self.batches, &self.checkpoints, &self.flushes];
         all.into_iter().find_map(Backoff::fault)
     }
-}
 
-impl Lane {
     /// A try of some work has failed on drives that stay.
-    pub(super) fn try_failed(&mut self, work: Work, fault: Fault) {
-        let now = self.now;
-        self.retries.of(work).failed(now, fault);
-        self.report_stall();
+    pub(super) fn failed(&mut self, cx: &mut Context, work: Work, fault: Fault) {
+        self.of(work).failed(cx.now, fault);
+        self.report_stall(cx);
     }
 
     /// A try of some work has succeeded.
-    pub(super) fn try_succeeded(&mut self, work: Work) {
+    pub(super) fn succeeded(&mut self, cx: &mut Context, work: Work) {
         // Nearly always: nothing has failed before.
-        if self.retries.of(work).failing.is_some() {
-            self.retries.of(work).succeeded();
-            self.report_stall();
+        if self.of(work).failing.is_some() {
+            self.of(work).succeeded();
+            self.report_stall(cx);
         }
     }
 
-    /// Tells the pool when the lane's drives begin to refuse, and when that has ended: not each try.
-    fn report_stall(&mut self) {
-        let fault = self.retries.fault();
-        let lane = self.lane;
+    /// Reports when the lane's drives begin to refuse, and when that has ended: not each try.
+    fn report_stall(&mut self, cx: &mut Context) {
+        let fault = self.fault();
+        let lane = cx.lane;
         match fault {
-            Some(fault) if !self.retries.reported => {
-                self.events.push_back(Event::Stalled { lane, fault });
-            }
-            None if self.retries.reported => self.events.push_back(Event::Resumed { lane }),
+            Some(fault) if !self.reported => cx.events.push_back(Event::Stalled { lane, fault }),
+            None if self.reported => cx.events.push_back(Event::Resumed { lane }),
             _ => return,
         }
-        self.retries.reported = fault.is_some();
+        self.reported = fault.is_some();
     }
 
     /// True while no batch is begun, because the last one failed a moment ago.
-    pub(super) fn batches_wait(&self) -> bool {
-        self.retries.batches.waits(self.now)
+    pub(super) fn batches_wait(&self, now: Instant) -> bool {
+        self.batches.waits(now)
     }
 
-    /// True while no checkpoint begins by itself.
-    pub(super) fn checkpoints_wait(&self) -> bool {
-        self.retries.checkpoints.waits(self.now) || self.batches_wait()
+    /// True while no checkpoint begins that is not awaited.
+    pub(super) fn checkpoints_wait(&self, now: Instant) -> bool {
+        self.checkpoints.waits(now) || self.batches_wait(now)
     }
 
-    /// When a checkpoint may begin by itself again.
+    /// When a checkpoint may begin again that is not awaited.
     pub(super) fn checkpoints_wait_until(&self) -> Option<Instant> {
-        self.retries
-            .checkpoints
-            .until
-            .max(self.retries.batches.until)
+        self.checkpoints.until.max(self.batches.until)
     }
 
     /// What the last checkpoint failed with, if it made no progress.
     pub(super) fn checkpoints_fail(&self) -> Option<Fault> {
-        self.retries.checkpoints.fault()
+        self.checkpoints.fault()
     }
 
     /// What the lane's drives refuse it with, and since when operations must have waited to end with that
-    /// before the next try.
-    pub(super) fn refusal(&self) -> Option<(Fault, Instant)> {
-        if !self.retries.reported {
+    /// before the next try. `needs_checkpoint`: the log goes on only after one.
+    pub(super) fn refusal(&self, now: Instant, needs_checkpoint: bool) -> Option<(Fault, Instant)> {
+        if !self.reported {
             return None;
         }
         let nanos = u64::try_from(WAIT_MAX.as_nanos()).expect("seconds");
-        let since = Instant(self.now.0.saturating_sub(nanos));
-        let checkpoint = self.log.blocked || self.log.crowded;
-        let batches = self.retries.batches.fault();
-        let checkpoints = self.retries.checkpoints.fault().filter(|_| checkpoint);
+        let since = Instant(now.0.saturating_sub(nanos));
+        let batches = self.batches.fault();
+        let checkpoints = self.checkpoints.fault().filter(|_| needs_checkpoint);
         batches.or(checkpoints).map(|fault| (fault, since))
     }
 
-    /// Flushes drives for a request; false if nothing needs a flush.
-    pub(super) fn flush_for(&mut self, request: RequestId) -> bool {
-        if self.retries.flushes.waits(self.now) {
-            self.retries.held.push(request);
-            return true;
+    /// Keeps the flush of a request if flushes have failed a moment ago; else the caller begins it.
+    pub(super) fn hold_flush(&mut self, now: Instant, request: RequestId) -> bool {
+        let waits = self.flushes.waits(now);
+        if waits {
+            self.held.push(request);
         }
-        self.begin_flush(Waiter::Request(request.0))
+        waits
     }
 
-    /// The flush of a request has ended.
-    pub(super) fn flushed_for(&mut self, request: RequestId, outcome: Result<(), Fault>) {
-        match outcome {
-            Ok(()) => self.try_succeeded(Work::Flush),
-            Err(fault) => self.try_failed(Work::Flush, fault),
+    /// Requests whose flushes are to begin, because their wait is over.
+    pub(super) fn take_due_flushes(&mut self, now: Instant) -> Vec<RequestId> {
+        match self.flushes.waits(now) {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.held),
         }
-        self.reply(request, outcome);
     }
 
-    /// When something that waits is tried again.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
-        let waits = |backoff: &Backoff| backoff.until.filter(|&until| until > self.now);
-        let retries = &self.retries;
-        let batch = waits(&retries.batches).filter(|_| self.log.waits() || self.checkpoint_waits());
-        let checkpoint = waits(&retries.checkpoints).filter(|_| self.checkpoint_waits());
-        let flush = waits(&retries.flushes).filter(|_| !retries.held.is_empty());
+    /// When something that waits is tried again. `batches`, `checkpoints`: there is something to log, or to put in place.
+    pub(super) fn retry_at(
+        &self,
+        now: Instant,
+        batches: bool,
+        checkpoints: bool,
+    ) -> Option<Instant> {
+        let waits = |backoff: &Backoff| backoff.until.filter(|&until| until > now);
+        let batch = waits(&self.batches).filter(|_| batches || checkpoints);
+        let checkpoint = waits(&self.checkpoints).filter(|_| checkpoints);
+        let flush = waits(&self.flushes).filter(|_| !self.held.is_empty());
         [batch, checkpoint, flush].into_iter().flatten().min()
-    }
-
-    /// Time has passed: begins the flushes whose wait is over.
-    pub(super) fn retry(&mut self) {
-        if self.retries.held.is_empty() || self.retries.flushes.waits(self.now) {
-            return;
-        }
-        for request in std::mem::take(&mut self.retries.held) {
-            if !self.begin_flush(Waiter::Request(request.0)) {
-                self.flushed_for(request, Ok(()));
-            }
-        }
     }
 }
 
@@ -245,5 +226,118 @@ mod tests {
         assert_eq!(retries.fault(), Some(Fault::Full));
         retries.of(Work::Batch).succeeded();
         assert_eq!(retries.fault(), None);
+    }
+
+    const MEDIUM: Fault = Fault::Medium;
+
+    fn millis(millis: u64) -> Instant {
+        Instant(millis * 1_000_000)
+    }
+
+    /// A lane at 1 s.
+    fn begun() -> (Retries, Context) {
+        let mut cx = Context::of_test("raid6", 6);
+        cx.now = millis(1000);
+        (Retries::default(), cx)
+    }
+
+    fn stalled(fault: Fault) -> Event {
+        Event::Stalled { lane: 0, fault }
+    }
+
+    #[test]
+    fn a_stall_is_reported_when_it_begins_and_when_it_ends() {
+        let (mut retries, mut cx) = begun();
+        retries.failed(&mut cx, Work::Batch, Fault::Full);
+        retries.failed(&mut cx, Work::Flush, MEDIUM);
+        assert_eq!(cx.take_events(), [stalled(Fault::Full)]);
+        retries.succeeded(&mut cx, Work::Batch);
+        assert!(cx.take_events().is_empty(), "flushes still fail");
+        retries.succeeded(&mut cx, Work::Flush);
+        assert_eq!(cx.take_events(), [Event::Resumed { lane: 0 }]);
+    }
+
+    #[test]
+    fn work_that_never_failed_reports_nothing() {
+        let (mut retries, mut cx) = begun();
+        for work in [Work::Batch, Work::Checkpoint, Work::Flush] {
+            retries.succeeded(&mut cx, work);
+        }
+        assert!(cx.take_events().is_empty());
+        assert_eq!(retries.retry_at(cx.now, true, true), None);
+    }
+
+    #[test]
+    fn a_checkpoint_waits_for_batches_too_and_batches_not_for_it() {
+        let (mut retries, mut cx) = begun();
+        retries.failed(&mut cx, Work::Checkpoint, MEDIUM);
+        assert!(retries.checkpoints_wait(cx.now) && !retries.batches_wait(cx.now));
+        let (mut retries, mut cx) = begun();
+        retries.failed(&mut cx, Work::Batch, MEDIUM);
+        assert!(retries.checkpoints_wait(cx.now) && retries.batches_wait(cx.now));
+        assert_eq!(retries.checkpoints_wait_until(), Some(millis(1050)));
+        assert!(!retries.checkpoints_wait(millis(1050)));
+        assert_eq!(retries.checkpoints_fail(), None, "no checkpoint has failed");
+    }
+
+    #[test]
+    fn flushes_are_kept_only_while_flushes_fail() {
+        let (mut retries, mut cx) = begun();
+        assert!(!retries.hold_flush(cx.now, RequestId(1)));
+        retries.failed(&mut cx, Work::Flush, MEDIUM);
+        assert!(retries.hold_flush(cx.now, RequestId(2)));
+        assert!(retries.hold_flush(cx.now, RequestId(3)));
+        assert!(retries.take_due_flushes(millis(1049)).is_empty());
+        let due = retries.take_due_flushes(millis(1050));
+        assert_eq!(due, [RequestId(2), RequestId(3)]);
+        assert!(retries.take_due_flushes(millis(1050)).is_empty(), "once");
+        assert!(!retries.hold_flush(millis(1050), RequestId(4)));
+    }
+
+    #[test]
+    fn a_lane_without_waiting_work_sets_no_timer() {
+        let (mut retries, mut cx) = begun();
+        for work in [Work::Batch, Work::Checkpoint, Work::Flush] {
+            retries.failed(&mut cx, work, MEDIUM);
+        }
+        assert_eq!(retries.retry_at(cx.now, false, false), None);
+        for (batches, checkpoints) in [(true, false), (false, true)] {
+            let at = retries.retry_at(cx.now, batches, checkpoints);
+            assert_eq!(at, Some(millis(1050)));
+        }
+        assert!(retries.hold_flush(cx.now, RequestId(1)));
+        assert_eq!(retries.retry_at(cx.now, false, false), Some(millis(1050)));
+        assert_eq!(
+            retries.retry_at(millis(1050), true, true),
+            None,
+            "it is due"
+        );
+    }
+
+    #[test]
+    fn requests_are_refused_that_have_waited_for_the_longest_wait() {
+        let (mut retries, mut cx) = begun();
+        cx.now = millis(5000);
+        assert_eq!(retries.refusal(cx.now, true), None);
+        retries.failed(&mut cx, Work::Batch, Fault::Full);
+        let refusal = Some((Fault::Full, millis(3000)));
+        assert_eq!(retries.refusal(cx.now, false), refusal);
+    }
+
+    #[test]
+    fn failed_checkpoints_refuse_only_what_needs_one() {
+        let (mut retries, mut cx) = begun();
+        cx.now = millis(5000);
+        retries.failed(&mut cx, Work::Checkpoint, MEDIUM);
+        assert_eq!(retries.refusal(cx.now, false), None);
+        assert_eq!(retries.refusal(cx.now, true), Some((MEDIUM, millis(3000))));
+        assert_eq!(retries.checkpoints_fail(), Some(MEDIUM));
+    }
+
+    #[test]
+    fn failed_flushes_refuse_no_writes() {
+        let (mut retries, mut cx) = begun();
+        retries.failed(&mut cx, Work::Flush, MEDIUM);
+        assert_eq!(retries.refusal(cx.now, true), None);
     }
 }

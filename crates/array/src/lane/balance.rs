@@ -9,13 +9,12 @@
 
 use std::collections::BTreeSet;
 
-use block::{BLOCK_BYTES, Seat};
+use block::BLOCK_BYTES;
 
 use super::Lane;
 use super::op::{Op, Task};
-use super::watch::units;
 use crate::Geometry;
-use crate::action::{Io, IoKind};
+use crate::action::IoKind;
 use crate::format::{BlockName, PageName};
 use crate::plan::{self, Kind, Piece, Plan, Transfer};
 
@@ -23,15 +22,11 @@ use crate::plan::{self, Kind, Piece, Plan, Transfer};
 /// would go to the copies in turn, and each drive would seek for each of them; with it a drive gets some 256 KiB on end.
 const ELSEWHERE: u64 = 4;
 
-/// What drives have to do, and where else the bytes of a data element are.
+/// Where else the bytes of a data element are.
 #[derive(Clone, Debug)]
 pub(super) struct Balance {
     /// By slot of the code: the other slots with the same bytes.
     copies: Vec<Vec<usize>>,
-    /// By seat: operations in flight, long ones counted as several.
-    queued: Vec<u64>,
-    /// By seat: where its last read ended.
-    read_to: Vec<u64>,
     /// Whether the copies of a block are alike; the pool says when.
     pub(super) agree: bool,
 }
@@ -47,45 +42,8 @@ impl Balance {
         }
         Self {
             copies,
-            queued: Vec::new(),
-            read_to: Vec::new(),
             agree: false,
         }
-    }
-
-    fn at(counts: &mut Vec<u64>, seat: Seat) -> &mut u64 {
-        if counts.len() <= seat.index() {
-            counts.resize(seat.index() + 1, 0);
-        }
-        &mut counts[seat.index()]
-    }
-
-    pub(super) fn begins(&mut self, io: &Io) {
-        *Self::at(&mut self.queued, io.seat) += load(io);
-        if io.kind == IoKind::Read {
-            *Self::at(&mut self.read_to, io.seat) = io.offset + io.length;
-        }
-    }
-
-    pub(super) fn ended(&mut self, io: &Io) {
-        let queued = Self::at(&mut self.queued, io.seat);
-        *queued = queued.checked_sub(load(io)).expect("what ends has begun");
-    }
-
-    fn queued(&self, seat: Seat) -> u64 {
-        self.queued.get(seat.index()).copied().unwrap_or(0)
-    }
-
-    fn reads_on(&self, seat: Seat, offset: u64) -> bool {
-        self.read_to.get(seat.index()) == Some(&offset)
-    }
-}
-
-/// What an operation in flight counts. A discard keeps no reader waiting for its bytes.
-const fn load(io: &Io) -> u64 {
-    match io.kind {
-        IoKind::Discard => units(0),
-        IoKind::Read | IoKind::Write | IoKind::WriteZeroes | IoKind::Flush => units(io.length),
     }
 }
 
@@ -147,9 +105,9 @@ impl Lane {
             .filter_map(|&slot| self.candidate(op, piece, slot));
         first.into_iter().chain(others).min_by_key(|candidate| {
             let (seat, offset) = (candidate.transfer.seat, candidate.transfer.offset);
-            let elsewhere = !self.balance.reads_on(seat, offset);
+            let elsewhere = !self.ios.load().reads_on(seat, offset);
             let seek = if elsewhere { ELSEWHERE } else { 0 };
-            let work = self.balance.queued(seat) + seek + u64::from(!candidate.paged);
+            let work = self.ios.load().queued(seat) + seek + u64::from(!candidate.paged);
             (work, elsewhere)
         })
     }
@@ -157,21 +115,25 @@ impl Lane {
     /// Where `slot` holds the bytes of a piece, if they are in place there for all that is known.
     fn candidate(&self, op: &Op, piece: &Piece, slot: usize) -> Option<Candidate> {
         let stripe = op.stripes.start;
-        let (column, chunk) = self.geometry.place(op.group, stripe, slot);
-        let cell = self.view.column(&self.geometry, op.group, column).source?;
-        if !op.patient && self.watch.suspects.contains(&cell.seat) {
+        let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
+        let cell = self
+            .cx
+            .view()
+            .column(&self.cx.geometry, op.group, column)
+            .source?;
+        if !op.patient && self.ios.is_suspect(cell.seat) {
             return None;
         }
         let length = piece.slice.length;
-        let offset = self.geometry.drive_offset(cell, chunk) + piece.low;
+        let offset = self.cx.geometry.drive_offset(cell, chunk) + piece.low;
         let first = BlockName {
             group: op.group,
             column,
-            block: u32::try_from(self.geometry.block_of(offset)).ok()?,
+            block: u32::try_from(self.cx.geometry.block_of(offset)).ok()?,
         };
         let blocks = u32::try_from(length / BLOCK_BYTES).ok()?;
         let mut paged = true;
-        if self.geometry.store().is_some() {
+        if self.cx.geometry.store().is_some() {
             if self.overlay.holds(first, blocks) || self.overlay.is_zeroed(op.group, stripe) {
                 return None;
             }

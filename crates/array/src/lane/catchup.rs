@@ -14,7 +14,7 @@ use layout::Cell;
 use super::ids::{JobId, OpId};
 use super::op::{Owner, Task};
 use super::{Computing, Lane, Phase, Purpose};
-use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 
 /// What the target of a fill has.
@@ -58,25 +58,6 @@ impl Look {
 }
 
 impl Lane {
-    /// A drive is out. It must not come back while something that was asked of it before may
-    /// still be done.
-    pub(super) fn leaves(&mut self, seat: Seat) {
-        *self.leaving.entry(seat).or_default() += 1;
-        self.left();
-    }
-
-    /// Drives may have answered the last of what they were asked before they were out.
-    pub(super) fn left(&mut self) {
-        let quiet = |seat: &Seat| !self.stragglers.are_with(*seat);
-        let quiet: Vec<Seat> = self.leaving.keys().copied().filter(quiet).collect();
-        for seat in quiet {
-            let times = self.leaving.remove(&seat).unwrap_or(0);
-            let lane = self.lane;
-            self.events
-                .extend((0..times).map(|_| Event::SeatQuiet { lane, seat }));
-        }
-    }
-
     /// Whether entries can be told from those of before that batch at all.
     pub(super) const fn can_look(&self, before: u64) -> bool {
         self.log.next_sequence.saturating_sub(before) < Entry::AGE_MAX
@@ -84,10 +65,14 @@ impl Lane {
 
     /// Begins to read the target's pages.
     pub(super) fn look_at_target(&mut self, job: JobId, target: Cell) {
-        let store = *self.geometry.store().expect("only pools with pages look");
-        let length = self.geometry.pages_beside_bytes();
-        let scratch = self.fresh_scratch();
-        self.actions.push_back(Action::Allocate(scratch, length));
+        let store = *self
+            .cx
+            .geometry
+            .store()
+            .expect("only pools with pages look");
+        let length = self.cx.geometry.pages_beside_bytes();
+        let scratch = self.cx.fresh_scratch();
+        self.cx.actions.push_back(Action::Allocate(scratch, length));
         let slice = Slice {
             buffer: BufferId::Scratch(scratch),
             offset: 0,
@@ -96,12 +81,13 @@ impl Lane {
         let look = self.jobs.get_mut(&job).and_then(|job| job.look.as_mut());
         look.expect("the job looks").slice = Some(slice);
         let seat = target.seat;
-        let offset = self.geometry.pages_offset(&store, target);
-        self.push_slice(
+        let offset = self.cx.geometry.pages_offset(&store, target);
+        self.ios.submit_slice(
+            &mut self.cx,
             Purpose::Look { job, seat },
-            seat,
+            Service::bulk(Origin::Rebuild),
             IoKind::Read,
-            offset,
+            (seat, offset),
             slice,
         );
     }
@@ -111,14 +97,15 @@ impl Lane {
         let look = self.jobs.get(&job).and_then(|job| job.look.as_ref());
         let slice = look.and_then(|look| look.slice).expect("it was read");
         if let Err(fault) = outcome {
-            if !self.view.is_out(seat) {
-                self.report_fault(seat, IoKind::Read, 0, fault, false);
+            if !self.cx.view().is_out(seat) {
+                self.ios
+                    .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
             }
             // Whatever it holds: it is filled as a whole.
             self.end_look(job, slice, None);
             return;
         }
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Look(job),
             Compute {
                 takes: vec![slice],
@@ -129,7 +116,7 @@ impl Lane {
 
     /// What the target's pages say.
     pub(super) fn look_computed(&mut self, job: JobId, computed: &Computed) {
-        let pool = self.geometry.store().expect("pages need a store").pool;
+        let pool = self.cx.geometry.store().expect("pages need a store").pool;
         let look = self.jobs.get(&job).and_then(|job| job.look.clone());
         let look = look.expect("the job looks");
         let names = self.pages_beside(job);
@@ -148,7 +135,7 @@ impl Lane {
 
     fn end_look(&mut self, id: JobId, slice: Slice, held: Option<Arc<Held>>) {
         if let BufferId::Scratch(scratch) = slice.buffer {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         let job = self.jobs.get_mut(&id).expect("it looks");
         job.look = None;
@@ -166,7 +153,7 @@ impl Lane {
             return;
         }
         let bytes: u64 = absent.iter().map(|part| part.length).sum();
-        self.events.push_back(Event::LeftOut {
+        self.cx.events.push_back(Event::LeftOut {
             group,
             column: absent[0].column,
             blocks: bytes / BLOCK_BYTES,
@@ -199,11 +186,11 @@ impl Lane {
         };
         let held = Arc::clone(held);
         let (group, stripes) = (op.group, op.stripes.clone());
-        let per_column = usize::try_from(self.geometry.pages_per_cell()).expect("few pages");
-        let copies = usize::try_from(self.geometry.page_copies()).expect("few copies");
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_column = usize::try_from(self.cx.geometry.pages_per_cell()).expect("few pages");
+        let copies = usize::try_from(self.cx.geometry.page_copies()).expect("few copies");
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let chunks = stripes.clone().flat_map(|stripe| {
-            let slots = self.geometry.slots_of_column(group, stripe, held.column);
+            let slots = self.cx.geometry.slots_of_column(group, stripe, held.column);
             slots
                 .into_iter()
                 .map(move |slot| (stripe, slot))
@@ -211,18 +198,18 @@ impl Lane {
         });
         let mut indexes: BTreeSet<usize> = BTreeSet::new();
         for (stripe, slot) in chunks {
-            let chunk = self.geometry.place(group, stripe, slot).1;
+            let chunk = self.cx.geometry.place(group, stripe, slot).1;
             let page = |block: u64| {
                 usize::try_from(block / u64::from(ENTRIES_PER_META_PAGE)).expect("few pages")
             };
             indexes.extend(page(chunk * per_chunk)..=page((chunk + 1) * per_chunk - 1));
         }
-        if stripes.end == self.geometry.stripes_per_group() {
+        if stripes.end == self.cx.geometry.stripes_per_group() {
             // Behind the last stripe a cell may have blocks that no stripe uses.
             let last = indexes.last().copied().unwrap_or(0);
             indexes.extend(last..per_column);
         }
-        let beside = self.geometry.pages_beside(held.column);
+        let beside = self.cx.geometry.pages_beside(held.column);
         let names: Vec<PageName> = beside
             .into_iter()
             .filter(|&(_, index)| indexes.contains(&(index as usize)))

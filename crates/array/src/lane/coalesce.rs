@@ -27,13 +27,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use block::{BLOCK_BYTES, Instant, Outcome, RequestKind};
+use block::{BLOCK_BYTES, Instant, RequestKind};
 
-use super::Lane;
-use super::op::{Op, Owner, Prepared, Task};
 use crate::geometry::Segment;
-use crate::seeded::{self, Bug};
-use crate::{GroupRequest, RequestId, Service};
+use crate::{Geometry, GroupRequest, RequestId};
 
 /// Shorter requests are not part of a stream, and somebody waits for them.
 const PART_BYTES_MIN: u64 = 32 << 10;
@@ -44,12 +41,12 @@ const RUN_BYTES: u64 = 1 << 20;
 /// What one request writes to a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    request: RequestId,
-    segments: Vec<Segment>,
+    pub(super) request: RequestId,
+    pub(super) segments: Vec<Segment>,
 }
 
 impl Part {
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let lengths = self
             .segments
             .iter()
@@ -73,7 +70,7 @@ struct Waiting {
 }
 
 /// Stripes, and what is to be written to each.
-type Stripes = Vec<((u64, u64), Vec<Part>)>;
+pub(super) type Stripes = Vec<((u64, u64), Vec<Part>)>;
 
 /// What waits for its neighbours.
 #[derive(Clone, Debug, Default)]
@@ -91,8 +88,52 @@ impl Coalescing {
         self.stripes.is_empty()
     }
 
-    /// An operation on a stripe begins.
-    fn occupy(&mut self, stripe: (u64, u64)) {
+    /// Whether a write waits for its neighbours: a long one of whole blocks.
+    pub(super) fn takes(geometry: &Geometry, request: &GroupRequest) -> bool {
+        let what = request.request;
+        let least = PART_BYTES_MIN.min(geometry.stripe_data_bytes() / 2);
+        what.kind == RequestKind::Write
+            && !what.fua
+            && what.length >= least
+            && (what.offset | what.length).is_multiple_of(BLOCK_BYTES)
+    }
+
+    /// What a request writes to a stripe waits from now on. Returns what must begin before, because the two overlap.
+    pub(super) fn coalesce(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        stripe: (u64, u64),
+        segments: Vec<Segment>,
+    ) -> Vec<Part> {
+        self.due = Some(now);
+        self.add(stripe, Part { request, segments })
+    }
+
+    /// Everything of the moment in which the parts came has been handed in: what begins now. `whole`: bytes of a stripe.
+    pub(super) fn take_due(&mut self, now: Instant, whole: u64) -> Stripes {
+        if self.due.is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        self.due = None;
+        let occupied = std::mem::take(&mut self.occupied);
+        let is_free = |group, stripe| !occupied.contains_key(&(group, stripe));
+        let ready = self.take_ready(whole, is_free);
+        self.occupied = occupied;
+        ready
+    }
+
+    /// It has ended: what has waited for it begins.
+    pub(super) fn ended(&mut self, (group, stripe): (u64, u64), whole: u64) -> Stripes {
+        self.leave((group, stripe));
+        match self.is_idle() {
+            true => Vec::new(),
+            false => self.take_unlocked(group, stripe..stripe + 1, whole),
+        }
+    }
+
+    /// An operation of parts that had waited begins on a stripe.
+    pub(super) fn occupy(&mut self, stripe: (u64, u64)) {
         *self.occupied.entry(stripe).or_default() += 1;
     }
 
@@ -205,113 +246,13 @@ impl Run {
     }
 }
 
-impl Lane {
-    /// Whether what a request writes waits for its neighbours.
-    pub(super) fn coalesces(&self, request: &GroupRequest) -> bool {
-        let what = request.request;
-        let least = PART_BYTES_MIN.min(self.geometry.stripe_data_bytes() / 2);
-        what.kind == RequestKind::Write
-            && !what.fua
-            && what.length >= least
-            && (what.offset | what.length).is_multiple_of(BLOCK_BYTES)
-    }
-
-    /// A request writes to a stripe, or to a part of it.
-    pub(super) fn coalesce(
-        &mut self,
-        request: RequestId,
-        stripe: (u64, u64),
-        segments: Vec<Segment>,
-    ) {
-        let before = self.coalescing.add(stripe, Part { request, segments });
-        if seeded::is(Bug::CoalescedOverlap) {
-            for part in before {
-                self.request_op_ended(part.request, Ok(()));
-            }
-        } else {
-            self.begin_parts(stripe, before);
-        }
-        self.coalescing.due = Some(self.now);
-    }
-
-    /// Everything of the moment in which the parts came has been told.
-    pub(super) fn coalescing_due(&mut self) {
-        if self.coalescing.due.is_none_or(|due| due > self.now) {
-            return;
-        }
-        self.coalescing.due = None;
-        let whole = self.geometry.stripe_data_bytes();
-        let occupied = std::mem::take(&mut self.coalescing.occupied);
-        let is_free = |group, stripe| !occupied.contains_key(&(group, stripe));
-        let ready = self.coalescing.take_ready(whole, is_free);
-        self.coalescing.occupied = occupied;
-        for (stripe, parts) in ready {
-            self.begin_parts(stripe, parts);
-        }
-    }
-
-    /// An operation of parts that had waited here has ended.
-    pub(super) fn neighbours_ended(&mut self, op: &Op) {
-        let stripe = op.data.expect("parts are of the group's data");
-        self.coalescing.leave((op.group, stripe));
-        if self.coalescing.is_idle() {
-            return;
-        }
-        let whole = self.geometry.stripe_data_bytes();
-        for (stripe, parts) in self
-            .coalescing
-            .take_unlocked(op.group, stripe..stripe + 1, whole)
-        {
-            self.begin_parts(stripe, parts);
-        }
-    }
-
-    /// One operation for all of them, if there are any.
-    fn begin_parts(&mut self, (group, stripe): (u64, u64), parts: Vec<Part>) {
-        let Some(first) = parts.first() else {
-            return;
-        };
-        let owner = Owner::Request(first.request);
-        let mut bytes = 0;
-        let mut sources = Vec::new();
-        for part in &parts {
-            bytes += part.bytes();
-            let name = self.fresh_scratch();
-            let prepared = Prepared::new(&part.segments, Some(part.request), name);
-            debug_assert!(prepared.staging.is_none(), "parts are whole blocks");
-            sources.extend(prepared.sources);
-        }
-        sources.sort_unstable_by_key(|source| (source.slot, source.low));
-        let task = Task::Write(Prepared::of(sources));
-        let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data();
-        op.service = Service::of_client(self.volume_of(first.request), self.is_bulk(bytes));
-        if parts.len() > 1 {
-            op.parts = Some(parts.into());
-        }
-        op.occupies = true;
-        self.coalescing.occupy((group, stripe));
-        self.start(op);
-    }
-
-    /// An operation of several parts has ended.
-    pub(super) fn parts_ended(
-        &mut self,
-        (group, stripe): (u64, u64),
-        parts: Box<[Part]>,
-        outcome: Outcome,
-    ) {
-        for part in parts {
-            match outcome {
-                Ok(()) => self.request_op_ended(part.request, Ok(())),
-                Err(_) => self.begin_parts((group, stripe), vec![part]),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use block::Request;
+
     use super::*;
+    use crate::VolumeId;
+    use crate::lane::context::Context;
 
     fn part(request: u64, slot: usize, low: u64, high: u64) -> Part {
         let segment = Segment {
@@ -396,5 +337,100 @@ mod tests {
         assert_eq!(unlocked, [(14, vec![14])]);
         let unlocked = said(coalescing.take_unlocked(0, 14..15, WHOLE));
         assert_eq!(unlocked, [(15, vec![15])]);
+    }
+
+    /// A write of one stripe that waits.
+    fn waits(coalescing: &mut Coalescing, now: u64, at: u64) -> Vec<Part> {
+        coalescing.coalesce(Instant(now), RequestId(at), (0, at), stripe(at).segments)
+    }
+
+    #[test]
+    fn what_waits_begins_at_the_end_of_its_moment() {
+        let mut coalescing = Coalescing::default();
+        assert_eq!(coalescing.due_at(), None);
+        assert!(waits(&mut coalescing, 5, 3).is_empty());
+        assert_eq!(coalescing.due_at(), Some(Instant(5)));
+        assert!(coalescing.take_due(Instant(4), WHOLE).is_empty());
+        let due = said(coalescing.take_due(Instant(5), WHOLE));
+        assert_eq!(due, [(3, vec![3])]);
+        assert_eq!((coalescing.due_at(), coalescing.is_idle()), (None, true));
+    }
+
+    #[test]
+    fn a_stream_waits_for_the_operation_before_it() {
+        let mut coalescing = Coalescing::default();
+        coalescing.occupy((0, 2));
+        for at in [3, 4] {
+            waits(&mut coalescing, 5, at);
+        }
+        assert!(coalescing.take_due(Instant(5), WHOLE).is_empty());
+        let began = said(coalescing.ended((0, 2), WHOLE));
+        assert_eq!(began, [(3, vec![3]), (4, vec![4])]);
+    }
+
+    #[test]
+    fn a_stripe_is_free_when_the_last_of_its_operations_has_ended() {
+        let mut coalescing = Coalescing::default();
+        coalescing.occupy((0, 3));
+        coalescing.occupy((0, 3));
+        waits(&mut coalescing, 5, 4);
+        assert!(coalescing.take_due(Instant(5), WHOLE).is_empty());
+        // What has waited for one of them does not wait for the other.
+        assert_eq!(said(coalescing.ended((0, 3), WHOLE)), [(4, vec![4])]);
+        waits(&mut coalescing, 6, 4);
+        assert!(coalescing.take_due(Instant(6), WHOLE).is_empty());
+        assert_eq!(said(coalescing.ended((0, 3), WHOLE)), [(4, vec![4])]);
+    }
+
+    #[test]
+    fn operations_of_another_group_are_not_waited_for() {
+        let mut coalescing = Coalescing::default();
+        coalescing.occupy((1, 2));
+        waits(&mut coalescing, 5, 3);
+        let due = said(coalescing.take_due(Instant(5), WHOLE));
+        assert_eq!(due, [(3, vec![3])]);
+        assert!(coalescing.ended((1, 2), WHOLE).is_empty());
+    }
+
+    #[test]
+    fn parts_of_one_stripe_begin_together() {
+        let mut coalescing = Coalescing::default();
+        for (request, slot) in [(1, 0), (2, 1), (3, 2)] {
+            let part = part(request, slot, 0, 10);
+            let before = coalescing.coalesce(Instant(5), part.request, (0, 7), part.segments);
+            assert!(before.is_empty());
+        }
+        let due = said(coalescing.take_due(Instant(5), WHOLE));
+        assert_eq!(due, [(7, vec![1, 2, 3])]);
+    }
+
+    #[test]
+    fn only_long_writes_of_whole_blocks_wait() {
+        let geometry = Context::of_test("raid6", 6).geometry;
+        let takes = |kind, offset, length, fua| {
+            let request = Request {
+                kind,
+                offset,
+                length,
+                fua,
+            };
+            let request = GroupRequest {
+                group: 0,
+                request,
+                buffer_offset: 0,
+                volume: VolumeId::NONE,
+            };
+            Coalescing::takes(&geometry, &request)
+        };
+        let long = PART_BYTES_MIN;
+        assert!(takes(RequestKind::Write, 4096, long, false));
+        assert!(!takes(RequestKind::Read, 4096, long, false));
+        assert!(
+            !takes(RequestKind::Write, 4096, long, true),
+            "it is awaited"
+        );
+        assert!(!takes(RequestKind::Write, 4096, long - 4096, false));
+        assert!(!takes(RequestKind::Write, 512, long, false));
+        assert!(!takes(RequestKind::Write, 4096, long + 512, false));
     }
 }

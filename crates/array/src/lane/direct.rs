@@ -130,6 +130,7 @@ impl Lane {
         };
         op.service.bulk
             && self
+                .cx
                 .geometry
                 .store()
                 .is_some_and(|store| store.direct_writes)
@@ -138,10 +139,10 @@ impl Lane {
             && plan.recovered.is_empty()
             && plan.absent.is_empty()
             && plan.lost.is_empty()
-            && !self.trusted
-            && !self.twins.any()
+            && !self.cx.trusted
+            && !self.ios.twins().any()
             && self.overlay.blocks_in_place() < 4 * IN_PLACE_MAX
-            && rows_of_unit(self.geometry.code().elements()).is_some()
+            && rows_of_unit(self.cx.geometry.code().elements()).is_some()
     }
 
     /// The pages of what a plan writes that are not in memory.
@@ -160,7 +161,7 @@ impl Lane {
         let first = BlockName {
             group,
             column: write.column,
-            block: number(self.geometry.block_of(write.offset)),
+            block: number(self.cx.geometry.block_of(write.offset)),
         };
         (first, number(write.length / BLOCK_BYTES))
     }
@@ -180,9 +181,11 @@ impl Lane {
             trimmed.is_some_and(|since| is_vacated(since) || seeded::is(Bug::DirectOntoTrimmed));
         (trimmed.is_none() || unwritten)
             && plan.writes.iter().all(|write| {
-                let state = self.view.column(&self.geometry, group, write.column);
-                let swift =
-                    !self.view.is_out(write.seat) && !self.watch.suspects.contains(&write.seat);
+                let state = self
+                    .cx
+                    .view()
+                    .column(&self.cx.geometry, group, write.column);
+                let swift = !self.cx.view().is_out(write.seat) && !self.ios.is_suspect(write.seat);
                 let (first, count) = self.run_of(group, write);
                 let free = !self.overlay.holds(first, count)
                     && (unwritten || self.pages.are_unwritten(first, count));
@@ -216,7 +219,7 @@ impl Lane {
         let op = &self.ops[&id];
         let writes = &op.plan.as_ref().expect("it was planned").writes;
         let writes: Vec<Transfer> = writes.clone();
-        if writes.iter().any(|write| self.view.is_out(write.seat)) {
+        if writes.iter().any(|write| self.cx.view().is_out(write.seat)) {
             self.log_content(id);
             return;
         }
@@ -269,8 +272,8 @@ impl Lane {
     fn log_direct(&mut self, id: OpId) {
         let direct = self.end_direct(id);
         let op = &self.ops[&id];
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
-        let rows = rows_of_unit(self.geometry.code().elements()).expect("it was considered");
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
+        let rows = rows_of_unit(self.cx.geometry.code().elements()).expect("it was considered");
         let unit_of = |name: &BlockName| u64::from(name.block) % per_chunk / rows;
         let mut blocks: Vec<(BlockName, u32)> = { self.written_blocks(op).into_iter() }
             .map(|(name, _)| name)
@@ -303,7 +306,7 @@ impl Lane {
 
     /// Flushes if recovery would have to look at too much.
     pub(super) fn flush_direct(&mut self) {
-        let most = UNFLUSHED_MAX / BLOCK_BYTES / u64::from(self.geometry.lanes());
+        let most = UNFLUSHED_MAX / BLOCK_BYTES / u64::from(self.cx.geometry.lanes());
         let completed = self.log.completed;
         if self.direct.unflushed_blocks >= most && self.direct.asked < completed {
             // The next one when as much again is there.

@@ -80,7 +80,7 @@ impl Lane {
     /// Whether pages and overlay say what the group's blocks hold: not in a pool without them, and not before recovery
     /// has found all that is logged.
     fn knows_blocks(&self, group: u64) -> bool {
-        let store = self.geometry.store().is_some() && !self.trusted;
+        let store = self.cx.geometry.store().is_some() && !self.cx.trusted;
         store && self.recovery.is_none() && self.check_here(group).is_ok()
     }
 
@@ -109,7 +109,7 @@ impl Lane {
             length: bytes.end - bytes.start,
             fua: false,
         };
-        self.geometry.stripes(&GroupRequest {
+        self.cx.geometry.stripes(&GroupRequest {
             group,
             request,
             buffer_offset: 0,
@@ -120,8 +120,8 @@ impl Lane {
     /// The blocks that a segment touches: the first, and how many.
     fn blocks_of_segment(&self, group: u64, stripe: u64, segment: &Segment) -> (BlockName, u32) {
         let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
-        let (column, chunk) = self.geometry.place(group, stripe, segment.slot);
-        let before = chunk * self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let (column, chunk) = self.cx.geometry.place(group, stripe, segment.slot);
+        let before = chunk * self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let (low, high) = (
             segment.low / BLOCK_BYTES,
             segment.high.div_ceil(BLOCK_BYTES),

@@ -2,16 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use block::{Fault, Seat};
+use block::{Fault, Outcome, Seat};
 
+use super::Purpose;
+use super::context::Context;
 use super::ids::JobId;
+use super::io::IoTable;
+use crate::RequestId;
+use crate::action::{Io, IoKind, Origin, Service};
 use crate::seeded::{self, Bug};
 
 /// Who waits for a set of drives to be flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Waiter {
     /// A request (a flush, or a write with FUA).
-    Request(u64),
+    Request(RequestId),
     /// A job that must be durable before it reports.
     Job(JobId),
     /// The checkpoint under way.
@@ -48,8 +53,14 @@ pub(super) struct Flushes {
     next: u64,
 }
 
-/// A waiter whose flushes have all ended, how, and which batches are durable if they ended well.
-pub(super) type Finished = (Waiter, Result<(), Fault>, u64);
+/// The end of a flush of all drives that it was begun on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Finished {
+    pub(super) waiter: Waiter,
+    pub(super) outcome: Outcome,
+    /// Batches up to this one are durable, if it ended well.
+    pub(super) covers: u64,
+}
 
 impl Flushes {
     /// A write to the drive has completed.
@@ -57,21 +68,41 @@ impl Flushes {
         self.dirty.insert(seat);
     }
 
-    /// Begins a flush of all drives that need one and take part; returns its number and the drives.
-    /// With no drives there is nothing to wait for and nothing is kept.
+    /// A write that its owner counts ([`Writes`](super::writes::Writes)) has ended: the next flush covers it, or the pool is asked
+    /// for a verdict. True if its drive is out, so that the outcome does not matter.
+    pub(super) fn write_ended(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        seat: Seat,
+        offset: u64,
+        outcome: Outcome,
+    ) -> bool {
+        let out = cx.view().is_out(seat);
+        match outcome {
+            Ok(()) => self.wrote(seat),
+            Err(fault) if !out => ios.report_fault(cx, seat, IoKind::Write, offset, fault, true),
+            Err(_) => {}
+        }
+        out
+    }
+
+    /// Flushes every drive that has writes not yet flushed. `covers`: batches up to this one are complete. False if
+    /// there is no such drive: nothing is to be waited for.
     pub(super) fn begin(
         &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
         waiter: Waiter,
         covers: u64,
-        takes_part: impl Fn(Seat) -> bool,
-    ) -> (u64, Vec<Seat>) {
+    ) -> bool {
         let overtakes = usize::from(seeded::is(Bug::FlushOvertakes));
         let mut seats: Vec<Seat> = self
             .dirty
             .iter()
             .chain(self.in_flight.keys().skip(overtakes * self.in_flight.len()))
             .copied()
-            .filter(|&seat| takes_part(seat))
+            .filter(|&seat| !cx.view().is_out(seat))
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
@@ -81,31 +112,40 @@ impl Flushes {
         self.dirty.clear();
         let number = self.next;
         self.next += 1;
-        for &seat in &seats {
+        if seats.is_empty() {
+            return false;
+        }
+        let pending = Pending {
+            waiter,
+            covers,
+            outstanding: seats.len() as u64,
+            failed: BTreeMap::new(),
+            fault: None,
+        };
+        self.pending.insert(number, pending);
+        for seat in seats {
             *self.in_flight.entry(seat).or_default() += 1;
+            ios.submit(cx, Purpose::Flush { number, seat }, |id| Io {
+                id,
+                seat,
+                kind: IoKind::Flush,
+                offset: 0,
+                length: 0,
+                slice: None,
+                service: Service::prompt(Origin::Log),
+            });
         }
-        if !seats.is_empty() {
-            self.pending.insert(
-                number,
-                Pending {
-                    waiter,
-                    covers,
-                    outstanding: seats.len() as u64,
-                    failed: BTreeMap::new(),
-                    fault: None,
-                },
-            );
-        }
-        (number, seats)
+        true
     }
 
     /// A drive's flush has ended. A failed one makes its waiter wait for the pool's verdict.
-    pub(super) fn completed(
+    pub(super) fn ended(
         &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
         number: u64,
         seat: Seat,
-        outcome: Result<(), Fault>,
-        out: bool,
+        outcome: Outcome,
     ) -> Option<Finished> {
         match self.in_flight.get_mut(&seat) {
             Some(1) => {
@@ -116,7 +156,8 @@ impl Flushes {
         }
         let pending = self.pending.get_mut(&number).expect("it has a waiter");
         pending.outstanding -= 1;
-        if let (Err(fault), false) = (outcome, out) {
+        if let (Err(fault), false) = (outcome, cx.view().is_out(seat)) {
+            ios.report_fault(cx, seat, IoKind::Flush, 0, fault, true);
             pending.failed.insert(seat, fault);
         }
         self.finish(number)
@@ -156,67 +197,234 @@ impl Flushes {
             return None;
         }
         let pending = self.pending.remove(&number)?;
-        let outcome = pending.fault.map_or(Ok(()), Err);
-        Some((pending.waiter, outcome, pending.covers))
+        Some(Finished {
+            waiter: pending.waiter,
+            outcome: pending.fault.map_or(Ok(()), Err),
+            covers: pending.covers,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::action::{Action, Event};
 
-    #[test]
-    fn a_second_flush_waits_for_the_first_ones_drives() {
-        let mut flushes = Flushes::default();
-        flushes.wrote(Seat(3));
-        let (first, seats) = flushes.begin(Waiter::Request(1), 7, |_| true);
-        assert_eq!(seats, [Seat(3)]);
-        let (second, seats) = flushes.begin(Waiter::Request(2), 8, |_| true);
-        assert_eq!(seats, [Seat(3)], "the first has not ended yet");
-        assert_eq!(
-            flushes.completed(first, Seat(3), Ok(()), false),
-            Some((Waiter::Request(1), Ok(()), 7))
-        );
-        assert_eq!(
-            flushes.completed(second, Seat(3), Ok(()), false),
-            Some((Waiter::Request(2), Ok(()), 8))
-        );
-        assert!(flushes.begin(Waiter::Request(3), 9, |_| true).1.is_empty());
+    /// The flushes of a small lane, with its table of I/O.
+    struct Lab {
+        flushes: Flushes,
+        cx: Context,
+        ios: IoTable,
+    }
+
+    impl Lab {
+        /// Completed writes are on these drives.
+        fn with(seats: &[u16]) -> Self {
+            let mut flushes = Flushes::default();
+            for &seat in seats {
+                flushes.wrote(Seat(seat));
+            }
+            Self {
+                flushes,
+                cx: Context::of_test("raid6", 6),
+                ios: IoTable::new(6),
+            }
+        }
+
+        /// Begins a flush for request `number` that covers as many batches; the drives that are flushed.
+        fn begin(&mut self, number: u64) -> Vec<u16> {
+            let waiter = Waiter::Request(RequestId(number));
+            let begun = self
+                .flushes
+                .begin(&mut self.cx, &mut self.ios, waiter, number);
+            let actions = self.cx.take_actions().into_iter();
+            let seats: Vec<u16> = actions
+                .map(|action| match action {
+                    Action::Io(io) if io.kind == IoKind::Flush => io.seat.0,
+                    other => panic!("{other:?} is no flush"),
+                })
+                .collect();
+            assert_eq!(begun, !seats.is_empty());
+            seats
+        }
+
+        /// A drive's part of the flush with this number, from 0 on, ends.
+        fn end(&mut self, number: u64, seat: u16, outcome: Outcome) -> Vec<(u64, Outcome)> {
+            let (cx, ios) = (&mut self.cx, &mut self.ios);
+            requests(self.flushes.ended(cx, ios, number, Seat(seat), outcome))
+        }
+
+        fn decide(&mut self, seat: u16, out: bool) -> Vec<(u64, Outcome)> {
+            if out {
+                self.cx.change_view(|view, _| view.seat_out(Seat(seat)));
+            }
+            requests(self.flushes.decided(Seat(seat), out))
+        }
+    }
+
+    /// Which requests' flushes have ended, and how.
+    fn requests(finished: impl IntoIterator<Item = Finished>) -> Vec<(u64, Outcome)> {
+        let ended = finished.into_iter().map(|finished| match finished.waiter {
+            Waiter::Request(RequestId(id)) => {
+                assert_eq!(finished.covers, id);
+                (id, finished.outcome)
+            }
+            other => panic!("{other:?} asked for no flush"),
+        });
+        ended.collect()
     }
 
     #[test]
-    fn a_failed_flush_waits_for_the_verdict() {
+    fn without_writes_there_is_nothing_to_flush() {
+        assert!(Lab::with(&[]).begin(1).is_empty());
+    }
+
+    #[test]
+    fn drives_that_were_written_are_flushed_and_no_others() {
+        let mut lab = Lab::with(&[4, 1, 4]);
+        assert_eq!(lab.begin(1), [1, 4]);
+        assert_eq!(lab.end(0, 4, Ok(())), []);
+        assert_eq!(lab.end(0, 1, Ok(())), [(1, Ok(()))]);
+        assert!(lab.begin(2).is_empty(), "nothing was written since");
+    }
+
+    #[test]
+    fn a_second_flush_waits_for_the_first_ones_drives() {
+        let mut lab = Lab::with(&[3]);
+        assert_eq!(lab.begin(7), [3]);
+        assert_eq!(lab.begin(8), [3], "the first has not ended yet");
+        assert_eq!(lab.end(0, 3, Ok(())), [(7, Ok(()))]);
+        assert_eq!(lab.end(1, 3, Ok(())), [(8, Ok(()))]);
+        assert!(lab.begin(9).is_empty());
+    }
+
+    #[test]
+    fn flushes_end_in_any_order() {
+        let mut lab = Lab::with(&[3]);
+        lab.begin(7);
+        lab.begin(8);
+        assert_eq!(lab.end(1, 3, Ok(())), [(8, Ok(()))]);
+        assert_eq!(lab.begin(9), [3], "the first has not ended yet");
+        assert_eq!(lab.end(0, 3, Ok(())), [(7, Ok(()))]);
+    }
+
+    #[test]
+    fn writes_that_complete_meanwhile_are_left_to_the_next_flush() {
+        let mut lab = Lab::with(&[3]);
+        lab.begin(7);
+        lab.flushes.wrote(Seat(5));
+        assert_eq!(lab.end(0, 3, Ok(())), [(7, Ok(()))]);
+        assert_eq!(lab.begin(8), [5]);
+    }
+
+    #[test]
+    fn a_drive_that_is_out_is_not_flushed() {
+        let mut lab = Lab::with(&[1, 3]);
+        lab.cx.change_view(|view, _| view.seat_out(Seat(3)));
+        assert_eq!(lab.begin(7), [1]);
+        let mut lab = Lab::with(&[3]);
+        lab.cx.change_view(|view, _| view.seat_out(Seat(3)));
+        assert!(lab.begin(7).is_empty());
+    }
+
+    #[test]
+    fn a_failed_flush_is_reported_and_waits_for_the_verdict() {
         for (out, end) in [(true, Ok(())), (false, Err(Fault::Medium))] {
-            let mut flushes = Flushes::default();
-            flushes.wrote(Seat(0));
-            let (number, _) = flushes.begin(Waiter::Job(JobId(9)), 1, |_| true);
-            assert_eq!(
-                flushes.completed(number, Seat(0), Err(Fault::Medium), false),
-                None
-            );
-            assert!(flushes.decided(Seat(1), true).is_empty());
-            assert_eq!(
-                flushes.decided(Seat(0), out),
-                [(Waiter::Job(JobId(9)), end, 1)]
-            );
+            let mut lab = Lab::with(&[0]);
+            lab.begin(1);
+            assert_eq!(lab.end(0, 0, Err(Fault::Medium)), []);
+            let report = Event::DriveFault {
+                seat: Seat(0),
+                kind: IoKind::Flush,
+                offset: 0,
+                fault: Fault::Medium,
+                waiting: true,
+            };
+            assert_eq!(lab.cx.take_events(), [report]);
+            assert_eq!(lab.decide(1, true), [], "another drive");
+            assert_eq!(lab.decide(0, out), [(1, end)]);
         }
+    }
+
+    #[test]
+    fn a_verdict_does_not_end_what_other_drives_still_flush() {
+        let mut lab = Lab::with(&[0, 1]);
+        lab.begin(1);
+        assert_eq!(lab.end(0, 0, Err(Fault::Medium)), []);
+        assert_eq!(lab.decide(0, true), []);
+        assert_eq!(lab.end(0, 1, Ok(())), [(1, Ok(()))]);
+    }
+
+    #[test]
+    fn the_flush_of_a_drive_that_is_out_counts_as_done() {
+        let mut lab = Lab::with(&[0]);
+        lab.begin(1);
+        assert_eq!(lab.decide(0, true), [], "it has not ended");
+        assert_eq!(lab.end(0, 0, Err(Fault::Gone)), [(1, Ok(()))]);
+        assert!(lab.cx.take_events().is_empty(), "the pool knows");
+    }
+
+    #[test]
+    fn one_verdict_ends_all_flushes_that_waited_for_it() {
+        let mut lab = Lab::with(&[0]);
+        lab.begin(1);
+        lab.begin(2);
+        assert_eq!(lab.end(0, 0, Err(Fault::Medium)), []);
+        assert_eq!(lab.end(1, 0, Err(Fault::Medium)), []);
+        assert_eq!(lab.cx.take_events().len(), 1, "it is asked for once");
+        let failed = Err(Fault::Medium);
+        assert_eq!(lab.decide(0, false), [(1, failed), (2, failed)]);
+    }
+
+    #[test]
+    fn what_a_drive_failed_does_not_count_when_its_successor_has_the_seat() {
+        let mut lab = Lab::with(&[0]);
+        lab.begin(1);
+        assert_eq!(lab.end(0, 0, Err(Fault::Medium)), []);
+        assert_eq!(
+            requests(lab.flushes.superseded(Seat(0))),
+            [(1, Ok(()))],
+            "the successor has all that was flushed"
+        );
+    }
+
+    #[test]
+    fn a_write_that_fails_is_reported_and_is_not_flushed() {
+        let mut lab = Lab::with(&[]);
+        let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+        let end = Err(Fault::Medium);
+        assert!(!lab.flushes.write_ended(cx, ios, Seat(2), 8192, end));
+        assert!(!lab.flushes.write_ended(cx, ios, Seat(4), 8192, Ok(())));
+        let report = Event::DriveFault {
+            seat: Seat(2),
+            kind: IoKind::Write,
+            offset: 8192,
+            fault: Fault::Medium,
+            waiting: true,
+        };
+        assert_eq!(lab.cx.take_events(), [report]);
+        assert_eq!(lab.begin(1), [4]);
+    }
+
+    #[test]
+    fn a_write_of_a_drive_that_is_out_is_no_fault() {
+        let mut lab = Lab::with(&[]);
+        lab.cx.change_view(|view, _| view.seat_out(Seat(2)));
+        let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+        let end = Err(Fault::Gone);
+        assert!(lab.flushes.write_ended(cx, ios, Seat(2), 8192, end));
+        assert!(lab.cx.take_events().is_empty());
     }
 
     /// A drive that failed a flush and stayed was forgotten: the next flush of the lane had nothing to do,
     /// succeeded, and vouched for writes that no flush had covered.
     #[test]
     fn a_drive_that_failed_its_flush_and_stays_is_flushed_again() {
-        let mut flushes = Flushes::default();
-        flushes.wrote(Seat(0));
-        flushes.wrote(Seat(1));
-        let (number, _) = flushes.begin(Waiter::Request(1), 1, |_| true);
-        assert_eq!(flushes.completed(number, Seat(0), Ok(()), false), None);
-        assert_eq!(
-            flushes.completed(number, Seat(1), Err(Fault::Medium), false),
-            None
-        );
-        assert_eq!(flushes.decided(Seat(1), false).len(), 1);
-        let (_, seats) = flushes.begin(Waiter::Request(2), 1, |_| true);
-        assert_eq!(seats, [Seat(1)]);
+        let mut lab = Lab::with(&[0, 1]);
+        lab.begin(1);
+        assert_eq!(lab.end(0, 0, Ok(())), []);
+        assert_eq!(lab.end(0, 1, Err(Fault::Medium)), []);
+        assert_eq!(lab.decide(1, false).len(), 1);
+        assert_eq!(lab.begin(2), [1]);
     }
 }

@@ -38,7 +38,7 @@ impl Lane {
             // What it read may have changed since its reader let go of the lock.
             return;
         }
-        let pool = self.geometry.store().expect("a store").pool;
+        let pool = self.cx.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
         let (group, locked) = (op.group, op.locked);
         let scrub = matches!(op.task, Task::Scrub);
@@ -53,7 +53,7 @@ impl Lane {
         let (mut blocks, mut again) = (0, false);
         let mut bad = Vec::new();
         for &read in reads {
-            for (name, offset, _) in blocks_of(&self.geometry, group, read) {
+            for (name, offset, _) in blocks_of(&self.cx.geometry, group, read) {
                 let sum = *sums.next().expect("one for each block");
                 blocks += 1;
                 if op.bad.contains(&(name.column, name.block.into())) {
@@ -108,8 +108,8 @@ impl Lane {
             Task::Heal(_) | Task::Fill { .. } | Task::Relog(_) => true,
             _ => false,
         };
-        let trusted = self.trusted && matches!(op.task, Task::Fill { .. });
-        if !wanted || trusted || self.geometry.store().is_none() {
+        let trusted = self.cx.trusted && matches!(op.task, Task::Fill { .. });
+        if !wanted || trusted || self.cx.geometry.store().is_none() {
             return Vec::new();
         }
         let blocks = self.written_blocks(op).into_iter();
@@ -121,8 +121,8 @@ impl Lane {
     /// Blocks that an operation changes while their columns are nowhere, with the bytes that they should
     /// have where these are known and can be logged; band by band.
     fn absent_blocks(&self, op: &Op) -> Vec<(BlockName, Option<Slice>)> {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
-        let keeps = self.geometry.keeps_sums_of_absent();
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
+        let keeps = self.cx.geometry.keeps_sums_of_absent();
         let absent = &op.plan.as_ref().expect("it was planned").absent;
         let mut blocks: Vec<(BlockName, Option<Slice>)> = absent
             .iter()
@@ -149,11 +149,11 @@ impl Lane {
     /// Each block that a plan writes, once, though it may go to two cells; neighbours in the
     /// elements of a stripe (a band) are neighbours here.
     pub(super) fn written_blocks(&self, op: &Op) -> Vec<(BlockName, Slice)> {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let writes = &op.plan.as_ref().expect("it was planned").writes;
         let mut blocks: Vec<(BlockName, Slice)> = writes
             .iter()
-            .flat_map(|&write| blocks_of(&self.geometry, op.group, write))
+            .flat_map(|&write| blocks_of(&self.cx.geometry, op.group, write))
             .map(|(name, _, slice)| (name, slice))
             .collect();
         blocks.sort_by_key(|&(name, _)| (u64::from(name.block) % per_chunk, name));
@@ -163,7 +163,7 @@ impl Lane {
 
     /// What an operation writes is computed: to the journal with it, band by band.
     pub(super) fn log_writes(&mut self, id: OpId, sums: &[u32]) {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let band = |name: &BlockName| u64::from(name.block) % per_chunk;
         let op = &self.ops[&id];
         let blocks = self.written_blocks(op);
@@ -249,9 +249,9 @@ impl Lane {
 
     /// Makes a whole group unwritten: its pages are written anew, its blocks are left as they are.
     pub(super) fn blank(&mut self, id: OpId) {
-        let store = *self.geometry.store().expect("a store");
+        let store = *self.cx.geometry.store().expect("a store");
         let group = self.ops[&id].group;
-        let columns = self.geometry.layout().columns();
+        let columns = self.cx.geometry.layout().columns();
         if !self.checkpoint_writes_of(group) {
             // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
             self.pages.drop_group(group);
@@ -259,8 +259,8 @@ impl Lane {
         self.maps.drop_group(group);
         self.pages.clock += 1;
         let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
-        let scratch = self.fresh_scratch();
-        let cell_bytes = self.geometry.pages_beside_bytes();
+        let scratch = self.cx.fresh_scratch();
+        let cell_bytes = self.cx.geometry.pages_beside_bytes();
         let mut plan = Plan::new(Kind::Zero);
         plan.scratch_bytes = u64::from(columns) * cell_bytes;
         let mut puts = Vec::new();
@@ -270,7 +270,7 @@ impl Lane {
                 offset: u64::from(column) * cell_bytes,
                 length: cell_bytes,
             };
-            let beside = self.geometry.pages_beside(column);
+            let beside = self.cx.geometry.pages_beside(column);
             for (place, (column, index)) in (0..).zip(beside) {
                 let place = slice.part(place * PAGE_BYTES, PAGE_BYTES);
                 let name = PageName {
@@ -280,17 +280,22 @@ impl Lane {
                 };
                 puts.push((place, blank.encode(store.pool, name).into()));
             }
-            let cells = self.view.column(&self.geometry, group, column).cells();
+            let cells = self
+                .cx
+                .view()
+                .column(&self.cx.geometry, group, column)
+                .cells();
             plan.writes.extend(cells.map(|cell| Transfer {
                 seat: cell.seat,
                 column,
                 kind: crate::IoKind::Write,
-                offset: self.geometry.pages_offset(&store, cell),
+                offset: self.cx.geometry.pages_offset(&store, cell),
                 length: cell_bytes,
                 slice: Some(slice),
             }));
         }
-        self.actions
+        self.cx
+            .actions
             .push_back(crate::Action::Allocate(scratch, plan.scratch_bytes));
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.scratch = Some(scratch);
@@ -302,10 +307,10 @@ impl Lane {
     /// A fill has these checksums: those that were not known are now. False if a page that must hear of
     /// it has been dropped from memory meanwhile: then the fill is planned again.
     pub(super) fn note_filled(&mut self, id: OpId, sums: &[u32]) -> bool {
-        if self.trusted {
+        if self.cx.trusted {
             return true;
         }
-        let pool = self.geometry.store().expect("a store").pool;
+        let pool = self.cx.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
         let blocks = self.written_blocks(op);
         let forgotten = |&(name, _): &(BlockName, Slice)| {
@@ -336,7 +341,7 @@ impl Lane {
 
     /// An operation has ended: mend what it found.
     pub(super) fn after(&mut self, op: &Op, outcome: Outcome) {
-        if self.geometry.store().is_none() || op.owner == Owner::Recovery {
+        if self.cx.geometry.store().is_none() || op.owner == Owner::Recovery {
             return;
         }
         if let Task::Heal(blocks) = &op.task {
@@ -390,6 +395,6 @@ impl Lane {
                 group: name.group,
                 column: name.column,
             });
-        self.events.extend(events);
+        self.cx.events.extend(events);
     }
 }

@@ -14,7 +14,7 @@
 
 use block::{Fault, Outcome};
 
-use super::flight::{BounceBuffer, move_pieces};
+use super::bounce::{BounceBuffer, move_pieces};
 use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
 use super::{Lane, Purpose};
@@ -26,18 +26,18 @@ const HEDGES_MAX: usize = 64;
 impl Lane {
     /// Looks for a way around an operation that is late.
     pub(super) fn hedge(&mut self, id: IoId) {
-        let Some(flight) = self.ios.get(id) else {
+        let Some(purpose) = self.ios.purpose_of(id) else {
             return;
         };
-        let hedged = match flight.purpose {
+        let hedged = match purpose {
             Purpose::Transfer { op, transfer } if transfer.kind == IoKind::Read => {
                 self.hedge_op(op)
             }
             Purpose::PageRead { read, .. } => self.hedge_page_read(read),
             _ => true,
         };
-        if let (true, Some(flight)) = (hedged, self.ios.get_mut(id)) {
-            flight.hedged = true;
+        if hedged {
+            self.ios.is_hedged(id);
         }
     }
 
@@ -47,13 +47,16 @@ impl Lane {
         if op.phase != Phase::Reading || op.hedged || op.orphan {
             return true;
         }
-        let late = self.ios.values().filter_map(|flight| match flight.purpose {
-            Purpose::Transfer { op, transfer } if op == id && flight.late => Some(transfer),
-            _ => None,
-        });
+        let late = self
+            .ios
+            .in_flight()
+            .filter_map(|(_, flight)| match flight.purpose {
+                Purpose::Transfer { op, transfer } if op == id && flight.late => Some(transfer),
+                _ => None,
+            });
         let late: Vec<(u16, u64)> = late
             .flat_map(|transfer| {
-                let blocks = self.geometry.blocks_of(&transfer);
+                let blocks = self.cx.geometry.blocks_of(&transfer);
                 blocks.map(move |block| (transfer.column, block))
             })
             .collect();
@@ -79,8 +82,8 @@ impl Lane {
 
     /// Begins a second read of what an operation reads, without the late blocks.
     fn read_beside(&mut self, id: OpId, late: Vec<(u16, u64)>) {
-        let scratch = self.fresh_scratch();
-        let hedge = self.fresh_op();
+        let scratch = self.cx.fresh_scratch();
+        let hedge = self.cx.fresh_op();
         let op = self.ops.get_mut(id).expect("it is late");
         let Task::Read(pieces) = &op.task else {
             unreachable!("only reads are hedged by reads");
@@ -110,7 +113,7 @@ impl Lane {
         second.locked = locked;
         second.borrowed = locked;
         self.hedges += 1;
-        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         self.ops.insert(hedge, Box::new(second));
         if locked {
             self.runnable.push_back(hedge);
@@ -129,12 +132,12 @@ impl Lane {
         let waiting = self.ops.get_mut(reader);
         let waiting = waiting.filter(|waiting| waiting.hedge == Some(hedge));
         let Some(waiting) = waiting else {
-            self.release(buffer.scratch);
+            self.ios.release(&mut self.cx, buffer.scratch);
             return;
         };
         waiting.hedge = None;
         if outcome.is_err() || waiting.phase != Phase::Reading {
-            self.release(buffer.scratch);
+            self.ios.release(&mut self.cx, buffer.scratch);
             return;
         }
         waiting.task = op.task;
@@ -142,20 +145,20 @@ impl Lane {
         // What is still being read into the old memory must be known before that may be given back.
         self.abandon_reads(reader);
         if let Some(old) = old {
-            self.release(old.scratch);
+            self.ios.release(&mut self.cx, old.scratch);
         }
         self.end(reader, Ok(()));
     }
 
     /// Nobody waits for an operation's reads any more.
     fn abandon_reads(&mut self, id: OpId) {
-        let reads = self.ios.iter().filter(|(_, flight)| {
+        let reads = self.ios.in_flight().filter(|(_, flight)| {
             matches!(flight.purpose, Purpose::Transfer { op, transfer }
                 if op == id && transfer.kind == IoKind::Read)
         });
         let ids: Vec<IoId> = reads.map(|(id, _)| id).collect();
         for id in ids {
-            self.abandon(id);
+            self.ios.abandon(id);
         }
         let op = self.ops.get_mut(id).expect("it reads");
         op.in_flight = 0;
@@ -186,11 +189,11 @@ impl Lane {
             Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,
             Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => false,
         };
-        if self.watch.suspects.is_empty() || op.patient || !reads {
+        if !self.ios.any_suspect() || op.patient || !reads {
             return Vec::new();
         }
-        let columns = self.view.columns(&self.geometry, op.group);
-        let suspect = |cell: layout::Cell| self.watch.suspects.contains(&cell.seat);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
+        let suspect = |cell: layout::Cell| self.ios.is_suspect(cell.seat);
         (0..)
             .zip(columns)
             .filter(|(_, column)| column.source.is_some_and(suspect))

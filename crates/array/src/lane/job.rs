@@ -185,7 +185,7 @@ impl Job {
 
 impl Lane {
     pub(super) fn begin_job(&mut self, job: Job) {
-        let id = JobId(self.fresh());
+        let id = JobId(self.cx.fresh());
         let zero = matches!(job.kind, Kind::Zero);
         let looks = job.look.as_ref().filter(|_| job.fault.is_none());
         let looks = looks.is_some_and(|look| self.can_look(look.before));
@@ -196,7 +196,7 @@ impl Lane {
         self.jobs.insert(id, job);
         if let Some(target) = target {
             self.look_at_target(id, target);
-        } else if zero && self.geometry.store().is_some() {
+        } else if zero && self.cx.geometry.store().is_some() {
             // Nothing that was logged in the group's earlier life may come back.
             self.jobs.get_mut(&id).expect("just inserted").waiting = true;
             self.await_checkpoint(Wanting::Job(id), []);
@@ -215,7 +215,7 @@ impl Lane {
         if begins && job.fault.is_none() {
             self.pages.drop_group(group);
             self.maps.drop_group(group);
-            self.forget_lost(group);
+            self.losses.forget(group);
             self.step_job(id);
         } else {
             self.end_job(id, Ok(()));
@@ -236,7 +236,7 @@ impl Lane {
     /// Stripes that one step takes.
     fn step_stripes(&self, job: &Job) -> u64 {
         match job.kind {
-            Kind::Zero => self.geometry.stripes_per_group(),
+            Kind::Zero => self.cx.geometry.stripes_per_group(),
             Kind::Fill { .. } => {
                 let paced = self.pacer.step_bytes();
                 self.stripes_in(paced.unwrap_or(FILL_STEP_BYTES))
@@ -248,15 +248,15 @@ impl Lane {
 
     /// Stripes that have so many bytes of one cell.
     pub(super) fn stripes_in(&self, bytes: u64) -> u64 {
-        let rows = u64::from(self.geometry.code().rows());
-        (bytes / (self.geometry.chunk_bytes() * rows)).max(1)
+        let rows = u64::from(self.cx.geometry.code().rows());
+        (bytes / (self.cx.geometry.chunk_bytes() * rows)).max(1)
     }
 
     /// Keeps the job's steps in flight; ends it when there are no more.
     pub(super) fn step_job(&mut self, id: JobId) {
         loop {
             let job = &self.jobs[&id];
-            let total = self.geometry.stripes_per_group();
+            let total = self.cx.geometry.stripes_per_group();
             if job.fault.is_some() || job.next_stripe >= total {
                 break;
             }
@@ -271,7 +271,7 @@ impl Lane {
             job.next_stripe = next;
             job.in_flight += 1;
             if job.kind.makes_way() {
-                self.pacer.begins(self.now);
+                self.pacer.begins(self.cx.now);
             }
             self.start(op);
         }
@@ -280,7 +280,7 @@ impl Lane {
             return;
         }
         let fault = job.fault;
-        let store = self.geometry.store().is_some();
+        let store = self.cx.geometry.store().is_some();
         match fault {
             Some(fault) => self.end_job(id, Err(fault)),
             None if seeded::is(Bug::FillEarly) && matches!(job.kind, Kind::Fill { .. }) => {
@@ -296,7 +296,7 @@ impl Lane {
                 job.waiting = true;
                 if let Kind::Fill { column, .. } = job.kind {
                     let group = job.group;
-                    self.events.push_back(Event::Copied { group, column });
+                    self.cx.events.push_back(Event::Copied { group, column });
                 }
                 self.await_checkpoint(Wanting::Job(id), pages);
             }
@@ -313,7 +313,7 @@ impl Lane {
             return false;
         }
         let urgent = matches!(job.kind, Kind::Fill { .. }) && self.is_urgent(id);
-        let waits = self.pacer.waits(self.now, urgent);
+        let waits = self.pacer.waits(self.cx.now, urgent);
         let job = self.jobs.get_mut(&id).expect("it takes steps");
         job.paced = waits.is_some();
         job.resume = waits.flatten();
@@ -322,13 +322,22 @@ impl Lane {
 
     /// Whether the group that a fill is of cannot lose another column.
     fn is_urgent(&self, id: JobId) -> bool {
-        let columns = self.view.columns(&self.geometry, self.jobs[&id].group);
+        let columns = self
+            .cx
+            .view()
+            .columns(&self.cx.geometry, self.jobs[&id].group);
         let absent = columns.iter().filter(|column| !column.readable()).count();
-        absent >= usize::from(self.geometry.code().tolerance())
+        absent >= usize::from(self.cx.geometry.code().tolerance())
+    }
+
+    /// Jobs that have made way go on.
+    pub(super) fn resume_paced_now(&mut self) {
+        self.resume_paced(self.cx.now);
+        self.resume_jobs();
     }
 
     /// Jobs that have made way may go on then.
-    pub(super) fn resume_paced(&mut self, at: Instant) {
+    fn resume_paced(&mut self, at: Instant) {
         for job in self.jobs.values_mut().filter(|job| job.paced) {
             job.resume = Some(at);
         }
@@ -340,7 +349,7 @@ impl Lane {
     }
 
     pub(super) fn resume_jobs(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         let due = |job: &Job| job.resume.is_some_and(|at| at <= now);
         let due = self.jobs.iter().filter(|(_, job)| due(job));
         let mut due: Vec<(bool, JobId)> = due
@@ -365,7 +374,7 @@ impl Lane {
     pub(super) fn pages_beside(&self, id: JobId) -> Vec<PageName> {
         let group = self.jobs[&id].group;
         let beside = self.column_filled(id);
-        let beside = beside.map(|column| self.geometry.pages_beside(column));
+        let beside = beside.map(|column| self.cx.geometry.pages_beside(column));
         let names = beside.into_iter().flatten();
         let names = names.map(|(column, index)| PageName {
             group,
@@ -407,7 +416,8 @@ impl Lane {
     }
 
     pub(super) fn job_op_ended(&mut self, id: JobId, stripes: &Range<u64>, outcome: Outcome) {
-        let stripe_bytes = self.geometry.chunk_bytes() * u64::from(self.geometry.code().rows());
+        let stripe_bytes =
+            self.cx.geometry.chunk_bytes() * u64::from(self.cx.geometry.code().rows());
         let job = self
             .jobs
             .get_mut(&id)
@@ -419,14 +429,14 @@ impl Lane {
         if let Kind::Fill { column, .. } = job.kind
             && outcome.is_ok()
         {
-            self.events.push_back(Event::FillStepped {
+            self.cx.events.push_back(Event::FillStepped {
                 group: job.group,
                 column,
                 bytes: (stripes.end - stripes.start) * stripe_bytes,
             });
         }
         if job.kind.makes_way() {
-            self.pacer.ended(self.now, job.kind.rest_min());
+            self.pacer.ended(self.cx.now, job.kind.rest_min());
             self.resume_paced(self.pacer.rests_until());
         }
         self.step_job(id);
@@ -438,31 +448,34 @@ impl Lane {
         let group = job.group;
         let outcome = job.fault.map_or(outcome, Err);
         match (job.kind, outcome) {
-            (Kind::Fill { column, target, .. }, Ok(())) => self.events.push_back(Event::Filled {
-                group,
-                column,
-                target,
-                copied_bytes: job.copied_bytes,
-            }),
+            (Kind::Fill { column, target, .. }, Ok(())) => {
+                self.cx.events.push_back(Event::Filled {
+                    group,
+                    column,
+                    target,
+                    copied_bytes: job.copied_bytes,
+                });
+            }
             (Kind::Fill { column, target, .. }, Err(fault)) => {
-                self.view.abandon_fill(&self.geometry, group, column);
+                self.cx
+                    .change_view(|view, geometry| view.abandon_fill(geometry, group, column));
                 // Requests planned before this still write to the target: it must not be given
                 // to anyone else before they have ended.
-                self.report_after_drain(Event::FillFailed {
+                self.cx.epochs.report_drained(Event::FillFailed {
                     group,
                     column,
                     target,
                     fault,
                 });
             }
-            (Kind::Zero, outcome) => self.events.push_back(Event::Zeroed { group, outcome }),
-            (Kind::Resync, outcome) => self.events.push_back(Event::Resynced { group, outcome }),
+            (Kind::Zero, outcome) => self.cx.events.push_back(Event::Zeroed { group, outcome }),
+            (Kind::Resync, outcome) => self.cx.events.push_back(Event::Resynced { group, outcome }),
             (Kind::Scrub, outcome) => {
                 if self.pages.dirty().next().is_some() {
                     // Copies of pages that differ are made alike again.
                     self.want_checkpoint();
                 }
-                self.events.push_back(Event::Scrubbed {
+                self.cx.events.push_back(Event::Scrubbed {
                     group,
                     blocks: job.verified.0,
                     bad: job.verified.1,

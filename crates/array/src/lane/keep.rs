@@ -75,7 +75,7 @@ impl Lane {
         room: bool,
     ) -> BTreeSet<BlockName> {
         let mut names = BTreeSet::new();
-        if !self.log.blocked && !self.keeping.gives_up && !self.view.is_whole() {
+        if !self.log.blocked && !self.keeping.gives_up && !self.cx.view().is_whole() {
             let kept = blocks.iter().filter(|&&(name, logged)| {
                 let now = self.overlay.get(name);
                 now.is_some_and(|now| now.sequence == logged.sequence)
@@ -98,13 +98,16 @@ impl Lane {
     fn is_in_the_journal_alone(&self, name: BlockName, logged: Logged) -> bool {
         match logged.bytes {
             Bytes::Memory(_) => {
-                let column = self.view.column(&self.geometry, name.group, name.column);
+                let column = self
+                    .cx
+                    .view()
+                    .column(&self.cx.geometry, name.group, name.column);
                 !column.readable() && !self.can_be_reconstructed(name)
             }
             // All copies of its page are away, and say something else when they are back.
             Bytes::Nowhere => {
                 let places = self.page_places(name.page(), true);
-                places.iter().all(|place| self.view.is_out(place.seat))
+                places.iter().all(|place| self.cx.view().is_out(place.seat))
             }
             Bytes::InPlace => false,
         }
@@ -114,10 +117,13 @@ impl Lane {
     /// bring a column of which a block is unknown: parity that a write did not reach because its drive was away, and
     /// that cannot be computed before other columns are there.
     fn can_be_reconstructed(&self, name: BlockName) -> bool {
-        let code = self.geometry.code();
+        let code = self.cx.geometry.code();
         let mut lost = erasure::ElementSet::new(code.elements());
         for (slot, other) in self.row_of(name) {
-            let column = self.view.column(&self.geometry, other.group, other.column);
+            let column = self
+                .cx
+                .view()
+                .column(&self.cx.geometry, other.group, other.column);
             let known = match self.overlay.get(other) {
                 Some(logged) => !matches!(logged.bytes, Bytes::Nowhere),
                 // A page that is not in memory says nothing: the next checkpoint reads it first.
@@ -132,11 +138,11 @@ impl Lane {
 
     /// The blocks of a block's stripe that lie as high in their chunks as it does in its own, by slot.
     pub(super) fn row_of(&self, name: BlockName) -> impl Iterator<Item = (usize, BlockName)> + '_ {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let within = u64::from(name.block) % per_chunk;
         let stripe = self.stripe_of(name);
-        (0..self.geometry.code().elements()).map(move |slot| {
-            let (column, chunk) = self.geometry.place(name.group, stripe, slot);
+        (0..self.cx.geometry.code().elements()).map(move |slot| {
+            let (column, chunk) = self.cx.geometry.place(name.group, stripe, slot);
             let block = u32::try_from(chunk * per_chunk + within);
             let block = block.expect("cells have fewer than 2^32 blocks");
             let group = name.group;
@@ -153,14 +159,15 @@ impl Lane {
 
     /// The pages that say whether blocks of columns that cannot be read can be reconstructed without what is logged.
     pub(super) fn pages_to_keep_by(&self, blocks: &[(BlockName, Logged)]) -> BTreeSet<PageName> {
-        if self.view.is_whole() {
+        if self.cx.view().is_whole() {
             return BTreeSet::new();
         }
         let absent = |&&(name, logged): &&(BlockName, Logged)| {
             logged.bytes.memory().is_some()
                 && !self
-                    .view
-                    .column(&self.geometry, name.group, name.column)
+                    .cx
+                    .view()
+                    .column(&self.cx.geometry, name.group, name.column)
                     .readable()
         };
         { blocks.iter().filter(absent) }
@@ -227,16 +234,17 @@ impl Lane {
 
     /// The stripe that a block is part of.
     pub(super) fn stripe_of(&self, name: BlockName) -> u64 {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let chunk = u64::from(name.block) / per_chunk;
-        let code = self.geometry.code();
+        let code = self.cx.geometry.code();
         let is_in = |&stripe: &u64| {
-            (0..code.elements())
-                .any(|slot| self.geometry.place(name.group, stripe, slot) == (name.column, chunk))
+            (0..code.elements()).any(|slot| {
+                self.cx.geometry.place(name.group, stripe, slot) == (name.column, chunk)
+            })
         };
         // Most layouts have a stripe's elements at one height in all cells.
         let likely = chunk / u64::from(code.rows());
-        let mut stripes = std::iter::once(likely).chain(0..self.geometry.stripes_per_group());
+        let mut stripes = std::iter::once(likely).chain(0..self.cx.geometry.stripes_per_group());
         let found = stripes.find(is_in);
         found.expect("what was logged is part of a stripe")
     }
@@ -254,12 +262,12 @@ impl Lane {
                 continue;
             };
             pinned.insert(sequence);
-            let home = self.geometry.layout().cell(group, name.column);
+            let home = self.cx.geometry.layout().cell(group, name.column);
             plan.writes.push(Transfer {
                 seat: home.seat,
                 column: name.column,
                 kind: IoKind::Write,
-                offset: self.geometry.block_offset(home, name.block.into()),
+                offset: self.cx.geometry.block_offset(home, name.block.into()),
                 length: BLOCK_BYTES,
                 slice: Some(slice),
             });
@@ -278,7 +286,7 @@ impl Lane {
         let Task::Relog(names) = &op.task else {
             return Vec::new();
         };
-        let pool = self.geometry.store().expect("a log needs a store").pool;
+        let pool = self.cx.geometry.store().expect("a log needs a store").pool;
         let absent = names.iter().filter_map(|&name| {
             let logged = self.overlay.get(name)?;
             let crc = (logged.entry != Entry::UNKNOWN).then(|| logged.entry.plain_crc(pool, name));

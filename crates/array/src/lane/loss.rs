@@ -18,97 +18,16 @@ use super::op::{Op, Owner, Task};
 use super::overlay::Bytes;
 use crate::action::Event;
 use crate::format::{BlockName, Entry};
-use crate::losses::{Losses, LostRange};
-use crate::plan::{AssessedRow, Row};
-
-/// Ranges that a lane remembers: 1.5 MiB at most. Beyond that losses are reported again each time they are met.
-const LANE_RANGES_MAX: usize = 16_384;
-
-/// By stripe and byte of its elements: the data elements that are lost there, and those that the heal writes
-/// again. Of others it knows nothing: not all that is taken for readable has been read.
-pub(super) type Assessed = Vec<(u64, AssessedRow)>;
+use crate::plan::Row;
 
 impl Lane {
-    /// What was known to be lost when the pool was opened.
-    pub(super) fn know_lost(&mut self, ranges: &[LostRange]) {
-        for range in ranges {
-            self.losses
-                .insert(range.group, range.first..range.first + range.blocks);
-        }
-    }
-
-    /// A heal has found out what of its rows is lost; the number of lost blocks.
-    pub(super) fn note_assessed(&mut self, group: u64, assessed: &Assessed) -> u64 {
-        let (mut lost, mut found) = (Losses::default(), Losses::default());
-        for (stripe, row) in assessed {
-            for (slots, losses) in [(&row.lost, &mut lost), (&row.mended, &mut found)] {
-                for &slot in slots {
-                    if let Some(block) = self.geometry.data_block(*stripe, slot, row.low) {
-                        losses.insert(group, block..block + 1);
-                    }
-                }
-            }
-        }
-        for range in found.iter() {
-            self.note_found(group, range.first..range.first + range.blocks);
-        }
-        for range in lost.iter() {
-            self.note_lost(range);
-        }
-        lost.blocks()
-    }
-
-    /// No column's map says where a stripe of a group's data is.
-    pub(super) fn note_unfindable(&mut self, group: u64, data: u64) {
-        let blocks = self.geometry.stripe_data_bytes() / BLOCK_BYTES;
-        self.note_lost(LostRange {
-            group,
-            first: data * blocks,
-            blocks,
-        });
-    }
-
-    /// Reports lost blocks of a group's data, unless all of them are known to be lost.
-    fn note_lost(&mut self, range: LostRange) {
-        let blocks = range.first..range.first + range.blocks;
-        let known = self.losses.within(range.group, blocks.clone());
-        let known: u64 = known.map(|part| part.end - part.start).sum();
-        if known == range.blocks {
-            return;
-        }
-        if self.losses.len() < LANE_RANGES_MAX {
-            self.losses.insert(range.group, blocks);
-        }
-        self.events.push_back(Event::BlocksLost(range));
-    }
-
-    /// Blocks of a group's data are right: what of them was lost is not any more.
-    pub(super) fn note_found(&mut self, group: u64, blocks: std::ops::Range<u64>) {
-        if !self.losses.touch(group, blocks.clone()) {
-            return;
-        }
-        let parts: Vec<_> = self.losses.within(group, blocks.clone()).collect();
-        self.losses.remove(group, blocks);
-        let found = parts.into_iter().map(|part| LostRange {
-            group,
-            first: part.start,
-            blocks: part.end - part.start,
-        });
-        self.events.extend(found.map(Event::BlocksFound));
-    }
-
-    /// The group begins a new life.
-    pub(super) fn forget_lost(&mut self, group: u64) {
-        self.losses.remove(group, 0..u64::MAX);
-    }
-
     /// An operation has ended well: what it has written or seen is not lost.
     pub(super) fn note_right(&mut self, op: &Op) {
         if self.losses.is_empty() {
             return;
         }
         let group = op.group;
-        let per_stripe = self.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        let per_stripe = self.cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
         let data = op.data_stripes();
         let all = data.map_or(0..u64::MAX, |data| {
             data.start * per_stripe..data.end * per_stripe
@@ -123,16 +42,16 @@ impl Lane {
                 let parts: Vec<_> = sources
                     .map(|source| (source.slot, source.low, source.slice.length))
                     .collect();
-                self.parts_found(group, stripe, &parts);
+                self.losses.parts_found(&mut self.cx, group, stripe, &parts);
             }
             Task::Read(pieces) => {
                 let pieces = pieces.iter();
                 let parts: Vec<_> = pieces
                     .map(|piece| (piece.slot, piece.low, piece.slice.length))
                     .collect();
-                self.parts_found(group, stripe, &parts);
+                self.losses.parts_found(&mut self.cx, group, stripe, &parts);
             }
-            Task::Zero if op.data.is_some() => self.note_found(group, all),
+            Task::Zero if op.data.is_some() => self.losses.found(&mut self.cx, group, all),
             Task::Scrub => self.scrub_found(op),
             Task::Zero
             | Task::Fill { .. }
@@ -143,38 +62,30 @@ impl Lane {
         }
     }
 
-    fn parts_found(&mut self, group: u64, stripe: u64, parts: &[(usize, u64, u64)]) {
-        for &(slot, low, length) in parts {
-            if let Some(first) = self.geometry.data_block(stripe, slot, low) {
-                let blocks = (low + length).div_ceil(BLOCK_BYTES) - low / BLOCK_BYTES;
-                self.note_found(group, first..first + blocks);
-            }
-        }
-    }
-
     /// A scrub has read what is on drives: what of it was neither bad nor unknown is right.
     fn scrub_found(&mut self, op: &Op) {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         for stripe in op.stripes.clone() {
             let Some(data) = self.data_held_by(op.group, stripe) else {
                 continue;
             };
-            let slots: Vec<usize> = self.geometry.code().data_slots().collect();
+            let slots: Vec<usize> = self.cx.geometry.code().data_slots().collect();
             for slot in slots {
-                let Some(first) = self.geometry.data_block(data, slot, 0) else {
+                let Some(first) = self.cx.geometry.data_block(data, slot, 0) else {
                     continue;
                 };
                 let here = self.losses.within(op.group, first..first + per_chunk);
                 let here: Vec<u64> = here.flatten().collect();
-                let (column, chunk) = self.geometry.place(op.group, stripe, slot);
+                let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
                 let readable = self
-                    .view
-                    .column(&self.geometry, op.group, column)
+                    .cx
+                    .view()
+                    .column(&self.cx.geometry, op.group, column)
                     .readable();
                 for block in here {
                     let at = (column, chunk * per_chunk + (block - first));
                     if readable && !op.bad.contains(&at) && !op.unknown.contains(&at) {
-                        self.note_found(op.group, block..block + 1);
+                        self.losses.found(&mut self.cx, op.group, block..block + 1);
                     }
                 }
             }
@@ -186,14 +97,14 @@ impl Lane {
         if self.losses.is_empty() || !self.losses.touch(name.group, 0..u64::MAX) {
             return false;
         }
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let stripe = self.stripe_of(name);
         let Some(data) = self.data_held_by(name.group, stripe) else {
             return false;
         };
         let low = u64::from(name.block) % per_chunk * BLOCK_BYTES;
-        self.geometry.code().data_slots().any(|slot| {
-            let block = self.geometry.data_block(data, slot, low);
+        self.cx.geometry.code().data_slots().any(|slot| {
+            let block = self.cx.geometry.data_block(data, slot, low);
             block.is_some_and(|block| self.losses.touch(name.group, block..block + 1))
         })
     }
@@ -223,12 +134,12 @@ impl Lane {
             (Owner::Job(job), Task::Scrub) => Some(job),
             _ => None,
         };
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         for stripe in op.stripes.clone() {
             let mut blocks = Vec::new();
             let mut entries = BTreeMap::new();
-            for slot in 0..self.geometry.code().elements() {
-                let (column, chunk) = self.geometry.place(op.group, stripe, slot);
+            for slot in 0..self.cx.geometry.code().elements() {
+                let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
                 let first = chunk * per_chunk;
                 for &(_, block) in bad.range((column, first)..(column, first + per_chunk)) {
                     let name = BlockName {
@@ -286,8 +197,8 @@ impl Lane {
         };
         let (group, stripe) = (op.group, op.stripes.start);
         let same = |&&(slot, low): &&(usize, u64)| {
-            let (column, chunk) = self.geometry.place(group, stripe, slot);
-            let block = (chunk * self.geometry.chunk_bytes() + low) / BLOCK_BYTES;
+            let (column, chunk) = self.cx.geometry.place(group, stripe, slot);
+            let block = (chunk * self.cx.geometry.chunk_bytes() + low) / BLOCK_BYTES;
             let now = self.present_entry(BlockName {
                 group,
                 column,
@@ -309,9 +220,11 @@ impl Lane {
             let plan = op.plan.as_ref();
             let left = plan.map_or(0, |plan| plan.lost.len());
             mended = (blocks - left.min(blocks)) as u64;
-            lost = self.note_assessed(op.group, &op.repair.assessed);
+            lost = self
+                .losses
+                .assessed(&mut self.cx, op.group, &op.repair.assessed);
             if mended > 0 {
-                self.events.push_back(Event::Healed {
+                self.cx.events.push_back(Event::Healed {
                     group: op.group,
                     stripe: op.stripes.start,
                     blocks: mended,

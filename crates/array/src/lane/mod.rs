@@ -4,21 +4,23 @@ mod arbitrate;
 mod backoff;
 mod balance;
 mod block_map;
+mod bounce;
 mod catchup;
 mod checkpoint;
 mod coalesce;
+mod context;
 mod direct;
 mod discard;
+mod epochs;
 mod extents;
-mod flight;
 mod flush;
 mod heal;
 mod hedge;
-mod held_reads;
 mod ids;
+mod io;
 mod job;
-mod join;
 mod keep;
+mod known_losses;
 mod locks;
 mod log;
 mod loss;
@@ -31,14 +33,14 @@ mod pages;
 mod rare;
 mod recover;
 mod request;
+mod requests;
 mod ring;
+mod seats;
 mod sequence_map;
 mod step;
 mod stripe_map;
 mod trusted;
-mod twin;
 mod uninitialized;
-mod watch;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -50,17 +52,18 @@ use self::backoff::Retries;
 use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::coalesce::Coalescing;
+use self::context::Context;
 use self::direct::DirectWrites;
 use self::discard::Discards;
-pub(crate) use self::flight::WRITE_RETRIES;
-use self::flight::{Flight, Stragglers};
 use self::flush::{Finished, Flushes, Waiter};
-use self::held_reads::HeldReads;
 use self::ids::{JobId, OpId};
+pub use self::io::DEADLINE;
+pub(crate) use self::io::WRITE_RETRIES;
+use self::io::{Answered, Ended, IoTable};
 pub(crate) use self::job::FILL_STEP_BYTES;
 use self::job::Job;
-use self::join::Joins;
 use self::keep::Keeping;
+use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
 use self::moves::Moves;
@@ -69,21 +72,15 @@ use self::overlay::Overlay;
 use self::pace::Pacer;
 use self::pages::Pages;
 use self::recover::Recovery;
-use self::request::Pending;
+use self::requests::Requests;
 use self::sequence_map::SequenceMap;
 use self::stripe_map::StripeMaps;
-use self::twin::Twins;
 use self::uninitialized::Uninitialized;
-pub use self::watch::DEADLINE;
-use self::watch::Watch;
-use crate::action::{
-    Action, Command, Compute, ComputeId, Computed, Event, Io, IoId, IoKind, Origin, Service,
-};
+use crate::action::{Action, Command, ComputeId, Computed, Event, IoId};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
 use crate::seeded::{self, Bug};
-use crate::view::View;
-use crate::{Geometry, GroupRequest, Losses, RequestId, ScratchId};
+use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
 /// What a drive operation in flight is for.
 #[derive(Clone, Copy, Debug)]
@@ -158,16 +155,12 @@ enum Computing {
 /// `advance` then moves every operation that can move, so no handler finds another half done.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    geometry: Arc<Geometry>,
-    lane: u16,
-    view: View,
+    cx: Context,
     plans: BandPlans,
     locks: StripeLocks<OpId>,
     flushes: Flushes,
-    requests: BTreeMap<RequestId, Pending>,
+    requests: Requests,
     coalescing: Coalescing,
-    /// When a client asked for something last.
-    asked_at: Option<Instant>,
     pacer: Pacer,
     jobs: BTreeMap<JobId, Job>,
     uninitialized: Uninitialized,
@@ -175,17 +168,10 @@ pub struct Lane {
     ops: SequenceMap<OpId, Box<Op>>,
     /// Operations that can be planned now.
     runnable: VecDeque<OpId>,
-    ios: SequenceMap<IoId, Flight>,
-    joins: Joins,
-    stragglers: Stragglers,
-    twins: Twins,
-    /// Faults are of a drive that has left its seat, and not reported.
-    hushed: bool,
-    watch: Watch,
+    ios: IoTable,
     balance: Balance,
     /// Second reads under way.
     hedges: usize,
-    computes: SequenceMap<ComputeId, Computing>,
     overlay: Overlay,
     pages: Pages,
     maps: StripeMaps,
@@ -195,32 +181,15 @@ pub struct Lane {
     checkpoints: Checkpoints,
     discards: Discards,
     retries: Retries,
-    /// Drives about which the pool has been asked for a verdict, and what they had said.
-    awaited: BTreeMap<Seat, Fault>,
     keeping: Keeping,
     recovery: Option<Recovery>,
-    /// Drives that are out and have not yet answered all, and how often they have gone out since.
-    leaving: BTreeMap<Seat, u32>,
     /// Stripes that are being mended.
     healing: BTreeSet<(u64, u64)>,
     /// Data that is known to be lost.
-    losses: Losses,
-    /// Counts changes after which an operation planned before may still touch a cell that one
-    /// planned later does not know of.
-    epoch: u64,
-    /// Operations in flight by the epoch in which they were planned.
-    in_epoch: BTreeMap<u64, u64>,
-    /// Events to be reported once no operation of their epoch or an earlier one is in flight.
-    after_epoch: VecDeque<(u64, Event)>,
-    actions: VecDeque<Action>,
-    events: VecDeque<Event>,
-    next_id: u64,
-    now: Instant,
+    losses: KnownLosses,
     /// What is being told is that time has passed: nothing else has happened before now that was not
     /// told yet.
     timed_out: bool,
-    /// Nothing has content: see [`Lane::trust_content`].
-    trusted: bool,
 }
 
 /// Why a command cannot be obeyed.
@@ -251,28 +220,19 @@ impl Lane {
         let seats = geometry.layout().drives();
         Self {
             balance: Balance::new(&geometry),
-            geometry,
-            lane,
-            view: View::default(),
+            cx: Context::new(geometry, lane),
             plans: BandPlans::default(),
             locks: StripeLocks::default(),
             flushes: Flushes::default(),
-            requests: BTreeMap::new(),
+            requests: Requests::default(),
             coalescing: Coalescing::default(),
-            asked_at: None,
             pacer: Pacer::default(),
             jobs: BTreeMap::new(),
             uninitialized: Uninitialized::default(),
             ops: SequenceMap::default(),
             runnable: VecDeque::new(),
-            ios: SequenceMap::default(),
-            joins: Joins::default(),
-            stragglers: Stragglers::default(),
-            twins: Twins::default(),
-            hushed: false,
-            watch: Watch::new(seats),
+            ios: IoTable::new(seats),
             hedges: 0,
-            computes: SequenceMap::default(),
             overlay: Overlay::default(),
             pages: Pages::new(used_blocks),
             maps: StripeMaps::default(),
@@ -282,21 +242,11 @@ impl Lane {
             checkpoints: Checkpoints::default(),
             discards: Discards::default(),
             retries: Retries::default(),
-            awaited: BTreeMap::new(),
             keeping: Keeping::default(),
             recovery: None,
-            leaving: BTreeMap::new(),
             healing: BTreeSet::new(),
-            losses: Losses::default(),
-            epoch: 0,
-            in_epoch: BTreeMap::new(),
-            after_epoch: VecDeque::new(),
-            actions: VecDeque::new(),
-            events: VecDeque::new(),
-            next_id: 0,
-            now: Instant::ZERO,
+            losses: KnownLosses::default(),
             timed_out: false,
-            trusted: false,
         }
     }
 
@@ -304,20 +254,19 @@ impl Lane {
     /// and as what was written there. Pages, journal and parity cost their operations and computations as ever; nothing
     /// that comes back is looked at. Before the first call of any handler.
     pub const fn trust_content(&mut self) {
-        self.trusted = true;
+        self.cx.trusted = true;
     }
 
     /// Reads of at least `long_bytes` wait for a drive that has more than `enough_bytes` of them, instead of the limits that
     /// suit drives: for a driver whose pools are thousands of times smaller. Before the first call of any handler.
     pub fn hold_reads(&mut self, long_bytes: u64, enough_bytes: u64) {
-        self.joins.reads = HeldReads::with_limits(long_bytes, enough_bytes);
+        self.ios.hold_reads(long_bytes, enough_bytes);
     }
 
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
-        self.now = now;
-        self.asked_at = Some(now);
-        self.clients_ask_now();
+        self.cx.now = now;
+        self.pacer.client_asks(&mut self.cx);
         self.discards.resume();
         self.begin_request(id, request);
         self.advance();
@@ -329,8 +278,9 @@ impl Lane {
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, outcome: Outcome) {
-        self.now = now;
-        self.answered(id, outcome);
+        self.cx.now = now;
+        let answered = self.ios.answered(&mut self.cx, id, outcome);
+        self.route_answer(answered);
         self.advance();
     }
 
@@ -339,8 +289,8 @@ impl Lane {
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_computed(&mut self, now: Instant, id: ComputeId, computed: Computed) {
-        self.now = now;
-        let computing = self.computes.remove(id);
+        self.cx.now = now;
+        let computing = self.cx.computes.remove(id);
         match computing.expect("the computation is in flight") {
             Computing::Op(op) => self.computed(op, &computed),
             Computing::Verify(op) => self.verified(op, &computed.sums),
@@ -361,25 +311,22 @@ impl Lane {
     /// # Errors
     /// [`CommandError`] when the command is about a group of another lane; nothing has changed.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        self.now = now;
+        self.cx.now = now;
         match command {
             Command::SeatOut(seat) => self.seats_out(&[seat]),
             Command::SeatsOut(seats) => self.seats_out(&seats),
             Command::SeatKept(seat) => self.decide(seat, false),
             Command::SeatIn(seat) => {
-                self.watch.forget(seat);
-                self.view.seat_in(seat);
+                self.ios.forget_pace(seat);
+                self.cx.change_view(|view, _| view.seat_in(seat));
             }
-            Command::Suspect(seat) => {
-                self.watch.suspects.insert(seat);
-            }
-            Command::Trust(seat) => {
-                self.watch.suspects.remove(&seat);
-            }
+            Command::Suspect(seat) => self.ios.suspect(seat, true),
+            Command::Trust(seat) => self.ios.suspect(seat, false),
             Command::Twin { seat, with } => self.begin_twin(seat, with),
             Command::Succeed { seat, with, filled } => self.succeed(seat, with, filled.as_ref()),
             Command::SeatCurrent(seat) => {
-                self.view.seat_current(&self.geometry, seat);
+                self.cx
+                    .change_view(|view, geometry| view.seat_current(geometry, seat));
                 self.forget_nowhere(None);
                 self.want_anchor();
             }
@@ -392,11 +339,13 @@ impl Lane {
             } => {
                 self.check_here(group)?;
                 // What is written to a drive goes to its successor anyway.
-                if !self.twins.succeeds(target.seat) {
-                    self.view.begin_fill(&self.geometry, group, column, target);
+                if !self.ios.twins().succeeds(target.seat) {
+                    self.cx.change_view(|view, geometry| {
+                        view.begin_fill(geometry, group, column, target);
+                    });
                 }
                 let mut job = Job::fill(group, column, target, avoid, holds);
-                if self.view.is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
+                if self.cx.view().is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
                 } else if self.lacks_pages_beside(group, column) {
@@ -411,8 +360,9 @@ impl Lane {
                 cell,
             } => {
                 self.check_here(group)?;
-                let before = self.view.column(&self.geometry, group, column);
-                self.view.settle(group, column, cell);
+                let before = self.cx.view().column(&self.cx.geometry, group, column);
+                self.cx
+                    .change_view(|view, _| view.settle(group, column, cell));
                 if !before.writable() {
                     self.column_is_back(group, column);
                     // Its drive may have left after those whose copies of pages are in memory, with later ones.
@@ -420,7 +370,8 @@ impl Lane {
                 }
                 self.forget_nowhere(Some(group));
                 self.place_kept();
-                self.report_after_drain(Event::Settled { group, column });
+                let settled = Event::Settled { group, column };
+                self.cx.epochs.report_drained(settled);
             }
             Command::Abandon { group, column } => {
                 self.check_here(group)?;
@@ -430,11 +381,11 @@ impl Lane {
                 self.check_here(group)?;
                 if seeded::is(Bug::InitializedUnwritten) && self.uninitialized.contains(group) {
                     let outcome = Ok(());
-                    self.events.push_back(Event::Zeroed { group, outcome });
+                    self.cx.events.push_back(Event::Zeroed { group, outcome });
                     return Ok(());
                 }
                 self.discards.forget(group..group + 1);
-                self.view.begin_life(group);
+                self.cx.change_view(|view, _| view.begin_life(group));
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),
@@ -444,26 +395,35 @@ impl Lane {
                 self.check_here(group)?;
                 self.begin_job(Job::resync(group));
             }
-            Command::ReportClients(wanted) => self.report_clients(wanted),
-            Command::MakeWay(makes_way) => self.make_way(makes_way),
+            Command::ReportClients(wanted) => {
+                if self.pacer.report_clients(&mut self.cx, wanted) {
+                    self.resume_paced_now();
+                }
+            }
+            Command::MakeWay(makes_way) => {
+                if self.pacer.make_way(now, makes_way) {
+                    self.resume_paced_now();
+                }
+            }
             Command::ReadPages { group, bytes } => {
                 self.check_here(group)?;
                 self.read_pages(group, bytes);
             }
             Command::CopiesAgree => self.balance.agree = true,
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
-            Command::KnowLost(ranges) => self.know_lost(&ranges),
+            Command::KnowLost(ranges) => self.losses.know(&ranges),
             Command::Checkpoint => {
-                if self.geometry.store().is_some() {
-                    if self.twins.any() {
+                if self.cx.geometry.store().is_some() {
+                    if self.ios.twins().any() {
                         // A successor may be all that is left after the next stop, and must say where the log begins.
                         self.want_anchor();
                     }
                     self.discards.pause();
                     self.await_checkpoint(Wanting::Pool, []);
                 } else {
-                    self.events
-                        .push_back(Event::Checkpointed { lane: self.lane });
+                    self.cx
+                        .events
+                        .push_back(Event::Checkpointed { lane: self.cx.lane });
                 }
             }
             Command::Scrub { group } => {
@@ -479,37 +439,18 @@ impl Lane {
         Ok(())
     }
 
-    /// Drives are out. All are before what waits for a verdict goes on.
-    fn seats_out(&mut self, seats: &[Seat]) {
-        for &seat in seats {
-            self.watch.forget(seat);
-            match self.twins.succeeds(seat) {
-                true => self.view.successor_out(seat),
-                false => self.view.seat_out(seat),
-            }
-        }
-        for &seat in seats {
-            self.twin_out(seat);
-            self.jobs_lost_seat(seat);
-            self.abandon_seat(seat);
-            self.leaves(seat);
-            self.decide(seat, true);
-        }
-        if self.geometry.store().is_some() && self.recovery.is_none() {
-            self.batches_thinned();
-            self.want_checkpoint();
-        }
-    }
-
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.cx.now = now;
         self.timed_out = true;
-        self.coalescing_due();
+        let whole = self.cx.geometry.stripe_data_bytes();
+        let due = self.coalescing.take_due(now, whole);
+        self.begin_stripes(due);
         self.idle_checkpoint();
-        self.look();
-        self.retry();
-        self.clients_gone();
+        self.look_for_late();
+        self.begin_due_flushes();
+        let waiting = !self.requests.is_empty();
+        self.pacer.clients_gone(&mut self.cx, waiting);
         self.resume_jobs();
         self.advance();
         self.timed_out = false;
@@ -517,12 +458,12 @@ impl Lane {
 
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.cx.actions.pop_front()
     }
 
     /// The next thing to report.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.cx.events.pop_front()
     }
 
     /// When to call `handle_timeout`: then, and after everything else that has happened until then has
@@ -533,10 +474,11 @@ impl Lane {
             self.batch_due_at(),
             self.coalescing.due_at(),
             self.idle_checkpoint_at(),
-            self.watch.look_at(),
+            self.ios.look_at(),
             self.resume_at(),
-            self.clients_gone_at(),
-            self.retry_at(),
+            self.pacer.clients_gone_at(),
+            self.retries
+                .retry_at(self.cx.now, self.log.waits(), self.checkpoint_waits()),
         ];
         times.into_iter().flatten().min()
     }
@@ -544,7 +486,7 @@ impl Lane {
     /// The pool's shape.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        &self.cx.geometry
     }
 
     /// Whether nothing is in flight or waiting. What drives have not answered and nobody waits for
@@ -555,36 +497,85 @@ impl Lane {
             && self.requests.is_empty()
             && self.coalescing.is_idle()
             && self.jobs.is_empty()
-            && self.ios.is_empty()
-            && self.twins.is_idle()
+            && self.ios.is_idle()
             && self.locks.is_idle()
             && self.log.is_idle()
             && self.checkpoints.is_idle()
             && self.recovery.is_none()
     }
 
-    fn check_here(&self, group: u64) -> Result<(), CommandError> {
-        if group < self.geometry.groups() && self.geometry.lane_of(group) == self.lane {
-            Ok(())
-        } else {
-            Err(CommandError::NotHere {
-                group,
-                lane: self.lane,
-            })
+    /// Abandoned operations that drives have not answered.
+    #[must_use]
+    pub fn stragglers(&self) -> usize {
+        self.ios.stragglers().len()
+    }
+
+    /// A drive has answered: hands what has ended to its purpose.
+    fn route_answer(&mut self, answered: Answered) {
+        match answered {
+            Answered::Ended(ended) => self.io_ended(ended),
+            Answered::Pending => {}
+            Answered::Members(members) => {
+                for (member, outcome) in members {
+                    let answered = self.ios.member_answered(&mut self.cx, member, outcome);
+                    self.route_answer(answered);
+                }
+            }
+            Answered::Late(late) => {
+                self.late_copies_came(late.seat, late.copies);
+                self.ios.straggler_came_back(&mut self.cx);
+            }
         }
     }
 
-    fn fresh(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
+    /// A drive operation has ended: its purpose goes on.
+    fn io_ended(&mut self, ended: Ended) {
+        let outcome = ended.outcome;
+        if ended.left {
+            self.ios.mute(true);
+        }
+        match ended.purpose {
+            Purpose::Second { .. } => unreachable!("it ends with its pair"),
+            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
+            Purpose::Flush { number, seat } => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                let finished = self.flushes.ended(cx, ios, number, seat, outcome);
+                self.flush_finished(finished);
+            }
+            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
+            Purpose::PageRead { read, seat } => self.page_read(read, seat, outcome),
+            Purpose::Install { transfer } => self.install_written(transfer, outcome),
+            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
+            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
+            Purpose::Restore { seat } => self.column_restored(seat, outcome),
+            Purpose::Look { job, seat } => self.looked(job, seat, outcome),
+            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
+            Purpose::Discard { op } => self.discarded(op, outcome),
+            Purpose::DiscardRing => self.ring_discarded(),
+        }
+        if ended.left {
+            self.ios.mute(false);
+        }
     }
 
-    fn fresh_op(&mut self) -> OpId {
-        OpId(self.fresh())
+    /// Does something about reads that are late, if it is time to look for them.
+    fn look_for_late(&mut self) {
+        if let Some(late) = self.ios.look(&mut self.cx) {
+            for id in late {
+                self.hedge(id);
+            }
+            self.ios.looked(self.cx.now);
+        }
     }
 
-    fn fresh_scratch(&mut self) -> ScratchId {
-        ScratchId(self.fresh())
+    fn check_here(&self, group: u64) -> Result<(), CommandError> {
+        match self.cx.has_group(group) {
+            true => Ok(()),
+            false => Err(CommandError::NotHere {
+                group,
+                lane: self.cx.lane,
+            }),
+        }
     }
 
     /// Moves every operation that can move.
@@ -595,7 +586,7 @@ impl Lane {
             }
             // What recovery reads is not in place before it is all there; and without a journal
             // there is nothing to put in place.
-            if self.recovery.is_none() && self.geometry.store().is_some() {
+            if self.recovery.is_none() && self.cx.geometry.store().is_some() {
                 self.pump_log();
                 self.pump_checkpoint();
                 self.pump_moves();
@@ -605,167 +596,42 @@ impl Lane {
             }
         }
         for scratch in self.overlay.take_free() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
-        self.report_drained();
-        self.join_begun();
+        while let Some(event) = self.cx.epochs.pop_event() {
+            self.cx.events.push_back(event);
+        }
+        self.ios.end_turn(&mut self.cx);
         self.direct.turn_ends();
-    }
-
-    fn push_compute(&mut self, computing: Computing, work: Compute) {
-        let id = ComputeId(self.fresh());
-        self.computes.insert(id, computing);
-        self.actions
-            .push_back(Action::Compute(Compute { id, ..work }));
-    }
-
-    /// Counts an operation as in flight under the present view.
-    fn enter_epoch(&mut self, id: OpId) {
-        self.leave_epoch(id);
-        let epoch = self.enter_present_epoch();
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        op.epoch = epoch;
-    }
-
-    fn enter_present_epoch(&mut self) -> u64 {
-        *self.in_epoch.entry(self.epoch).or_default() += 1;
-        self.epoch
-    }
-
-    fn leave_epoch(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        let epoch = std::mem::replace(&mut op.epoch, u64::MAX);
-        self.leave(epoch);
-    }
-
-    fn leave(&mut self, epoch: u64) {
-        if let Some(count) = self.in_epoch.get_mut(&epoch) {
-            *count -= 1;
-            if *count == 0 {
-                self.in_epoch.remove(&epoch);
-            }
-        }
-    }
-
-    /// Reports `event` when no operation that was planned before now is in flight.
-    fn report_after_drain(&mut self, event: Event) {
-        self.after_epoch.push_back((self.epoch, event));
-        self.epoch += 1;
-    }
-
-    fn report_drained(&mut self) {
-        let oldest = self.in_epoch.keys().next().copied().unwrap_or(u64::MAX);
-        while let Some((epoch, _)) = self.after_epoch.front()
-            && *epoch < oldest
-        {
-            let (_, event) = self.after_epoch.pop_front().expect("just seen");
-            self.events.push_back(event);
-        }
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.
     fn begin_flush(&mut self, waiter: Waiter) -> bool {
         let covers = self.log.completed;
-        let view = &self.view;
-        let (number, seats) = self
+        let begun = self
             .flushes
-            .begin(waiter, covers, |seat| !view.is_out(seat));
-        if seats.is_empty() {
+            .begin(&mut self.cx, &mut self.ios, waiter, covers);
+        if !begun {
             self.log.flushed = self.log.flushed.max(covers);
         }
-        for &seat in &seats {
-            self.push_io(Purpose::Flush { number, seat }, |id| Io {
-                id,
-                seat,
-                kind: IoKind::Flush,
-                offset: 0,
-                length: 0,
-                slice: None,
-                service: Service::prompt(Origin::Log),
-            });
-        }
-        !seats.is_empty()
-    }
-
-    fn flushed(&mut self, number: u64, seat: Seat, outcome: Outcome) {
-        let out = self.view.is_out(seat);
-        if let (Err(fault), false) = (outcome, out) {
-            self.report_fault(seat, IoKind::Flush, 0, fault, true);
-        }
-        let finished = self.flushes.completed(number, seat, outcome, out);
-        self.flush_finished(finished);
+        begun
     }
 
     fn flush_finished(&mut self, finished: impl IntoIterator<Item = Finished>) {
-        for (waiter, outcome, covers) in finished {
+        for finished in finished {
+            let outcome = finished.outcome;
             if outcome.is_ok() {
-                self.log.flushed = self.log.flushed.max(covers);
+                self.log.flushed = self.log.flushed.max(finished.covers);
                 self.direct.flushed(self.log.flushed);
             }
-            match waiter {
-                Waiter::Request(id) => self.flushed_for(RequestId(id), outcome),
+            match finished.waiter {
+                Waiter::Request(id) => self.flushed_for(id, outcome),
                 Waiter::Job(id) => self.end_job(id, outcome),
                 Waiter::Checkpoint => self.checkpoint_flushed(outcome),
                 Waiter::Recovery => self.recovery_flushed(),
                 // The next batch's header says it.
                 Waiter::Log => {}
                 Waiter::Moves => self.moves_flushed(outcome),
-            }
-        }
-    }
-
-    /// Tells the pool of a fault. A lane asks once for each verdict: it decides about all operations that
-    /// have failed by the time it comes.
-    fn report_fault(&mut self, seat: Seat, kind: IoKind, offset: u64, fault: Fault, waiting: bool) {
-        if self.hushed {
-            return;
-        }
-        if waiting && self.awaited.insert(seat, fault) == Some(fault) {
-            return;
-        }
-        self.events.push_back(Event::DriveFault {
-            seat,
-            kind,
-            offset,
-            fault,
-            waiting,
-        });
-    }
-
-    /// The pool has decided about a drive; whatever waited for that goes on.
-    fn decide(&mut self, seat: Seat, out: bool) {
-        self.awaited.remove(&seat);
-        let finished = self.flushes.decided(seat, out);
-        self.flush_finished(finished);
-        self.verdict(seat, out);
-    }
-
-    /// The seat has another drive now: what the one before it failed is on this one, or is absent.
-    fn superseded(&mut self, seat: Seat) {
-        self.awaited.remove(&seat);
-        let finished = self.flushes.superseded(seat);
-        self.flush_finished(finished);
-        self.verdict(seat, true);
-    }
-
-    fn verdict(&mut self, seat: Seat, out: bool) {
-        self.batches_judged(seat, out);
-        self.checkpoint_judged(seat, out);
-        self.recovery_judged(seat, out);
-        let judged: Vec<OpId> = self
-            .ops
-            .iter()
-            .filter(|(_, op)| op.failed_seats.contains_key(&seat))
-            .map(|(id, _)| id)
-            .collect();
-        for id in judged {
-            let op = self.ops.get_mut(id).expect("just listed");
-            let fault = op.failed_seats.remove(&seat);
-            if !out {
-                op.fault = op.fault.or(fault);
-            }
-            if op.phase == Phase::Judging && op.failed_seats.is_empty() {
-                self.written(id);
             }
         }
     }

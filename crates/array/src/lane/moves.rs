@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use block::{BLOCK_BYTES, Fault};
 
 use super::Lane;
+use super::epochs::{Epoch, Epochs};
 use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
@@ -43,7 +44,7 @@ struct Vacated {
     /// The batch that says so.
     sequence: u64,
     /// Operations that were planned in this epoch or before may still touch it.
-    epoch: u64,
+    epoch: Epoch,
 }
 
 /// Stripes on their way.
@@ -82,7 +83,7 @@ impl Lane {
     /// Finds the stripe of what a client asks for, and gets in line for its lock. True if the operation may be planned now: it
     /// is where its data is, and has the lock if it needs one.
     pub(super) fn locate(&mut self, id: OpId) -> bool {
-        if self.geometry.free_stripes() == 0 {
+        if self.cx.geometry.free_stripes() == 0 {
             return true;
         }
         let op = &self.ops[&id];
@@ -101,7 +102,7 @@ impl Lane {
         let op = &self.ops[&id];
         let count = op.stripes.end - op.stripes.start;
         let Some(first) = self.stripe_holding(group, data) else {
-            self.note_unfindable(group, data);
+            self.losses.unfindable(&mut self.cx, group, data);
             self.end(id, Err(Fault::Lost));
             return false;
         };
@@ -144,8 +145,7 @@ impl Lane {
         let count = op.stripes.end - op.stripes.start;
         debug_assert!(matches!(op.task, Task::Zero), "others are of one stripe");
         if let Owner::Request(request) = owner {
-            let pending = self.requests.get_mut(&request);
-            pending.expect("it waits for its operations").ops += count;
+            self.requests.expect_more_ops(request, count);
         }
         for index in 0..count {
             let stripe = data + index;
@@ -166,12 +166,12 @@ impl Lane {
         let bytes: u64 = { prepared.sources.iter() }
             .map(|source| source.slice.length)
             .sum();
-        let columns = || self.view.columns(&self.geometry, op.group);
+        let columns = || self.cx.view().columns(&self.cx.geometry, op.group);
         op.data.is_some()
             && op.moves_from.is_none()
             && !op.stays
             && self.recovery.is_none()
-            && bytes == self.geometry.stripe_data_bytes()
+            && bytes == self.cx.geometry.stripe_data_bytes()
             && self.move_bytes() <= MOVE_BYTES_MAX
             && columns()
                 .iter()
@@ -180,9 +180,9 @@ impl Lane {
 
     /// Bytes of the descriptors of a stripe that moves.
     fn move_bytes(&self) -> usize {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let per_chunk = usize::try_from(per_chunk).expect("a chunk fits into memory");
-        self.geometry.code().elements() * Descriptor::bytes_of_direct(per_chunk)
+        self.cx.geometry.code().elements() * Descriptor::bytes_of_direct(per_chunk)
     }
 
     /// Takes a free stripe for an operation, or lets it wait for one; false if it goes on where it is.
@@ -215,9 +215,10 @@ impl Lane {
     }
 
     fn wait_for_free(&mut self, id: OpId, group: u64) {
-        self.leave_epoch(id);
         self.release_scratch(id);
-        self.ops.get_mut(id).expect("it was planned").phase = Phase::Waiting;
+        let op = self.ops.get_mut(id).expect("it was planned");
+        self.cx.epochs.leave(&mut op.epoch);
+        op.phase = Phase::Waiting;
         self.moves.waiting.entry(group).or_default().insert(id);
     }
 
@@ -272,9 +273,8 @@ impl Lane {
                 group,
                 stripe,
                 sequence,
-                epoch: self.epoch,
+                epoch: self.cx.epochs.close(),
             });
-            self.epoch += 1;
         }
     }
 
@@ -314,14 +314,17 @@ impl Lane {
         if self.moves.vacated.is_empty() && self.moves.waiting.is_empty() {
             return;
         }
-        let oldest = self.in_epoch.keys().next().copied().unwrap_or(u64::MAX);
         let flushed = self.log.flushed;
-        let is_free = |old: &Vacated| {
-            let drained = old.epoch < oldest || seeded::is(Bug::VacatedNotDrained);
+        let is_free = |old: &Vacated, epochs: &Epochs| {
+            let drained = epochs.has_drained(old.epoch) || seeded::is(Bug::VacatedNotDrained);
             let durable = old.sequence <= flushed || seeded::is(Bug::VacatedNotFlushed);
             drained && durable
         };
-        while let Some(old) = self.moves.vacated.pop_front_if(|old| is_free(old)) {
+        while let Some(old) = self
+            .moves
+            .vacated
+            .pop_front_if(|old| is_free(old, &self.cx.epochs))
+        {
             self.freed(old.group, old.stripe);
         }
         // What still waits when nothing is under way that would free a stripe is planned again: it goes on where it is.

@@ -8,13 +8,14 @@ use block::{BLOCK_BYTES, Fault, Instant, Seat};
 use layout::Cell;
 
 use super::arbitrate::Arbitration;
+use super::bounce::BounceBuffer;
 use super::catchup::Held;
 use super::coalesce::Part;
 use super::direct::Direct;
 use super::discard::Discarded;
-use super::flight::BounceBuffer;
+use super::epochs::Epoch;
 use super::ids::{JobId, OpId};
-use super::loss::Assessed;
+use super::known_losses::Assessed;
 use super::rare::{Blank, Rare};
 use crate::action::{ComputeStep, Origin, Service, Slice};
 use crate::format::{BlockName, Entry};
@@ -167,8 +168,8 @@ pub(super) struct Op {
     pub(super) fault: Option<Fault>,
     /// Where its bytes go instead, for a read whose own memory a straggler may write.
     pub(super) bounce_buffer: Option<BounceBuffer>,
-    /// The view's epoch when it was last planned; `u64::MAX` before.
-    pub(super) epoch: u64,
+    /// The epoch in which it was last planned.
+    pub(super) epoch: Option<Epoch>,
 }
 
 impl Op {
@@ -213,7 +214,7 @@ impl Op {
             failed_seats: BTreeMap::new(),
             fault: None,
             bounce_buffer: None,
-            epoch: u64::MAX,
+            epoch: None,
         }
     }
 

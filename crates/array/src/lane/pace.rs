@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use block::Instant;
 
-use super::Lane;
+use super::context::Context;
 use super::job::STEP_BYTES;
 use crate::action::Event;
 
@@ -40,8 +40,10 @@ const CLIENTS_QUIET: Duration = Duration::from_secs(1);
 pub(super) struct Pacer {
     /// The pool wants to know whether clients ask.
     reports: bool,
-    /// It has been told that they do.
-    told: bool,
+    /// The last report was that they do.
+    reported: bool,
+    /// When one asked last.
+    asked_at: Option<Instant>,
     /// Clients ask, at this lane or at another.
     makes_way: bool,
     /// Steps in flight.
@@ -58,7 +60,8 @@ impl Default for Pacer {
     fn default() -> Self {
         Self {
             reports: false,
-            told: false,
+            reported: false,
+            asked_at: None,
             makes_way: false,
             steps: 0,
             began: Instant::ZERO,
@@ -112,59 +115,62 @@ impl Pacer {
     pub(super) const fn rests_until(&self) -> Instant {
         self.rests_until
     }
-}
 
-impl Lane {
-    /// The pool wants to know from now on whether clients ask, or does not any more.
-    pub(super) fn report_clients(&mut self, wanted: bool) {
-        self.pacer.reports = wanted;
-        self.pacer.told = false;
-        let recent = |at: Instant| self.now.since(at) < CLIENTS_QUIET;
+    /// The pool wants to know from now on whether clients ask, or does not any more. True if jobs that made way may go on.
+    pub(super) fn report_clients(&mut self, cx: &mut Context, wanted: bool) -> bool {
+        self.reports = wanted;
+        self.reported = false;
         if !wanted {
-            self.make_way(false);
-        } else if self.asked_at.is_some_and(recent) {
-            self.clients_ask_now();
+            return self.make_way(cx.now, false);
         }
+        let recent = |at: Instant| cx.now.since(at) < CLIENTS_QUIET;
+        if self.asked_at.is_some_and(recent) {
+            self.report_asking(cx);
+        }
+        false
     }
 
-    /// A client asks for something. This lane makes way before the pool has told the others.
-    pub(super) fn clients_ask_now(&mut self) {
-        if self.pacer.reports && !std::mem::replace(&mut self.pacer.told, true) {
-            self.pacer.makes_way = true;
-            let lane = self.lane;
-            self.events.push_back(Event::Clients { lane, ask: true });
+    /// A client asks for something. This lane makes way before the pool has let the others know.
+    pub(super) fn client_asks(&mut self, cx: &mut Context) {
+        self.asked_at = Some(cx.now);
+        self.report_asking(cx);
+    }
+
+    fn report_asking(&mut self, cx: &mut Context) {
+        if self.reports && !std::mem::replace(&mut self.reported, true) {
+            self.makes_way = true;
+            let lane = cx.lane;
+            cx.events.push_back(Event::Clients { lane, ask: true });
         }
     }
 
     /// When it is known whether clients are gone.
     pub(super) fn clients_gone_at(&self) -> Option<Instant> {
         let at = self.asked_at.map(|at| at + CLIENTS_QUIET);
-        at.filter(|_| self.pacer.told)
+        at.filter(|_| self.reported)
     }
 
-    /// Time has passed: clients may be gone.
-    pub(super) fn clients_gone(&mut self) {
-        if self.clients_gone_at().is_none_or(|at| at > self.now) {
+    /// Time has passed: clients may be gone. `waiting`: some wait for an answer.
+    pub(super) fn clients_gone(&mut self, cx: &mut Context, waiting: bool) {
+        if self.clients_gone_at().is_none_or(|at| at > cx.now) {
             return;
         }
-        if self.requests.is_empty() {
-            self.pacer.told = false;
-            let lane = self.lane;
-            self.events.push_back(Event::Clients { lane, ask: false });
+        if waiting {
+            self.asked_at = Some(cx.now);
         } else {
-            // They wait for an answer.
-            self.asked_at = Some(self.now);
+            self.reported = false;
+            let lane = cx.lane;
+            cx.events.push_back(Event::Clients { lane, ask: false });
         }
     }
 
-    /// The pool's word: fills and scrubs make way from now on, or need not any more.
-    pub(super) fn make_way(&mut self, makes_way: bool) {
-        self.pacer.makes_way = makes_way;
+    /// The pool's word: fills and scrubs make way from now on, or need not any more. True if jobs that made way may go on.
+    pub(super) fn make_way(&mut self, now: Instant, makes_way: bool) -> bool {
+        self.makes_way = makes_way;
         if !makes_way {
-            self.pacer.rests_until = self.now;
-            self.resume_paced(self.now);
-            self.resume_jobs();
+            self.rests_until = now;
         }
+        !makes_way
     }
 }
 
@@ -217,5 +223,109 @@ mod tests {
                 "{micros_per_kib} us per KiB"
             );
         }
+    }
+
+    /// A pacer that reports, at 10 s, and its lane.
+    fn reporting() -> (Pacer, Context) {
+        let mut cx = Context::of_test("raid6", 6);
+        cx.now = at(10_000);
+        let mut pacer = Pacer::default();
+        assert!(!pacer.report_clients(&mut cx, true));
+        (pacer, cx)
+    }
+
+    fn clients(ask: bool) -> Event {
+        Event::Clients { lane: 0, ask }
+    }
+
+    #[test]
+    fn clients_are_reported_when_they_begin_to_ask() {
+        let (mut pacer, mut cx) = reporting();
+        pacer.client_asks(&mut cx);
+        pacer.client_asks(&mut cx);
+        assert_eq!(cx.take_events(), [clients(true)]);
+        assert!(pacer.step_bytes().is_some(), "the lane makes way at once");
+    }
+
+    #[test]
+    fn nothing_is_reported_to_a_pool_that_does_not_want_to_know() {
+        let mut cx = Context::of_test("raid6", 6);
+        let mut pacer = Pacer::default();
+        pacer.client_asks(&mut cx);
+        assert!(cx.take_events().is_empty());
+        assert_eq!((pacer.step_bytes(), pacer.clients_gone_at()), (None, None));
+    }
+
+    #[test]
+    fn clients_that_asked_a_moment_ago_are_reported_when_the_pool_wants_to_know() {
+        for (millis, reported) in [(999, true), (1000, false)] {
+            let mut cx = Context::of_test("raid6", 6);
+            let mut pacer = Pacer::default();
+            pacer.client_asks(&mut cx);
+            cx.now = at(millis);
+            pacer.report_clients(&mut cx, true);
+            assert_eq!(!cx.take_events().is_empty(), reported, "{millis} ms");
+        }
+    }
+
+    #[test]
+    fn clients_are_gone_a_second_after_the_last_request() {
+        let (mut pacer, mut cx) = reporting();
+        pacer.client_asks(&mut cx);
+        cx.now = at(10_400);
+        pacer.client_asks(&mut cx);
+        cx.take_events();
+        assert_eq!(pacer.clients_gone_at(), Some(at(11_400)));
+        cx.now = at(11_399);
+        pacer.clients_gone(&mut cx, false);
+        assert!(cx.take_events().is_empty());
+        cx.now = at(11_400);
+        pacer.clients_gone(&mut cx, false);
+        assert_eq!(cx.take_events(), [clients(false)]);
+        assert_eq!(pacer.clients_gone_at(), None);
+    }
+
+    #[test]
+    fn clients_that_wait_for_an_answer_are_not_gone() {
+        let (mut pacer, mut cx) = reporting();
+        pacer.client_asks(&mut cx);
+        cx.take_events();
+        cx.now = at(11_000);
+        pacer.clients_gone(&mut cx, true);
+        assert!(cx.take_events().is_empty());
+        assert_eq!(pacer.clients_gone_at(), Some(at(12_000)));
+    }
+
+    #[test]
+    fn clients_that_come_back_are_reported_again() {
+        let (mut pacer, mut cx) = reporting();
+        pacer.client_asks(&mut cx);
+        cx.now = at(11_000);
+        pacer.clients_gone(&mut cx, false);
+        cx.take_events();
+        pacer.client_asks(&mut cx);
+        assert_eq!(cx.take_events(), [clients(true)]);
+    }
+
+    #[test]
+    fn jobs_go_on_when_they_need_not_make_way_any_more() {
+        let (mut pacer, mut cx) = reporting();
+        assert!(!pacer.make_way(cx.now, true));
+        pacer.begins(cx.now);
+        cx.now = at(10_030);
+        pacer.ended(cx.now, Duration::from_secs(1));
+        assert_eq!(pacer.waits(cx.now, false), Some(Some(at(11_030))));
+        assert!(pacer.make_way(cx.now, false));
+        assert_eq!(pacer.waits(cx.now, false), None);
+        assert!(pacer.report_clients(&mut cx, false), "that is the same");
+    }
+
+    #[test]
+    fn a_scrub_rests_at_least_as_long_as_it_should() {
+        let (mut pacer, cx) = reporting();
+        pacer.make_way(cx.now, true);
+        pacer.begins(cx.now);
+        pacer.ended(at(10_005), Duration::from_millis(100));
+        assert_eq!(pacer.rests_until(), at(10_105));
     }
 }

@@ -19,11 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 
+use super::epochs::Epoch;
 use super::ids::OpId;
 use super::op::{Owner, Task};
 use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, IoId, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Slice};
 use crate::format::{PAGE_BYTES, PageName};
 
 /// Copies in one read at most: 256 KiB.
@@ -48,7 +49,7 @@ pub(super) struct Loading {
     /// The group has begun a new life since: what is read does not count.
     pub(super) void: bool,
     /// When the reads began.
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     /// The newest anchor when the reads began: pages are written before an anchor is.
     pub(super) anchor: u64,
 }
@@ -159,7 +160,7 @@ impl Lane {
         if !matches!(op.owner, Owner::Job(_)) && !streams {
             return Vec::new();
         }
-        let pages = u32::try_from(self.geometry.pages_per_cell()).expect("few pages");
+        let pages = u32::try_from(self.cx.geometry.pages_per_cell()).expect("few pages");
         let ahead = missing.iter().flat_map(|&name| {
             let behind = name.index + 1..pages.min(name.index + PAGES_AHEAD);
             behind.map(move |index| PageName { index, ..name })
@@ -181,7 +182,7 @@ impl Lane {
 
     /// Reads all copies of pages, none of which is being read.
     pub(super) fn read_copies(&mut self, names: impl IntoIterator<Item = PageName>, patient: bool) {
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let slice = |number: usize, copies: usize| Slice {
             buffer: BufferId::Scratch(scratch),
             offset: number as u64 * PAGE_BYTES,
@@ -195,7 +196,7 @@ impl Lane {
                 continue;
             }
             let mut places = self.page_places(name, true);
-            places.retain(|place| !self.view.is_out(place.seat));
+            places.retain(|place| !self.cx.view().is_out(place.seat));
             if places.is_empty() {
                 nowhere.push(name);
                 continue;
@@ -216,7 +217,7 @@ impl Lane {
                 early: false,
                 patient,
                 void: false,
-                epoch: self.epoch,
+                epoch: self.cx.epochs.present(),
                 anchor: self.log.anchor,
             };
             self.pages.reads.loading.insert(name, loading);
@@ -224,7 +225,7 @@ impl Lane {
         }
         if users > 0 {
             let bytes = copies.len() as u64 * PAGE_BYTES;
-            self.actions.push_back(Action::Allocate(scratch, bytes));
+            self.cx.actions.push_back(Action::Allocate(scratch, bytes));
             self.pages.reads.users.insert(scratch, users);
         }
         for (number, &part) in copies.values().enumerate() {
@@ -240,7 +241,7 @@ impl Lane {
     }
 
     fn push_page_read(&mut self, seat: Seat, offset: u64, slice: Slice, parts: Vec<Part>) {
-        let read = self.fresh();
+        let read = self.cx.fresh();
         let joined = JoinedRead {
             offset,
             slice,
@@ -249,7 +250,15 @@ impl Lane {
         };
         self.pages.reads.joined.insert(read, joined);
         let purpose = Purpose::PageRead { read, seat };
-        self.push_slice(purpose, seat, IoKind::Read, offset, slice);
+        let service = Service::prompt(Origin::Checkpoint);
+        self.ios.submit_slice(
+            &mut self.cx,
+            purpose,
+            service,
+            IoKind::Read,
+            (seat, offset),
+            slice,
+        );
     }
 
     /// A drive has answered.
@@ -257,16 +266,17 @@ impl Lane {
         let ended = self.pages.reads.joined.remove(&read);
         let mut ended = ended.expect("it is in flight");
         self.late_copies_came(seat, std::mem::take(&mut ended.late));
-        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
-            let epoch = self.epoch;
+        if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
+            let epoch = self.cx.epochs.present();
             let moved = |(name, _): &Part| self.pages.reads.loading[name].epoch != epoch;
             let joined = fault == Fault::Medium && ended.slice.length > PAGE_BYTES;
             // What lies there now may be something else if a column has moved, or another drive has the seat.
-            if joined && !self.hushed && !ended.parts.iter().any(moved) {
+            if joined && !self.ios.is_muted() && !ended.parts.iter().any(moved) {
                 self.read_one_by_one(seat, &ended);
                 return;
             }
-            self.report_fault(seat, IoKind::Read, 0, fault, false);
+            self.ios
+                .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
         }
         for (name, index) in ended.parts {
             let loading = self.pages.reads.loading.get_mut(&name);
@@ -316,14 +326,14 @@ impl Lane {
         let loading = loading.expect("it is being read");
         loading.early = true;
         loading.in_flight = 0;
-        let flights = self.ios.iter();
-        let idle = flights.filter_map(|(id, flight)| match flight.purpose {
+        let in_flight = self.ios.in_flight();
+        let idle = in_flight.filter_map(|(id, flight)| match flight.purpose {
             Purpose::PageRead { read, .. } => Some((id, idle.remove(&read)?)),
             _ => None,
         });
         let idle: Vec<(IoId, Vec<PageName>)> = idle.collect();
         for (id, names) in idle {
-            self.abandon_copies(id, names);
+            self.ios.abandon_copies(id, names);
         }
         self.copies_read(name);
     }
@@ -331,7 +341,7 @@ impl Lane {
     /// A drive has answered what these pages did not wait for.
     pub(super) fn late_copies_came(&mut self, seat: Seat, names: Vec<PageName>) {
         for name in names {
-            if !self.view.is_out(seat) {
+            if !self.cx.view().is_out(seat) {
                 self.late_copy_came(name);
             }
         }
@@ -344,7 +354,7 @@ impl Lane {
         }
         let good = loading.copies.iter().filter(|copy| copy.outcome.is_ok());
         let takes = good.map(|copy| copy.slice).collect();
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Page(name),
             Compute {
                 takes,
@@ -362,7 +372,7 @@ impl Lane {
         *users -= 1;
         if *users == 0 {
             reads.users.remove(&loading.scratch);
-            self.release(loading.scratch);
+            self.ios.release(&mut self.cx, loading.scratch);
         }
         loading
     }

@@ -460,22 +460,22 @@ impl Lane {
     /// Where a page lies: beside its column's cells, and beside those of the columns that follow, one copy for
     /// each. `sources`: only where it can be read.
     pub(super) fn page_places(&self, name: PageName, sources: bool) -> Vec<PagePlace> {
-        let Some(store) = self.geometry.store() else {
+        let Some(store) = self.cx.geometry.store() else {
             return Vec::new();
         };
-        let columns = u64::from(self.geometry.layout().columns());
+        let columns = u64::from(self.cx.geometry.layout().columns());
         let mut places = Vec::new();
-        for distance in 0..self.geometry.page_copies() {
+        for distance in 0..self.cx.geometry.page_copies() {
             let column = (u64::from(name.column) + distance) % columns;
             let column = u16::try_from(column).expect("below the number of columns");
-            let state = self.view.column(&self.geometry, name.group, column);
+            let state = self.cx.view().column(&self.cx.geometry, name.group, column);
             let target = state.target.filter(|_| !sources);
             let cells = state.source.map(|cell| (cell, true)).into_iter();
             for (cell, counts) in cells.chain(target.map(|cell| (cell, false))) {
                 let index = u64::from(name.index);
                 places.push(PagePlace {
                     seat: cell.seat,
-                    offset: self.geometry.page_offset(store, cell, index, distance),
+                    offset: self.cx.geometry.page_offset(store, cell, index, distance),
                     column,
                     counts,
                 });
@@ -524,17 +524,17 @@ impl Lane {
     /// drives as they are.
     fn comes_back_as_it_is(&self, group: u64) -> bool {
         // Where there are spare cells nothing comes back without a fill.
-        self.geometry.layout().spares() == 0 && self.is_beyond_reading(group)
+        self.cx.geometry.layout().spares() == 0 && self.is_beyond_reading(group)
     }
 
     /// True if all stripes of a group have lost more columns than the code survives.
     fn is_beyond_reading(&self, group: u64) -> bool {
-        if self.geometry.store().is_none() || !self.geometry.stripes_use_all_columns() {
+        if self.cx.geometry.store().is_none() || !self.cx.geometry.stripes_use_all_columns() {
             return false;
         }
-        let columns = self.view.columns(&self.geometry, group);
+        let columns = self.cx.view().columns(&self.cx.geometry, group);
         let absent = columns.iter().filter(|column| !column.readable()).count();
-        absent > usize::from(self.geometry.code().tolerance())
+        absent > usize::from(self.cx.geometry.code().tolerance())
     }
 
     /// True if a page that was nowhere can be read again and has not been: what has changed in it is not on its way to a
@@ -542,7 +542,9 @@ impl Lane {
     pub(super) fn page_is_back(&self, name: PageName) -> bool {
         let owes = self.pages.cached.get(&name).is_some_and(|page| page.owes);
         let places = || self.page_places(name, true);
-        owes && places().iter().any(|place| !self.view.is_out(place.seat))
+        owes && places()
+            .iter()
+            .any(|place| !self.cx.view().is_out(place.seat))
     }
 
     /// True if a group has lost more columns than the code survives, and with them all copies of a page that has one
@@ -552,11 +554,12 @@ impl Lane {
             Some(cached) => cached.nowhere,
             None => {
                 let places = self.page_places(name, true);
-                places.iter().all(|place| self.view.is_out(place.seat))
+                places.iter().all(|place| self.cx.view().is_out(place.seat))
             }
         };
         self.comes_back_as_it_is(group)
             && self
+                .cx
                 .geometry
                 .pages_beside(column)
                 .into_iter()
@@ -589,7 +592,9 @@ impl Lane {
     /// be older than the others. All copies are compared, and made alike before a failure lets the older one count.
     pub(super) fn late_copy_came(&mut self, name: PageName) {
         let places = self.page_places(name, true);
-        let readable = places.iter().filter(|place| !self.view.is_out(place.seat));
+        let readable = places
+            .iter()
+            .filter(|place| !self.cx.view().is_out(place.seat));
         let compares = readable.count() > 1
             && self.pages.is_clean(name)
             && !self.pages.reads.is_loading(name)
@@ -602,11 +607,11 @@ impl Lane {
     /// The copies of a page that is here have been read.
     fn copies_compared(&mut self, loading: &Loading, name: PageName, computed: &Computed) {
         let written = !self.pages.is_clean(name) || self.checkpoint_writes_all_copies(name);
-        if written || self.trusted {
+        if written || self.cx.trusted {
             // All copies are written in any case; or all are right by definition.
             return;
         }
-        if (loading.anchor, loading.epoch) != (self.log.anchor, self.epoch) {
+        if (loading.anchor, loading.epoch) != (self.log.anchor, self.cx.epochs.present()) {
             // The page was perhaps written meanwhile, or its column has moved.
             self.late_copy_came(name);
             return;
@@ -626,7 +631,7 @@ impl Lane {
 
     /// What the copies of a page say together.
     fn merged(&self, name: PageName, computed: &Computed) -> (MetaPage, Merged) {
-        let store = self.geometry.store().expect("pages need a store");
+        let store = self.cx.geometry.store().expect("pages need a store");
         let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
         MetaPage::merge(store.pool, name, &copies)
     }
@@ -637,7 +642,7 @@ impl Lane {
         for (index, seat) in here.map(|copy| copy.seat).enumerate() {
             let damaged = merged.damaged & 1 << index != 0;
             if damaged || merged.older & 1 << index != 0 {
-                self.events.push_back(Event::PageMended {
+                self.cx.events.push_back(Event::PageMended {
                     seat,
                     group: name.group,
                     column: name.column,
@@ -657,13 +662,13 @@ impl Lane {
             self.copies_compared(&loading, name, computed);
             return;
         }
-        if self.trusted {
+        if self.cx.trusted {
             // Read, and right by definition: everything was written.
             self.page_here(name, MetaPage::all_written(), Found::Same);
             return;
         }
         let (mut page, merged) = self.merged(name, computed);
-        if merged.lost > 0 && (loading.early || loading.epoch != self.epoch) {
+        if merged.lost > 0 && (loading.early || loading.epoch != self.cx.epochs.present()) {
             // The other copy is needed after all; or its column has moved meanwhile, and somebody
             // else may have been given the place.
             self.load_copies([name], loading.early);
@@ -671,7 +676,7 @@ impl Lane {
         }
         self.tell_mended(&loading, name, merged);
         if merged.lost > 0 {
-            self.events.push_back(Event::PageLost {
+            self.cx.events.push_back(Event::PageLost {
                 group: name.group,
                 column: name.column,
             });
@@ -685,10 +690,14 @@ impl Lane {
             false => Found::Same,
         };
         self.page_here(name, page, found);
-        let column = self.view.column(&self.geometry, name.group, name.column);
+        let column = self
+            .cx
+            .view()
+            .column(&self.cx.geometry, name.group, name.column);
         if merged.lost == 0 && column.readable() && self.pages.has_unknown(name) {
             // An earlier life of the pool lost the page, and was cut before it had made up for that.
-            self.events
+            self.cx
+                .events
                 .push_back(Event::BlocksUnknown { group: name.group });
         }
     }

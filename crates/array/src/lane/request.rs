@@ -1,13 +1,19 @@
 //! Requests: cut into operations, answered when the last of them has ended.
 
+use std::ops::Range;
+
 use block::{Fault, Outcome, RequestKind};
 
-use super::Lane;
+use super::backoff::Work;
+use super::coalesce::{Coalescing, Part, Stripes};
+use super::flush::Waiter;
 use super::op::{Op, Owner, Prepared, Task};
-use crate::action::{Action, BufferId, Event, Reply, Slice};
+use super::requests::Done;
+use super::{Computing, Lane};
+use crate::action::{BufferId, Compute, ComputeStep, Slice};
 use crate::plan::Piece;
 use crate::seeded::{self, Bug};
-use crate::{GroupRequest, RequestId, ScratchId, Service, VolumeId};
+use crate::{GroupRequest, RequestId, Service};
 
 /// Stripes that one operation zeroes at most: it holds all their locks at once.
 const ZERO_STRIPES_MAX: u64 = 64;
@@ -16,40 +22,15 @@ const ZERO_STRIPES_MAX: u64 = 64;
 /// log and at drives.
 const BULK_BYTES: u64 = 128 << 10;
 
-/// A request in flight.
-#[derive(Clone, Debug)]
-pub(super) struct Pending {
-    kind: RequestKind,
-    volume: VolumeId,
-    fua: bool,
-    /// Operations not yet ended.
-    pub(super) ops: u64,
-    fault: Option<Fault>,
-    /// Bytes that are not where they should be, and where they are.
-    pub(super) elsewhere: Vec<(Slice, Slice)>,
-    /// The memory where they are.
-    pub(super) bounce_buffers: Vec<ScratchId>,
-}
-
 impl Lane {
     pub(super) fn begin_request(&mut self, id: RequestId, request: GroupRequest) {
         let what = request.request;
         let inside = what
             .offset
             .checked_add(what.length)
-            .is_some_and(|end| end <= self.geometry.group_data_bytes());
+            .is_some_and(|end| end <= self.cx.geometry.group_data_bytes());
         let here = self.check_here(request.group).is_ok();
-        let pending = Pending {
-            kind: what.kind,
-            volume: request.volume,
-            fua: what.fua,
-            ops: 0,
-            fault: None,
-            elsewhere: Vec::new(),
-            bounce_buffers: Vec::new(),
-        };
-        let previous = self.requests.insert(id, pending);
-        assert!(previous.is_none(), "request {id:?} is already in flight");
+        self.requests.begin(id, what, request.volume);
         if what.kind == RequestKind::Flush {
             if !self.flush_for(id) {
                 self.reply(id, Ok(()));
@@ -69,13 +50,12 @@ impl Lane {
 
     pub(super) fn begin_ops(&mut self, id: RequestId, request: GroupRequest) {
         let kind = request.request.kind;
-        if kind == RequestKind::Write && self.uninitialized.is_reached(request.group) {
-            let group = request.group;
-            self.events.push_back(Event::WantsInitialized { group });
+        if kind == RequestKind::Write {
+            self.uninitialized.written(&mut self.cx, request.group);
         }
         let ops = match kind {
             RequestKind::Read => return self.begin_read(id, &request),
-            RequestKind::Write if self.coalesces(&request) => {
+            RequestKind::Write if Coalescing::takes(&self.cx.geometry, &request) => {
                 return self.begin_write(id, &request);
             }
             RequestKind::Write => self.write_ops(id, &request, Some(id)),
@@ -88,7 +68,7 @@ impl Lane {
             self.reply(id, Ok(()));
             return;
         }
-        self.requests.get_mut(&id).expect("just inserted").ops = ops.len() as u64;
+        self.requests.expect_ops(id, ops.len());
         let service = self.service_for(&request);
         for mut op in ops {
             op.service = service;
@@ -98,14 +78,71 @@ impl Lane {
 
     /// What is written to each stripe waits for its neighbours.
     fn begin_write(&mut self, id: RequestId, request: &GroupRequest) {
-        let stripes = self.geometry.stripes(request);
+        let stripes = self.cx.geometry.stripes(request);
         if stripes.is_empty() {
             self.reply(id, Ok(()));
             return;
         }
-        self.requests.get_mut(&id).expect("just inserted").ops = stripes.len() as u64;
+        self.requests.expect_ops(id, stripes.len());
         for (stripe, segments) in stripes {
-            self.coalesce(id, (request.group, stripe), segments);
+            let stripe = (request.group, stripe);
+            let before = self.coalescing.coalesce(self.cx.now, id, stripe, segments);
+            if seeded::is(Bug::CoalescedOverlap) {
+                for part in before {
+                    self.request_op_ended(part.request, Ok(()));
+                }
+            } else {
+                self.begin_parts(stripe, before);
+            }
+        }
+    }
+
+    /// Writes that have waited for their neighbours begin.
+    pub(super) fn begin_stripes(&mut self, stripes: Stripes) {
+        for (stripe, parts) in stripes {
+            self.begin_parts(stripe, parts);
+        }
+    }
+
+    /// One operation for all of them, if there are any.
+    fn begin_parts(&mut self, (group, stripe): (u64, u64), parts: Vec<Part>) {
+        let Some(first) = parts.first() else {
+            return;
+        };
+        let owner = Owner::Request(first.request);
+        let mut bytes = 0;
+        let mut sources = Vec::new();
+        for part in &parts {
+            bytes += part.bytes();
+            let name = self.cx.fresh_scratch();
+            let prepared = Prepared::new(&part.segments, Some(part.request), name);
+            debug_assert!(prepared.staging.is_none(), "parts are whole blocks");
+            sources.extend(prepared.sources);
+        }
+        sources.sort_unstable_by_key(|source| (source.slot, source.low));
+        let task = Task::Write(Prepared::of(sources));
+        let mut op = Op::new(owner, group, stripe..stripe + 1, task).of_data();
+        op.service = Service::of_client(self.requests.volume(first.request), self.is_bulk(bytes));
+        if parts.len() > 1 {
+            op.parts = Some(parts.into());
+        }
+        op.occupies = true;
+        self.coalescing.occupy((group, stripe));
+        self.start(op);
+    }
+
+    /// An operation of several parts has ended.
+    pub(super) fn parts_ended(
+        &mut self,
+        (group, stripe): (u64, u64),
+        parts: Box<[Part]>,
+        outcome: Outcome,
+    ) {
+        for part in parts {
+            match outcome {
+                Ok(()) => self.request_op_ended(part.request, Ok(())),
+                Err(_) => self.begin_parts((group, stripe), vec![part]),
+            }
         }
     }
 
@@ -115,22 +152,16 @@ impl Lane {
 
     /// Whether so many bytes are much.
     pub(super) fn is_bulk(&self, bytes: u64) -> bool {
-        bytes >= BULK_BYTES.min(self.geometry.stripe_data_bytes())
-    }
-
-    /// The volume of a request in flight.
-    pub(super) fn volume_of(&self, request: RequestId) -> VolumeId {
-        self.requests[&request].volume
+        bytes >= BULK_BYTES.min(self.cx.geometry.stripe_data_bytes())
     }
 
     fn begin_read(&mut self, id: RequestId, request: &GroupRequest) {
-        let stripes = self.geometry.stripes(request);
-        let ops = stripes.len() as u64;
-        if ops == 0 {
+        let stripes = self.cx.geometry.stripes(request);
+        if stripes.is_empty() {
             self.reply(id, Ok(()));
             return;
         }
-        self.requests.get_mut(&id).expect("just inserted").ops = ops;
+        self.requests.expect_ops(id, stripes.len());
         for (stripe, segments) in stripes {
             let pieces = segments
                 .iter()
@@ -160,10 +191,10 @@ impl Lane {
         request: &GroupRequest,
         bytes: Option<RequestId>,
     ) -> Vec<Op> {
-        let stripes = self.geometry.stripes(request).into_iter();
+        let stripes = self.cx.geometry.stripes(request).into_iter();
         stripes
             .map(|(stripe, segments)| {
-                let prepared = Prepared::new(&segments, bytes, self.fresh_scratch());
+                let prepared = Prepared::new(&segments, bytes, self.cx.fresh_scratch());
                 Op::new(
                     Owner::Request(id),
                     request.group,
@@ -177,7 +208,7 @@ impl Lane {
 
     /// Whole stripes are zeroed on the drives; what is left at both ends is written as zeros.
     fn zero_ops(&mut self, id: RequestId, request: &GroupRequest) -> Vec<Op> {
-        let stripe_bytes = self.geometry.stripe_data_bytes();
+        let stripe_bytes = self.cx.geometry.stripe_data_bytes();
         let start = request.request.offset;
         let end = start + request.request.length;
         let first = start.div_ceil(stripe_bytes);
@@ -202,50 +233,94 @@ impl Lane {
         ops
     }
 
+    /// A request to a group that was never written.
+    pub(super) fn begin_uninitialized(&mut self, id: RequestId, request: GroupRequest) {
+        match request.request.kind {
+            RequestKind::Read => {
+                self.requests.expect_ops(id, 1);
+                let zeros = ComputeStep {
+                    target: Slice {
+                        buffer: BufferId::Request(id),
+                        offset: request.buffer_offset,
+                        length: request.request.length,
+                    },
+                    accumulate: false,
+                    terms: Vec::new(),
+                };
+                let work = Compute {
+                    steps: vec![zeros],
+                    ..Compute::default()
+                };
+                self.cx.push_compute(Computing::Zeros(id), work);
+            }
+            RequestKind::Write => {
+                self.uninitialized.wait(&mut self.cx, id, request);
+            }
+            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
+                self.reply(id, Ok(()));
+            }
+            RequestKind::Flush => unreachable!("it is of no group"),
+        }
+    }
+
+    /// Groups of a volume that is new.
+    pub(super) fn leave_uninitialized(&mut self, runs: &[(u64, u64)]) {
+        for &(first, count) in runs {
+            self.discards.forget(first..first + count);
+        }
+        for (id, _) in self.uninitialized.insert(runs) {
+            self.reply(id, Err(Fault::Shutdown));
+        }
+    }
+
+    /// Groups have been made blank, or could not be.
+    pub(super) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
+        if outcome.is_ok() && self.check_here(groups.start).is_ok() {
+            self.uninitialized.mark(groups.start);
+        }
+        for (id, request) in self.uninitialized.ended(groups, outcome) {
+            match outcome {
+                Ok(()) => self.begin_ops(id, request),
+                Err(fault) => self.reply(id, Err(fault)),
+            }
+        }
+    }
+
     /// One of the request's operations has ended.
     pub(super) fn request_op_ended(&mut self, id: RequestId, outcome: Outcome) {
-        let pending = self
-            .requests
-            .get_mut(&id)
-            .expect("a request lives until its last operation");
-        pending.ops -= 1;
-        if let (None, Err(fault)) = (pending.fault, outcome) {
-            pending.fault = Some(fault);
+        match self.requests.op_ended(id, outcome) {
+            Done::Pending => {}
+            Done::Flush if self.flush_for(id) => {}
+            Done::Flush => self.reply(id, Ok(())),
+            Done::Reply(outcome) => self.reply(id, outcome),
         }
-        if pending.ops > 0 {
-            return;
+    }
+
+    /// Flushes drives for a request; false if nothing needs a flush.
+    fn flush_for(&mut self, request: RequestId) -> bool {
+        self.retries.hold_flush(self.cx.now, request) || self.begin_flush(Waiter::Request(request))
+    }
+
+    /// The flush of a request has ended.
+    pub(super) fn flushed_for(&mut self, request: RequestId, outcome: Outcome) {
+        match outcome {
+            Ok(()) => self.retries.succeeded(&mut self.cx, Work::Flush),
+            Err(fault) => self.retries.failed(&mut self.cx, Work::Flush, fault),
         }
-        let (fault, flush) = (pending.fault, pending.fua && pending.kind.mutates());
-        let flush = flush && !seeded::is(Bug::FuaWithoutFlush);
-        match fault {
-            Some(fault) => self.reply(id, Err(fault)),
-            None if flush && self.flush_for(id) => {}
-            None => self.reply(id, Ok(())),
+        self.reply(request, outcome);
+    }
+
+    /// Time has passed: begins the flushes whose wait is over.
+    pub(super) fn begin_due_flushes(&mut self) {
+        for request in self.retries.take_due_flushes(self.cx.now) {
+            if !self.begin_flush(Waiter::Request(request)) {
+                self.flushed_for(request, Ok(()));
+            }
         }
     }
 
     pub(super) fn reply(&mut self, id: RequestId, outcome: Outcome) {
-        let pending = self.requests.remove(&id);
-        let Pending {
-            mut elsewhere,
-            bounce_buffers,
-            ..
-        } = pending.expect("only a pending request is answered");
-        if outcome.is_err() {
-            elsewhere.clear();
-        }
-        self.actions.push_back(Action::Reply(Reply {
-            request: id,
-            outcome,
-            elsewhere,
-        }));
-        for scratch in bounce_buffers {
-            self.release(scratch);
-        }
-    }
-
-    /// What the client asked for, for reports.
-    pub(super) fn request_kind(&self, id: RequestId) -> RequestKind {
-        self.requests[&id].kind
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        self.requests.reply(cx, ios, id, outcome);
     }
 }

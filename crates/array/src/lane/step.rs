@@ -34,9 +34,9 @@ const READ_RETRIES: u8 = 2;
 impl Lane {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
     pub(super) fn start(&mut self, mut op: Op) {
-        let id = self.fresh_op();
-        op.begun = self.now;
-        if op.data.is_some() && self.geometry.free_stripes() > 0 {
+        let id = self.cx.fresh_op();
+        op.begun = self.cx.now;
+        if op.data.is_some() && self.cx.geometry.free_stripes() > 0 {
             self.ops.insert(id, Box::new(op));
             if self.locate(id) {
                 self.runnable.push_back(id);
@@ -58,9 +58,10 @@ impl Lane {
             Task::Read(pieces) => {
                 let stripe = op.stripes.start;
                 pieces.iter().all(|piece| {
-                    let (column, _) = self.geometry.place(op.group, stripe, piece.slot);
-                    self.view
-                        .column(&self.geometry, op.group, column)
+                    let (column, _) = self.cx.geometry.place(op.group, stripe, piece.slot);
+                    self.cx
+                        .view()
+                        .column(&self.cx.geometry, op.group, column)
                         .readable()
                 })
             }
@@ -76,9 +77,9 @@ impl Lane {
     }
 
     pub(super) fn lock(&mut self, id: OpId) {
-        // What it was planned for has ended.
-        self.leave_epoch(id);
         let op = self.ops.get_mut(id).expect("the operation exists");
+        // What it was planned for has ended.
+        self.cx.epochs.leave(&mut op.epoch);
         op.phase = Phase::Locking;
         op.locked = true;
         if self.locks.acquire(id, op.group, op.stripes.clone()) {
@@ -101,7 +102,8 @@ impl Lane {
         if !self.locate(id) {
             return;
         }
-        self.enter_epoch(id);
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        self.cx.epochs.enter(&mut op.epoch);
         self.release_scratch(id);
         self.use_bounce_buffer(id);
         self.drop_written_anew(id);
@@ -110,7 +112,7 @@ impl Lane {
         if let Some(arbitration) = op.arbitration.written() {
             arbitration.trials.clear();
         }
-        let store = self.geometry.store().is_some();
+        let store = self.cx.geometry.store().is_some();
         let op = &self.ops[&id];
         if store && matches!(op.task, Task::Zero) {
             match op.owner {
@@ -169,11 +171,11 @@ impl Lane {
                 return;
             }
         }
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let avoided = self.avoided(id);
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.replan = false;
-        let columns = self.view.columns(&self.geometry, op.group);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let blocks = LaneBlocks {
             store: store && !plain,
             overlay: &self.overlay,
@@ -193,7 +195,7 @@ impl Lane {
             pinned: RefCell::default(),
         };
         let stripe = Stripe {
-            geometry: &self.geometry,
+            geometry: &self.cx.geometry,
             group: op.group,
             stripe: op.stripes.start,
             columns: &columns,
@@ -232,8 +234,10 @@ impl Lane {
                 for row in &mut assessed {
                     // What only contradicts its row can still be read by itself.
                     row.lost.retain(|&slot| {
-                        let (column, chunk) = self.geometry.place(op.group, op.stripes.start, slot);
-                        let block = (chunk * self.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
+                        let (column, chunk) =
+                            self.cx.geometry.place(op.group, op.stripes.start, slot);
+                        let block =
+                            (chunk * self.cx.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
                         blocks.contains(&(slot, row.low))
                             || !op.arbitration.distrusted.contains(&(column, block))
                     });
@@ -269,9 +273,9 @@ impl Lane {
         let absent = columns.iter().filter(|column| !column.readable()).count();
         let stays = store
             && matches!(op.task, Task::Write(_))
-            && self.geometry.layout().spares() == 0
-            && self.geometry.stripes_use_all_columns()
-            && absent > usize::from(self.geometry.code().tolerance());
+            && self.cx.geometry.layout().spares() == 0
+            && self.cx.geometry.stripes_use_all_columns()
+            && absent > usize::from(self.cx.geometry.code().tolerance());
         let planned = planned.and_then(|plan| match stays && !plan.absent.is_empty() {
             true => Err(Lost),
             false => Ok(plan),
@@ -323,11 +327,12 @@ impl Lane {
                     && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)
                 {
                     prepared.allocated = true;
-                    self.actions.push_back(Action::Allocate(staging, bytes));
+                    self.cx.actions.push_back(Action::Allocate(staging, bytes));
                 }
                 if plan.scratch_bytes > 0 {
                     op.scratch = Some(scratch);
-                    self.actions
+                    self.cx
+                        .actions
                         .push_back(Action::Allocate(scratch, plan.scratch_bytes));
                 }
                 if direct {
@@ -357,7 +362,7 @@ impl Lane {
     fn lost(&mut self, id: OpId) {
         let op = &self.ops[&id];
         // Without missing columns it is only this range that cannot be read: a medium error.
-        let columns = self.view.columns(&self.geometry, op.group);
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let op = &self.ops[&id];
         let whole = columns.iter().all(|column| column.source.is_some());
         let fault = if whole && op.read_fault == Some(Fault::Medium) {
@@ -366,12 +371,12 @@ impl Lane {
             Fault::Lost
         };
         let kind = match op.owner {
-            Owner::Request(request) => self.request_kind(request),
+            Owner::Request(request) => self.requests.kind(request),
             Owner::Job(_) | Owner::Lane | Owner::Recovery | Owner::Hedge(_) => RequestKind::Read,
         };
         // What recovery cannot mend it may leave out.
         if op.owner != Owner::Recovery {
-            self.events.push_back(Event::StripeLost {
+            self.cx.events.push_back(Event::StripeLost {
                 group: op.group,
                 stripe: op.stripes.start,
                 kind,
@@ -400,13 +405,13 @@ impl Lane {
     fn verify(&mut self, id: OpId) {
         let op = self.ops.get_mut(id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
-        if self.geometry.store().is_none() || self.trusted || plan.reads.is_empty() {
+        if self.cx.geometry.store().is_none() || self.cx.trusted || plan.reads.is_empty() {
             self.compute(id);
             return;
         }
         op.phase = Phase::Verifying;
         let sums = plan.reads.iter().filter_map(|read| read.slice).collect();
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Verify(id),
             Compute {
                 sums,
@@ -416,12 +421,15 @@ impl Lane {
     }
 
     pub(super) fn push_transfer(&mut self, op: OpId, transfer: Transfer) {
-        self.push_transfer_for(Purpose::Transfer { op, transfer }, &transfer);
+        let service = self.ops[&op].service;
+        let purpose = Purpose::Transfer { op, transfer };
+        self.ios
+            .submit_transfer(&mut self.cx, purpose, service, &transfer);
     }
 
     /// A transfer has ended.
     pub(super) fn transferred(&mut self, id: OpId, transfer: Transfer, outcome: Outcome) {
-        let out = self.view.is_out(transfer.seat);
+        let out = self.cx.view().is_out(transfer.seat);
         if transfer.kind == IoKind::Read {
             self.read_ended(id, transfer, outcome, out);
         } else {
@@ -433,13 +441,20 @@ impl Lane {
         if let (Err(fault), false) = (outcome, out)
             && self.is_news(id, transfer)
         {
-            self.report_fault(transfer.seat, IoKind::Read, transfer.offset, fault, false);
+            self.ios.report_fault(
+                &mut self.cx,
+                transfer.seat,
+                IoKind::Read,
+                transfer.offset,
+                fault,
+                false,
+            );
         }
         if outcome == Err(Fault::Medium) && !out && transfer.length > BLOCK_BYTES {
             self.read_halves(id, transfer);
             return;
         }
-        let block = self.geometry.block_of(transfer.offset);
+        let block = self.cx.geometry.block_of(transfer.offset);
         let op = self.ops.get_mut(id).expect("its reads are in flight");
         if let Err(fault) = outcome {
             let blocks = block..block + transfer.length / BLOCK_BYTES;
@@ -467,7 +482,7 @@ impl Lane {
     fn is_news(&self, id: OpId, transfer: Transfer) -> bool {
         let op = &self.ops[&id];
         let knows = |transfer: &Transfer| {
-            let mut blocks = self.geometry.blocks_of(transfer);
+            let mut blocks = self.cx.geometry.blocks_of(transfer);
             blocks.any(|block| {
                 self.is_known_lost(BlockName {
                     group: op.group,
@@ -550,11 +565,11 @@ impl Lane {
             sums,
             ..Compute::default()
         };
-        self.push_compute(Computing::Op(id), work);
+        self.cx.push_compute(Computing::Op(id), work);
     }
 
     pub(super) fn computed(&mut self, id: OpId, computed: &Computed) {
-        let store = self.geometry.store().is_some();
+        let store = self.cx.geometry.store().is_some();
         if !self.ops[&id].arbitration.trials.is_empty() {
             self.arbitrated(id, &computed.sums);
             return;
@@ -601,7 +616,7 @@ impl Lane {
         }
         let op = self.ops.get_mut(id).expect("the operation exists");
         if let Task::Fill { target, .. } = &op.task
-            && self.view.is_out(target.seat)
+            && self.cx.view().is_out(target.seat)
             && !seeded::is(Bug::FillBeforeJoined)
         {
             self.end(id, Err(Fault::Gone));
@@ -617,7 +632,7 @@ impl Lane {
         let writes: Vec<Transfer> = plan
             .writes
             .iter()
-            .filter(|write| !self.view.is_out(write.seat))
+            .filter(|write| !self.cx.view().is_out(write.seat))
             .copied()
             .collect();
         op.phase = Phase::Writing;
@@ -642,7 +657,14 @@ impl Lane {
             Err(fault) => {
                 // A full drive is not a broken one: the request fails, the drive stays.
                 let waiting = fault != Fault::Full;
-                self.report_fault(seat, transfer.kind, transfer.offset, fault, waiting);
+                self.ios.report_fault(
+                    &mut self.cx,
+                    seat,
+                    transfer.kind,
+                    transfer.offset,
+                    fault,
+                    waiting,
+                );
                 let op = self.ops.get_mut(id).expect("its writes are in flight");
                 if waiting {
                     op.failed_seats.insert(seat, fault);
@@ -670,7 +692,7 @@ impl Lane {
             return;
         }
         if let Some(fault) = op.fault {
-            let store = self.geometry.store().is_some();
+            let store = self.cx.geometry.store().is_some();
             let mend = !store && matches!(op.task, Task::Write(_) | Task::Zero);
             if mend {
                 // Some of the writes have happened and some not: parity must follow the data that
@@ -694,14 +716,18 @@ impl Lane {
     fn is_durable(&mut self, id: OpId) -> bool {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
-        if !plan.writes.iter().any(|write| self.view.is_out(write.seat)) {
+        if !plan
+            .writes
+            .iter()
+            .any(|write| self.cx.view().is_out(write.seat))
+        {
             return true;
         }
-        let code = self.geometry.code();
-        let columns = self.view.columns(&self.geometry, op.group);
+        let code = self.cx.geometry.code();
+        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let mut there = ElementSet::new(code.elements());
         for slot in 0..code.elements() {
-            let (column, _) = self.geometry.place(op.group, op.stripes.start, slot);
+            let (column, _) = self.cx.geometry.place(op.group, op.stripes.start, slot);
             if columns[usize::from(column)].writable() {
                 there.insert(slot);
             }
@@ -712,21 +738,24 @@ impl Lane {
 
     /// Ends an operation: locks, memory and owner.
     pub(super) fn end(&mut self, id: OpId, outcome: Outcome) {
-        self.leave_epoch(id);
         self.release_scratch(id);
         let mut op = self.ops.remove(id).expect("the operation exists");
+        self.cx.epochs.leave(&mut op.epoch);
         debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
         {
-            self.release(staging);
+            self.ios.release(&mut self.cx, staging);
         }
         if op.locked && !op.borrowed {
             self.give_back(id, op.group, op.stripes.clone());
             self.move_ends(id, &op);
         }
         if op.occupies {
-            self.neighbours_ended(&op);
+            let stripe = op.data.expect("parts are of the group's data");
+            let whole = self.cx.geometry.stripe_data_bytes();
+            let ready = self.coalescing.ended((op.group, stripe), whole);
+            self.begin_stripes(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
         if op.hedge.is_some() {
@@ -769,7 +798,7 @@ impl Lane {
         let op = self.ops.get_mut(id).expect("the operation exists");
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         for sequence in pinned {
             self.overlay.unpin(sequence);

@@ -208,7 +208,7 @@ impl Lane {
     /// The map of a group by these entries.
     fn map_of(&self, group: u64, latest: &[Option<Entry>]) -> GroupMap {
         let sequence = self.log.next_sequence;
-        let mut map = GroupMap::new(self.geometry.stripes_per_group(), latest, sequence);
+        let mut map = GroupMap::new(self.cx.geometry.stripes_per_group(), latest, sequence);
         map.free
             .retain(|&stripe| !self.moves.has(group, stripe.into()));
         map
@@ -217,13 +217,13 @@ impl Lane {
     /// By stripe of the data: the latest entry that a column knows.
     fn latest_entries(&self, group: u64) -> Vec<Option<Entry>> {
         let sequence = self.log.next_sequence;
-        let stripes = usize::try_from(self.geometry.data_stripes());
+        let stripes = usize::try_from(self.cx.geometry.data_stripes());
         let mut latest: Vec<Option<Entry>> = vec![None; stripes.expect("they fit into memory")];
         if seeded::is(Bug::MapNotRead) {
             latest.fill(Some(Entry::UNWRITTEN));
             return latest;
         }
-        for column in 0..self.geometry.layout().columns() {
+        for column in 0..self.cx.geometry.layout().columns() {
             self.each_entry(group, column, |data, entry| {
                 let known = entry.filter(|&entry| entry != Entry::UNKNOWN);
                 let later =
@@ -240,8 +240,8 @@ impl Lane {
     /// Calls `with` for each entry of the map of a column, as journal and pages have it.
     fn each_entry(&self, group: u64, column: u16, mut with: impl FnMut(usize, Option<Entry>)) {
         let mut page: Option<(PageName, Option<&MetaPage>)> = None;
-        for (index, data) in (0..self.geometry.data_stripes()).enumerate() {
-            let name = self.geometry.map_name(group, column, data);
+        for (index, data) in (0..self.cx.geometry.data_stripes()).enumerate() {
+            let name = self.cx.geometry.map_name(group, column, data);
             let of = name.page();
             let page = match page {
                 Some((last, page)) if last == of => page,
@@ -257,7 +257,7 @@ impl Lane {
 
     /// Brings the map of a group into memory; else the pages that it needs.
     pub(super) fn load_map(&mut self, group: u64) -> Result<(), BTreeSet<PageName>> {
-        if self.geometry.free_stripes() == 0 || self.maps.get(group).is_some() {
+        if self.cx.geometry.free_stripes() == 0 || self.maps.get(group).is_some() {
             return Ok(());
         }
         let missing = self.pages_of_map_lacking(group);
@@ -273,7 +273,7 @@ impl Lane {
 
     /// Corrects columns that lack an entry or have an older one: the next checkpoint writes them.
     fn mend_map(&mut self, group: u64, latest: &[Option<Entry>]) {
-        for column in 0..self.geometry.layout().columns() {
+        for column in 0..self.cx.geometry.layout().columns() {
             let mut differ = Vec::new();
             self.each_entry(group, column, |data, entry| {
                 if let Some(latest) = latest[data].filter(|&latest| entry != Some(latest)) {
@@ -281,7 +281,7 @@ impl Lane {
                 }
             });
             for (data, latest) in differ {
-                let name = self.geometry.map_name(group, column, data);
+                let name = self.cx.geometry.map_name(group, column, data);
                 if self.overlay.get(name).is_none() && !self.pages.is_nowhere(name.page()) {
                     self.pages.set(name, latest);
                 }
@@ -292,7 +292,7 @@ impl Lane {
     /// The stripe that holds a stripe of a group's data: itself in a pool without free stripes. `None` if that is not known, or
     /// if the map is not in memory.
     pub(super) fn stripe_holding(&self, group: u64, data: u64) -> Option<u64> {
-        match self.geometry.free_stripes() {
+        match self.cx.geometry.free_stripes() {
             0 => Some(data),
             _ => self.maps.get(group)?.held_by(data),
         }
@@ -300,7 +300,7 @@ impl Lane {
 
     /// The stripe of a group's data that a stripe holds. `None` if it is free, or if the map is not in memory.
     pub(super) fn data_held_by(&self, group: u64, stripe: u64) -> Option<u64> {
-        match self.geometry.free_stripes() {
+        match self.cx.geometry.free_stripes() {
             0 => Some(stripe),
             _ => self.maps.get(group)?.holds(stripe),
         }
@@ -318,7 +318,7 @@ impl Lane {
 
     /// What is known of a group's map without I/O.
     pub(super) fn map_if_known(&self, group: u64) -> Known<'_> {
-        match (self.geometry.free_stripes(), self.maps.get(group)) {
+        match (self.cx.geometry.free_stripes(), self.maps.get(group)) {
             (0, _) => Known::Unmoved,
             (_, Some(map)) => Known::Map(Cow::Borrowed(map)),
             (_, None) if !self.pages_of_map_lacking(group).is_empty() => Known::Nothing,
@@ -331,23 +331,23 @@ impl Lane {
 
     /// The pages of the group's map that are not in memory, and needed.
     pub(super) fn pages_of_map_lacking(&self, group: u64) -> BTreeSet<PageName> {
-        if self.geometry.free_stripes() == 0 || self.maps.get(group).is_some() {
+        if self.cx.geometry.free_stripes() == 0 || self.maps.get(group).is_some() {
             return BTreeSet::new();
         }
-        let mut missing = pages_of_map(&self.geometry, group);
+        let mut missing = pages_of_map(&self.cx.geometry, group);
         missing.retain(|&name| !self.pages.contains(name));
         missing
     }
 
     /// A batch says that a stripe of the data has moved.
     pub(super) fn map_changes(&mut self, group: u64, data: u64, to: u32, sequence: u64) {
-        let known = data < self.geometry.data_stripes()
-            && u64::from(to) < self.geometry.stripes_per_group();
-        if self.geometry.free_stripes() == 0 || !known {
+        let known = data < self.cx.geometry.data_stripes()
+            && u64::from(to) < self.cx.geometry.stripes_per_group();
+        if self.cx.geometry.free_stripes() == 0 || !known {
             return;
         }
-        for column in 0..self.geometry.layout().columns() {
-            let name = self.geometry.map_name(group, column, data);
+        for column in 0..self.cx.geometry.layout().columns() {
+            let name = self.cx.geometry.map_name(group, column, data);
             let logged = Logged {
                 bytes: Bytes::InPlace,
                 entry: Entry::of_map(to, sequence),

@@ -14,8 +14,8 @@ use crate::format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
 impl Lane {
     /// Blocks of each column's cell that the operation's stripes take.
     fn blocks_of_stripes(&self, op: &Op) -> Range<u32> {
-        let per_chunk = self.geometry.chunk_bytes() / block::BLOCK_BYTES;
-        let per_stripe = per_chunk * u64::from(self.geometry.code().rows());
+        let per_chunk = self.cx.geometry.chunk_bytes() / block::BLOCK_BYTES;
+        let per_stripe = per_chunk * u64::from(self.cx.geometry.code().rows());
         let narrow = |value| u32::try_from(value).expect("cells have fewer than 2^32 blocks");
         narrow(op.stripes.start * per_stripe)..narrow(op.stripes.end * per_stripe)
     }
@@ -26,13 +26,13 @@ impl Lane {
         let sound =
             op.bad.is_empty() && op.avoid.is_empty() && op.arbitration.distrusted.is_empty();
         // Rows and slots are the same in all columns but for layouts that keep several copies on one drive.
-        let alike = self.geometry.layout().columns() == self.geometry.code().columns();
-        if !(self.trusted && fills && sound && alike && self.geometry.store().is_some()) {
+        let alike = self.cx.geometry.layout().columns() == self.cx.geometry.code().columns();
+        if !(self.cx.trusted && fills && sound && alike && self.cx.geometry.store().is_some()) {
             return false;
         }
         let blocks = self.blocks_of_stripes(op);
         let count = blocks.end - blocks.start;
-        let logged = (0..self.geometry.layout().columns()).any(|column| {
+        let logged = (0..self.cx.geometry.layout().columns()).any(|column| {
             let first = BlockName {
                 group: op.group,
                 column,
@@ -49,7 +49,7 @@ impl Lane {
         let blocks = self.blocks_of_stripes(op);
         let first = blocks.start / ENTRIES_PER_META_PAGE;
         let last = blocks.end.saturating_sub(1) / ENTRIES_PER_META_PAGE;
-        let columns = 0..self.geometry.layout().columns();
+        let columns = 0..self.cx.geometry.layout().columns();
         let pages = columns.flat_map(|column| {
             (first..=last).map(move |index| PageName {
                 group: op.group,

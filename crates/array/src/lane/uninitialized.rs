@@ -10,17 +10,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use block::{Fault, Outcome, RequestKind};
+use block::Outcome;
 
-use super::{Computing, Lane};
-use crate::action::{BufferId, Compute, ComputeStep, Event, Slice};
+use super::context::Context;
+use crate::action::Event;
 use crate::runs::{self, Runs};
 use crate::{GroupRequest, RequestId};
 
 /// A request that waits.
 pub(super) type Waiting = (RequestId, GroupRequest);
 
-/// Which groups were never written, and who waits to write them.
+/// Which groups were never written, and the writes that wait for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uninitialized {
     runs: Runs,
@@ -45,20 +45,23 @@ impl Uninitialized {
         runs::run_of(&self.runs, group).is_some()
     }
 
-    /// Who waits for these groups does so no more.
+    /// Takes what waits for these groups.
     fn let_go(&mut self, groups: Range<u64>) -> Vec<Waiting> {
         let there = self.waiting.extract_if(groups, |_, _| true);
         there.flat_map(|(_, waiting)| waiting).collect()
     }
 
-    /// Has a request wait; whether it is the first for its group.
-    pub(super) fn wait(&mut self, id: RequestId, request: GroupRequest) -> bool {
-        let waiting = self.waiting.entry(request.group).or_default();
+    /// Has a write wait. The first one for its group has it made blank.
+    pub(super) fn wait(&mut self, cx: &mut Context, id: RequestId, request: GroupRequest) {
+        let group = request.group;
+        let waiting = self.waiting.entry(group).or_default();
         waiting.push((id, request));
-        waiting.len() == 1
+        if waiting.len() == 1 {
+            cx.events.push_back(Event::WantsInitialized { group });
+        }
     }
 
-    /// The groups are blank, or could not be made so; who waited for that.
+    /// The groups are blank, or could not be made so. Returns the writes that waited for that.
     pub(super) fn ended(&mut self, groups: &Range<u64>, outcome: Outcome) -> Vec<Waiting> {
         if outcome.is_ok() {
             runs::remove(&mut self.runs, groups);
@@ -71,73 +74,17 @@ impl Uninitialized {
         self.marks.insert(group);
     }
 
-    /// Whether the first write to a marked group is to be reported.
-    pub(super) fn is_reached(&mut self, group: u64) -> bool {
-        !self.marks.is_empty() && self.marks.remove(&group)
-    }
-}
-
-impl Lane {
-    /// A request to a group that was never written.
-    pub(super) fn begin_uninitialized(&mut self, id: RequestId, request: GroupRequest) {
-        match request.request.kind {
-            RequestKind::Read => {
-                self.requests.get_mut(&id).expect("just inserted").ops = 1;
-                let zeros = ComputeStep {
-                    target: Slice {
-                        buffer: BufferId::Request(id),
-                        offset: request.buffer_offset,
-                        length: request.request.length,
-                    },
-                    accumulate: false,
-                    terms: Vec::new(),
-                };
-                let work = Compute {
-                    steps: vec![zeros],
-                    ..Compute::default()
-                };
-                self.push_compute(Computing::Zeros(id), work);
-            }
-            RequestKind::Write => {
-                if self.uninitialized.wait(id, request) {
-                    let group = request.group;
-                    self.events.push_back(Event::WantsInitialized { group });
-                }
-            }
-            RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {
-                self.reply(id, Ok(()));
-            }
-            RequestKind::Flush => unreachable!("it is of no group"),
-        }
-    }
-
-    /// Groups of a volume that is new.
-    pub(super) fn leave_uninitialized(&mut self, runs: &[(u64, u64)]) {
-        for &(first, count) in runs {
-            self.discards.forget(first..first + count);
-        }
-        for (id, _) in self.uninitialized.insert(runs) {
-            self.reply(id, Err(Fault::Shutdown));
-        }
-    }
-
-    /// Groups have been made blank, or could not be.
-    pub(super) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
-        if outcome.is_ok() && self.check_here(groups.start).is_ok() {
-            self.uninitialized.mark(groups.start);
-        }
-        for (id, request) in self.uninitialized.ended(groups, outcome) {
-            match outcome {
-                Ok(()) => self.begin_ops(id, request),
-                Err(fault) => self.reply(id, Err(fault)),
-            }
+    /// A group is written: reported if it is the first write to a marked one.
+    pub(super) fn written(&mut self, cx: &mut Context, group: u64) {
+        if !self.marks.is_empty() && self.marks.remove(&group) {
+            cx.events.push_back(Event::WantsInitialized { group });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use block::Request;
+    use block::{Fault, Request, RequestKind};
 
     use super::*;
     use crate::VolumeId;
@@ -172,36 +119,93 @@ mod tests {
         assert_eq!(there(&groups), [4, 5, 6, 7]);
     }
 
-    #[test]
-    fn writes_wait_and_only_the_first_asks() {
+    /// Groups 0 to 7 were never written.
+    fn eight() -> (Uninitialized, Context) {
         let mut groups = Uninitialized::default();
         groups.insert(&[(0, 8)]);
-        assert!(groups.wait(RequestId(1), write(2)));
-        assert!(!groups.wait(RequestId(2), write(2)));
-        assert!(groups.wait(RequestId(3), write(4)));
-        let ids = |waiting: Vec<Waiting>| -> Vec<u64> {
-            waiting.into_iter().map(|(id, _)| id.0).collect()
-        };
+        (groups, Context::of_test("raid6", 6))
+    }
+
+    fn ids(waiting: Vec<Waiting>) -> Vec<u64> {
+        waiting.into_iter().map(|(id, _)| id.0).collect()
+    }
+
+    fn wanted(cx: &mut Context) -> Vec<u64> {
+        let events = cx.take_events().into_iter();
+        events
+            .map(|event| match event {
+                Event::WantsInitialized { group } => group,
+                other => panic!("{other:?} asks for nothing"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn writes_wait_and_only_the_first_asks() {
+        let (mut groups, mut cx) = eight();
+        groups.wait(&mut cx, RequestId(1), write(2));
+        groups.wait(&mut cx, RequestId(2), write(2));
+        groups.wait(&mut cx, RequestId(3), write(4));
+        assert_eq!(wanted(&mut cx), [2, 4]);
+    }
+
+    #[test]
+    fn writes_go_on_in_the_order_in_which_they_came() {
+        let (mut groups, mut cx) = eight();
+        for id in [5, 3, 9] {
+            groups.wait(&mut cx, RequestId(id), write(2));
+        }
+        groups.wait(&mut cx, RequestId(4), write(6));
+        assert_eq!(ids(groups.ended(&(2..3), Ok(()))), [5, 3, 9]);
+        assert!(!groups.contains(2) && groups.contains(6));
+        assert_eq!(ids(groups.ended(&(4..8), Ok(()))), [4]);
+    }
+
+    #[test]
+    fn a_group_that_could_not_be_made_blank_is_as_before() {
+        let (mut groups, mut cx) = eight();
+        groups.wait(&mut cx, RequestId(1), write(2));
+        groups.wait(&mut cx, RequestId(2), write(2));
+        assert_eq!(wanted(&mut cx), [2]);
         assert_eq!(ids(groups.ended(&(2..3), Err(Fault::Full))), [1, 2]);
-        assert!(
-            groups.contains(2),
-            "it is as before, and the next write asks again"
-        );
-        assert!(groups.wait(RequestId(4), write(2)));
+        assert!(groups.contains(2));
+        groups.wait(&mut cx, RequestId(4), write(2));
+        assert_eq!(wanted(&mut cx), [2], "the next write asks again");
+    }
+
+    #[test]
+    fn the_first_write_to_a_marked_group_is_reported_once() {
+        let (mut groups, mut cx) = eight();
         groups.mark(2);
-        assert_eq!(ids(groups.ended(&(2..3), Ok(()))), [4]);
-        assert!(groups.is_reached(2), "its first write is reported");
-        assert!(!groups.is_reached(2), "once");
-        assert!(!groups.is_reached(4));
+        groups.written(&mut cx, 4);
+        assert!(wanted(&mut cx).is_empty());
+        groups.written(&mut cx, 2);
+        groups.written(&mut cx, 2);
+        assert_eq!(wanted(&mut cx), [2]);
+    }
+
+    #[test]
+    fn groups_that_are_blank_count_as_never_written_again_when_said_so() {
+        let (mut groups, _) = eight();
+        groups.ended(&(0..8), Ok(()));
+        assert!(!groups.contains(3));
+        assert!(groups.insert(&[(3, 1)]).is_empty());
+        assert!(groups.contains(3) && !groups.contains(4));
+    }
+
+    #[test]
+    fn groups_outside_a_run_do_not_wait() {
+        let (mut groups, _) = eight();
+        assert!(groups.ended(&(8..100), Ok(())).is_empty());
+        assert!(groups.contains(7) && !groups.contains(8));
     }
 
     #[test]
     fn writes_to_a_volume_that_is_gone_do_not_go_to_the_next_one() {
-        let mut groups = Uninitialized::default();
-        groups.insert(&[(0, 8)]);
-        groups.wait(RequestId(1), write(2));
+        let (mut groups, mut cx) = eight();
+        groups.wait(&mut cx, RequestId(1), write(2));
         let refused = groups.insert(&[(2, 2)]);
-        assert_eq!(refused.len(), 1);
+        assert_eq!(ids(refused), [1]);
         assert!(groups.ended(&(2..3), Ok(())).is_empty());
     }
 }

@@ -7,7 +7,7 @@
 //!      └── the drive is out: the successor takes the seat with what it has, the rest is rebuilt
 //! ```
 //!
-//! The successor waits in a seat behind the layout's. Lanes write to both drives (`lane/twin.rs`) and copy cell by
+//! The successor waits in a seat behind the layout's. Lanes write to both drives (`lane/io/twins.rs`) and copy cell by
 //! cell, row for row, so that at the end no column has moved: the seat has another drive.
 //!
 //! - Checkpointing: what was logged before the lanes wrote to both is in place, so that no batch of the journal

@@ -55,7 +55,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("patience", "batching delay", 17),
     retired("nap", "batching delay", 5),
     retired("errand", "inline I/O", 11),
-    retired("flights", "in flight", 17),
+    retired("flights", "in flight", 15),
     retired("bury", "close", 2),
     // Commands, events and JSON.
     retired("verbs", "commands", 14),

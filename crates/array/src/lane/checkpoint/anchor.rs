@@ -4,7 +4,7 @@ use block::{Fault, Outcome, Seat};
 
 use super::{Phase, page_slice};
 use crate::ScratchId;
-use crate::action::{Action, Compute, IoKind};
+use crate::action::{Action, Compute, IoKind, Origin, Service};
 use crate::format::{Anchor, PAGE_BYTES};
 use crate::lane::flush::Waiter;
 use crate::lane::{Computing, Lane, Purpose};
@@ -44,7 +44,7 @@ impl Lane {
 
     /// Writes an anchor to all drives that take part.
     pub(in crate::lane) fn push_anchor(&mut self, first: u64) {
-        let store = *self.geometry.store().expect("an anchor needs a store");
+        let store = *self.cx.geometry.store().expect("an anchor needs a store");
         self.log.anchor += 1;
         let anchor = Anchor {
             incarnation: self.log.incarnation,
@@ -53,24 +53,25 @@ impl Lane {
             inherited: self.log.inherited,
             number: self.log.anchor,
         };
-        let scratch = self.fresh_scratch();
-        self.actions
+        let scratch = self.cx.fresh_scratch();
+        self.cx
+            .actions
             .push_back(Action::Allocate(scratch, PAGE_BYTES));
         let work = Compute {
             puts: vec![(
                 page_slice(scratch, 0),
-                anchor.encode(store.pool, self.lane).into(),
+                anchor.encode(store.pool, self.cx.lane).into(),
             )],
             ..Compute::default()
         };
-        self.push_compute(Computing::Anchor(scratch), work);
+        self.cx.push_compute(Computing::Anchor(scratch), work);
     }
 
     /// The anchor is laid out in memory.
     pub(in crate::lane) fn anchor_laid(&mut self, scratch: ScratchId) {
-        let store = *self.geometry.store().expect("an anchor needs a store");
+        let store = *self.cx.geometry.store().expect("an anchor needs a store");
         let copy = self.log.anchor % 2 * PAGE_BYTES;
-        let offset = store.journal_offset + u64::from(self.lane) * store.ring_bytes + copy;
+        let offset = store.journal_offset + u64::from(self.cx.lane) * store.ring_bytes + copy;
         let seats = self.live_seats();
         if let Some(running) = self.checkpoints.running.as_mut() {
             running.scratch = Some(scratch);
@@ -84,7 +85,15 @@ impl Lane {
         let nowhere = seats.is_empty();
         for seat in seats {
             let slice = page_slice(scratch, 0);
-            self.push_slice(Purpose::Anchor { seat }, seat, IoKind::Write, offset, slice);
+            let service = Service::prompt(Origin::Checkpoint);
+            self.ios.submit_slice(
+                &mut self.cx,
+                Purpose::Anchor { seat },
+                service,
+                IoKind::Write,
+                (seat, offset),
+                slice,
+            );
         }
         if nowhere && self.checkpoints.running.is_some() {
             // No drive is there: what is in the ring stays, for those that come back.
@@ -116,7 +125,7 @@ impl Lane {
         let running = self.running();
         running.phase = Phase::Closing;
         if let Some(scratch) = running.scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         if !self.begin_flush(Waiter::Checkpoint) {
             self.end_checkpoint(None);

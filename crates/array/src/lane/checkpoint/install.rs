@@ -6,7 +6,7 @@ use block::{Outcome, Seat};
 
 use super::installs::Installs;
 use super::{Phase, Wanting};
-use crate::action::IoKind;
+use crate::action::{IoKind, Origin, Service};
 use crate::format::{BlockName, Entry};
 use crate::lane::ids::OpId;
 use crate::lane::op::Owner;
@@ -17,14 +17,13 @@ use crate::seeded::{self, Bug};
 
 impl Lane {
     pub(super) fn install(&mut self) {
-        let epoch = self.enter_present_epoch();
         let mut transfers = Vec::new();
         let running = self
             .checkpoints
             .running
             .as_mut()
             .expect("a checkpoint runs");
-        running.epoch = Some(epoch);
+        self.cx.epochs.enter(&mut running.epoch);
         running.phase = Phase::Installing;
         // What has changed since is left to the next checkpoint: the newer record is complete, and
         // will have been flushed when this one's anchor is written.
@@ -37,7 +36,10 @@ impl Lane {
             let Some(slice) = logged.bytes.memory() else {
                 continue;
             };
-            let column = self.view.column(&self.geometry, name.group, name.column);
+            let column = self
+                .cx
+                .view()
+                .column(&self.cx.geometry, name.group, name.column);
             let cells = column.cells();
             let cells = cells.take(if seeded::is(Bug::SkipFillTarget) {
                 1
@@ -48,7 +50,7 @@ impl Lane {
                 seat: cell.seat,
                 column: name.column,
                 kind: IoKind::Write,
-                offset: self.geometry.block_offset(cell, name.block.into()),
+                offset: self.cx.geometry.block_offset(cell, name.block.into()),
                 length: slice.length,
                 slice: Some(slice),
             }));
@@ -78,13 +80,15 @@ impl Lane {
             for _ in 0..members {
                 let running = self.running();
                 let transfer = running.installs.take(seat);
-                if self.view.is_out(seat) {
+                if self.cx.view().is_out(seat) {
                     self.running().installs.ended(&transfer);
                     continue;
                 }
                 self.running().writes.begin();
                 let purpose = Purpose::Install { transfer };
-                self.push_transfer_for(purpose, &transfer);
+                let service = Service::bulk(Origin::Checkpoint);
+                self.ios
+                    .submit_transfer(&mut self.cx, purpose, service, &transfer);
             }
         }
     }
@@ -92,9 +96,9 @@ impl Lane {
     pub(in crate::lane) fn install_written(&mut self, transfer: Transfer, outcome: Outcome) {
         self.checkpoint_wrote(transfer.seat, transfer.offset, outcome);
         if outcome.is_err() {
-            let block = self.geometry.block_of(transfer.offset);
+            let block = self.cx.geometry.block_of(transfer.offset);
             let blocks = block..block + transfer.length / block::BLOCK_BYTES;
-            let out = self.view.is_out(transfer.seat);
+            let out = self.cx.view().is_out(transfer.seat);
             let running = self.running();
             let hit = running.blocks.iter().filter(|(name, logged)| {
                 name.column == transfer.column

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A *run* is what goes to a drive as one operation: neighbours up to the longest joined one
-//! (`lane/join.rs`), begun in one turn. Each drive has its own queue, so that all of them stream whatever the order of
+//! (`lane/io/join.rs`), begun in one turn. Each drive has its own queue, so that all of them stream whatever the order of
 //! names is.
 //!
 //! Invariants: of a lane's installs a drive has at most [`DRIVE_BYTES_MAX`] in flight, so a client's operation waits
@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use block::Seat;
 
-use crate::lane::join::JOINED_BYTES_MAX;
+use crate::lane::io::JOINED_BYTES_MAX;
 use crate::plan::Transfer;
 
 /// Bytes of a lane's installs in flight at one drive: two long operations, so that the drive has the second when it is

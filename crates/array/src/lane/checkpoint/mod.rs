@@ -21,12 +21,13 @@ use block::{Fault, Instant, Outcome, Seat};
 use self::installs::Installs;
 use super::Lane;
 use super::backoff::Work;
+use super::epochs::Epoch;
 use super::flush::Waiter;
 use super::ids::{JobId, OpId};
 use super::overlay::Logged;
 use super::writes::Writes;
 use crate::ScratchId;
-use crate::action::{BufferId, IoKind, Slice};
+use crate::action::{BufferId, Slice};
 use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::Transfer;
 use crate::seeded::{self, Bug};
@@ -104,7 +105,7 @@ struct Running {
     /// What this phase writes has been laid out and begun.
     begun: bool,
     /// While it writes to cells that it knows of, they must not be given away.
-    epoch: Option<u64>,
+    epoch: Option<Epoch>,
 }
 
 /// The checkpoint under way, and what the next one is for.
@@ -137,7 +138,7 @@ impl Lane {
     }
 
     pub(super) const fn batch_completed(&mut self) {
-        self.checkpoints.logged_at = self.now;
+        self.checkpoints.logged_at = self.cx.now;
     }
 
     /// When a checkpoint begins although nothing asks for it.
@@ -146,13 +147,17 @@ impl Lane {
         let behind = self.checkpoints.covered < self.log.completed;
         let at = self.checkpoints.logged_at + IDLE;
         (idle && behind).then(|| {
-            self.checkpoints_wait_until()
+            self.retries
+                .checkpoints_wait_until()
                 .map_or(at, |until| until.max(at))
         })
     }
 
     pub(super) fn idle_checkpoint(&mut self) {
-        if self.idle_checkpoint_at().is_some_and(|at| at <= self.now) {
+        if self
+            .idle_checkpoint_at()
+            .is_some_and(|at| at <= self.cx.now)
+        {
             self.want_checkpoint();
         }
     }
@@ -165,7 +170,7 @@ impl Lane {
     /// A drive has everything: its own anchor must say so, or what it was filled with does not count should
     /// it go and come back before more is logged.
     pub(super) fn want_anchor(&mut self) {
-        if self.geometry.store().is_some() {
+        if self.cx.geometry.store().is_some() {
             self.checkpoints.anchor = true;
             self.want_checkpoint();
         }
@@ -204,7 +209,7 @@ impl Lane {
                 return;
             }
         }
-        if self.checkpoints.wanting.is_empty() && self.checkpoints_wait() {
+        if self.checkpoints.wanting.is_empty() && self.retries.checkpoints_wait(self.cx.now) {
             // With nothing that waits the next try is made when there is something.
             self.checkpoints.wanted = self.log.waits() || !self.checkpoints.fills.is_empty();
             return;
@@ -273,7 +278,7 @@ impl Lane {
         let running = self.running();
         running.first = 0;
         let pages = matches!(running.phase, Phase::Paging | Phase::Ordering);
-        let (scratch, epoch) = (running.scratch.take(), running.epoch.take());
+        let (scratch, mut epoch) = (running.scratch.take(), running.epoch.take());
         if pages {
             // No copy or some are new, and others stay old until these are durable: the next checkpoint writes all
             // of them.
@@ -285,8 +290,8 @@ impl Lane {
         }
         scratch
             .into_iter()
-            .for_each(|scratch| self.release(scratch));
-        epoch.into_iter().for_each(|epoch| self.leave(epoch));
+            .for_each(|scratch| self.ios.release(&mut self.cx, scratch));
+        self.cx.epochs.leave(&mut epoch);
         self.end_checkpoint(Some(fault));
     }
 
@@ -350,19 +355,15 @@ impl Lane {
 
     /// The same for what all drives must have.
     fn checkpoint_wrote_to_all(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
+        if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
             self.running().refused.insert(seat, fault);
         }
         self.checkpoint_wrote(seat, offset, outcome);
     }
 
     fn checkpoint_wrote(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        let out = self.view.is_out(seat);
-        match outcome {
-            Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => self.report_fault(seat, IoKind::Write, offset, fault, true),
-            Err(_) => {}
-        }
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
         self.running().writes.ended(seat, outcome, out);
     }
 
@@ -407,12 +408,12 @@ impl Lane {
         let refused = unflushed.or(self.log.stuck.filter(|_| !running.progress));
         match refused {
             Some(fault) => {
-                self.try_failed(Work::Checkpoint, fault);
+                self.retries.failed(&mut self.cx, Work::Checkpoint, fault);
                 if self.log.blocked || self.log.crowded {
                     self.refuse_with(fault);
                 }
             }
-            None => self.try_succeeded(Work::Checkpoint),
+            None => self.retries.succeeded(&mut self.cx, Work::Checkpoint),
         }
         for wanting in running.wanting {
             if let Wanting::Job(job) = wanting
@@ -435,7 +436,7 @@ impl Lane {
 
     /// Whether nothing has been logged for as long as makes a checkpoint begin by itself.
     pub(super) fn logs_nothing_lately(&self) -> bool {
-        self.now.since(self.checkpoints.logged_at) >= IDLE
+        self.cx.now.since(self.checkpoints.logged_at) >= IDLE
     }
 
     /// Whether the ring has only what no checkpoint has covered.

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use block::{Outcome, Seat};
 
 use super::{Phase, page_slice};
-use crate::action::{Action, Compute, IoKind};
+use crate::action::{Action, Compute, IoKind, Origin, Service};
 use crate::format::{PAGE_BYTES, PageName};
 use crate::lane::flush::Waiter;
 use crate::lane::pages::PagePlace;
@@ -25,7 +25,11 @@ use crate::seeded::{self, Bug};
 
 impl Lane {
     pub(super) fn write_pages(&mut self) {
-        let store = *self.geometry.store().expect("a checkpoint needs a store");
+        let store = *self
+            .cx
+            .geometry
+            .store()
+            .expect("a checkpoint needs a store");
         let running = self.running();
         running.phase = Phase::Paging;
         running.begun = running.pages.is_empty();
@@ -35,14 +39,14 @@ impl Lane {
             self.pages_ended();
             return;
         }
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         self.running().scratch = Some(scratch);
-        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         let mut work = Compute::default();
         let mut unchanged = BTreeSet::new();
         for (index, &name) in names.iter().enumerate() {
             let page = self.pages.page(name).expect("the checkpoint keeps it here");
-            if !self.trusted {
+            if !self.cx.trusted {
                 let bytes = page.encode(store.pool, name);
                 work.puts.push((page_slice(scratch, index), bytes.into()));
             }
@@ -52,7 +56,7 @@ impl Lane {
             self.pages.written(name);
         }
         self.running().unchanged = unchanged;
-        self.push_compute(Computing::Paged, work);
+        self.cx.push_compute(Computing::Paged, work);
     }
 
     /// The pages are laid out in memory.
@@ -71,7 +75,7 @@ impl Lane {
             }
             let mut places = self.page_places(name, false);
             if running.unchanged.contains(&name) {
-                places.retain(|place| !place.counts || self.twins.has_successor(place.seat));
+                places.retain(|place| !place.counts || self.ios.twins().has_successor(place.seat));
             }
             for (place, turn) in places.iter().zip(turns_of(&places)) {
                 turns[turn].push(Transfer {
@@ -103,7 +107,7 @@ impl Lane {
 
     fn push_pages(&mut self, transfers: Vec<Transfer>) {
         for transfer in transfers {
-            if self.view.is_out(transfer.seat) {
+            if self.cx.view().is_out(transfer.seat) {
                 continue;
             }
             self.running().writes.begin();
@@ -111,7 +115,9 @@ impl Lane {
                 seat: transfer.seat,
                 offset: transfer.offset,
             };
-            self.push_transfer_for(purpose, &transfer);
+            let service = Service::bulk(Origin::Checkpoint);
+            self.ios
+                .submit_transfer(&mut self.cx, purpose, service, &transfer);
         }
         self.running().begun = true;
         self.pages_ended();
@@ -157,11 +163,12 @@ impl Lane {
             return;
         }
         running.phase = Phase::Settling;
-        let epoch = running.epoch.take().expect("it has installed");
+        let mut epoch = running.epoch.take();
+        assert!(epoch.is_some(), "it has installed");
         if let Some(scratch) = running.scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
-        self.leave(epoch);
+        self.cx.epochs.leave(&mut epoch);
         // What has changed or was logged again by now the flush covers; what does so from now on it need
         // not.
         self.running().first = self.first_that_counts();

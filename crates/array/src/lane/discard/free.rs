@@ -20,9 +20,9 @@ impl Lane {
     /// Whether nothing of a group counts, as far as that is known without I/O. Its pages are in memory when a checkpoint has
     /// just made the last of it unwritten.
     pub(super) fn group_holds_nothing(&self, group: u64) -> bool {
-        let blocks = self.geometry.cell_bytes() / BLOCK_BYTES;
+        let blocks = self.cx.geometry.cell_bytes() / BLOCK_BYTES;
         let blocks = u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
-        (0..self.geometry.layout().columns()).all(|column| {
+        (0..self.cx.geometry.layout().columns()).all(|column| {
             let (first, _) = self.entries_of_cell(group, column);
             self.pages.are_unwritten(first, blocks) && !self.overlay.holds(first, blocks)
         })
@@ -30,14 +30,14 @@ impl Lane {
 
     /// These stripes are discarded. If they are the last of a group that holds nothing its free stripes are next.
     pub(super) fn add_free_stripes(&mut self, group: u64, mut stripes: Range<u64>) {
-        if self.geometry.free_stripes() == 0 || self.discards.ready.has_stripes_of(group) {
+        if self.cx.geometry.free_stripes() == 0 || self.discards.ready.has_stripes_of(group) {
             return;
         }
         let of_data = stripes.any(|stripe| self.data_held_by(group, stripe).is_some());
         if !of_data || !self.group_holds_nothing(group) {
             return;
         }
-        for stripe in 0..self.geometry.stripes_per_group() {
+        for stripe in 0..self.cx.geometry.stripes_per_group() {
             if self.is_known_free(group, stripe) {
                 let ready = &mut self.discards.ready;
                 ready.add_stripes(group, &(stripe..stripe + 1));

@@ -206,7 +206,7 @@ enum Found {
 impl Lane {
     /// Groups have been taken from volumes.
     pub(super) fn groups_freed(&mut self, runs: &[(u64, u64)]) {
-        if self.geometry.store().is_none() || self.trusted {
+        if self.cx.geometry.store().is_none() || self.cx.trusted {
             return;
         }
         for &(first, count) in runs {
@@ -221,7 +221,7 @@ impl Lane {
     /// A checkpoint has ended. `whole`: it has kept nothing back, and all that it has changed is durable.
     pub(super) fn checkpoint_has_ended(&mut self, whole: bool) {
         let mut unwritten = std::mem::take(&mut self.discards.unwritten);
-        if !whole || self.trusted {
+        if !whole || self.cx.trusted {
             return;
         }
         unwritten.retain(|&(group, stripe)| !self.is_known_free(group, stripe));
@@ -250,8 +250,8 @@ impl Lane {
         if self.discards.under_way.is_some() || self.discards.ring.is_under_way() {
             self.discards.untold += 1;
         } else {
-            let lane = self.lane;
-            self.events.push_back(Event::Checkpointed { lane });
+            let lane = self.cx.lane;
+            self.cx.events.push_back(Event::Checkpointed { lane });
         }
     }
 
@@ -273,7 +273,7 @@ impl Lane {
         let (group, stripes, what) = if let Some((group, stripes)) = ready.next_stripes(most) {
             (group, stripes, Discarded::Stripes)
         } else {
-            let (geometry, lane) = (&self.geometry, self.lane);
+            let (geometry, lane) = (&self.cx.geometry, self.cx.lane);
             let Some(group) = ready.next_group(|group| geometry.lane_of(group) == lane) else {
                 return;
             };
@@ -336,7 +336,7 @@ impl Lane {
         let mut empty: BTreeMap<u16, Runs> = BTreeMap::new();
         let mut missing = BTreeSet::new();
         let early = seeded::is(Bug::DiscardUnflushed);
-        let has_free = self.geometry.free_stripes() > 0;
+        let has_free = self.cx.geometry.free_stripes() > 0;
         let leaves_free = has_free && !self.group_holds_nothing(group);
         for stripe in stripes {
             if self.overlay.is_zeroed(group, stripe) != early {
@@ -345,9 +345,9 @@ impl Lane {
             if leaves_free && self.is_known_free(group, stripe) {
                 continue;
             }
-            let elements = 0..self.geometry.code().elements();
+            let elements = 0..self.cx.geometry.code().elements();
             let places: Vec<(u16, u64)> = elements
-                .map(|slot| self.geometry.place(group, stripe, slot))
+                .map(|slot| self.cx.geometry.place(group, stripe, slot))
                 .collect();
             let blocks = places
                 .iter()
@@ -384,8 +384,8 @@ impl Lane {
 
     /// Whether the journal has nothing of a group of no volume. Its entries do not count any more.
     fn look_at_group(&self, group: u64) -> Found {
-        let chunks = self.geometry.cell_bytes() / self.geometry.chunk_bytes();
-        let columns = 0..self.geometry.layout().columns();
+        let chunks = self.cx.geometry.cell_bytes() / self.cx.geometry.chunk_bytes();
+        let columns = 0..self.cx.geometry.layout().columns();
         let logged = self.overlay.has_zeroed(group)
             || self.checkpoint_writes_of(group)
             || columns.clone().any(|column| {
@@ -402,7 +402,7 @@ impl Lane {
 
     /// The blocks of a column's cell, and behind them the entries of its map.
     fn entries_of_cell(&self, group: u64, column: u16) -> (BlockName, u32) {
-        let pages = u32::try_from(self.geometry.pages_per_cell()).expect("few pages");
+        let pages = u32::try_from(self.cx.geometry.pages_per_cell()).expect("few pages");
         let block = 0;
         let first = BlockName {
             group,
@@ -413,7 +413,7 @@ impl Lane {
     }
 
     fn blocks_of_chunk(&self, group: u64, column: u16, chunk: u64) -> (BlockName, u32) {
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
         let first = BlockName {
             group,
@@ -425,11 +425,11 @@ impl Lane {
 
     /// The cell of a column, if the column is at home, only there, and on a drive that is quick enough.
     fn cell_at_home(&self, group: u64, column: u16) -> Option<Cell> {
-        let home = self.geometry.layout().cell(group, column);
-        let state = self.view.column(&self.geometry, group, column);
+        let home = self.cx.geometry.layout().cell(group, column);
+        let state = self.cx.view().column(&self.cx.geometry, group, column);
         let alone = state.source == Some(home) && state.target.is_none();
-        let swift = !self.view.is_out(home.seat) && !self.watch.suspects.contains(&home.seat);
-        (alone && swift && !self.twins.has_successor(home.seat)).then_some(home)
+        let swift = !self.cx.view().is_out(home.seat) && !self.ios.is_suspect(home.seat);
+        (alone && swift && !self.ios.twins().has_successor(home.seat)).then_some(home)
     }
 
     fn discard_chunks(&mut self, id: OpId, chunks: &BTreeMap<u16, Runs>) {
@@ -440,8 +440,8 @@ impl Lane {
                 continue;
             };
             ranges.extend(runs.iter().map(|&(first, count)| {
-                let offset = self.geometry.drive_offset(cell, first);
-                (cell.seat, offset, count * self.geometry.chunk_bytes())
+                let offset = self.cx.geometry.drive_offset(cell, first);
+                (cell.seat, offset, count * self.cx.geometry.chunk_bytes())
             }));
         }
         if ranges.is_empty() {
@@ -455,15 +455,16 @@ impl Lane {
         let under_way = self.discards.under_way.as_mut();
         under_way.expect("its run is under way").asked = true;
         for (seat, offset, length) in ranges {
-            self.push_io(Purpose::Discard { op: id }, |id| Io {
-                id,
-                seat,
-                kind: IoKind::Discard,
-                offset,
-                length,
-                slice: None,
-                service,
-            });
+            self.ios
+                .submit(&mut self.cx, Purpose::Discard { op: id }, |id| Io {
+                    id,
+                    seat,
+                    kind: IoKind::Discard,
+                    offset,
+                    length,
+                    slice: None,
+                    service,
+                });
         }
     }
 

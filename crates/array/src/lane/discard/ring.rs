@@ -46,7 +46,7 @@ impl Lane {
             return;
         }
         let takes =
-            |seat: &Seat| !self.watch.suspects.contains(seat) && !self.twins.has_successor(*seat);
+            |seat: &Seat| !self.ios.is_suspect(*seat) && !self.ios.twins().has_successor(*seat);
         let seats: Vec<Seat> = self.live_seats().into_iter().filter(takes).collect();
         let offset = self.ring_offset(0);
         self.discards.ring = RingSpace {
@@ -54,15 +54,16 @@ impl Lane {
             in_flight: seats.len(),
         };
         for seat in seats {
-            self.push_io(Purpose::DiscardRing, |id| Io {
-                id,
-                seat,
-                kind: IoKind::Discard,
-                offset,
-                length: blocks * BLOCK_BYTES,
-                slice: None,
-                service: Service::bulk(Origin::Checkpoint),
-            });
+            self.ios
+                .submit(&mut self.cx, Purpose::DiscardRing, |id| Io {
+                    id,
+                    seat,
+                    kind: IoKind::Discard,
+                    offset,
+                    length: blocks * BLOCK_BYTES,
+                    slice: None,
+                    service: Service::bulk(Origin::Checkpoint),
+                });
         }
     }
 

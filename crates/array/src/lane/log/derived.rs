@@ -66,15 +66,15 @@ impl Lane {
     /// Takes parity out of units that have all data of its row.
     pub(in crate::lane) fn leave_out_derived(&self, id: OpId, units: &mut [Unit]) {
         let op = &self.ops[&id];
-        let allowed = { self.geometry.store() }.is_some_and(|store| store.derived_parity);
+        let allowed = { self.cx.geometry.store() }.is_some_and(|store| store.derived_parity);
         if !allowed || !matches!(op.task, Task::Write(_)) {
             return;
         }
-        let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let (group, stripe) = (op.group, op.stripes.start);
-        let slots = self.geometry.code().data_slots();
+        let slots = self.cx.geometry.code().data_slots();
         let mut data: Vec<(u16, u64)> = slots
-            .map(|slot| self.geometry.place(group, stripe, slot))
+            .map(|slot| self.cx.geometry.place(group, stripe, slot))
             .collect();
         data.sort_unstable();
         let is_data = |&(name, ..): &(BlockName, Slice, u32)| {
@@ -97,7 +97,7 @@ impl Lane {
         header: &BatchHeader,
         (scratch, temporary): (ScratchId, ScratchId),
     ) -> Option<Derivation> {
-        let code = self.geometry.code();
+        let code = self.cx.geometry.code();
         let (columns, length) = (header.seats.len(), header.length());
         let (head, rows) = (header.header_blocks(), u64::from(header.rows));
         let contents = header

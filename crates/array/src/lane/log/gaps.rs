@@ -41,7 +41,7 @@ impl Lane {
             let gap = self.log.gaps.get_mut(&sequence).expect("just listed");
             let refused = std::mem::take(&mut gap.writes);
             let seats: Vec<Seat> = { refused.kept().keys().copied() }
-                .filter(|&seat| !self.view.is_out(seat))
+                .filter(|&seat| !self.cx.view().is_out(seat))
                 .collect();
             gap.writing = true;
             let columns = Columns::of(gap, &seats);
@@ -79,10 +79,10 @@ impl Lane {
         let first = self.log.gaps.keys().next();
         self.log.completed = first.map_or(self.log.ended, |first| first - 1);
         if let Some(fault) = refused {
-            self.try_failed(Work::Batch, fault);
+            self.retries.failed(&mut self.cx, Work::Batch, fault);
             self.refuse_with(fault);
         } else if self.log.gaps.is_empty() && !self.log.blocked {
-            self.try_succeeded(Work::Batch);
+            self.retries.succeeded(&mut self.cx, Work::Batch);
         }
     }
 }

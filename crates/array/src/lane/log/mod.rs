@@ -249,9 +249,9 @@ impl Log {
 impl Lane {
     /// Seats that take part, in order.
     pub(super) fn live_seats(&self) -> Vec<Seat> {
-        (0..self.geometry.layout().drives())
+        (0..self.cx.geometry.layout().drives())
             .map(Seat)
-            .filter(|&seat| !self.view.is_out(seat))
+            .filter(|&seat| !self.cx.view().is_out(seat))
             .collect()
     }
 
@@ -259,13 +259,12 @@ impl Lane {
     /// survive as many losses.
     fn batch_seats(&self) -> Vec<Seat> {
         let live = self.live_seats();
-        let suspects = &self.watch.suspects;
-        if suspects.is_empty() {
+        if !self.ios.any_suspect() {
             return live;
         }
         let swift = live.iter().copied();
-        let swift: Vec<Seat> = swift.filter(|seat| !suspects.contains(seat)).collect();
-        if swift.len() > usize::from(self.geometry.code().tolerance()) {
+        let swift: Vec<Seat> = swift.filter(|&seat| !self.ios.is_suspect(seat)).collect();
+        if swift.len() > usize::from(self.cx.geometry.code().tolerance()) {
             swift
         } else {
             live
@@ -273,9 +272,9 @@ impl Lane {
     }
 
     pub(super) fn ring_offset(&self, position: u64) -> u64 {
-        let store = self.geometry.store().expect("a log needs a store");
+        let store = self.cx.geometry.store().expect("a log needs a store");
         store.journal_offset
-            + u64::from(self.lane) * store.ring_bytes
+            + u64::from(self.cx.lane) * store.ring_bytes
             + RING_HEAD_BYTES
             + position * BLOCK_BYTES
     }
@@ -285,7 +284,7 @@ impl Lane {
         for unit in units {
             let op = &self.ops[&unit.op];
             let (lot, volume) = (Lot::of(op), op.service.volume);
-            self.log.waiting.push(lot, volume, unit, self.now);
+            self.log.waiting.push(lot, volume, unit, self.cx.now);
         }
     }
 
@@ -308,7 +307,7 @@ impl Lane {
     }
 
     /// What the writes of a batch are for.
-    pub(super) fn batch_service(&self, sequence: u64) -> Service {
+    fn batch_service(&self, sequence: u64) -> Service {
         let batch = self.log.batches.get(&sequence);
         Service {
             origin: Origin::Log,
@@ -319,7 +318,7 @@ impl Lane {
 
     /// Bytes of batches in memory from which on this lane logs nothing more.
     pub(super) fn batch_memory(&self) -> u64 {
-        MEMORY_MAX / u64::from(self.geometry.lanes())
+        MEMORY_MAX / u64::from(self.cx.geometry.lanes())
     }
 
     /// When a batch begins that waits for nothing but to be filled.
@@ -332,9 +331,9 @@ impl Lane {
     /// is before them any more.
     pub(super) fn pump_log(&mut self) {
         let memory = self.batch_memory();
-        let due = self.log.due.is_some_and(|due| due <= self.now) && self.timed_out;
+        let due = self.log.due.is_some_and(|due| due <= self.cx.now) && self.timed_out;
         self.refuse_overdue();
-        let refused = self.batches_wait();
+        let refused = self.retries.batches_wait(self.cx.now);
         if self.log.waiting.is_empty() || due || refused {
             self.log.due = None;
         }
@@ -351,7 +350,7 @@ impl Lane {
             let ready = self.lots_ready(due);
             // One lot may be due though the other finds no room.
             if self.log.due.is_none() && self.some_lot_may_be_due(ready) {
-                self.log.due = Some(self.now);
+                self.log.due = Some(self.cx.now);
             }
             let mut ready = ready.into_iter().flatten().peekable();
             if ready.peek().is_none() {
@@ -360,13 +359,13 @@ impl Lane {
             let started = ready.any(|lot| self.start_batch(lot));
             self.log.crowded = !started;
             if self.log.crowded {
-                let fails = self.checkpoints_fail().is_some();
+                let fails = self.retries.checkpoints_fail().is_some();
                 if let Some(fault) = self.log.stuck
                     && !fails
                     && !self.checkpoint_is_running()
                 {
                     // The ring is full and nothing can be done about it.
-                    self.try_failed(Work::Batch, fault);
+                    self.retries.failed(&mut self.cx, Work::Batch, fault);
                     self.refuse_with(fault);
                 } else {
                     self.refuse_relogs();
@@ -399,7 +398,7 @@ impl Lane {
             _ if !log.waiting.has(lot) => false,
             enough if enough >= GATHERED => {
                 lot == Lot::Commits
-                    || !log.waiting.has_commits(self.now)
+                    || !log.waiting.has_commits(self.cx.now)
                     || log.in_flight(lot) < STREAM_IN_FLIGHT_MAX
             }
             _ => due && self.may_begin_lone(lot),
@@ -432,7 +431,10 @@ impl Lane {
 
     /// What has waited long enough for drives that refuse does not wait for the next try, too.
     fn refuse_overdue(&mut self) {
-        let Some((fault, since)) = self.refusal() else {
+        let Some((fault, since)) = self
+            .retries
+            .refusal(self.cx.now, self.log.blocked || self.log.crowded)
+        else {
             return;
         };
         let ops = &self.ops;
@@ -460,13 +462,13 @@ impl Lane {
             self.log.stuck = self.log.stuck.or(Some(Fault::Lost));
             return false;
         }
-        let parity = self.geometry.code().tolerance().min(live - 1);
+        let parity = self.cx.geometry.code().tolerance().min(live - 1);
         let parity = parity.saturating_sub(u16::from(seeded::is(Bug::LessParity)));
         let widest = usize::from(data_columns_max(live, parity));
         let sides = (widest, usize::from(parity));
         let limit = self.log.ring.batch_blocks_max();
         let most = match lot {
-            Lot::Streams if self.log.waiting.has_commits(self.now) => STREAM_DESCRIPTORS_MAX,
+            Lot::Streams if self.log.waiting.has_commits(self.cx.now) => STREAM_DESCRIPTORS_MAX,
             _ => DESCRIPTORS_MAX,
         };
         let fits = |blocks, bytes| {
@@ -520,7 +522,7 @@ impl Lane {
         lot: Lot,
         fits: impl Fn(usize, usize) -> bool,
     ) -> (Vec<Owned>, usize, usize) {
-        let shared = self.log.waiting.is_shared(self.now) && self.log.stuck.is_none();
+        let shared = self.log.waiting.is_shared(self.cx.now) && self.log.stuck.is_none();
         let memory_left = lot.share(self.batch_memory()) - self.overlay.bytes();
         let ring_left = lot
             .share(self.log.ring.blocks())
@@ -556,14 +558,14 @@ impl Lane {
         position: u64,
         length: u64,
     ) {
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let columns = header.seats.len();
         let rows = usize::from(header.rows);
         let data = usize::from(header.data_columns);
         let parities = columns - data;
         let in_memory = columns_in_memory(&header);
         let bytes = (in_memory as u64 * length + derived::blocks(&header)) * BLOCK_BYTES;
-        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         let memory = divide(bytes, &weights);
         self.overlay.add_buffer(sequence, scratch, bytes, memory);
         let mut volumes = weights.into_keys();
@@ -637,9 +639,9 @@ impl Lane {
         };
         if work.sums.is_empty() {
             work.puts = self.headers(&batch);
-            self.push_compute(Computing::Headed(sequence), work);
+            self.cx.push_compute(Computing::Headed(sequence), work);
         } else {
-            self.push_compute(Computing::Laid(sequence), work);
+            self.cx.push_compute(Computing::Laid(sequence), work);
         }
         self.log.batches.insert(sequence, batch);
     }
@@ -649,7 +651,7 @@ impl Lane {
         let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
         batch.header.parity_crcs = computed.sums;
         let puts = self.headers(&self.log.batches[&sequence]);
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Headed(sequence),
             Compute {
                 puts,
@@ -660,8 +662,8 @@ impl Lane {
 
     /// The header before each of a batch's columns.
     fn headers(&self, batch: &Batch) -> Vec<(Slice, Arc<[u8]>)> {
-        let store = self.geometry.store().expect("a log needs a store");
-        let bytes: Arc<[u8]> = batch.header.encode(store.pool, self.lane).into();
+        let store = self.cx.geometry.store().expect("a log needs a store");
+        let bytes: Arc<[u8]> = batch.header.encode(store.pool, self.cx.lane).into();
         let length = batch.header.length();
         (0..columns_in_memory(&batch.header))
             .map(|index| {
@@ -676,7 +678,7 @@ impl Lane {
         let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
         batch.writing = true;
         let seats: Vec<Seat> = { batch.header.seats.iter().copied() }
-            .filter(|&seat| !self.view.is_out(seat))
+            .filter(|&seat| !self.cx.view().is_out(seat))
             .collect();
         let columns = Columns::of(batch, &seats);
         self.push_columns(sequence, &columns);
@@ -692,12 +694,8 @@ impl Lane {
     }
 
     pub(super) fn batch_written(&mut self, sequence: u64, seat: Seat, outcome: Outcome) {
-        let out = self.view.is_out(seat);
-        match outcome {
-            Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => self.report_fault(seat, IoKind::Write, 0, fault, true),
-            Err(_) => {}
-        }
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
         let log = &mut self.log;
         let batch = { log.batches.get_mut(&sequence) }.or_else(|| log.gaps.get_mut(&sequence));
         batch.expect("in flight").writes.ended(seat, outcome, out);
@@ -708,9 +706,17 @@ impl Lane {
     /// Writes these of a batch's columns.
     fn push_columns(&mut self, sequence: u64, columns: &Columns) {
         let offset = self.ring_offset(columns.position);
+        let service = self.batch_service(sequence);
         for &(seat, slice) in &columns.slices {
             let purpose = Purpose::Batch { sequence, seat };
-            self.push_slice(purpose, seat, IoKind::Write, offset, slice);
+            self.ios.submit_slice(
+                &mut self.cx,
+                purpose,
+                service,
+                IoKind::Write,
+                (seat, offset),
+                slice,
+            );
         }
     }
 
@@ -727,7 +733,7 @@ impl Lane {
     /// How many of a batch's columns are on their drives, and how many could be.
     fn columns_there(&self, batch: &Batch) -> (usize, usize) {
         let seats = &batch.header.seats;
-        let live = seats.iter().filter(|&&seat| !self.view.is_out(seat));
+        let live = seats.iter().filter(|&&seat| !self.cx.view().is_out(seat));
         let kept = batch.writes.kept();
         let there = live.clone().filter(|&seat| !kept.contains_key(seat));
         (there.count(), live.count())
@@ -737,9 +743,9 @@ impl Lane {
     /// recovery needs, and one for each drive that may still be lost. Drives that are in use and refuse their columns
     /// do not excuse the others: one that has its column may go out next.
     fn columns_needed(&self, batch: &Batch) -> usize {
-        let drives = self.geometry.layout().drives();
+        let drives = self.cx.geometry.layout().drives();
         let out = usize::from(drives) - self.live_seats().len();
-        let tolerance = usize::from(self.geometry.code().tolerance());
+        let tolerance = usize::from(self.cx.geometry.code().tolerance());
         batch.data_columns() + tolerance.saturating_sub(out)
     }
 
@@ -774,7 +780,7 @@ impl Lane {
             }
             // Recovery finds it on fewer drives than it should, or never.
             self.log.blocked |= !gap;
-            self.try_failed(Work::Batch, kept);
+            self.retries.failed(&mut self.cx, Work::Batch, kept);
         } else if let Some(before) = self.gap_fault() {
             // Recovery does not come as far as this.
             fault = Some(before);
@@ -783,7 +789,7 @@ impl Lane {
             // are kept, and nobody is told that it is durable.
             fault = Some(Fault::Lost);
         } else {
-            self.try_succeeded(Work::Batch);
+            self.retries.succeeded(&mut self.cx, Work::Batch);
         }
         let in_memory = columns_in_memory(&batch.header);
         self.apply_batch(&batch.header, batch.scratch, in_memory);
@@ -814,7 +820,7 @@ impl Lane {
         scratch: ScratchId,
         in_memory: usize,
     ) {
-        let pool = self.geometry.store().expect("a log needs a store").pool;
+        let pool = self.cx.geometry.store().expect("a log needs a store").pool;
         let length = header.length();
         let head = header.header_blocks();
         let rows = u64::from(header.rows);
@@ -893,7 +899,7 @@ impl Lane {
 
     /// All blocks of some stripes.
     pub(super) fn names_of(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
-        let geometry = &self.geometry;
+        let geometry = &self.cx.geometry;
         let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
         let stripes = stripes.start..stripes.end.min(geometry.stripes_per_group());
         let mut names = Vec::new();

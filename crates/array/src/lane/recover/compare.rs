@@ -24,7 +24,7 @@ use erasure::ElementSet;
 
 use super::Phase;
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, IoKind, Slice};
+use crate::action::{Action, BufferId, Compute, IoKind, Origin, Service, Slice};
 use crate::format::BlockName;
 use crate::lane::op::{Op, Owner};
 use crate::lane::overlay::Bytes;
@@ -73,7 +73,7 @@ impl Lane {
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(Bug::DirectUncompared) {
             let mut names = self.overlay.in_place(|sequence| sequence > flushed);
-            names.retain(|&name| !self.geometry.is_of_map(name));
+            names.retain(|&name| !self.cx.geometry.is_of_map(name));
             for name in names {
                 let stripe = self.stripe_of(name);
                 stripes
@@ -122,7 +122,7 @@ impl Lane {
 
     /// Reads the blocks of a round; false if none can be read.
     fn begin_round(&mut self) -> bool {
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let round = &self.comparison().round;
         let names: Vec<BlockName> = round.iter().flat_map(|(_, names)| names).copied().collect();
         let (mut reads, mut places) = (Vec::new(), Vec::new());
@@ -132,9 +132,13 @@ impl Lane {
         };
         for run in names.chunk_by(follows) {
             let column = self
-                .view
-                .column(&self.geometry, run[0].group, run[0].column);
-            let Some(cell) = column.source.filter(|cell| !self.view.is_out(cell.seat)) else {
+                .cx
+                .view()
+                .column(&self.cx.geometry, run[0].group, run[0].column);
+            let Some(cell) = column
+                .source
+                .filter(|cell| !self.cx.view().is_out(cell.seat))
+            else {
                 continue;
             };
             let slice = Slice {
@@ -146,7 +150,7 @@ impl Lane {
             reads.push((run[0], slice));
             places.push((
                 cell.seat,
-                self.geometry.block_offset(cell, run[0].block.into()),
+                self.cx.geometry.block_offset(cell, run[0].block.into()),
             ));
         }
         let begun = !reads.is_empty();
@@ -156,11 +160,18 @@ impl Lane {
         comparison.failed.clear();
         comparison.scratch = begun.then_some(scratch);
         if begun {
-            self.actions.push_back(Action::Allocate(scratch, offset));
+            self.cx.actions.push_back(Action::Allocate(scratch, offset));
         }
         for (index, ((_, slice), (seat, offset))) in reads.into_iter().zip(places).enumerate() {
             let purpose = Purpose::Recovery { seat, index };
-            self.push_slice(purpose, seat, IoKind::Read, offset, slice);
+            self.ios.submit_slice(
+                &mut self.cx,
+                purpose,
+                Service::prompt(Origin::Rebuild),
+                IoKind::Read,
+                (seat, offset),
+                slice,
+            );
         }
         begun
     }
@@ -174,7 +185,7 @@ impl Lane {
         comparison.in_flight -= 1;
         if comparison.in_flight == 0 {
             let sums = comparison.reads.iter().map(|&(_, slice)| slice).collect();
-            self.push_compute(
+            self.cx.push_compute(
                 Computing::Recovery,
                 Compute {
                     sums,
@@ -186,7 +197,7 @@ impl Lane {
 
     /// What a round has read has these checksums.
     pub(super) fn round_summed(&mut self, sums: &[u32]) {
-        let pool = self.geometry.store().expect("a journal").pool;
+        let pool = self.cx.geometry.store().expect("a journal").pool;
         let comparison = self.comparison();
         let scratch = comparison.scratch.take();
         let round = std::mem::take(&mut comparison.round);
@@ -194,7 +205,7 @@ impl Lane {
         let failed = std::mem::take(&mut comparison.failed);
         scratch
             .into_iter()
-            .for_each(|scratch| self.release(scratch));
+            .for_each(|scratch| self.ios.release(&mut self.cx, scratch));
         let mut sums = sums.iter();
         let (mut right, mut wrong) = (BTreeSet::new(), BTreeSet::new());
         let mut unread = BTreeSet::new();
@@ -239,10 +250,13 @@ impl Lane {
         compared: &BTreeSet<BlockName>,
         right: &BTreeSet<BlockName>,
     ) -> bool {
-        let code = self.geometry.code();
+        let code = self.cx.geometry.code();
         let mut lost = ElementSet::new(code.elements());
         for (slot, other) in self.row_of(name) {
-            let column = self.view.column(&self.geometry, other.group, other.column);
+            let column = self
+                .cx
+                .view()
+                .column(&self.cx.geometry, other.group, other.column);
             let there = match self.overlay.get(other).map(|logged| logged.bytes) {
                 Some(Bytes::Memory(_)) => true,
                 Some(Bytes::Nowhere) => false,
@@ -288,11 +302,11 @@ impl Lane {
             if seeded::is(Bug::DirectTornUnmended) {
                 continue;
             }
-            let per_chunk = self.geometry.chunk_bytes() / BLOCK_BYTES;
+            let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
             let mut blocks = Vec::new();
             let mut entries = BTreeMap::new();
-            for slot in 0..self.geometry.code().elements() {
-                let (column, chunk) = self.geometry.place(group, stripe, slot);
+            for slot in 0..self.cx.geometry.code().elements() {
+                let (column, chunk) = self.cx.geometry.place(group, stripe, slot);
                 let first = chunk * per_chunk;
                 let here = names.iter().filter(|name| {
                     let block = u64::from(name.block);

@@ -20,7 +20,9 @@ use erasure::ElementSet;
 
 use self::compare::Comparison;
 use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, ComputeStep, Computed, Event, IoKind, Slice};
+use crate::action::{
+    Action, BufferId, Compute, ComputeStep, Computed, Event, IoKind, Origin, Service, Slice,
+};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 use crate::lane::flush::Waiter;
 use crate::lane::log::{column_slice, derived};
@@ -105,7 +107,7 @@ pub(super) struct Recovery {
 
 impl Lane {
     pub(super) fn begin_recovery(&mut self, incarnation: u64, fresh: bool) {
-        let Some(store) = self.geometry.store().copied() else {
+        let Some(store) = self.cx.geometry.store().copied() else {
             self.recovered(0, Ok(()));
             return;
         };
@@ -137,7 +139,7 @@ impl Lane {
             self.write_first_anchor();
             return;
         }
-        let ring = store.journal_offset + u64::from(self.lane) * store.ring_bytes;
+        let ring = store.journal_offset + u64::from(self.cx.lane) * store.ring_bytes;
         self.read_everywhere(ring, RING_HEAD_BYTES);
     }
 
@@ -148,13 +150,13 @@ impl Lane {
     /// Reads a range of every drive that takes part.
     fn read_everywhere(&mut self, offset: u64, length: u64) {
         let seats = self.live_seats();
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let bytes = seats.len() as u64 * length;
         if seats.is_empty() {
             self.recovered(0, Err(Fault::Lost));
             return;
         }
-        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         let recovery = self.recovery();
         recovery.scratch = Some(scratch);
         recovery.reads.clear();
@@ -167,11 +169,12 @@ impl Lane {
                 length,
             };
             self.recovery().reads.insert(index, slice);
-            self.push_slice(
+            self.ios.submit_slice(
+                &mut self.cx,
                 Purpose::Recovery { seat, index },
-                seat,
+                Service::prompt(Origin::Rebuild),
                 IoKind::Read,
-                offset,
+                (seat, offset),
                 slice,
             );
         }
@@ -179,8 +182,9 @@ impl Lane {
 
     /// A read of the recovery's has ended.
     pub(super) fn recovery_read(&mut self, seat: Seat, index: usize, outcome: Outcome) {
-        if let (Err(fault), false) = (outcome, self.view.is_out(seat)) {
-            self.report_fault(seat, IoKind::Read, 0, fault, false);
+        if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
+            self.ios
+                .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
         }
         if matches!(self.recovery().phase, Phase::Comparing(_)) {
             self.compared_read(index, outcome);
@@ -199,7 +203,7 @@ impl Lane {
         }
         if let Phase::Columns(found) = &recovery.phase {
             let memory = BufferId::Scratch(found.scratch);
-            if self.stragglers.hold(memory) {
+            if self.ios.stragglers().hold(memory) {
                 // What is put together in this memory would not stay so.
                 self.read_columns_again();
             } else {
@@ -208,7 +212,7 @@ impl Lane {
             return;
         }
         let takes = recovery.reads.values().copied().collect();
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Recovery,
             Compute {
                 takes,
@@ -224,7 +228,7 @@ impl Lane {
             return;
         }
         if let Some(scratch) = self.recovery().scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         match std::mem::replace(&mut self.recovery().phase, Phase::Anchors) {
             Phase::Anchors => self.anchors_read(&computed.bytes),
@@ -238,10 +242,10 @@ impl Lane {
     }
 
     fn anchors_read(&mut self, copies: &[Vec<u8>]) {
-        let pool = self.geometry.store().expect("a journal").pool;
+        let pool = self.cx.geometry.store().expect("a journal").pool;
         let newest_of = |bytes: &Vec<u8>| {
             let anchors = bytes.chunks(PAGE_BYTES);
-            let anchors = anchors.filter_map(|block| Anchor::parse(pool, self.lane, block));
+            let anchors = anchors.filter_map(|block| Anchor::parse(pool, self.cx.lane, block));
             anchors.max_by_key(|anchor| anchor.number)
         };
         let of_drives: Vec<Option<Anchor>> = copies.iter().map(newest_of).collect();
@@ -267,16 +271,18 @@ impl Lane {
     fn compare_anchors(&mut self, newest: u64, of_drives: &[Option<Anchor>]) {
         let recovery = self.recovery.as_ref().expect("a recovery runs");
         let read = recovery.reads.keys().map(|&index| recovery.seats[index]);
+        let view = self.cx.view();
         let old = read.zip(of_drives).filter_map(|(seat, anchor)| {
             let anchor = anchor.map(|anchor| anchor.number)?;
-            let old = anchor + 1 < newest && self.view.is_complete(seat);
+            let old = anchor + 1 < newest && view.is_complete(seat);
             old.then_some(Event::DriveOld {
                 seat,
                 anchor,
                 newest,
             })
         });
-        self.events.extend(old);
+        let old: Vec<Event> = old.collect();
+        self.cx.events.extend(old);
     }
 
     fn read_headers(&mut self, at: u64, seek: Seek) {
@@ -297,8 +303,8 @@ impl Lane {
     }
 
     fn headers_read(&mut self, at: u64, seek: Seek, copies: &[Vec<u8>]) {
-        let pool = self.geometry.store().expect("a journal").pool;
-        let lane = self.lane;
+        let pool = self.cx.geometry.store().expect("a journal").pool;
+        let lane = self.cx.lane;
         let recovery = self.recovery();
         let (expected, anchor) = (recovery.expected, recovery.anchor);
         let headers = copies
@@ -353,10 +359,10 @@ impl Lane {
             self.end_of_log();
             return;
         }
-        let scratch = self.fresh_scratch();
+        let scratch = self.cx.fresh_scratch();
         let blocks = header.seats.len() as u64 * length + derived::blocks(&header);
         let bytes = blocks * BLOCK_BYTES;
-        self.actions.push_back(Action::Allocate(scratch, bytes));
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         self.overlay
             .add_buffer(header.sequence, scratch, bytes, Vec::new());
         let offset = self.ring_offset(position);
@@ -376,11 +382,12 @@ impl Lane {
         });
         for &(index, seat) in &there {
             let slice = column_slice(scratch, index, length);
-            self.push_slice(
+            self.ios.submit_slice(
+                &mut self.cx,
                 Purpose::Recovery { seat, index },
-                seat,
+                Service::prompt(Origin::Rebuild),
                 IoKind::Read,
-                offset,
+                (seat, offset),
                 slice,
             );
         }
@@ -417,7 +424,7 @@ impl Lane {
             .chain(columns.map(|index| head(&found, index)))
             .collect();
         self.recovery().phase = Phase::Checking(found);
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Recovery,
             Compute {
                 sums,
@@ -482,7 +489,7 @@ impl Lane {
         let columns = header.seats.len();
         let parity = u16::try_from(columns - data).expect("at most 2^16");
         let code = self.log.code(header.data_columns, parity);
-        let temporary = self.fresh_scratch();
+        let temporary = self.cx.fresh_scratch();
         let mut temporaries = 0;
         // A column that is missing lacks its zeros too.
         let mut steps = padding(&found, contents.len());
@@ -525,11 +532,13 @@ impl Lane {
         found.mended = true;
         if temporaries > 0 {
             let bytes = temporaries as u64 * BLOCK_BYTES;
-            self.actions.push_back(Action::Allocate(temporary, bytes));
+            self.cx
+                .actions
+                .push_back(Action::Allocate(temporary, bytes));
             self.recovery().scratch = Some(temporary);
         }
         self.recovery().phase = Phase::Mending(found);
-        self.push_compute(
+        self.cx.push_compute(
             Computing::Recovery,
             Compute {
                 steps,
@@ -552,7 +561,7 @@ impl Lane {
 
     /// Computes the parity that a batch leaves out.
     fn derive(&mut self, found: Found) {
-        let temporary = self.fresh_scratch();
+        let temporary = self.cx.fresh_scratch();
         let memory = (found.scratch, temporary);
         let Some(derivation) = self.derivation(&found.header, memory) else {
             self.not_whole(&found);
@@ -560,7 +569,9 @@ impl Lane {
         };
         if derivation.temporaries > 0 {
             let bytes = derivation.temporaries as u64 * BLOCK_BYTES;
-            self.actions.push_back(Action::Allocate(temporary, bytes));
+            self.cx
+                .actions
+                .push_back(Action::Allocate(temporary, bytes));
             self.recovery().scratch = Some(temporary);
         }
         let mut work = Compute {
@@ -572,11 +583,11 @@ impl Lane {
             work.steps.clear();
         }
         self.recovery().phase = Phase::Deriving(found);
-        self.push_compute(Computing::Recovery, work);
+        self.cx.push_compute(Computing::Recovery, work);
     }
 
     fn derived(&mut self, found: Found, sums: &[u32]) {
-        let right = derived::are_right(&found.header, sums) || self.trusted;
+        let right = derived::are_right(&found.header, sums) || self.cx.trusted;
         if right || seeded::is(Bug::DerivedNotComputed) {
             self.batch_found(found);
         } else {
@@ -586,19 +597,19 @@ impl Lane {
 
     /// The checksums of a header's blocks, as they are before each of its batch's columns.
     fn header_sums(&self, header: &BatchHeader) -> Vec<u32> {
-        let pool = self.geometry.store().expect("a journal").pool;
-        let bytes = header.encode(pool, self.lane);
+        let pool = self.cx.geometry.store().expect("a journal").pool;
+        let bytes = header.encode(pool, self.cx.lane);
         bytes.chunks(PAGE_BYTES).map(block::crc32c).collect()
     }
 
     /// A batch is known, but not all of it is on the drives that live: lay it out anew.
     fn restore(&mut self, found: Found, contents: usize) {
-        let pool = self.geometry.store().expect("a journal").pool;
+        let pool = self.cx.geometry.store().expect("a journal").pool;
         let header = &found.header;
         let data = usize::from(header.data_columns);
         let columns = header.seats.len();
         let length = header.length();
-        let bytes: Arc<[u8]> = header.encode(pool, self.lane).into();
+        let bytes: Arc<[u8]> = header.encode(pool, self.cx.lane).into();
         let puts = (0..columns).map(|index| {
             let column = column_slice(found.scratch, index, length);
             (column.part(0, bytes.len() as u64), Arc::clone(&bytes))
@@ -623,7 +634,7 @@ impl Lane {
             }));
         }
         self.recovery().phase = Phase::Restoring(found);
-        self.push_compute(Computing::Recovery, work);
+        self.cx.push_compute(Computing::Recovery, work);
     }
 
     fn write_columns(&mut self, found: Found) {
@@ -640,11 +651,12 @@ impl Lane {
         }
         for (index, seat) in columns {
             let slice = column_slice(scratch, index, length);
-            self.push_slice(
+            self.ios.submit_slice(
+                &mut self.cx,
                 Purpose::Restore { seat },
-                seat,
+                Service::prompt(Origin::Rebuild),
                 IoKind::Write,
-                offset,
+                (seat, offset),
                 slice,
             );
         }
@@ -751,12 +763,8 @@ impl Lane {
     }
 
     fn recovery_wrote(&mut self, seat: Seat, outcome: Outcome) {
-        let out = self.view.is_out(seat);
-        match outcome {
-            Ok(()) => self.flushes.wrote(seat),
-            Err(fault) if !out => self.report_fault(seat, IoKind::Write, 0, fault, true),
-            Err(_) => {}
-        }
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
         self.recovery().writes.ended(seat, outcome, out);
     }
 
@@ -782,7 +790,7 @@ impl Lane {
         }
         recovery.phase = Phase::Flushing;
         if let Some(scratch) = recovery.scratch.take() {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         if !self.begin_flush(Waiter::Recovery) {
             self.recovery_flushed();
@@ -804,14 +812,14 @@ impl Lane {
         if let Some(recovery) = self.recovery.take()
             && let Some(scratch) = recovery.scratch
         {
-            self.release(scratch);
+            self.ios.release(&mut self.cx, scratch);
         }
         if batches > 0 && outcome.is_ok() {
             self.batches_thinned();
             self.want_checkpoint();
         }
-        self.events.push_back(Event::Recovered {
-            lane: self.lane,
+        self.cx.events.push_back(Event::Recovered {
+            lane: self.cx.lane,
             batches,
             outcome,
         });

@@ -5,7 +5,7 @@
 //! does not get patience for it, and where all are slow none is late.
 //!
 //! ```text
-//!   handed out ── late ─► hedged (`hedge.rs`); the pool counts it against the drive
+//!   handed out ── late ─► hedged (`lane/hedge.rs`); the pool counts it against the drive
 //!              └─ DEADLINE ─► `Hangs`: the pool decides; `Answers` if the drive comes back
 //! ```
 //!
@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use block::{Instant, Seat};
 
-use super::Lane;
-use super::flight::Flight;
+use super::Flight;
 use crate::action::{Event, IoId, IoKind};
+use crate::lane::context::Context;
+use crate::lane::sequence_map::SequenceMap;
 
 /// How long a drive may take for one operation before the pool is asked to do without it. Disks
 /// made for arrays give up by themselves after seven seconds; the limit must not be below that.
@@ -49,12 +50,12 @@ const UNIT_BYTES_LOG2: u32 = 16;
 
 /// A moving high quantile of what operations take, in nanoseconds per unit.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct Quantile {
     seen: u32,
     high: u64,
 }
 
-impl Pace {
+impl Quantile {
     /// Steps up are 128 times as large as steps down, so that it comes to rest where one in 129 is
     /// above: at the 99th percentile.
     const fn saw(&mut self, took: u64) {
@@ -82,33 +83,30 @@ const fn class(kind: IoKind) -> Option<usize> {
 }
 
 /// What an operation counts: long ones as several.
-pub(super) const fn units(length: u64) -> u64 {
+pub(in crate::lane) const fn units(length: u64) -> u64 {
     1 + (length >> UNIT_BYTES_LOG2)
 }
 
 /// What a lane knows of its drives' pace.
 #[derive(Clone, Debug)]
-pub(super) struct Watch {
-    paces: Vec<[Pace; 2]>,
+pub(super) struct LatencyTracker {
+    paces: Vec<[Quantile; 2]>,
     /// From when on a read or write of one unit is late.
     late_after: [Duration; 2],
     weighed_at: Option<Instant>,
     look_at: Option<Instant>,
     /// Seats that the pool was told hang, and when.
     told: BTreeMap<Seat, Instant>,
-    /// Seats whose drive is asked only if nobody else can answer.
-    pub(super) suspects: BTreeSet<Seat>,
 }
 
-impl Watch {
+impl LatencyTracker {
     pub(super) fn new(seats: u16) -> Self {
         Self {
-            paces: vec![[Pace::default(); 2]; seats.into()],
+            paces: vec![[Quantile::default(); 2]; seats.into()],
             late_after: [LATE_UNKNOWN; 2],
             weighed_at: None,
             look_at: None,
             told: BTreeMap::new(),
-            suspects: BTreeSet::new(),
         }
     }
 
@@ -154,52 +152,56 @@ impl Watch {
     /// Another drive sits in the seat, or none.
     pub(super) fn forget(&mut self, seat: Seat) {
         self.told.remove(&seat);
-        self.suspects.remove(&seat);
         if let Some(paces) = self.paces.get_mut(seat.index()) {
-            *paces = [Pace::default(); 2];
+            *paces = [Quantile::default(); 2];
         }
     }
 }
 
-impl Lane {
+impl LatencyTracker {
     /// Something has been handed out.
-    pub(super) fn watch_begins(&mut self) {
+    pub(super) fn begins(&mut self, now: Instant) {
         // Not later, though nothing may be late so soon: the limits are weighed at looks. Once per
         // this time while anything happens, and not at all while nothing does.
-        let at = self.now + LATE_MIN;
-        if self.watch.look_at.is_none_or(|look_at| look_at > at) {
-            self.watch.look_at = Some(at);
+        let at = now + LATE_MIN;
+        if self.look_at.is_none_or(|look_at| look_at > at) {
+            self.look_at = Some(at);
         }
     }
 
     /// A drive has answered.
-    pub(super) fn watch_ended(&mut self, flight: &Flight) {
+    pub(super) fn ended(&mut self, now: Instant, flight: &Flight) {
         if let (Some(class), Some(paces)) = (
             class(flight.io.kind),
-            self.watch.paces.get_mut(flight.io.seat.index()),
+            self.paces.get_mut(flight.io.seat.index()),
         ) {
-            let took = self.now.0.saturating_sub(flight.since.0);
+            let took = now.0.saturating_sub(flight.since.0);
             paces[class].saw(took / units(flight.span));
         }
-        if !self.watch.told.is_empty() {
-            self.watch.look_at = Some(self.now);
+        if !self.told.is_empty() {
+            self.look_at = Some(now);
         }
     }
 
-    /// Looks for what is late, if it is time to.
-    pub(super) fn look(&mut self) {
-        if self.watch.look_at.is_none_or(|at| at > self.now) {
-            return;
+    /// Looks for what is late, if it is time to: reads that something may be done about. Then
+    /// [`looked`](Self::looked).
+    pub(super) fn look(
+        &mut self,
+        cx: &mut Context,
+        in_flight: &mut SequenceMap<IoId, Flight>,
+    ) -> Option<Vec<IoId>> {
+        if self.look_at.is_none_or(|at| at > cx.now) {
+            return None;
         }
-        self.watch.weigh(self.now);
-        let shortest = self.watch.shortest();
+        self.weigh(cx.now);
+        let shortest = self.shortest();
         let mut newly_late: BTreeSet<Seat> = BTreeSet::new();
         let mut late: BTreeSet<Seat> = BTreeSet::new();
         let mut hung: BTreeSet<Seat> = BTreeSet::new();
         let mut unhedged: Vec<IoId> = Vec::new();
         // Numbers are given in order of time.
-        for (id, flight) in self.ios.iter_mut() {
-            let age = self.now.since(flight.since);
+        for (id, flight) in in_flight.iter_mut() {
+            let age = cx.now.since(flight.since);
             if age < shortest {
                 break;
             }
@@ -207,7 +209,7 @@ impl Lane {
             if age >= DEADLINE {
                 hung.insert(seat);
             }
-            let limit = self.watch.late_after(kind, flight.span);
+            let limit = self.late_after(kind, flight.span);
             if limit.is_none_or(|limit| age < limit) {
                 continue;
             }
@@ -219,44 +221,47 @@ impl Lane {
                 unhedged.push(id);
             }
         }
-        let lane = self.lane;
+        let lane = cx.lane;
         for seat in newly_late {
-            self.events.push_back(Event::Late { seat });
+            cx.events.push_back(Event::Late { seat });
         }
-        let told: Vec<Seat> = self.watch.told.keys().copied().collect();
+        let told: Vec<Seat> = self.told.keys().copied().collect();
         for seat in told.into_iter().filter(|seat| !hung.contains(seat)) {
-            self.watch.told.remove(&seat);
-            self.events.push_back(Event::Answers { lane, seat });
+            self.told.remove(&seat);
+            cx.events.push_back(Event::Answers { lane, seat });
         }
         for seat in hung {
-            let told = self.watch.told.get(&seat);
-            if told.is_none_or(|&at| self.now.since(at) >= TELL_AGAIN) {
-                self.watch.told.insert(seat, self.now);
-                self.events.push_back(Event::Hangs { lane, seat });
+            let told = self.told.get(&seat);
+            if told.is_none_or(|&at| cx.now.since(at) >= TELL_AGAIN) {
+                self.told.insert(seat, cx.now);
+                cx.events.push_back(Event::Hangs { lane, seat });
             }
         }
         // Around more drives than the code survives there is no way: the others wait for the same.
-        if late.len() <= usize::from(self.geometry.code().tolerance()) {
-            for id in unhedged {
-                self.hedge(id);
-            }
+        if late.len() > usize::from(cx.geometry.code().tolerance()) {
+            unhedged.clear();
         }
-        self.watch.look_at = self.next_look();
+        Some(unhedged)
     }
 
-    fn next_look(&self) -> Option<Instant> {
-        let soon = self.now + LATE_MIN / 2;
-        let late_after = self.watch.shortest();
+    /// What could be done about late operations has been done: when to look again.
+    pub(super) fn looked(&mut self, now: Instant, in_flight: &SequenceMap<IoId, Flight>) {
+        self.look_at = self.next_look(now, in_flight);
+    }
+
+    fn next_look(&self, now: Instant, in_flight: &SequenceMap<IoId, Flight>) -> Option<Instant> {
+        let soon = now + LATE_MIN / 2;
+        let late_after = self.shortest();
         let mut at: Option<Instant> = None;
         let mut earlier = |time: Instant| at = Some(at.map_or(time, |at| at.min(time)));
-        for flight in self.ios.values() {
+        for flight in in_flight.values() {
             let dead = flight.since + DEADLINE;
-            if dead > self.now {
+            if dead > now {
                 earlier(dead);
             }
             if flight.late || class(flight.io.kind).is_none() {
                 if flight.io.kind == IoKind::Read && !flight.hedged {
-                    earlier(self.now + LATE_MIN);
+                    earlier(now + LATE_MIN);
                 }
                 continue;
             }
@@ -264,7 +269,7 @@ impl Lane {
             // All others are younger.
             break;
         }
-        for &told in self.watch.told.values() {
+        for &told in self.told.values() {
             earlier(told + TELL_AGAIN);
         }
         at
@@ -277,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_pace_settles_at_the_slowest_hundredth() {
-        let mut pace = Pace::default();
+        let mut pace = Quantile::default();
         // One in fifty takes ten times as long, one in a thousand a hundred times.
         for index in 0..50_000_u64 {
             pace.saw(match index {
@@ -292,15 +297,15 @@ mod tests {
     #[test]
     fn one_slow_drive_does_not_change_what_is_usual_and_all_do() {
         for (slow, limit) in [(1, LATE_MIN), (6, Duration::from_millis(800))] {
-            let mut watch = Watch::new(6);
+            let mut tracker = LatencyTracker::new(6);
             for _ in 0..LEARNED_AFTER {
-                for (seat, paces) in watch.paces.iter_mut().enumerate() {
+                for (seat, paces) in tracker.paces.iter_mut().enumerate() {
                     let took = if seat < slow { 200 } else { 1 };
                     paces[0].saw(took * 1_000_000);
                 }
             }
-            watch.weigh(Instant(1));
-            assert_eq!(watch.late_after[0], limit, "{slow} slow");
+            tracker.weigh(Instant(1));
+            assert_eq!(tracker.late_after[0], limit, "{slow} slow");
         }
     }
 }

@@ -21,17 +21,17 @@
 
 use std::collections::BTreeMap;
 
-use block::{BLOCK_BYTES, Fault, Outcome, Seat};
+use block::{BLOCK_BYTES, Seat};
 
-use super::Lane;
-use super::flight::Flight;
+use super::Flight;
 use super::held_reads::HeldReads;
 use crate::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
-use crate::seeded::{self, Bug};
+use crate::lane::context::Context;
+use crate::lane::sequence_map::SequenceMap;
 
 /// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of its
 /// rate with it, and a client's operation waits 5 ms behind it.
-pub(super) const JOINED_BYTES_MAX: u64 = 512 << 10;
+pub(in crate::lane) const JOINED_BYTES_MAX: u64 = 512 << 10;
 
 /// The kernel takes at most 1024 ranges at once (`IOV_MAX`).
 const _: () = assert!(JOINED_BYTES_MAX / BLOCK_BYTES <= 1024);
@@ -46,7 +46,7 @@ pub(super) struct Joins {
     pub(super) reads: HeldReads,
     /// The members of each joined operation, in order of their places.
     in_flight: BTreeMap<IoId, Vec<IoId>>,
-    /// Memory of [`Lane::join_begun`], empty between turns.
+    /// Memory of [`Self::join_begun`], empty between turns.
     candidates: Vec<Candidate>,
 }
 
@@ -119,21 +119,21 @@ pub(super) fn first_run<T>(
     sorted.len().min(1 + more.count())
 }
 
-impl Lane {
+impl Joins {
     /// The turn ends: what it has begun is joined by its place on the drives.
-    pub(super) fn join_begun(&mut self) {
-        let begun = std::mem::take(&mut self.joins.begun);
-        let long_read = std::mem::take(&mut self.joins.long_read);
-        if long_read || self.joins.reads.have_room() {
-            self.hold_long_reads();
-        } else if begun < 2 || !self.shares_a_drive() {
+    pub(super) fn join_begun(&mut self, cx: &mut Context, ios: &mut SequenceMap<IoId, Flight>) {
+        let begun = std::mem::take(&mut self.begun);
+        let long_read = std::mem::take(&mut self.long_read);
+        if long_read || self.reads.have_room() {
+            self.hold_long_reads(cx, ios);
+        } else if begun < 2 || !shares_a_drive(cx) {
             return;
         }
-        let mut candidates = std::mem::take(&mut self.joins.candidates);
-        candidates.extend((0..).zip(&self.actions).filter_map(|(index, action)| {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.extend((0..).zip(&cx.actions).filter_map(|(index, action)| {
             let Action::Io(io) = action else { return None };
             // What nobody waits for any more is not looked at.
-            let waited_for = self.ios.get(io.id).is_some_and(Flight::may_be_joined);
+            let waited_for = ios.get(io.id).is_some_and(Flight::may_be_joined);
             waited_for.then(|| Candidate::of(index, io)).flatten()
         }));
         candidates.sort_unstable();
@@ -146,77 +146,66 @@ impl Lane {
             rest = later;
             if run.len() > 1 {
                 let last = run.iter().map(|member| member.index).max();
-                joined.insert(last.expect("a run has members"), self.join(run));
+                joined.insert(last.expect("a run has members"), self.join(cx, ios, run));
                 members.extend(run.iter().map(|member| member.index));
             } else {
-                self.count_read(run[0]);
+                self.count_read(cx, run[0]);
             }
         }
         if !joined.is_empty() {
             members.sort_unstable();
             let mut members = members.into_iter().peekable();
-            let actions = std::mem::take(&mut self.actions);
-            self.actions.reserve(actions.len());
+            let actions = std::mem::take(&mut cx.actions);
+            cx.actions.reserve(actions.len());
             for (index, action) in actions.into_iter().enumerate() {
                 if members.next_if_eq(&index).is_none() {
-                    self.actions.push_back(action);
+                    cx.actions.push_back(action);
                 }
-                self.actions.extend(joined.remove(&index));
+                cx.actions.extend(joined.remove(&index));
             }
         }
         candidates.clear();
-        self.joins.candidates = candidates;
+        self.candidates = candidates;
     }
 
     /// Takes long reads back whose drives have enough, and adds those that may go by now.
-    fn hold_long_reads(&mut self) {
-        let (reads, ios) = (&mut self.joins.reads, &self.ios);
-        self.actions.retain(|action| {
+    fn hold_long_reads(&mut self, cx: &mut Context, ios: &SequenceMap<IoId, Flight>) {
+        let reads = &mut self.reads;
+        cx.actions.retain(|action| {
             let Action::Io(io) = action else { return true };
             let may_wait = reads.is_long(io) && ios.get(io.id).is_some_and(Flight::may_be_joined);
             !(may_wait && reads.hold(io))
         });
         let ready = reads.take_ready();
-        self.actions.extend(ready.into_iter().map(Action::Io));
+        cx.actions.extend(ready.into_iter().map(Action::Io));
     }
 
     /// An operation goes out as it is: if it is a read, its drive has that much more.
-    fn count_read(&mut self, candidate: Candidate) {
-        if let Action::Io(io) = &self.actions[candidate.index]
+    fn count_read(&mut self, cx: &Context, candidate: Candidate) {
+        if let Action::Io(io) = &cx.actions[candidate.index]
             && !candidate.write
         {
-            self.joins.reads.hand_out(io.id, io.seat, io.length);
+            self.reads.hand_out(io.id, io.seat, io.length);
         }
     }
 
-    /// Whether two operations of this turn may be for one drive. Mostly not: those of a small request are all for
-    /// different ones.
-    fn shares_a_drive(&self) -> bool {
-        let mut seen = 0_u64;
-        let mut ios = self.actions.iter().filter_map(|action| match action {
-            Action::Io(io) if io.slice.is_some() => Some(io),
-            _ => None,
-        });
-        ios.any(|io| {
-            let bit = 1 << (io.seat.0 % 64);
-            let shared = seen & bit != 0;
-            seen |= bit;
-            shared
-        })
-    }
-
     /// Makes one operation of neighbours.
-    fn join(&mut self, run: &[Candidate]) -> Action {
-        let id = IoId(self.fresh());
+    fn join(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut SequenceMap<IoId, Flight>,
+        run: &[Candidate],
+    ) -> Action {
+        let id = IoId(cx.fresh());
         let length = run.iter().map(|member| member.length).sum();
         if !run[0].write {
-            self.joins.reads.hand_out(id, run[0].seat, length);
+            self.reads.hand_out(id, run[0].seat, length);
         }
         let mut ids = Vec::with_capacity(run.len());
         let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
         let mut service = None;
         for member in run {
-            let Action::Io(io) = &self.actions[member.index] else {
+            let Action::Io(io) = &cx.actions[member.index] else {
                 unreachable!("candidates are drive operations");
             };
             ids.push(io.id);
@@ -224,10 +213,10 @@ impl Lane {
             service = service
                 .filter(|first: &Service| !first.bulk)
                 .or(Some(io.service));
-            let flight = self.ios.get_mut(io.id).expect("it was just begun");
+            let flight = ios.get_mut(io.id).expect("it was just begun");
             flight.span = length;
         }
-        self.joins.in_flight.insert(id, ids);
+        self.in_flight.insert(id, ids);
         Action::Joined(Joined {
             id,
             seat: run[0].seat,
@@ -243,53 +232,26 @@ impl Lane {
         })
     }
 
-    /// A drive has answered a joined operation; false if it is none.
-    pub(super) fn joined_ended(&mut self, id: IoId, outcome: Outcome) -> bool {
-        let Some(members) = self.joins.in_flight.remove(&id) else {
-            return false;
-        };
-        let waited_for = members.iter().find_map(|&member| self.ios.get(member));
-        if let Some(&flight) = waited_for {
-            self.watch_ended(&flight);
-        }
-        for (number, member) in members.into_iter().enumerate() {
-            let outcome = match outcome {
-                Err(_) if seeded::is(Bug::JoinedFailureToFirst) && number > 0 => Ok(()),
-                outcome => outcome,
-            };
-            self.member_ended(member, outcome);
-        }
-        true
+    /// The members of a joined operation that a drive has answered; `None` if it is none.
+    pub(super) fn members(&mut self, id: IoId) -> Option<Vec<IoId>> {
+        self.in_flight.remove(&id)
     }
+}
 
-    /// The joined operation of a member has ended.
-    fn member_ended(&mut self, id: IoId, outcome: Outcome) {
-        let Some(flight) = self.ios.remove(id) else {
-            self.straggler_ended(id);
-            return;
-        };
-        self.balance.ended(&flight.io);
-        let repeats = match outcome {
-            // Of the drive, and so of each member.
-            Ok(()) | Err(Fault::Gone | Fault::Shutdown) => false,
-            Err(Fault::Medium | Fault::Full | Fault::Invalid | Fault::Lost) => {
-                !flight.left && !self.view.is_out(flight.io.seat)
-            }
-        };
-        if repeats {
-            let id = IoId(self.fresh());
-            self.push_flight(Flight {
-                io: Io { id, ..flight.io },
-                since: self.now,
-                span: flight.io.length,
-                alone: true,
-                late: false,
-                ..flight
-            });
-        } else {
-            self.flight_ended(&flight, outcome);
-        }
-    }
+/// Whether two operations of this turn may be for one drive. Mostly not: those of a small request are all for
+/// different ones.
+fn shares_a_drive(cx: &Context) -> bool {
+    let mut seen = 0_u64;
+    let mut ios = cx.actions.iter().filter_map(|action| match action {
+        Action::Io(io) if io.slice.is_some() => Some(io),
+        _ => None,
+    });
+    ios.any(|io| {
+        let bit = 1 << (io.seat.0 % 64);
+        let shared = seen & bit != 0;
+        seen |= bit;
+        shared
+    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,131 @@
+//! What all machines of a lane share: what they may read, and through what they ask for something.
+//!
+//! A machine is given `&mut Context` with each input. It reads the geometry, the view and the time, and changes neither; what
+//! it wants done goes out as an action, a computation or an event, in the order in which it asks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use block::Instant;
+
+use super::Computing;
+use super::epochs::Epochs;
+use super::ids::OpId;
+use super::sequence_map::SequenceMap;
+use crate::action::{Action, Compute, ComputeId, Event};
+use crate::view::View;
+use crate::{Geometry, ScratchId};
+
+/// Lent to every machine of a lane.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) geometry: Arc<Geometry>,
+    /// The lane's number.
+    pub(super) lane: u16,
+    view: View,
+    /// When the input came that is being handled.
+    pub(super) now: Instant,
+    /// Nothing has content: see [`Lane::trust_content`](super::Lane::trust_content).
+    pub(super) trusted: bool,
+    pub(super) epochs: Epochs,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) computes: SequenceMap<ComputeId, Computing>,
+    /// The last number that was given out: operations, jobs, I/O, computations and memory have one counter.
+    last_number: u64,
+}
+
+impl Context {
+    /// Of a lane whose every column is current at home.
+    pub(super) fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
+        Self {
+            geometry,
+            lane,
+            view: View::default(),
+            now: Instant::ZERO,
+            trusted: false,
+            epochs: Epochs::default(),
+            actions: VecDeque::new(),
+            events: VecDeque::new(),
+            computes: SequenceMap::default(),
+            last_number: 0,
+        }
+    }
+
+    /// Where the groups' columns are.
+    pub(super) const fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// For `Lane` alone: the pool's word changes the view.
+    pub(super) fn change_view<T>(&mut self, change: impl FnOnce(&mut View, &Geometry) -> T) -> T {
+        change(&mut self.view, &self.geometry)
+    }
+
+    /// True if the lane has a group.
+    pub(super) fn has_group(&self, group: u64) -> bool {
+        group < self.geometry.groups() && self.geometry.lane_of(group) == self.lane
+    }
+
+    pub(super) const fn fresh(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    pub(super) const fn fresh_op(&mut self) -> OpId {
+        OpId(self.fresh())
+    }
+
+    pub(super) const fn fresh_scratch(&mut self) -> ScratchId {
+        ScratchId(self.fresh())
+    }
+
+    /// Asks for a computation.
+    pub(super) fn push_compute(&mut self, computing: Computing, work: Compute) {
+        let id = ComputeId(self.fresh());
+        self.computes.insert(id, computing);
+        self.actions
+            .push_back(Action::Compute(Compute { id, ..work }));
+    }
+}
+
+#[cfg(test)]
+impl Context {
+    /// Lane 0 of a small pool with a journal, for tests of single machines.
+    pub(super) fn of_test(scheme: &str, drives: u16) -> Self {
+        let scheme: layout::Scheme = scheme.parse().expect("a scheme");
+        let shape = layout::Geometry::new(&scheme, Some(drives), 64).expect("a layout");
+        let code = erasure::by_columns(&shape.code.name, shape.code.columns).expect("a code");
+        let geometry = Geometry::new(
+            Arc::new(code),
+            shape.layout,
+            16 << 10,
+            256 << 10,
+            64,
+            1 << 20,
+            1,
+        );
+        let store = crate::Store {
+            pool: uuid::Uuid::nil(),
+            journal_offset: 1 << 30,
+            ring_bytes: 1 << 20,
+            metadata_offset: 2 << 30,
+            page_copies: None,
+            direct_writes: false,
+            derived_parity: false,
+            free_stripes: 0,
+        };
+        let geometry = geometry.expect("a geometry").with_store(store);
+        Self::new(Arc::new(geometry), 0)
+    }
+
+    /// What has been asked for since the last call.
+    pub(super) fn take_actions(&mut self) -> Vec<Action> {
+        self.actions.drain(..).collect()
+    }
+
+    /// What has been reported since the last call.
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        self.events.drain(..).collect()
+    }
+}

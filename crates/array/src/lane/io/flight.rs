@@ -1,0 +1,105 @@
+//! A drive operation in flight, and how it ends.
+
+use block::{Fault, Instant, Outcome};
+
+use super::stragglers::Late;
+use crate::action::{Io, IoId};
+use crate::lane::Purpose;
+
+/// How often a write that a drive could not do is tried again before the pool hears of it. Disks
+/// have tried for seconds themselves; what one more attempt is good for is a cable or a path. A
+/// failed read is not tried again but reconstructed and written anew, which is the better repair;
+/// and a failed flush never, for what it should have covered may be gone.
+pub(crate) const WRITE_RETRIES: u8 = 2;
+
+/// A drive operation in flight.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::lane) struct Flight {
+    pub(in crate::lane) purpose: Purpose,
+    pub(in crate::lane) io: Io,
+    /// When it was handed out.
+    pub(in crate::lane) since: Instant,
+    /// How often it has been tried before.
+    pub(in crate::lane) tries: u8,
+    /// Bytes of the drive operation that it is, or is a part of (`join.rs`).
+    pub(in crate::lane) span: u64,
+    /// Not to be joined with others: it has failed with them.
+    pub(in crate::lane) alone: bool,
+    /// It has been noticed to take long.
+    pub(in crate::lane) late: bool,
+    /// What could be done about that has been done.
+    pub(in crate::lane) hedged: bool,
+    /// It is the first part of a write to two drives (`twins.rs`).
+    pub(in crate::lane) pair: Option<u64>,
+    /// Its drive has left the seat since: how it ends says nothing of the one that has it now.
+    pub(in crate::lane) left: bool,
+}
+
+impl Flight {
+    pub(super) const fn new(purpose: Purpose, io: Io, now: Instant) -> Self {
+        Self {
+            purpose,
+            io,
+            since: now,
+            tries: 0,
+            span: io.length,
+            alone: false,
+            late: false,
+            hedged: false,
+            pair: None,
+            left: false,
+        }
+    }
+
+    /// Whether its drive may get it together with its neighbours; what has failed once goes alone.
+    pub(super) const fn may_be_joined(&self) -> bool {
+        !self.alone && self.tries == 0
+    }
+}
+
+/// The end of a drive operation, for its purpose.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::lane) struct Ended {
+    pub(in crate::lane) purpose: Purpose,
+    pub(in crate::lane) outcome: Outcome,
+    /// Its drive has left the seat since: a failure says nothing of the drive that has it now.
+    pub(in crate::lane) left: bool,
+}
+
+impl Ended {
+    pub(in crate::lane) const fn new(purpose: Purpose, outcome: Outcome) -> Self {
+        Self {
+            purpose,
+            outcome,
+            left: false,
+        }
+    }
+
+    /// Of a drive that has left its seat.
+    pub(super) fn left(purpose: Purpose, outcome: Outcome) -> Self {
+        Self {
+            purpose,
+            outcome: outcome.map_err(|_| Fault::Medium),
+            left: true,
+        }
+    }
+}
+
+/// What a drive's answer comes to.
+#[derive(Clone, Debug)]
+pub(in crate::lane) enum Answered {
+    /// An operation has ended.
+    Ended(Ended),
+    /// Nothing has ended: it was submitted again, or is one part of a pair.
+    Pending,
+    /// Members of a joined operation: each goes to [`super::IoTable::member_answered`], in this order.
+    Members(Vec<(IoId, Outcome)>),
+    /// A straggler has come back. Then [`super::IoTable::straggler_came_back`].
+    Late(Late),
+}
+
+impl From<Option<Ended>> for Answered {
+    fn from(ended: Option<Ended>) -> Self {
+        ended.map_or(Self::Pending, Self::Ended)
+    }
+}

@@ -1,0 +1,468 @@
+//! The table of I/O in flight: what this lane has asked its drives for, and how that ends.
+//!
+//! ```text
+//!   submitted ──── its drive answers ───────────────────────────► ended: its purpose goes on
+//!       │               └── a write failed ─► submitted again
+//!       └── its drive is out, or something else was quicker ──► straggler ── it answers ──► (its memory is free)
+//! ```
+//!
+//! The parts of the table are machines of their own: neighbours go out as one operation (`join.rs`, `held_reads.rs`), writes to a
+//! drive that is replaced go to its successor too (`twins.rs`), what takes long is noticed (`latency.rs`), what was abandoned
+//! keeps its memory (`stragglers.rs`), and faults are reported to the pool (`fault_reports.rs`).
+//!
+//! Invariants:
+//! - Each operation that was submitted ends exactly once, as an [`Ended`], or was abandoned by its owner.
+//! - What ends is handed to its purpose before the end of the next one is worked out: one end may begin or abandon others.
+
+mod fault_reports;
+mod flight;
+mod held_reads;
+mod join;
+mod latency;
+mod load;
+mod stragglers;
+mod twins;
+
+use std::collections::BTreeSet;
+
+use block::{Fault, Instant, Outcome, Seat};
+
+use self::fault_reports::FaultReports;
+pub(crate) use self::flight::WRITE_RETRIES;
+pub(in crate::lane) use self::flight::{Answered, Ended, Flight};
+use self::held_reads::HeldReads;
+pub(in crate::lane) use self::join::JOINED_BYTES_MAX;
+use self::join::Joins;
+pub use self::latency::DEADLINE;
+use self::latency::LatencyTracker;
+use self::load::DriveLoad;
+use self::stragglers::Stragglers;
+use self::twins::Twins;
+use crate::ScratchId;
+use crate::action::{Action, Io, IoId, IoKind, Service, Slice};
+use crate::format::PageName;
+use crate::lane::Purpose;
+use crate::lane::context::Context;
+use crate::lane::sequence_map::SequenceMap;
+use crate::plan::Transfer;
+use crate::seeded::{self, Bug};
+
+/// The drive operations of one lane.
+#[derive(Clone, Debug)]
+pub(in crate::lane) struct IoTable {
+    in_flight: SequenceMap<IoId, Flight>,
+    joins: Joins,
+    stragglers: Stragglers,
+    twins: Twins,
+    latency: LatencyTracker,
+    /// Seats whose drive is slow, by the pool's word: it is asked only for what no other drive has.
+    suspects: BTreeSet<Seat>,
+    load: DriveLoad,
+    faults: FaultReports,
+}
+
+impl IoTable {
+    /// Of so many seats.
+    pub(in crate::lane) fn new(seats: u16) -> Self {
+        Self {
+            in_flight: SequenceMap::default(),
+            joins: Joins::default(),
+            stragglers: Stragglers::default(),
+            twins: Twins::default(),
+            latency: LatencyTracker::new(seats),
+            suspects: BTreeSet::new(),
+            load: DriveLoad::default(),
+            faults: FaultReports::default(),
+        }
+    }
+
+    /// Hands out an operation.
+    pub(in crate::lane) fn submit(
+        &mut self,
+        cx: &mut Context,
+        purpose: Purpose,
+        io: impl FnOnce(IoId) -> Io,
+    ) {
+        let id = IoId(cx.fresh());
+        let io = io(id);
+        self.submit_flight(cx, Flight::new(purpose, io, cx.now));
+    }
+
+    /// Reads or writes the whole of a slice, at a place on a drive.
+    pub(in crate::lane) fn submit_slice(
+        &mut self,
+        cx: &mut Context,
+        purpose: Purpose,
+        service: Service,
+        kind: IoKind,
+        (seat, offset): (Seat, u64),
+        slice: Slice,
+    ) {
+        self.submit(cx, purpose, |id| Io {
+            id,
+            seat,
+            kind,
+            offset,
+            length: slice.length,
+            slice: Some(slice),
+            service,
+        });
+    }
+
+    /// Begins what a plan says.
+    pub(in crate::lane) fn submit_transfer(
+        &mut self,
+        cx: &mut Context,
+        purpose: Purpose,
+        service: Service,
+        transfer: &Transfer,
+    ) {
+        self.submit(cx, purpose, |id| transfer.io(id, service));
+    }
+
+    fn submit_flight(&mut self, cx: &mut Context, mut flight: Flight) {
+        let second = self.twins.pair_up(cx, &mut flight);
+        for flight in [Some(flight), second].into_iter().flatten() {
+            cx.actions.push_back(Action::Io(flight.io));
+            self.joins.begins(&flight.io);
+            self.load.begins(&flight.io);
+            self.in_flight.insert(flight.io.id, flight);
+        }
+        self.latency.begins(cx.now);
+    }
+
+    /// The turn ends: what it has begun is joined by its place on the drives.
+    pub(in crate::lane) fn end_turn(&mut self, cx: &mut Context) {
+        self.joins.join_begun(cx, &mut self.in_flight);
+    }
+
+    /// A drive has answered.
+    ///
+    /// # Panics
+    /// When the operation is not in flight.
+    pub(in crate::lane) fn answered(
+        &mut self,
+        cx: &mut Context,
+        id: IoId,
+        outcome: Outcome,
+    ) -> Answered {
+        self.joins.reads.ended(id);
+        let Some(flight) = self.in_flight.remove(id) else {
+            return match self.joins.members(id) {
+                Some(members) => self.joined_answered(cx, members, outcome),
+                None => Answered::Late(self.stragglers.ended(id)),
+            };
+        };
+        self.load.ended(&flight.io);
+        self.latency.ended(cx.now, &flight);
+        let write = matches!(flight.io.kind, IoKind::Write | IoKind::WriteZeroes);
+        if write
+            && outcome == Err(Fault::Medium)
+            && flight.tries < WRITE_RETRIES
+            && !cx.view().is_out(flight.io.seat)
+        {
+            let id = IoId(cx.fresh());
+            let again = Flight {
+                io: Io { id, ..flight.io },
+                since: cx.now,
+                tries: flight.tries + 1,
+                late: false,
+                ..flight
+            };
+            self.submit_flight(cx, again);
+            return Answered::Pending;
+        }
+        self.ended(cx, &flight, outcome).into()
+    }
+
+    fn joined_answered(&mut self, cx: &Context, members: Vec<IoId>, outcome: Outcome) -> Answered {
+        let waited_for = members
+            .iter()
+            .find_map(|&member| self.in_flight.get(member));
+        if let Some(flight) = waited_for {
+            self.latency.ended(cx.now, flight);
+        }
+        let members = members.into_iter().enumerate();
+        let members = members.map(|(number, member)| match outcome {
+            Err(_) if seeded::is(Bug::JoinedFailureToFirst) && number > 0 => (member, Ok(())),
+            outcome => (member, outcome),
+        });
+        Answered::Members(members.collect())
+    }
+
+    /// The joined operation of a member has ended.
+    pub(in crate::lane) fn member_answered(
+        &mut self,
+        cx: &mut Context,
+        id: IoId,
+        outcome: Outcome,
+    ) -> Answered {
+        let Some(flight) = self.in_flight.remove(id) else {
+            return Answered::Late(self.stragglers.ended(id));
+        };
+        self.load.ended(&flight.io);
+        let repeats = match outcome {
+            // Of the drive, and so of each member.
+            Ok(()) | Err(Fault::Gone | Fault::Shutdown) => false,
+            Err(Fault::Medium | Fault::Full | Fault::Invalid | Fault::Lost) => {
+                !flight.left && !cx.view().is_out(flight.io.seat)
+            }
+        };
+        if !repeats {
+            return self.ended(cx, &flight, outcome).into();
+        }
+        let id = IoId(cx.fresh());
+        let again = Flight {
+            io: Io { id, ..flight.io },
+            since: cx.now,
+            span: flight.io.length,
+            alone: true,
+            late: false,
+            ..flight
+        };
+        self.submit_flight(cx, again);
+        Answered::Pending
+    }
+
+    fn ended(&mut self, cx: &mut Context, flight: &Flight, outcome: Outcome) -> Option<Ended> {
+        match (flight.pair, flight.purpose) {
+            (_, Purpose::Second { pair }) => {
+                self.twins.second_ended(cx, &mut self.faults, pair, outcome)
+            }
+            (Some(pair), _) => self.twins.first_ended(pair, outcome),
+            (None, purpose) if flight.left => Some(Ended::left(purpose, outcome)),
+            (None, purpose) => Some(Ended::new(purpose, outcome)),
+        }
+    }
+
+    /// Nothing waits for an operation any more. Returns its purpose if it was in flight.
+    pub(in crate::lane) fn abandon(&mut self, id: IoId) -> Option<Purpose> {
+        self.withdraw(id).map(|flight| flight.purpose)
+    }
+
+    fn withdraw(&mut self, id: IoId) -> Option<Flight> {
+        let flight = self.in_flight.remove(id)?;
+        self.load.ended(&flight.io);
+        let reads = &mut self.joins.reads;
+        if reads.is_long(&flight.io) && reads.withdraw(id, flight.io.seat) {
+            return Some(flight);
+        }
+        self.stragglers.insert(id, flight.io.seat, flight.io.slice);
+        Some(flight)
+    }
+
+    /// The same for a read of copies of these pages.
+    pub(in crate::lane) fn abandon_copies(&mut self, id: IoId, names: Vec<PageName>) {
+        if self.abandon(id).is_some() {
+            self.stragglers.insert_copies(id, names);
+        }
+    }
+
+    /// A drive is out: the oldest operation that it has not answered has failed, whether it answers or not. To be called
+    /// until there is none, for the end of one may be the beginning of another; then
+    /// [`seat_abandoned`](Self::seat_abandoned).
+    pub(in crate::lane) fn fail_next_at(
+        &mut self,
+        cx: &mut Context,
+        seat: Seat,
+    ) -> Option<Answered> {
+        let mut there = self.in_flight.iter();
+        let found = there.find(|(_, flight)| flight.io.seat == seat);
+        let id = found.map(|(id, _)| id)?;
+        drop(there);
+        let flight = self.withdraw(id)?;
+        Some(self.ended(cx, &flight, Err(Fault::Gone)).into())
+    }
+
+    /// Nothing is in flight at a drive that is out.
+    pub(in crate::lane) fn seat_abandoned(&mut self, seat: Seat) {
+        self.joins.reads.forget(seat);
+    }
+
+    /// A drive is out: it is drained when it has answered everything that it was asked before.
+    pub(in crate::lane) fn drain(&mut self, cx: &mut Context, seat: Seat) {
+        self.stragglers.drain(cx, seat);
+    }
+
+    /// After [`Answered::Late`]: gives back what only the straggler still used.
+    pub(in crate::lane) fn straggler_came_back(&mut self, cx: &mut Context) {
+        self.stragglers.came_back(cx);
+    }
+
+    /// Gives scratch memory back as soon as no straggler is in it.
+    pub(in crate::lane) fn release(&mut self, cx: &mut Context, scratch: ScratchId) {
+        self.stragglers.release(cx, scratch);
+    }
+
+    /// Reports to the pool that a drive has failed an operation. `waiting`: something waits for its verdict.
+    pub(in crate::lane) fn report_fault(
+        &mut self,
+        cx: &mut Context,
+        seat: Seat,
+        kind: IoKind,
+        offset: u64,
+        fault: Fault,
+        waiting: bool,
+    ) {
+        self.faults.report(cx, seat, kind, offset, fault, waiting);
+    }
+
+    /// The pool has decided about a drive, or it has left its seat.
+    pub(in crate::lane) fn decided(&mut self, seat: Seat) {
+        self.faults.decided(seat);
+    }
+
+    /// Whether faults are those of a drive that has left its seat.
+    pub(in crate::lane) const fn is_muted(&self) -> bool {
+        self.faults.muted
+    }
+
+    /// While an operation is handled that has [`left`](Ended::left): nothing of its fault is reported.
+    pub(in crate::lane) const fn mute(&mut self, muted: bool) {
+        self.faults.muted = muted;
+    }
+
+    /// From now on all that is written to the seat goes to its drive's successor too.
+    pub(in crate::lane) fn begin_twin(&mut self, seat: Seat, with: Seat) {
+        self.forget_pace(with);
+        self.twins.begin(seat, with);
+    }
+
+    /// A drive is out: ends what waited for it and for a successor at once.
+    pub(in crate::lane) fn twin_out(&mut self, seat: Seat) -> Vec<Ended> {
+        if let Some(with) = self.twins.seat_out(seat) {
+            for id in self.in_flight_at(with, true) {
+                self.abandon(id);
+            }
+        }
+        self.twins.pairs_without(seat)
+    }
+
+    /// The successor takes the seat: from now on nothing is written to both.
+    pub(in crate::lane) fn end_twin(&mut self, seat: Seat, with: Seat) {
+        self.twins.end(seat);
+        self.forget_pace(seat);
+        self.forget_pace(with);
+    }
+
+    /// What is in flight at a drive: the second parts of writes to two drives, or all else.
+    pub(in crate::lane) fn in_flight_at(&self, seat: Seat, seconds: bool) -> Vec<IoId> {
+        let is_second = |flight: &Flight| matches!(flight.purpose, Purpose::Second { .. });
+        let in_flight = self.in_flight.iter();
+        in_flight
+            .filter(|(_, flight)| flight.io.seat == seat && is_second(flight) == seconds)
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// What a successor was given to write is the seat's from now on.
+    pub(in crate::lane) fn seconds_succeed(&mut self, seat: Seat, with: Seat) {
+        for id in self.in_flight_at(with, true) {
+            if let Some(flight) = self.in_flight.get_mut(id) {
+                self.load.ended(&flight.io);
+                flight.io.seat = seat;
+                self.load.begins(&flight.io);
+            }
+        }
+    }
+
+    /// Of the pairs of a seat only the successor's part counts from now on.
+    pub(in crate::lane) fn pairs_succeed(&mut self, seat: Seat) -> Vec<Ended> {
+        self.twins.pairs_succeed(seat)
+    }
+
+    /// An operation in flight at a drive that leaves its seat. `answers`: the drive still answers reads.
+    pub(in crate::lane) fn leave_to_successor(&mut self, id: IoId, answers: bool) -> Option<Ended> {
+        let flight = self.in_flight.get_mut(id)?;
+        if flight.io.kind == IoKind::Read && answers {
+            flight.left = true;
+            return None;
+        }
+        let flight = self.withdraw(id)?;
+        match flight.pair {
+            Some(pair) => self.twins.first_ended(pair, Ok(())),
+            None => Some(Ended::left(flight.purpose, Err(Fault::Gone))),
+        }
+    }
+
+    /// Looks for what is late, if it is time to: reads that something may be done about. Then [`looked`](Self::looked).
+    pub(in crate::lane) fn look(&mut self, cx: &mut Context) -> Option<Vec<IoId>> {
+        self.latency.look(cx, &mut self.in_flight)
+    }
+
+    /// What could be done about late reads has been done.
+    pub(in crate::lane) fn looked(&mut self, now: Instant) {
+        self.latency.looked(now, &self.in_flight);
+    }
+
+    /// When to look for what is late.
+    pub(in crate::lane) const fn look_at(&self) -> Option<Instant> {
+        self.latency.look_at()
+    }
+
+    /// What a late operation is for.
+    pub(in crate::lane) fn purpose_of(&self, id: IoId) -> Option<Purpose> {
+        self.in_flight.get(id).map(|flight| flight.purpose)
+    }
+
+    /// What could be done about a late operation has been done.
+    pub(in crate::lane) fn is_hedged(&mut self, id: IoId) {
+        if let Some(flight) = self.in_flight.get_mut(id) {
+            flight.hedged = true;
+        }
+    }
+
+    /// Another drive sits in the seat, or none.
+    pub(in crate::lane) fn forget_pace(&mut self, seat: Seat) {
+        self.latency.forget(seat);
+        self.suspects.remove(&seat);
+    }
+
+    /// The pool's word: a drive is slow, or as quick as others again.
+    pub(in crate::lane) fn suspect(&mut self, seat: Seat, suspect: bool) {
+        match suspect {
+            true => self.suspects.insert(seat),
+            false => self.suspects.remove(&seat),
+        };
+    }
+
+    /// True if a drive is to be asked only for what no other drive has.
+    pub(in crate::lane) fn is_suspect(&self, seat: Seat) -> bool {
+        self.suspects.contains(&seat)
+    }
+
+    /// True if some drive is.
+    pub(in crate::lane) fn any_suspect(&self) -> bool {
+        !self.suspects.is_empty()
+    }
+
+    /// All that is in flight and not abandoned, in the order in which it was handed out.
+    pub(in crate::lane) fn in_flight(&self) -> impl Iterator<Item = (IoId, &Flight)> {
+        self.in_flight.iter()
+    }
+
+    pub(in crate::lane) const fn stragglers(&self) -> &Stragglers {
+        &self.stragglers
+    }
+
+    pub(in crate::lane) const fn twins(&self) -> &Twins {
+        &self.twins
+    }
+
+    pub(in crate::lane) const fn load(&self) -> &DriveLoad {
+        &self.load
+    }
+
+    /// Reads of at least `long_bytes` wait for a drive that has more than `enough_bytes` of them.
+    pub(in crate::lane) fn hold_reads(&mut self, long_bytes: u64, enough_bytes: u64) {
+        self.joins.reads = HeldReads::with_limits(long_bytes, enough_bytes);
+    }
+
+    /// True if nothing is in flight but stragglers.
+    pub(in crate::lane) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty() && self.twins.is_idle()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Which of a lane's data is known to be lost.
+//!
+//! The pool hears of a loss once, and again when the data is there again: written, read or found right. Ranges are blocks of a
+//! group's data, so they do not depend on where a stripe lies.
+
+use std::ops::Range;
+
+use block::BLOCK_BYTES;
+
+use super::context::Context;
+use crate::action::Event;
+use crate::losses::{Losses, LostRange};
+use crate::plan::AssessedRow;
+
+/// Ranges that a lane remembers: 1.5 MiB at most. Beyond that losses are reported again each time they are met.
+const LANE_RANGES_MAX: usize = 16_384;
+
+/// By stripe and byte of its elements: the data elements that are lost there, and those that the heal writes
+/// again. Of others it knows nothing: not all that is taken for readable has been read.
+pub(super) type Assessed = Vec<(u64, AssessedRow)>;
+
+/// The losses of one lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownLosses {
+    ranges: Losses,
+}
+
+impl KnownLosses {
+    /// What was known to be lost when the pool was opened.
+    pub(super) fn know(&mut self, ranges: &[LostRange]) {
+        for range in ranges {
+            self.ranges
+                .insert(range.group, range.first..range.first + range.blocks);
+        }
+    }
+
+    /// A heal has found out what of its rows is lost; the number of lost blocks.
+    pub(super) fn assessed(&mut self, cx: &mut Context, group: u64, assessed: &Assessed) -> u64 {
+        let (mut lost, mut found) = (Losses::default(), Losses::default());
+        for (stripe, row) in assessed {
+            for (slots, losses) in [(&row.lost, &mut lost), (&row.mended, &mut found)] {
+                for &slot in slots {
+                    if let Some(block) = cx.geometry.data_block(*stripe, slot, row.low) {
+                        losses.insert(group, block..block + 1);
+                    }
+                }
+            }
+        }
+        for range in found.iter() {
+            self.found(cx, group, range.first..range.first + range.blocks);
+        }
+        for range in lost.iter() {
+            self.lost(cx, range);
+        }
+        lost.blocks()
+    }
+
+    /// No column's map says where a stripe of a group's data is.
+    pub(super) fn unfindable(&mut self, cx: &mut Context, group: u64, data: u64) {
+        let blocks = cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        self.lost(
+            cx,
+            LostRange {
+                group,
+                first: data * blocks,
+                blocks,
+            },
+        );
+    }
+
+    /// Reports lost blocks of a group's data, unless all of them are known to be lost.
+    fn lost(&mut self, cx: &mut Context, range: LostRange) {
+        let blocks = range.first..range.first + range.blocks;
+        let known = self.ranges.within(range.group, blocks.clone());
+        let known: u64 = known.map(|part| part.end - part.start).sum();
+        if known == range.blocks {
+            return;
+        }
+        if self.ranges.len() < LANE_RANGES_MAX {
+            self.ranges.insert(range.group, blocks);
+        }
+        cx.events.push_back(Event::BlocksLost(range));
+    }
+
+    /// Blocks of a group's data are right: what of them was lost is not any more.
+    pub(super) fn found(&mut self, cx: &mut Context, group: u64, blocks: Range<u64>) {
+        if !self.ranges.touch(group, blocks.clone()) {
+            return;
+        }
+        let parts: Vec<_> = self.ranges.within(group, blocks.clone()).collect();
+        self.ranges.remove(group, blocks);
+        let found = parts.into_iter().map(|part| LostRange {
+            group,
+            first: part.start,
+            blocks: part.end - part.start,
+        });
+        cx.events.extend(found.map(Event::BlocksFound));
+    }
+
+    /// The group begins a new life.
+    pub(super) fn forget(&mut self, group: u64) {
+        self.ranges.remove(group, 0..u64::MAX);
+    }
+
+    /// Parts of a stripe of the data (slot, first byte, bytes) are right.
+    pub(super) fn parts_found(
+        &mut self,
+        cx: &mut Context,
+        group: u64,
+        stripe: u64,
+        parts: &[(usize, u64, u64)],
+    ) {
+        for &(slot, low, length) in parts {
+            if let Some(first) = cx.geometry.data_block(stripe, slot, low) {
+                let blocks = (low + length).div_ceil(BLOCK_BYTES) - low / BLOCK_BYTES;
+                self.found(cx, group, first..first + blocks);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// True if any of these blocks of a group's data is lost.
+    pub(super) fn touch(&self, group: u64, blocks: Range<u64>) -> bool {
+        self.ranges.touch(group, blocks)
+    }
+
+    /// What is lost of these blocks of a group's data.
+    pub(super) fn within(
+        &self,
+        group: u64,
+        blocks: Range<u64>,
+    ) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ranges.within(group, blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun() -> (KnownLosses, Context) {
+        (KnownLosses::default(), Context::of_test("raid6", 6))
+    }
+
+    fn range(group: u64, first: u64, blocks: u64) -> LostRange {
+        LostRange {
+            group,
+            first,
+            blocks,
+        }
+    }
+
+    fn lost(group: u64, first: u64, blocks: u64) -> Event {
+        Event::BlocksLost(range(group, first, blocks))
+    }
+
+    fn found(group: u64, first: u64, blocks: u64) -> Event {
+        Event::BlocksFound(range(group, first, blocks))
+    }
+
+    #[test]
+    fn a_loss_is_reported_once() {
+        let (mut losses, mut cx) = begun();
+        losses.lost(&mut cx, range(1, 10, 4));
+        losses.lost(&mut cx, range(1, 10, 4));
+        losses.lost(&mut cx, range(1, 11, 2));
+        assert_eq!(cx.take_events(), [lost(1, 10, 4)]);
+    }
+
+    #[test]
+    fn a_loss_that_is_known_in_part_is_reported_as_a_whole() {
+        let (mut losses, mut cx) = begun();
+        losses.lost(&mut cx, range(1, 10, 4));
+        cx.take_events();
+        losses.lost(&mut cx, range(1, 12, 4));
+        assert_eq!(cx.take_events(), [lost(1, 12, 4)]);
+    }
+
+    #[test]
+    fn what_was_known_at_opening_is_not_reported() {
+        let (mut losses, mut cx) = begun();
+        losses.know(&[range(1, 10, 4), range(2, 0, 1)]);
+        losses.lost(&mut cx, range(1, 12, 2));
+        assert!(cx.take_events().is_empty());
+        assert!(losses.touch(2, 0..1));
+    }
+
+    #[test]
+    fn what_is_right_is_lost_no_more() {
+        let (mut losses, mut cx) = begun();
+        losses.know(&[range(1, 10, 4)]);
+        losses.found(&mut cx, 1, 11..13);
+        assert_eq!(cx.take_events(), [found(1, 11, 2)]);
+        let left: Vec<_> = losses.within(1, 0..100).collect();
+        assert_eq!(left, [10..11, 13..14]);
+    }
+
+    #[test]
+    fn only_what_was_lost_of_a_range_is_reported_as_found() {
+        let (mut losses, mut cx) = begun();
+        losses.know(&[range(1, 10, 2), range(1, 20, 1)]);
+        losses.found(&mut cx, 1, 0..100);
+        assert_eq!(cx.take_events(), [found(1, 10, 2), found(1, 20, 1)]);
+        assert!(losses.is_empty());
+        losses.found(&mut cx, 1, 0..100);
+        assert!(cx.take_events().is_empty(), "once");
+    }
+
+    #[test]
+    fn groups_are_apart() {
+        let (mut losses, mut cx) = begun();
+        losses.know(&[range(1, 10, 4)]);
+        losses.found(&mut cx, 2, 10..14);
+        assert!(cx.take_events().is_empty());
+        assert!(losses.touch(1, 13..20) && !losses.touch(2, 0..100));
+    }
+
+    #[test]
+    fn a_group_that_begins_a_new_life_has_lost_nothing() {
+        let (mut losses, mut cx) = begun();
+        losses.know(&[range(1, 10, 4), range(2, 10, 4)]);
+        losses.forget(1);
+        assert!(cx.take_events().is_empty(), "what was lost stays lost");
+        assert!(!losses.touch(1, 0..100) && losses.touch(2, 10..11));
+    }
+
+    #[test]
+    fn a_stripe_that_no_map_finds_is_lost_as_a_whole() {
+        let (mut losses, mut cx) = begun();
+        let blocks = cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        losses.unfindable(&mut cx, 3, 2);
+        assert_eq!(cx.take_events(), [lost(3, 2 * blocks, blocks)]);
+    }
+
+    #[test]
+    fn a_repair_finds_some_and_loses_others() {
+        let (mut losses, mut cx) = begun();
+        let code = cx.geometry.code();
+        let slots: Vec<usize> = code.data_slots().collect();
+        let block = |slot| cx.geometry.data_block(0, slot, 0).expect("data");
+        let (mended, gone) = (block(slots[0]), block(slots[1]));
+        losses.know(&[range(1, mended, 1)]);
+        let row = AssessedRow {
+            low: 0,
+            lost: vec![slots[1]],
+            mended: vec![slots[0]],
+        };
+        let count = losses.assessed(&mut cx, 1, &vec![(0, row)]);
+        assert_eq!(count, 1);
+        assert_eq!(cx.take_events(), [found(1, mended, 1), lost(1, gone, 1)]);
+    }
+
+    #[test]
+    fn a_write_of_parts_of_blocks_makes_these_blocks_right() {
+        let (mut losses, mut cx) = begun();
+        let slot = cx.geometry.code().data_slots().next().expect("data");
+        let first = cx.geometry.data_block(0, slot, 0).expect("data");
+        losses.know(&[range(1, first, 4)]);
+        losses.parts_found(&mut cx, 1, 0, &[(slot, 4096, 4096)]);
+        assert_eq!(cx.take_events(), [found(1, first + 1, 1)]);
+    }
+}

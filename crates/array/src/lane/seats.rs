@@ -1,0 +1,132 @@
+//! Drives that leave their seats, and drives that take one: what a lane does about it, in order.
+//!
+//! All drives that are out are so in the view before anything that waited for the pool's verdict goes on: what goes on is planned
+//! by the view.
+
+use std::collections::BTreeSet;
+
+use block::{Fault, Seat};
+
+use super::Lane;
+use super::ids::OpId;
+use super::io::Ended;
+use super::op::Phase;
+
+impl Lane {
+    /// Drives are out. All are before what waits for a verdict goes on.
+    pub(super) fn seats_out(&mut self, seats: &[Seat]) {
+        for &seat in seats {
+            self.ios.forget_pace(seat);
+            match self.ios.twins().succeeds(seat) {
+                true => self.cx.change_view(|view, _| view.successor_out(seat)),
+                false => self.cx.change_view(|view, _| view.seat_out(seat)),
+            }
+        }
+        for &seat in seats {
+            for ended in self.ios.twin_out(seat) {
+                self.io_ended(ended);
+            }
+            self.jobs_lost_seat(seat);
+            self.abandon_seat(seat);
+            self.ios.drain(&mut self.cx, seat);
+            self.decide(seat, true);
+        }
+        if self.cx.geometry.store().is_some() && self.recovery.is_none() {
+            self.batches_thinned();
+            self.want_checkpoint();
+        }
+    }
+
+    /// The seat's drive is out: whatever it was asked has failed, whether it answers or not.
+    fn abandon_seat(&mut self, seat: Seat) {
+        while let Some(answered) = self.ios.fail_next_at(&mut self.cx, seat) {
+            self.route_answer(answered);
+        }
+        self.ios.seat_abandoned(seat);
+    }
+
+    /// From now on all that is written to the seat goes to its drive's successor too.
+    pub(super) fn begin_twin(&mut self, seat: Seat, with: Seat) {
+        self.cx.change_view(|view, _| view.successor_in(with));
+        self.ios.begin_twin(seat, with);
+    }
+
+    /// The successor takes the seat. `filled`: the columns that it has, where it does not have all.
+    pub(super) fn succeed(
+        &mut self,
+        seat: Seat,
+        with: Seat,
+        filled: Option<&BTreeSet<(u64, u16)>>,
+    ) {
+        self.ios.end_twin(seat, with);
+        if let Some(filled) = filled {
+            self.cx
+                .change_view(|view, geometry| view.succeed(geometry, seat, filled));
+        }
+        // Fills that were under way come to nothing. What they have written is not asked for.
+        self.cx.change_view(|view, _| view.successor_out(with));
+        self.jobs_lost_seat(with);
+        for id in self.ios.in_flight_at(with, false) {
+            if let Some(purpose) = self.ios.abandon(id) {
+                self.io_ended(Ended::new(purpose, Err(Fault::Gone)));
+            }
+        }
+        self.decide(with, true);
+        // What the successor was given to write before is the seat's now.
+        self.ios.seconds_succeed(seat, with);
+        self.flushes.wrote(seat);
+        for id in self.ios.in_flight_at(seat, false) {
+            if let Some(ended) = self.ios.leave_to_successor(id, filled.is_none()) {
+                self.io_ended(ended);
+            }
+        }
+        for ended in self.ios.pairs_succeed(seat) {
+            self.io_ended(ended);
+        }
+        self.superseded(seat);
+        if self.cx.geometry.store().is_some() && self.recovery.is_none() {
+            if filled.is_some() {
+                self.batches_thinned();
+            }
+            self.want_anchor();
+        }
+    }
+
+    /// The pool has decided about a drive; whatever waited for that goes on.
+    pub(super) fn decide(&mut self, seat: Seat, out: bool) {
+        self.ios.decided(seat);
+        let finished = self.flushes.decided(seat, out);
+        self.flush_finished(finished);
+        self.verdict(seat, out);
+    }
+
+    /// The seat has another drive now: what the one before it failed is on this one, or is absent.
+    fn superseded(&mut self, seat: Seat) {
+        self.ios.decided(seat);
+        let finished = self.flushes.superseded(seat);
+        self.flush_finished(finished);
+        self.verdict(seat, true);
+    }
+
+    fn verdict(&mut self, seat: Seat, out: bool) {
+        self.batches_judged(seat, out);
+        self.checkpoint_judged(seat, out);
+        self.recovery_judged(seat, out);
+        let judged: Vec<OpId> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.failed_seats.contains_key(&seat))
+            .map(|(id, _)| id)
+            .collect();
+        for id in judged {
+            let op = self.ops.get_mut(id).expect("just listed");
+            let fault = op.failed_seats.remove(&seat);
+            if !out {
+                op.fault = op.fault.or(fault);
+            }
+            if op.phase == Phase::Judging && op.failed_seats.is_empty() {
+                self.written(id);
+            }
+        }
+    }
+}
