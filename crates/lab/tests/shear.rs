@@ -7,11 +7,6 @@ use lab::{Report, Row, Verdict};
 
 /// Fails when a row differs from the paper.
 fn nothing_differs(report: &Report) {
-    only_differ(report, &[]);
-}
-
-/// Fails when other rows than these differ from the paper.
-fn only_differ(report: &Report, expected: &[&str]) {
     for row in &report.rows {
         eprintln!(
             "{} {:.3} {:?} {} {:?}",
@@ -30,7 +25,7 @@ fn only_differ(report: &Report, expected: &[&str]) {
         .filter(differs)
         .map(|row| row.id.as_str())
         .collect();
-    assert_eq!(differing, expected);
+    assert!(differing.is_empty(), "{differing:?}");
 }
 
 #[test]
@@ -56,7 +51,7 @@ fn mirrors_are_found_by_both_procedures() {
     nothing_differs(&report);
     near(&report, "fig13.chained.neighbours", 2.0 / 3.0, 0.067);
     // Pinned: a change here is a change of a model, of the array or of a procedure.
-    assert_eq!(format!("{:016x}", report.trace), "59447676f060933d");
+    assert_eq!(format!("{:016x}", report.trace), "71ebce079cc60d7d");
 }
 
 #[test]
@@ -76,9 +71,7 @@ fn writes_cost_their_drive_operations() {
 #[test]
 fn what_is_wrong_with_an_array_is_seen_and_named() {
     nothing_differs(&run("shear-fig17", 1));
-    // A turn of one and a half times moves a burst by an eighth: ours asks too few for that.
-    only_differ(&run("shear-fig18", 1), &["fig18.fast-rotating.ours.named"]);
-
+    nothing_differs(&run("shear-fig18", 1));
     nothing_differs(&run("shear-fig19", 1));
 }
 
