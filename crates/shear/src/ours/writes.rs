@@ -217,8 +217,13 @@ async fn ground(
         (false, false) => {
             let widest = found.candidates.iter().map(|one| one.drives).max();
             let requests = 12 * usize::from(widest.unwrap_or(1));
-            // Where reads have said how data is protected, one length of bursts will do.
-            let small = small(bench, pattern, chunks, requests, open).await?;
+            // Where reads have said how data is protected, one length of bursts will do; of mirrors, whatever it is.
+            let steady = match open {
+                true => Steady::Twice,
+                false if found.candidates.iter().all(|one| one.copies > 1) => Steady::Once,
+                false => Steady::First,
+            };
+            let small = small(bench, pattern, chunks, requests, steady).await?;
             small.map(|(ratio, flooded)| ground(flooded, Some(ratio)))
         }
     })
@@ -294,6 +299,17 @@ async fn by_stripe(
     Ok(seen)
 }
 
+/// When the ratio of writes to reads counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Steady {
+    /// When a longer burst has the same one.
+    Twice,
+    /// As soon as writes are no faster than reads.
+    First,
+    /// The same, but longer bursts are not tried: it is for information only.
+    Once,
+}
+
 /// Logarithm of the time of small writes over that of reads, and the requests of a burst that floods buffers.
 ///
 /// Each chunk of the pattern gets as many requests as the others: with random places the busiest drive would have more to
@@ -303,11 +319,14 @@ async fn small(
     pattern: &Pattern,
     chunks: &Chunks,
     requests: usize,
-    steady: bool,
+    steady: Steady,
 ) -> Result<Option<(f64, usize)>, End> {
     let places = usize::try_from(pattern.bytes / chunks.bytes).unwrap_or(usize::MAX);
     let mut each = requests.div_ceil(places);
-    let bursts = if steady { BURSTS } else { BURSTS / 2 };
+    let bursts = match steady {
+        Steady::Twice => BURSTS,
+        Steady::First | Steady::Once => BURSTS / 2,
+    };
     let mut before: Option<f64> = None;
     loop {
         let requests = each * places;
@@ -332,8 +351,11 @@ async fn small(
         let ratio = writes.mean() - reads.mean();
         // A buffer that takes a part of a burst shows itself by the ratio of a longer one.
         let is_steady = before.is_some_and(|before| (ratio - before).abs() < STEADY);
-        if ratio > -0.2 && (is_steady || !steady) {
+        if ratio > -0.2 && (is_steady || steady != Steady::Twice) {
             return Ok(Some((ratio, requests)));
+        }
+        if steady == Steady::Once {
+            return Ok(None);
         }
         let is_long = bench.constant && reads.mean() > FLOOD_SECONDS_MAX.ln();
         if requests >= FLOOD_MAX || is_long {
