@@ -200,6 +200,7 @@ async fn ground(
             found.retain(|one| asks_all(one) == all);
         }
     }
+    let mirrors = found.candidates.iter().all(|one| one.copies > 1);
     let ground = |flooded: usize, ratio| Ground {
         buffered,
         flooded,
@@ -208,7 +209,7 @@ async fn ground(
     Ok(match (buffered, flash) {
         _ if flash && found.redundancies().len() == 1 => Some(ground(0, None)),
         // Reads have said all of mirrors that writes could. A memory would be flooded for the sake of a ratio.
-        (true, _) if found.candidates.iter().all(|one| one.copies > 1) => Some(ground(0, None)),
+        (true, _) if mirrors => Some(ground(0, None)),
         (true, _) => {
             let flooded = buffers::flood(bench, pattern, chunks).await?;
             flooded.map(|flooded| ground(flooded, None))
@@ -220,7 +221,7 @@ async fn ground(
             // Where reads have said how data is protected, one length of bursts will do; of mirrors, whatever it is.
             let steady = match open {
                 true => Steady::Twice,
-                false if found.candidates.iter().all(|one| one.copies > 1) => Steady::Once,
+                false if mirrors => Steady::Once,
                 false => Steady::First,
             };
             let small = small(bench, pattern, chunks, requests, steady).await?;

@@ -40,6 +40,12 @@ pub enum TargetError {
         /// What would do.
         hint: &'static str,
     },
+    /// Turns and seeks are a disk's.
+    #[error("drives of kind {drive} do not turn or seek; use slow")]
+    NoDisk {
+        /// What they are.
+        drive: &'static str,
+    },
     /// The array cannot lose that drive.
     #[error("the array has {drives} drives and no redundancy for seat {seat} to fail")]
     Seat {
@@ -64,10 +70,10 @@ pub struct Target {
 struct Parsed {
     options: PlainOptions,
     fail: Vec<u16>,
-    /// Seats, and thousandths of the time of everything, of a turn and of a seek.
+    /// Seats, and thousandths of the time of everything.
     slow: Vec<(u16, u64)>,
-    turn: Vec<(u16, u64)>,
-    seek: Vec<(u16, u64)>,
+    /// Seats, and thousandths of the time of a turn and of a seek.
+    scaled: Vec<(u16, u64, u64)>,
     shared: Vec<(u16, u16)>,
     noise: f64,
     foreign: f64,
@@ -82,8 +88,7 @@ fn parse(text: &str) -> Result<Parsed, TargetError> {
         options: PlainOptions::new(scheme, drive),
         fail: Vec::new(),
         slow: Vec::new(),
-        turn: Vec::new(),
-        seek: Vec::new(),
+        scaled: Vec::new(),
         shared: Vec::new(),
         noise: 0.0,
         foreign: 0.0,
@@ -167,8 +172,14 @@ fn parse(text: &str) -> Result<Parsed, TargetError> {
             }
             "fail" => parsed.fail.push(seat(value)?),
             "slow" => parsed.slow.push(speed()?),
-            "turn" => parsed.turn.push(speed()?),
-            "seek" => parsed.seek.push(speed()?),
+            "turn" => {
+                let (seat, turn) = speed()?;
+                parsed.scaled.push((seat, turn, 1000));
+            }
+            "seek" => {
+                let (seat, seek) = speed()?;
+                parsed.scaled.push((seat, 1000, seek));
+            }
             "shared" => {
                 let hint = "give SEAT:SEAT, such as 0:1";
                 let (kept, gone) = value.split_once(':').ok_or_else(|| wrong(hint))?;
@@ -184,14 +195,9 @@ fn parse(text: &str) -> Result<Parsed, TargetError> {
             }
         }
     }
-    for (key, drives) in [("turn", &parsed.turn), ("seek", &parsed.seek)] {
-        if !drives.is_empty() && !matches!(parsed.options.drive.options, ModelOptions::Disk(_)) {
-            return Err(TargetError::Option {
-                key: key.to_owned(),
-                value: parsed.options.drive.name.to_owned(),
-                hint: "the drives do not turn; use slow",
-            });
-        }
+    if !parsed.scaled.is_empty() && !matches!(parsed.options.drive.options, ModelOptions::Disk(_)) {
+        let drive = parsed.options.drive.name;
+        return Err(TargetError::NoDisk { drive });
     }
     if let Some(order) = queue {
         parsed.options.drive = parsed.options.drive.with_queue(order, 32);
@@ -221,13 +227,9 @@ impl Target {
             false => Err(TargetError::Seat { seat, drives }),
         };
         let mut presets = vec![parsed.options.drive.clone(); usize::from(drives)];
-        for &(seat, thousandths) in &parsed.turn {
+        for &(seat, turn, seek) in &parsed.scaled {
             let drive = &mut presets[of_array(seat)?.index()];
-            *drive = drive.clone().with_times(thousandths, 1000);
-        }
-        for &(seat, thousandths) in &parsed.seek {
-            let drive = &mut presets[of_array(seat)?.index()];
-            *drive = drive.clone().with_times(1000, thousandths);
+            *drive = drive.clone().with_times(turn, seek);
         }
         let mut models: Vec<Box<dyn Model>> = presets.iter().map(Preset::build).collect();
         for &(seat, thousandths) in &parsed.slow {
