@@ -4,9 +4,6 @@
 
 use super::{FillChoice, FillLoads, FillOrder};
 
-/// Cells among which the next one is chosen.
-const LOOK_AHEAD: usize = 256;
-
 #[derive(Debug)]
 pub(super) struct LeastMoved;
 
@@ -20,9 +17,7 @@ impl FillOrder for LeastMoved {
         cells: &mut dyn Iterator<Item = FillChoice>,
         drives: FillLoads<'_>,
     ) -> Option<FillChoice> {
-        let near = cells.take(LOOK_AHEAD);
-        let possible = near.filter(|choice| drives.have_room(choice));
-        possible.min_by_key(|choice| {
+        cells.min_by_key(|choice| {
             let (fills, moved) = drives.busiest(choice);
             (moved, fills, choice.group, choice.column)
         })

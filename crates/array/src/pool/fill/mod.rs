@@ -152,7 +152,7 @@ impl Pool {
         affordable.clamp(*FILLS.start(), *FILLS.end())
     }
 
-    /// Whom filling a column would ask. If another one took its spare cell, nobody: `start_fill` drops it.
+    /// The drives that filling a column would ask. None if another one took its spare cell: `start_fill` drops it.
     fn fill_choice(&self, (group, column): (u64, u16)) -> FillChoice {
         let seats = self.target(group, column).map(|target| {
             let mut seats = self.fill_sources(group, column).0;

@@ -27,6 +27,9 @@ use crate::pool::Progress;
 /// little more with 11 than with 10, since each has more steps to be turned to. While clients ask it is fewer (`lane/pace.rs`).
 pub(super) const FILLS_PER_DRIVE: u64 = 11;
 
+/// Cells of a class among which the next one is chosen. Past a few hundred nothing is gained.
+const LOOK_AHEAD: usize = 256;
+
 /// A column of a group.
 pub(super) type Key = (u64, u16);
 
@@ -214,10 +217,17 @@ impl Fills {
     /// The cell that is filled next, if drives have room for one more: of the most urgent class that has one.
     pub(super) fn next(&self, choice: impl Fn(Key) -> FillChoice) -> Option<(Class, Key)> {
         self.waiting.iter().find_map(|(&class, keys)| {
-            let mut cells = keys.iter().map(|&key| choice(key));
+            let near = keys.iter().take(LOOK_AHEAD).map(|&key| choice(key));
+            let mut cells = near.filter(|choice| self.have_room(choice));
             let next = self.order.next(&mut cells, FillLoads(self))?;
             Some((class, (next.group, next.column)))
         })
+    }
+
+    /// Whether all drives of a cell may have one fill more.
+    fn have_room(&self, choice: &FillChoice) -> bool {
+        let mut seats = choice.seats.iter();
+        seats.all(|&seat| self.busy(seat) < FILLS_PER_DRIVE)
     }
 
     /// A column waits no more.

@@ -4,9 +4,6 @@
 
 use super::{FillChoice, FillLoads, FillOrder};
 
-/// Cells that are looked at.
-const LOOK_AHEAD: usize = 256;
-
 #[derive(Debug)]
 pub(super) struct Address;
 
@@ -18,9 +15,8 @@ impl FillOrder for Address {
     fn next(
         &self,
         cells: &mut dyn Iterator<Item = FillChoice>,
-        drives: FillLoads<'_>,
+        _drives: FillLoads<'_>,
     ) -> Option<FillChoice> {
-        let mut near = cells.take(LOOK_AHEAD);
-        near.find(|choice| drives.have_room(choice))
+        cells.next()
     }
 }

@@ -1,12 +1,9 @@
-//! Where the least is under way: the cell whose busiest drive has the fewest fills, among the first few hundred.
+//! Where the least is under way: the cell whose busiest drive has the fewest fills.
 //!
 //! With whole cells as units this keeps nearly all drives busy at once, where the order of addresses keeps busy only those of a
 //! few groups. Source: rebuild model of the layouts reference, section 7.2.
 
 use super::{FillChoice, FillLoads, FillOrder};
-
-/// Cells among which the next one is chosen. Past a few hundred nothing is gained.
-const LOOK_AHEAD: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct LeastBusy;
@@ -21,8 +18,6 @@ impl FillOrder for LeastBusy {
         cells: &mut dyn Iterator<Item = FillChoice>,
         drives: FillLoads<'_>,
     ) -> Option<FillChoice> {
-        let near = cells.take(LOOK_AHEAD);
-        let possible = near.filter(|choice| drives.have_room(choice));
-        possible.min_by_key(|choice| (drives.busiest(choice), choice.group, choice.column))
+        cells.min_by_key(|choice| (drives.busiest(choice), choice.group, choice.column))
     }
 }

@@ -1,7 +1,7 @@
 //! Which of the cells that wait is filled next: a policy, one in each file.
 //!
-//! Safety comes first and is no policy: cells whose groups have lost most go before all others (`queue.rs`), and no drive has
-//! more than [`FILLS_PER_DRIVE`] fills at a time. A policy chooses among cells that are equal in this.
+//! Safety comes first and is no policy: cells whose groups have lost most go before all others, and no drive has more fills than it may
+//! (`queue.rs`). A policy chooses among cells that are equal in this.
 //!
 //! Adding one is a file here, its `mod` line and its line in [`FILL_ORDERS`] (`docs/howto/add-a-rebuild-policy.md`).
 
@@ -16,9 +16,9 @@ use std::fmt;
 
 use block::Seat;
 
-use super::queue::{FILLS_PER_DRIVE, Fills};
+use super::queue::Fills;
 
-/// A cell that waits, and whom filling it would ask.
+/// A cell that waits, and the drives that filling it would ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillChoice {
     /// Its group.
@@ -55,12 +55,6 @@ impl FillLoads<'_> {
         let moved = most(&|seat| self.moved_bytes(seat));
         (fills.unwrap_or(0), moved.unwrap_or(0))
     }
-
-    /// Whether all drives of the cell may have one fill more.
-    #[must_use]
-    pub fn have_room(&self, choice: &FillChoice) -> bool {
-        self.busiest(choice).0 < FILLS_PER_DRIVE
-    }
 }
 
 /// A policy: which cell is filled next.
@@ -68,9 +62,8 @@ pub trait FillOrder: fmt::Debug + Send + Sync {
     /// What simulations call it.
     fn name(&self) -> &'static str;
 
-    /// The next of the cells that wait, which come by address; `None` to begin none before a fill has ended. One whose drives
-    /// [have no room](FillLoads::have_room) must not be chosen. There may be 100,000 cells, and this is called for each fill: look at
-    /// some hundreds.
+    /// The next of the first few hundred cells that wait, which come by address and whose drives may have one fill more; `None` to
+    /// begin none before a fill has ended.
     fn next(
         &self,
         cells: &mut dyn Iterator<Item = FillChoice>,
@@ -93,7 +86,7 @@ mod tests {
     use layout::Cell;
 
     use super::*;
-    use crate::pool::fill::queue::Class;
+    use crate::pool::fill::queue::{Class, FILLS_PER_DRIVE};
 
     /// Cells of so many groups, each of which reads drives `group` and `group + 1` and writes drive `group + 2`, of ten.
     fn choices(groups: u64) -> Vec<FillChoice> {
@@ -106,20 +99,24 @@ mod tests {
         (0..groups).map(choice).collect()
     }
 
-    /// Chooses until nothing more is chosen: the groups in that order.
-    fn all(order: &dyn FillOrder, mut waiting: Vec<FillChoice>) -> Vec<u64> {
+    /// Begins what is chosen until nothing more is: the groups in that order.
+    fn all(order: &'static dyn FillOrder, waiting: Vec<FillChoice>) -> Vec<u64> {
         let mut fills = Fills::default();
+        fills.set_order(order);
+        for choice in &waiting {
+            fills.wait(Class::CopyBack, (choice.group, choice.column));
+        }
+        let of = |key: (u64, u16)| waiting[usize::try_from(key.0).unwrap()].clone();
         let mut groups = Vec::new();
-        while let Some(choice) = order.next(&mut waiting.iter().cloned(), FillLoads(&fills)) {
+        while let Some((class, key)) = fills.next(of) {
+            let choice = of(key);
             let (target, sources) = choice.seats.split_last().expect("it has drives");
-            let key = (choice.group, choice.column);
-            fills.wait(Class::CopyBack, key);
+            fills.take(class, key);
             let cell = Cell {
                 seat: *target,
                 row: key.0,
             };
             fills.begin(key, cell, sources.to_vec(), 1 << 20);
-            waiting.retain(|other| other.group != choice.group);
             groups.push(choice.group);
         }
         groups
