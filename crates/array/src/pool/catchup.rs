@@ -203,7 +203,7 @@ impl Pool {
         let (ticket, why) = (blanking.ticket, blanking.why);
         let seated = match outcome {
             Err(fault) => Err(PoolError::Fault { fault }),
-            Ok(()) if self.fills_are_stopped() => Err(PoolError::Closing),
+            Ok(()) if self.fills.stopped => Err(PoolError::Closing),
             Ok(()) => self.seat_drive(
                 seat,
                 blanking.facts,

@@ -9,6 +9,7 @@ use block::Seat;
 pub(super) struct Joining(BTreeMap<Seat, u32>);
 
 impl Joining {
+    /// Whether the lanes have yet to hear of the seat's drive.
     pub(super) fn contains(&self, seat: Seat) -> bool {
         self.0.contains_key(&seat)
     }

@@ -26,7 +26,7 @@ impl Pool {
     ) {
         let facts = self.facts.seats.get(seat.index());
         let out = facts.is_none_or(|facts| matches!(facts.state, SeatState::Out { .. }));
-        if out || self.joins(seat) {
+        if out || self.joining.contains(seat) {
             // Already decided; the lane hears of it when the labels are written. The drive that sits there
             // by now has done nothing.
             if waiting {
@@ -157,7 +157,7 @@ impl Pool {
     /// Where the layout has no spare space left for a seat, a waiting spare drive takes it.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
         if seat.0 >= self.geometry.layout().drives()
-            || self.fills_are_stopped()
+            || self.fills.stopped
             || self.blanking.contains_key(&seat)
             || self.is_away_for_a_while(seat)
         {
@@ -199,7 +199,7 @@ impl Pool {
     /// The drive in the seat takes part from the next generation on; its cells are absent.
     fn bring_in(&mut self, seat: Seat, mut effects: Vec<Effect>) {
         self.facts.seats[seat.index()].state = SeatState::Filling;
-        self.seat_joins(seat);
+        self.joining.begins(seat);
         self.drives.entry(seat).or_default();
         // Pages of an earlier life of this drive do not speak: they carry its earlier identity.
         self.tables.insert(seat, CellTable::default());

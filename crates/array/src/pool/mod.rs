@@ -305,7 +305,7 @@ impl Pool {
                 waiting,
             } => self.drive_fault(seat, kind, offset, fault, waiting),
             // What lanes that have not heard of a seat's drive say is about the one before it.
-            Event::Late { seat } | Event::Hangs { seat, .. } if self.joins(seat) => {}
+            Event::Late { seat } | Event::Hangs { seat, .. } if self.joining.contains(seat) => {}
             // A successor that is slow is in nobody's way but its own.
             Event::Late { seat } if self.replacements.contains_key(&seat) => {}
             Event::Late { seat } => self.drive_late(seat),
@@ -579,7 +579,7 @@ impl Pool {
         match effect {
             Effect::Lanes(command) => {
                 if let Command::SeatIn(seat) | Command::Twin { with: seat, .. } = command {
-                    self.seat_joined(seat);
+                    self.joining.ends(seat);
                 }
                 self.tell_lanes(&command);
             }

@@ -6,27 +6,25 @@ use super::{Pool, SeatState, is_recoverable};
 use crate::plan::BandPlans;
 
 impl Pool {
+    /// Columns of a group that are nowhere.
+    pub(super) fn absent_in(&self, group: u64) -> usize {
+        let columns = 0..self.geometry.layout().columns();
+        columns
+            .filter(|&column| self.source(group, column).is_none())
+            .count()
+    }
+
     /// Columns of volumes that are nowhere.
     #[must_use]
     pub fn absent_columns(&self) -> u64 {
-        let columns = self.geometry.layout().columns();
-        self.facts
-            .allocated_groups()
-            .map(|group| {
-                let absent = (0..columns).filter(|&column| self.source(group, column).is_none());
-                absent.count() as u64
-            })
-            .sum()
+        let groups = self.facts.allocated_groups();
+        groups.map(|group| self.absent_in(group) as u64).sum()
     }
 
     /// Drives that may fail at once from now on, whichever they are, so that everything can be read still.
     #[must_use]
     pub fn survives_drives(&self) -> u16 {
-        let columns = self.geometry.layout().columns();
-        let absent = |group| {
-            let absent = (0..columns).filter(|&column| self.source(group, column).is_none());
-            u16::try_from(absent.count()).unwrap_or(u16::MAX)
-        };
+        let absent = |group| u16::try_from(self.absent_in(group)).unwrap_or(u16::MAX);
         let out = || {
             let out =
                 |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });

@@ -148,7 +148,7 @@ impl Pool {
             why,
         };
         self.replacements.insert(with, replacement);
-        self.seat_joins(with);
+        self.joining.begins(with);
     }
 
     /// At opening: drives that were being replaced still are, and are copied anew.
@@ -175,7 +175,7 @@ impl Pool {
 
     /// Whether a drive is being replaced, and more can be done about it.
     pub(super) fn is_replacing(&self) -> bool {
-        let stopped = self.fills_are_stopped() || !self.recovered;
+        let stopped = self.fills.stopped || !self.recovered;
         !stopped && self.replacements.values().any(|of| !of.stuck)
     }
 
@@ -189,7 +189,7 @@ impl Pool {
         let has = self.replacements[&seat]
             .filled
             .contains_key(&(group, column));
-        (!has && !self.joins(seat)).then_some(Cell { seat, row: at.row })
+        (!has && !self.joining.contains(seat)).then_some(Cell { seat, row: at.row })
     }
 
     /// The successor of a drive has a column.
@@ -234,7 +234,7 @@ impl Pool {
 
     /// Moves every replacement that can move.
     pub(super) fn pump_replacements(&mut self) {
-        if self.replacements.is_empty() || self.fills_are_stopped() || !self.recovered {
+        if self.replacements.is_empty() || self.fills.stopped || !self.recovered {
             return;
         }
         let all: Vec<Seat> = self.replacements.keys().copied().collect();
@@ -247,10 +247,10 @@ impl Pool {
             let ready = match replacement.phase {
                 Phase::Copying => {
                     // What is being made blank has columns to copy soon.
-                    self.none_is_filled()
+                    self.fills.none_is_filled()
                         && self.initialization.is_idle()
                         && !replacement.stuck
-                        && !self.joins(with)
+                        && !self.joining.contains(with)
                 }
                 Phase::Recording => recorded,
                 Phase::Checkpointing(..) => false,
@@ -358,7 +358,7 @@ impl Pool {
             false => [successors, number],
         };
         self.facts.set_numbers([seat, with], numbers);
-        self.seat_joins(seat);
+        self.joining.begins(seat);
         old
     }
 
@@ -414,7 +414,7 @@ impl Pool {
         }
         let with = self.successor(seat)?;
         let replacement = self.replacements.remove(&with)?;
-        self.fills_in_vain(with);
+        self.fills.in_vain(with);
         let since = self.next_generation();
         let forgets_old = replacement.why == OutReason::Failed;
         self.take_seat((seat, with), SeatState::Filling, why, forgets_old);
@@ -451,7 +451,7 @@ impl Pool {
     fn forget_succession(&mut self, seat: Seat) {
         let is_it = |effect: &Effect| matches!(effect, Effect::Succeed(of) if *of == seat);
         self.labels.drop_effects(is_it);
-        self.seat_joined(seat);
+        self.joining.ends(seat);
     }
 
     /// A successor fails that has its seat by the facts alone: the drive before it keeps the seat, if it works.
@@ -519,7 +519,7 @@ impl Pool {
             forgets_old,
             ..
         } = promotion;
-        self.seat_joined(seat);
+        self.joining.ends(seat);
         let complete = old.is_some();
         if complete {
             self.drop_table(seat);

@@ -63,22 +63,11 @@ impl Pool {
         let groups: Vec<u64> = self.facts.allocated_groups().collect();
         let mut waiting = 0;
         for group in groups {
-            let columns = self.geometry.layout().columns();
-            let absent: Vec<u16> = (0..columns)
-                .filter(|&column| self.source(group, column).is_none())
-                .collect();
-            let lost = Reverse(absent.len());
-            for column in 0..columns {
-                let class = if absent.contains(&column) {
-                    Class::Rebuild { lost }
-                } else if self.is_away(group, column) {
-                    Class::CopyBack
-                } else if self.successor_cell(group, column).is_some() {
-                    Class::Replace
-                } else {
+            for column in 0..self.geometry.layout().columns() {
+                let key = (group, column);
+                let Some(class) = self.fill_class(key) else {
                     continue;
                 };
-                let key = (group, column);
                 if !self.fills.is_under_way(key) && self.target(group, column).is_some() {
                     self.fills.wait(class, key);
                     waiting += 1;
@@ -342,29 +331,28 @@ impl Pool {
     /// whether it was queued.
     fn wait_again(&mut self, key: (u64, u16)) -> bool {
         let (group, column) = key;
-        let absent = self.source(group, column).is_none();
-        let away = self.is_away(group, column);
-        if self.fills.stopped
-            || self.fills.is_unrecoverable(key)
-            || !(absent || away || self.successor_cell(group, column).is_some())
-            || self.target(group, column).is_none()
-            || !self.facts.allocated_groups().any(|other| other == group)
-        {
+        if self.fills.stopped || self.fills.is_unrecoverable(key) {
             return false;
         }
-        let class = if absent {
-            let lost = (0..self.geometry.layout().columns())
-                .filter(|&other| self.source(group, other).is_none())
-                .count();
-            Class::Rebuild {
-                lost: Reverse(lost),
-            }
-        } else if away {
-            Class::CopyBack
-        } else {
-            Class::Replace
+        let Some(class) = self.fill_class(key) else {
+            return false;
         };
-        self.fills.wait(class, key)
+        self.target(group, column).is_some()
+            && self.facts.allocated_groups().any(|other| other == group)
+            && self.fills.wait(class, key)
+    }
+
+    /// Why a column should be filled; `None` if it is where it should be.
+    fn fill_class(&self, (group, column): (u64, u16)) -> Option<Class> {
+        if self.source(group, column).is_none() {
+            let lost = Reverse(self.absent_in(group));
+            Some(Class::Rebuild { lost })
+        } else if self.is_away(group, column) {
+            Some(Class::CopyBack)
+        } else {
+            let replaced = self.successor_cell(group, column).is_some();
+            replaced.then_some(Class::Replace)
+        }
     }
 
     fn fills_ended(&mut self) {
@@ -436,21 +424,6 @@ impl Pool {
         self.advance();
     }
 
-    /// Whether no cell waits to be filled or is being filled.
-    pub(super) fn none_is_filled(&self) -> bool {
-        self.fills.none_is_filled()
-    }
-
-    /// What was being filled on a drive comes to nothing, whatever a lane says of it yet.
-    pub(super) fn fills_in_vain(&mut self, seat: Seat) {
-        self.fills.in_vain(seat);
-    }
-
-    /// Whether nothing new is filled, for the pool is being closed or has been.
-    pub(super) const fn fills_are_stopped(&self) -> bool {
-        self.fills.stopped
-    }
-
     /// Nothing new is filled, and what is under way is given up.
     pub(super) fn stop_fills(&mut self) {
         for (group, column) in self.fills.stop() {
@@ -458,22 +431,7 @@ impl Pool {
         }
     }
 
-    /// The facts, not yet durable, say that the seat's drive takes part.
-    pub(super) fn seat_joins(&mut self, seat: Seat) {
-        self.joining.begins(seat);
-    }
-
-    /// Whether the lanes have yet to hear that the seat's drive takes part.
-    pub(super) fn joins(&self, seat: Seat) -> bool {
-        self.joining.contains(seat)
-    }
-
-    /// The lanes hear that the seat's drive takes part.
-    pub(super) fn seat_joined(&mut self, seat: Seat) {
-        self.joining.ends(seat);
-    }
-
-    /// A drive is out: what was being filled there fails by itself; what was recorded there is gone.
+    /// A drive is out: what was being filled there fails; what was recorded there is gone.
     pub(super) fn fills_lost_seat(&mut self, seat: Seat) {
         self.places.retain(|_, &mut (cell, _)| cell.seat != seat);
         self.taken.retain(|cell, _| cell.seat != seat);

@@ -76,7 +76,7 @@ pub(in crate::pool) struct Fills {
     busy: BTreeMap<Seat, u64>,
     pub(super) progress: Progress,
     /// Nothing new is filled, for the pool is being closed.
-    pub(super) stopped: bool,
+    pub(in crate::pool) stopped: bool,
     /// Nothing new is filled, for an administrator said so.
     pub(super) paused: bool,
 }
@@ -113,7 +113,7 @@ impl Fills {
     }
 
     /// Whether no cell waits and no lane fills one.
-    pub(super) fn none_is_filled(&self) -> bool {
+    pub(in crate::pool) fn none_is_filled(&self) -> bool {
         self.none_waits() && self.in_flight.is_empty()
     }
 
@@ -330,7 +330,7 @@ impl Fills {
     }
 
     /// What is being filled on a drive comes to nothing, whatever a lane says of it yet.
-    pub(super) fn in_vain(&mut self, seat: Seat) {
+    pub(in crate::pool) fn in_vain(&mut self, seat: Seat) {
         for fill in self.in_flight.values_mut() {
             fill.in_vain |= fill.target.seat == seat;
         }

@@ -100,10 +100,10 @@ mod tests {
     }
 
     /// Begins what is chosen until nothing more is: the groups in that order.
-    fn all(order: &'static dyn FillOrder, waiting: Vec<FillChoice>) -> Vec<u64> {
+    fn all(order: &'static dyn FillOrder, waiting: &[FillChoice]) -> Vec<u64> {
         let mut fills = Fills::default();
         fills.set_order(order);
-        for choice in &waiting {
+        for choice in waiting {
             fills.wait(Class::CopyBack, (choice.group, choice.column));
         }
         let of = |key: (u64, u16)| waiting[usize::try_from(key.0).unwrap()].clone();
@@ -126,9 +126,9 @@ mod tests {
     fn every_policy_gives_drives_no_more_than_they_may_have_and_leaves_nothing_that_could_go() {
         for order in FILL_ORDERS {
             // Each drive is in three of ten groups.
-            let few = all(*order, choices(30));
+            let few = all(*order, &choices(30));
             assert_eq!(few.iter().collect::<BTreeSet<_>>().len(), 30, "{order:?}");
-            let many = all(*order, choices(1000));
+            let many = all(*order, &choices(1000));
             let of_drive = |drive: u64| {
                 let on = |group: &&u64| (0..3).any(|at| (**group + at) % 10 == drive);
                 many.iter().filter(on).count() as u64
@@ -166,9 +166,9 @@ mod tests {
 
     #[test]
     fn the_least_busy_order_spreads_the_first_fills_over_all_drives() {
-        let groups = all(&least_busy::LeastBusy, choices(30));
+        let groups = all(&least_busy::LeastBusy, &choices(30));
         assert_eq!(groups[..3], [0, 3, 6], "no two have a drive in common");
-        let groups = all(&address::Address, choices(30));
+        let groups = all(&address::Address, &choices(30));
         assert_eq!(groups[..3], [0, 1, 2]);
     }
 }
