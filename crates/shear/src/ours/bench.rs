@@ -134,8 +134,8 @@ pub(super) struct Bench {
     remembered: BTreeSet<u64>,
     /// Blocks to read when a memory holds too much of what is asked for.
     flush_blocks: usize,
-    /// Levels of bursts at a place of the pattern alone, by its residue.
-    pub(super) alone: BTreeMap<u64, Level>,
+    /// Levels of bursts at a place of the pattern alone, by its residue and the requests of a burst.
+    pub(super) alone: BTreeMap<(u64, usize), Level>,
     /// Places whose level was no lower when it was measured again.
     pub(super) settled: BTreeSet<u64>,
 }

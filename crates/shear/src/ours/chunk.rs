@@ -12,6 +12,8 @@ const ALONE_BURSTS_COPIES: u32 = 24;
 /// Places on the same drives seem to share some of them only, and are looked at more closely, from this part of the
 /// difference on.
 const SUSPECT: f64 = 1.0 / 6.0;
+/// Places that may have copies and whose time is this part of the difference away from the level that is likeliest.
+const SUSPECT_COPIES: f64 = 0.4;
 /// Bursts between two looks at times that lie between levels, and most of them.
 const CLOSE_BURSTS: u32 = 24;
 const CLOSE_BURSTS_MAX: u32 = 240;
@@ -79,17 +81,17 @@ pub(super) async fn relation(
             if bench.settled.contains(&residue) {
                 continue;
             }
-            let Some(before) = bench.alone.remove(&residue) else {
+            let Some(before) = bench.alone.remove(&(residue, pattern.depth)) else {
                 continue;
             };
-            let again = alone(bench, pattern, residue, span, ALONE_BURSTS).await?;
+            let again = alone(bench, pattern, residue, span, pattern.depth, ALONE_BURSTS).await?;
             if again < before.mean() - 0.04 {
                 less = true;
             } else {
                 bench.settled.insert(residue);
             }
             if before.mean() < again {
-                bench.alone.insert(residue, before);
+                bench.alone.insert((residue, pattern.depth), before);
             }
         }
         if !less {
@@ -161,26 +163,35 @@ async fn compare(
         if index == 0 && pattern.third.is_some() && seen < SUSPECT * overlap {
             break;
         }
+        let between = |level: f64| (seen - level).abs() > SUSPECT_COPIES * (overlap - halves);
+        if question == Question::Exact
+            && pattern.copies != Some(1)
+            && !bench.constant
+            && (index == 1 && between(halves) && seen > halves || index == 2 && between(overlap))
+        {
+            break;
+        }
         bench.desk.spend(DECISION_ERROR);
         return Ok((kinds[index], seen.exp()));
     }
     match pattern.copies {
         Some(1) => Err(unsure([a, b])),
         _ if bench.constant => Err(unsure([a, b])),
-        _ => closely(bench, pattern, [a, b], span, (question, halves, overlap)).await,
+        _ => closely(bench, pattern, [a, b], span, (question, overlap)).await,
     }
 }
 
 /// The same where times are near none of the levels, by as many bursts at each place alone as at both.
 ///
-/// The times of one drive and of two are known. That of shared ones is not where copies lie far apart on a drive: what is
-/// surely neither is shared.
+/// The time of one drive is known, and that of two from half of a burst at each place: both halves have ended when the
+/// later one has, whatever load of others there is. That of shared drives is not where copies lie far apart on a drive:
+/// what is surely neither is shared.
 async fn closely(
     bench: &mut Bench,
     pattern: &Pattern,
     places: [u64; 2],
     span: u64,
-    (question, halves, overlap): (Question, f64, f64),
+    (question, overlap): (Question, f64),
 ) -> Result<(Relation, f64), End> {
     let deviation = pattern
         .level
@@ -197,9 +208,10 @@ async fn closely(
             pair.add(bench.spots(pattern.bytes, &spots).await?);
         }
         let same = slower_alone(bench, pattern, places, span, bursts).await?;
+        let apart = later_half(bench, pattern, places, span, bursts).await?;
         let seen = pair.mean() - same;
         let error = CLOSE_ERRORS * deviation * (2.0 / f64::from(bursts)).sqrt();
-        let (differs, shares) = (seen < -error, seen > halves + error);
+        let (differs, shares) = (seen < -error, pair.mean() > apart + error);
         let found = match (differs, shares) {
             (true, true) => Relation::Overlap,
             (true, false) if seen < overlap - error || question == Question::Differ => {
@@ -212,6 +224,24 @@ async fn closely(
         return Ok((found, seen.exp()));
     }
     Err(unsure(places))
+}
+
+/// Mean of the later one of two bursts of half as many requests, one at each place.
+async fn later_half(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    [a, b]: [u64; 2],
+    span: u64,
+    bursts: u32,
+) -> Result<f64, End> {
+    let requests = pattern.depth / 2;
+    for place in [a, b] {
+        alone(bench, pattern, place, span, requests, bursts).await?;
+    }
+    let halves = |place| bench.alone[&(place, requests)].values();
+    let mut later = bench.level();
+    later.extend(halves(a).zip(halves(b)).map(|(a, b)| a.max(b)));
+    Ok(later.mean())
 }
 
 /// The same where drives answer in order. `levels` are the question, a read behind a queue, and a read that is alone.
@@ -285,31 +315,33 @@ async fn slower_alone(
     span: u64,
     bursts: u32,
 ) -> Result<f64, End> {
-    let one = alone(bench, pattern, a, span, bursts).await?;
-    Ok(one.max(alone(bench, pattern, b, span, bursts).await?))
+    let requests = pattern.depth;
+    let one = alone(bench, pattern, a, span, requests, bursts).await?;
+    Ok(one.max(alone(bench, pattern, b, span, requests, bursts).await?))
 }
 
-/// Mean level of so many bursts at one place, or of more that are known.
+/// Mean level of so many bursts of `requests` reads at one place, or of more that are known.
 async fn alone(
     bench: &mut Bench,
     pattern: &Pattern,
     residue: u64,
     span: u64,
+    requests: usize,
     bursts: u32,
 ) -> Result<f64, End> {
-    let mut level = match bench.alone.remove(&residue) {
+    let mut level = match bench.alone.remove(&(residue, requests)) {
         Some(known) => known,
         None => bench.level(),
     };
     while level.count() < bursts.into() {
         let spot = Spot {
             residue: bench.within(residue, span, pattern),
-            requests: pattern.depth,
+            requests,
         };
         level.add(bench.spots(pattern.bytes, &[spot]).await?);
     }
     let mean = level.mean();
-    bench.alone.insert(residue, level);
+    bench.alone.insert((residue, requests), level);
     Ok(mean)
 }
 

@@ -46,12 +46,12 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Whether chunks that are some chunks apart have the same drives everywhere: a shorter pattern than the one that was
-    /// taken.
-    pub(super) fn repeats(&self) -> bool {
+    /// Chunks after which the same drives follow everywhere, where that is a part of the pattern that was taken.
+    pub(super) fn period(&self) -> Option<usize> {
         let count = self.class.len();
         let mut shorter = (1..count).filter(|shorter| count.is_multiple_of(*shorter));
-        shorter.any(|shorter| (shorter..count).all(|at| self.class[at] == self.class[at - shorter]))
+        shorter
+            .find(|&shorter| (shorter..count).all(|at| self.class[at] == self.class[at - shorter]))
     }
 
     /// Classes met.
@@ -331,8 +331,9 @@ mod tests {
             class: class.iter().copied().map(Some).collect(),
             ..Map::default()
         };
-        assert!(map(&[0, 1, 2, 0, 1, 2]).repeats());
-        assert!(!map(&[0, 1, 2, 1, 0, 2]).repeats());
+        assert_eq!(map(&[0, 1, 0, 1, 0, 1, 0, 1]).period(), Some(2));
+        assert_eq!(map(&[0, 1, 2, 0, 1, 2]).period(), Some(3));
+        assert_eq!(map(&[0, 1, 2, 1, 0, 2]).period(), None);
     }
 
     #[test]

@@ -137,12 +137,15 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
         belief.offset_bytes = chunks.phase;
         belief.step = "drives";
     });
-    let map = drives::map(bench, &pattern, &chunks).await?;
-    if map.repeats() {
-        return Err(End::Unsure(format!(
-            "drives repeat within what was taken for a pattern of {} bytes",
-            pattern.bytes
-        )));
+    let mut map = drives::map(bench, &pattern, &chunks).await?;
+    while let Some(period) = map.period() {
+        // Requests of a long stride may be at other angles than those of its parts, which seem to be on other drives then.
+        pattern = match period {
+            1 => return Err(pattern::repeats(&pattern)),
+            _ => pattern::shorter(bench, &pattern, period as u64 * chunks.bytes).await?,
+        };
+        desk.believe(|belief| belief.pattern_bytes = Some(pattern.bytes));
+        map = drives::map(bench, &pattern, &chunks).await?;
     }
     desk.believe(|belief| belief.step = "layout");
     let class = class::of(&map);

@@ -273,8 +273,14 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
         before = Some(pattern.bytes);
         pattern = least(bench, longer, depth).await?;
     }
-    // A stride that keeps to several drives has multiples that keep to fewer.
-    for longer in multiples(bench, &pattern) {
+    multiples_are_alike(bench, &pattern).await?;
+    bench.desk.plot(pattern.bytes, pattern.level.mean().exp());
+    Ok(pattern)
+}
+
+/// A stride that keeps to several drives has multiples that keep to fewer.
+async fn multiples_are_alike(bench: &mut Bench, pattern: &Pattern) -> Result<(), End> {
+    for longer in multiples(bench, pattern) {
         bench.forget_places();
         let longer = Pattern {
             bytes: longer,
@@ -288,8 +294,34 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
         }
     }
     bench.forget_places();
-    bench.desk.plot(pattern.bytes, pattern.level.mean().exp());
-    Ok(pattern)
+    Ok(())
+}
+
+/// A part of a pattern after which the same drives follow, as far as chunks were compared.
+pub(super) async fn shorter(
+    bench: &mut Bench,
+    pattern: &Pattern,
+    bytes: u64,
+) -> Result<Pattern, End> {
+    let mut shorter = Pattern {
+        bytes,
+        ..pattern.clone()
+    };
+    bench.forget_places();
+    remeasure(bench, &mut shorter).await?;
+    if slower_multiple(bench, &shorter).await?.is_some() {
+        return Err(repeats(pattern));
+    }
+    multiples_are_alike(bench, &shorter).await?;
+    Ok(shorter)
+}
+
+/// Times do not fit together: what was taken for a pattern is none.
+pub(super) fn repeats(pattern: &Pattern) -> End {
+    End::Unsure(format!(
+        "drives repeat within what was taken for a pattern of {} bytes",
+        pattern.bytes
+    ))
 }
 
 /// Whether twice the requests take twice the time. Drives that are not busy could do more at once: deeper bursts are
