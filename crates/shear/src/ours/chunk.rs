@@ -131,7 +131,8 @@ async fn compare(
     };
     let mut levels = vec![same, same + halves];
     // A drive that alone has its chunks shares all of them or none.
-    if pattern.copies != Some(1) {
+    let may_be_copied = pattern.copies != Some(1);
+    if may_be_copied {
         levels.push(same + overlap);
     }
     let kinds = [Relation::Same, Relation::Apart, Relation::Overlap];
@@ -163,12 +164,14 @@ async fn compare(
         if index == 0 && pattern.third.is_some() && seen < SUSPECT * overlap {
             break;
         }
-        let between = |level: f64| (seen - level).abs() > SUSPECT_COPIES * (overlap - halves);
-        if question == Question::Exact
-            && pattern.copies != Some(1)
-            && !bench.constant
-            && (index == 1 && between(halves) && seen > halves || index == 2 && between(overlap))
-        {
+        // Load of others, and copies that lie far apart, move times away from their levels.
+        let off = match index {
+            1 => seen - halves,
+            2 => (seen - overlap).abs(),
+            _ => 0.0,
+        };
+        let is_off = off > SUSPECT_COPIES * (overlap - halves);
+        if is_off && may_be_copied && question == Question::Exact && !bench.constant {
             break;
         }
         bench.desk.spend(DECISION_ERROR);
