@@ -3,11 +3,14 @@
 //! Sizes are bytes. Requests refuse fields that they do not know, so that a misspelt option is an
 //! error and not a default.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use engine::assemble::PoolPlan;
 use engine::status::{Health, LoggedEvent, PoolStatus};
 use serde::{Deserialize, Serialize};
+
+use crate::exports::EXPORTS;
 
 /// The longest request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
@@ -402,17 +405,15 @@ pub struct Volume {
     pub exports: Vec<Export>,
 }
 
-/// `POST pools/{name}/volumes/{volume}/attach`. One of the two ways.
+/// `POST pools/{name}/volumes/{volume}/attach`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "AttachFields")]
 pub struct Attach {
-    /// By NBD: `unix:PATH` or `tcp:ADDRESS:PORT`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nbd: Option<String>,
-    /// By FUSE: the file that the volume is to be; absolute.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fuse: Option<PathBuf>,
-    /// With a loop device over that file.
+    /// By which [kind of export](crate::exports::EXPORTS), and where; one. `nbd` with `unix:PATH` or `tcp:ADDRESS:PORT`, or
+    /// `fuse` with the file that the volume is to be; absolute.
+    #[serde(flatten)]
+    pub at: BTreeMap<String, String>,
+    /// By FUSE: with a loop device over that file.
     #[serde(default, skip_serializing_if = "is_false")]
     pub loop_device: bool,
     /// Whatever would change the volume is refused.
@@ -428,6 +429,49 @@ pub struct Attach {
     /// By NBD over TCP: serve other machines without TLS.
     #[serde(default, skip_serializing_if = "is_false")]
     pub insecure: bool,
+}
+
+/// The same as it is read: fields that are not known are kinds of exports, or errors.
+#[derive(Deserialize)]
+struct AttachFields {
+    #[serde(flatten)]
+    at: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    loop_device: bool,
+    #[serde(default)]
+    read_only: bool,
+    tls: Option<AttachTls>,
+    tls_psk: Option<PathBuf>,
+    #[serde(default)]
+    insecure: bool,
+}
+
+impl TryFrom<AttachFields> for Attach {
+    type Error = String;
+
+    fn try_from(fields: AttachFields) -> Result<Self, String> {
+        let mut at = BTreeMap::new();
+        for (name, place) in fields.at {
+            if !EXPORTS.iter().any(|kind| kind.name() == name) {
+                return Err(format!("unknown field `{name}`"));
+            }
+            match place {
+                serde_json::Value::String(place) => {
+                    at.insert(name, place);
+                }
+                serde_json::Value::Null => {}
+                other => return Err(format!("`{name}` is a string, and not {other}")),
+            }
+        }
+        Ok(Self {
+            at,
+            loop_device: fields.loop_device,
+            read_only: fields.read_only,
+            tls: fields.tls,
+            tls_psk: fields.tls_psk,
+            insecure: fields.insecure,
+        })
+    }
 }
 
 /// Files of a server's TLS, in PEM; absolute.

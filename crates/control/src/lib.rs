@@ -16,6 +16,7 @@ pub mod client;
 mod connections;
 mod daemon;
 mod event_files;
+pub mod exports;
 mod failure;
 pub mod hooks;
 mod routes;

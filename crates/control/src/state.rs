@@ -77,9 +77,11 @@ impl SavedExport {
 
 /// A loop device, and what tells it from a later one of the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SavedDevice {
-    pub(crate) path: PathBuf,
-    pub(crate) sequence: Option<u64>,
+pub struct SavedDevice {
+    /// The device.
+    pub path: PathBuf,
+    /// The kernel's count of devices of that number.
+    pub sequence: Option<u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -310,7 +312,7 @@ mod tests {
 
     fn by_nbd(address: &str) -> Attach {
         Attach {
-            nbd: Some(address.to_owned()),
+            at: [("nbd".to_owned(), address.to_owned())].into(),
             ..Attach::default()
         }
     }

@@ -1,35 +1,21 @@
-//! Volumes served: by NBD, one server per address and one volume per server, or as a file by FUSE.
+//! Volumes served: what is served where, and what is remembered of it.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use block::{
-    BlockDevice, Completed, Extent, ExtentsAnswer, Limits, Memory, Region, Request, Submission,
-};
-use export::fuse::{FuseError, FuseFile, loops};
-use export::nbd::{
-    self, BindError, Listen, Options, ParseListenError, Place, Server, ServerTls, Uri,
-};
-use export::socket::SocketError;
 
 use super::Daemon;
 use super::links::DeviceLink;
 use crate::Failure;
 use crate::api::{Attach, Export};
+use crate::exports::{self, EXPORTS, Served, Serving};
 use crate::state::SavedExport;
 
 /// How long a client that has hung up may still count as one.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// What serves a volume. Dropping it ends it.
-enum Way {
-    Nbd(Server),
-    /// With the loop device made over it, which goes with it, and its name that stays.
-    Fuse(FuseFile, Option<PathBuf>, Option<DeviceLink>),
-}
 
 /// A volume at an address.
 pub(super) struct Exported {
@@ -39,7 +25,9 @@ pub(super) struct Exported {
     attach: Attach,
     /// Not asked for in this life of the daemon.
     restored: bool,
-    way: Way,
+    /// The name that stays of its own device. It goes before the device does.
+    link: Option<DeviceLink>,
+    served: Box<dyn Served>,
 }
 
 impl Exported {
@@ -47,128 +35,18 @@ impl Exported {
         self.pool == pool && volume.is_none_or(|volume| self.volume == volume)
     }
 
-    fn listens_on(&self, listen: &Listen) -> bool {
-        match &self.way {
-            Way::Nbd(server) => server.address() == listen,
-            Way::Fuse(..) => false,
-        }
-    }
-
     fn view(&self) -> Export {
-        let mut link = None;
-        let (address, uri, clients, device) = match &self.way {
-            Way::Nbd(server) => {
-                let address = server.address();
-                let uri = Uri {
-                    place: match address {
-                        Listen::Unix(path) => Place::Unix(path.clone()),
-                        Listen::Tcp(address) => {
-                            Place::Tcp(address.ip().to_string(), address.port())
-                        }
-                    },
-                    name: format!("{}/{}", self.pool, self.volume),
-                    tls: self.attach.tls.is_some() || self.attach.tls_psk.is_some(),
-                };
-                (
-                    address.to_string(),
-                    uri.to_string(),
-                    server.connections(),
-                    server.devices().into_iter().next(),
-                )
-            }
-            Way::Fuse(file, device, name) => {
-                link = name.as_ref().map(|name| name.path().to_owned());
-                let path = file.path().display();
-                let clients = match device {
-                    None => file.opens(),
-                    Some(device) => {
-                        file.opens().saturating_sub(1) + usize::from(loops::is_held(device))
-                    }
-                };
-                (
-                    format!("fuse:{path}"),
-                    path.to_string(),
-                    clients,
-                    device.clone(),
-                )
-            }
-        };
+        let own = self.served.own_device().map(Path::to_owned);
         Export {
             pool: self.pool.clone(),
             volume: self.volume.clone(),
-            address,
-            uri,
-            clients,
-            device,
-            link,
+            address: self.served.address(),
+            uri: self.served.uri(),
+            clients: self.served.clients(),
+            device: own.or_else(|| self.served.device()),
+            link: self.link.as_ref().map(|link| link.path().to_owned()),
             read_only: self.attach.read_only,
         }
-    }
-}
-
-/// A volume that nothing changes: what would is refused as if it were outside.
-struct ReadOnly(Arc<engine::Volume>);
-
-impl ReadOnly {
-    /// Far behind any volume's end.
-    const OUTSIDE: u64 = 1 << 62;
-
-    const fn allowed(request: Request) -> Request {
-        match request.kind.mutates() {
-            true => Request {
-                offset: Self::OUTSIDE,
-                ..request
-            },
-            false => request,
-        }
-    }
-}
-
-impl BlockDevice for ReadOnly {
-    fn limits(&self) -> Limits {
-        Limits {
-            trims: false,
-            ..self.0.limits()
-        }
-    }
-
-    fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {
-        self.0.submit(Self::allowed(request), memory, token, to);
-    }
-
-    fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
-        for one in batch.iter_mut() {
-            one.request = Self::allowed(one.request);
-        }
-        self.0.submit_all(batch, to);
-    }
-
-    fn lend(&self, region: &Region) {
-        self.0.lend(region);
-    }
-
-    fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
-        self.0.extents(offset, length)
-    }
-
-    fn find_extents(&self, offset: u64, length: u64, answer: ExtentsAnswer) {
-        self.0.find_extents(offset, length, answer);
-    }
-}
-
-/// What the NBD server is told of the volume. A client that gives no name means it too.
-struct One {
-    name: String,
-    volume: Arc<engine::Volume>,
-}
-
-impl nbd::Exports for One {
-    fn list(&self) -> Vec<String> {
-        vec![self.name.clone()]
-    }
-
-    fn open(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
-        (name.is_empty() || name == self.name).then(|| Arc::clone(&self.volume) as _)
     }
 }
 
@@ -234,20 +112,14 @@ impl Daemon {
         let noted = self.remember_export(&uuid, name, request);
         let served = self.serve(pool, name, request, false, &what);
         // With the port that was taken, so that it is the same next time.
-        let taken = served.as_ref().ok().and_then(|view| {
-            let nbd = request.nbd.as_ref().filter(|nbd| **nbd != view.address)?;
-            tracing::debug!("{nbd} became {}", view.address);
-            Some(Attach {
-                nbd: Some(view.address.clone()),
-                ..request.clone()
-            })
-        });
+        let taken = served.as_ref().ok().and_then(|(_, taken)| taken.clone());
         if noted && (taken.is_some() || served.is_err()) {
             self.forget_exports(&uuid, |export| export.is(name, request));
         }
         if let Some(taken) = taken {
             self.remember_export(&uuid, name, &taken);
         }
+        let served = served.map(|(view, _)| view);
         if let Ok(served) = &served {
             self.remember_device(&uuid, request, served);
             self.missing_no_more(&uuid, name);
@@ -269,11 +141,12 @@ impl Daemon {
                 {
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                served => return served,
+                served => return served.map(|(view, _)| view),
             }
         }
     }
 
+    /// Serves a volume: what is served, and what to ask for to get the same place again, if that is not the request.
     fn serve(
         &self,
         pool: &str,
@@ -281,68 +154,46 @@ impl Daemon {
         request: &Attach,
         restored: bool,
         what: &str,
-    ) -> Result<Export, Failure> {
+    ) -> Result<(Export, Option<Attach>), Failure> {
         let handle = self.handle(pool, what)?;
-        let volume = handle.volume(name).ok_or_else(|| {
+        let device = handle.volume(name).ok_or_else(|| {
             let name = name.to_owned();
             Failure::pool(what, &array::pool::PoolError::NoVolume { name })
         })?;
-        let secured = request.tls.is_some() || request.tls_psk.is_some();
-        if request.nbd.is_none() && (secured || request.insecure) {
-            return Err(Failure::request(
-                what,
-                "TLS is for NBD, and a file has none",
-                "give --nbd ADDRESS, or leave it out",
-            ));
-        }
-        if request.loop_device && request.fuse.is_none() {
-            return Err(Failure::request(
-                what,
-                "a loop device needs a file",
-                "give --fuse FILE too",
-            ));
-        }
+        let (kind, place) = exports::chosen(request, what)?;
         let mut exports = self.exports();
-        let way = match (&request.nbd, &request.fuse) {
-            (Some(address), None) => {
-                let one = One {
-                    name: format!("{pool}/{name}"),
-                    volume,
-                };
-                Way::Nbd(serve_nbd(
-                    &exports,
-                    (address, request, restored),
-                    one,
-                    what,
-                )?)
-            }
-            (None, Some(path)) => {
-                let device: Arc<dyn BlockDevice> = match request.read_only {
-                    true => Arc::new(ReadOnly(volume)),
-                    false => volume,
-                };
-                let file = serve_fuse(path, device, what)?;
-                let device = request
-                    .loop_device
-                    .then(|| loop_over(&file, request.read_only, what));
-                let device = device.transpose()?;
-                let link = self.link_to(device.as_deref(), (pool, name));
-                Way::Fuse(file, device, link)
-            }
-            (None, None) | (Some(_), Some(_)) => {
-                return Err(Failure::request(
-                    what,
-                    "it takes either an NBD address or a file",
-                    "give --nbd ADDRESS or --fuse FILE",
-                ));
-            }
+        let served_at = |address: &str| {
+            let other = exports
+                .iter()
+                .find(|other| other.served.address() == address)?;
+            Some(format!("{}/{}", other.pool, other.volume))
         };
+        let served = kind.serve(
+            place,
+            &Serving {
+                volume: (pool, name),
+                device,
+                attach: request,
+                restored,
+                what,
+                served_at: &served_at,
+            },
+        )?;
+        let taken = served.place().filter(|taken| taken != place).map(|taken| {
+            tracing::debug!("{place} became {taken}");
+            let at = [(kind.name().to_owned(), taken)].into();
+            Attach {
+                at,
+                ..request.clone()
+            }
+        });
         let exported = Exported {
             pool: pool.to_owned(),
             volume: name.to_owned(),
             attach: request.clone(),
             restored,
-            way,
+            link: self.link_to(served.own_device(), (pool, name)),
+            served,
         };
         let view = exported.view();
         tracing::info!(
@@ -357,7 +208,7 @@ impl Daemon {
         if self.handle(pool, what).is_err() {
             self.end_exports(pool, Some(name));
         }
-        Ok(view)
+        Ok((view, taken))
     }
 
     /// Gives a device its name that stays. It can be had by its number without one.
@@ -389,6 +240,25 @@ impl Daemon {
         Ok(ended)
     }
 
+    /// Devices of a volume get its size: of the first that does not, which it is and why.
+    pub(super) fn resize_devices(
+        &self,
+        pool: &str,
+        name: &str,
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let exports = self.exports();
+        for exported in exports.iter().filter(|one| one.is(pool, Some(name))) {
+            if let Err(error) = exported.served.resized() {
+                let device = exported
+                    .served
+                    .own_device()
+                    .unwrap_or(Path::new("its device"));
+                return Err((device.to_owned(), error));
+            }
+        }
+        Ok(())
+    }
+
     /// Ends what serves a volume, or every volume of a pool.
     pub(super) fn end_exports(&self, pool: &str, volume: Option<&str>) -> Vec<Export> {
         let ended: Vec<Exported> = self
@@ -404,152 +274,11 @@ impl Daemon {
     }
 }
 
-/// Removes what a killed daemon has left where a volume was served, if nobody lives there.
+/// Removes what a killed daemon has left where a volume was served, if it is in use no longer.
 pub(super) fn remove_dead(export: &SavedExport) {
-    let SavedExport { attach, device, .. } = export;
-    let socket = attach.nbd.as_ref().and_then(|nbd| nbd.parse().ok());
-    if let Some(Listen::Unix(path)) = socket
-        && let Err(error) = export::socket::remove_dead(&path)
-    {
-        tracing::debug!("{error}");
-    }
-    if let (Some(device), Some(file)) = (device, &attach.fuse) {
-        loops::let_go_of(&device.path, device.sequence, file);
-    }
-    if let Some(file) = &attach.fuse
-        && let Err(error) = export::fuse::remove_dead(file)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!("{} is not unmounted: {error}", file.display());
-    }
-}
-
-fn serve_nbd(
-    exports: &[Exported],
-    (address, request, restored): (&str, &Attach, bool),
-    one: One,
-    what: &str,
-) -> Result<Server, Failure> {
-    let listen: Listen = address.parse().map_err(|error: ParseListenError| {
-        Failure::request(
-            what,
-            format!("`{}` is not an address to listen on", error.text),
-            "write unix:PATH or tcp:127.0.0.1:PORT",
-        )
-    })?;
-    if let Some(other) = exports.iter().find(|other| other.listens_on(&listen)) {
-        return Err(Failure::conflict(
-            what,
-            format!(
-                "`{}/{}` is already served at {listen}",
-                other.pool, other.volume
-            ),
-            "choose another address, or detach that one first",
-        ));
-    }
-    let tls = match (&request.tls, &request.tls_psk) {
-        (None, None) => None,
-        (Some(files), None) => {
-            let authority = files.client_authority.as_deref();
-            Some(ServerTls::for_clients(
-                &files.certificate,
-                &files.key,
-                authority,
-                true,
-            ))
+    for kind in EXPORTS {
+        if let Some(place) = export.attach.at.get(kind.name()) {
+            kind.remove_dead(place, export.device.as_ref());
         }
-        (None, Some(keys)) => Some(ServerTls::from_keys(keys, true)),
-        (Some(_), Some(_)) => {
-            return Err(Failure::request(
-                what,
-                "clients show either a certificate or a key that both sides know",
-                "leave one of them out",
-            ));
-        }
-    };
-    let tls = tls.transpose().map_err(|error| {
-        let text = error.to_string();
-        let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
-        Failure::request(what, why, hint)
-    })?;
-    if let Listen::Tcp(to) = &listen
-        && !to.ip().is_loopback()
-        && tls.is_none()
-        && !(request.insecure || restored)
-    {
-        return Err(Failure::request(
-            what,
-            format!(
-                "{to} can be reached from other machines, and without TLS whoever reaches it has the volume"
-            ),
-            "--tls-cert FILE --tls-key FILE --tls-client-ca FILE or --tls-psk FILE, or --insecure where the network is trusted",
-        ));
     }
-    let options = Options {
-        read_only: request.read_only,
-        tls,
-        ..Options::default()
-    };
-    Server::bind(&listen, Arc::new(one), &options).map_err(|error| bind_failure(what, &error))
-}
-
-fn serve_fuse(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<FuseFile, Failure> {
-    if !file.is_absolute() {
-        return Err(Failure::request(
-            what,
-            format!("`{}` is not an absolute path", file.display()),
-            "the daemon runs in another directory; give the whole path",
-        ));
-    }
-    FuseFile::mount(file, volume).map_err(|error| {
-        let status = match &error {
-            FuseError::NotAFile { .. } | FuseError::Exists { .. } | FuseError::Busy { .. } => {
-                StatusCode::CONFLICT
-            }
-            FuseError::Prepare { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                StatusCode::NOT_FOUND
-            }
-            FuseError::Prepare { .. } => StatusCode::CONFLICT,
-            FuseError::NoFuse { .. } | FuseError::Mount { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        failure_of(status, what, &error.to_string())
-    })
-}
-
-fn loop_over(file: &FuseFile, read_only: bool, what: &str) -> Result<PathBuf, Failure> {
-    loops::make(file.path(), read_only).map_err(|error| {
-        Failure::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            what,
-            format!("there is no loop device over it: {error}"),
-            "run the daemon as root with util-linux installed, or attach it without --loop",
-        )
-    })
-}
-
-/// From a message that ends in "; " and the thing to try.
-fn failure_of(status: StatusCode, what: &str, text: &str) -> Failure {
-    let (why, hint) = text.rsplit_once("; ").unwrap_or((text, ""));
-    Failure::new(status, what, why, hint)
-}
-
-fn bind_failure(what: &str, error: &io::Error) -> Failure {
-    let inner = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<BindError>());
-    let status = match (inner, error.kind()) {
-        (Some(BindError::Socket(SocketError::TooLong { .. })), _) => StatusCode::BAD_REQUEST,
-        (
-            Some(BindError::Socket(
-                SocketError::Busy { .. }
-                | SocketError::NotASocket { .. }
-                | SocketError::Left { .. },
-            )),
-            _,
-        )
-        | (_, io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => StatusCode::CONFLICT,
-        (_, io::ErrorKind::NotFound) => StatusCode::NOT_FOUND,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    failure_of(status, what, &error.to_string())
 }

@@ -1,9 +1,6 @@
 //! Volumes of the daemon's pools.
 
-use std::path::Path;
-
 use axum::http::StatusCode;
-use export::fuse::loops;
 
 use super::{Daemon, named};
 use crate::Failure;
@@ -111,23 +108,14 @@ impl Daemon {
         handle
             .resize_volume(name, request.size_bytes)
             .map_err(|error| Failure::pool(&what, &error))?;
-        for export in &now.exports {
-            let Some(device) = &export.device else {
-                continue;
-            };
-            // The kernel's NBD client keeps the size of the time when it connected.
-            if !export.address.starts_with("fuse:") {
-                continue;
-            }
-            if let Err(error) = loops::take_size(device, Path::new(&export.uri)) {
-                return Err(Failure::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    format!("volume `{pool}/{name}` is resized, and its block device is not"),
-                    format!("{}: {error}", device.display()),
-                    format!("`losetup --set-capacity {}`", device.display()),
-                ));
-            }
-        }
+        self.resize_devices(pool, name).map_err(|(device, error)| {
+            Failure::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("volume `{pool}/{name}` is resized, and its block device is not"),
+                format!("{}: {error}", device.display()),
+                format!("`losetup --set-capacity {}`", device.display()),
+            )
+        })?;
         self.volume(pool, name, &what)
     }
 

@@ -4,13 +4,15 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use block::ByteSize;
-use clap::{Args, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueHint};
 use control::Client;
 use control::api::{
     Attach, AttachTls, ClosePool, CreateVolume, DeleteVolume, Done, Export, Exports, Pools,
     RenameVolume, ResizeVolume, Volume, Volumes,
 };
 use control::client::path;
+use control::exports::{EXPORTS, ExportKind};
 use serde_json::json;
 
 use super::common::{Context, Failure, VolumeName, size};
@@ -82,7 +84,7 @@ pub(crate) enum VolumeCommand {
         #[arg(add = complete::volumes())]
         volume: VolumeName,
         #[command(flatten)]
-        way: Way,
+        to: At,
         /// With --fuse: make a loop device over the file, a block device (needs root).
         #[arg(long = "loop", requires = "fuse")]
         loop_device: bool,
@@ -111,16 +113,52 @@ pub(crate) enum VolumeCommand {
     },
 }
 
-/// How a volume is served; one of them.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct Way {
-    /// By NBD: unix:PATH or tcp:127.0.0.1:PORT.
-    #[arg(long, value_name = "ADDRESS")]
-    nbd: Option<String>,
-    /// By FUSE, as this file: it need not exist, and a loop device over it is a block device.
-    #[arg(long, value_name = "FILE")]
-    fuse: Option<PathBuf>,
+/// How a volume is served: one of the kinds of exports, and where.
+#[derive(Debug)]
+pub(crate) struct At {
+    kind: &'static dyn ExportKind,
+    place: String,
+}
+
+/// An option for each kind of export.
+impl Args for At {
+    fn augment_args(command: Command) -> Command {
+        let options = EXPORTS.iter().map(|kind| {
+            Arg::new(kind.name())
+                .long(kind.name())
+                .value_name(kind.value_name())
+                .value_hint(ValueHint::AnyPath)
+                .help(kind.help())
+        });
+        let names = EXPORTS.iter().map(|kind| kind.name());
+        command.args(options).group(
+            ArgGroup::new("at")
+                .args(names)
+                .required(true)
+                .multiple(false),
+        )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for At {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = EXPORTS.iter().filter_map(|&kind| {
+            let place = matches.get_one::<String>(kind.name())?.clone();
+            Some(Self { kind, place })
+        });
+        given
+            .next()
+            .ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// TLS of an NBD server.
@@ -196,7 +234,7 @@ impl VolumeCommand {
             }
             Self::Attach {
                 volume,
-                way,
+                to,
                 loop_device,
                 read_only,
                 tls,
@@ -204,7 +242,7 @@ impl VolumeCommand {
                 context,
                 &client,
                 &volume,
-                way,
+                &to,
                 (loop_device, read_only, tls),
             ),
             Self::Rename { volume, new } => rename(context, &client, &volume, &new),
@@ -234,23 +272,12 @@ fn attach(
     context: &Context,
     client: &Client,
     volume: &VolumeName,
-    way: Way,
+    to: &At,
     (loop_device, read_only, tls): (bool, bool, Tls),
 ) -> Result<(), Failure> {
-    let Way { nbd, fuse } = way;
-    // The daemon runs in another directory.
-    let nbd = match nbd.as_deref().and_then(|nbd| nbd.strip_prefix("unix:")) {
-        Some(socket) if !socket.is_empty() => {
-            let socket = std::path::absolute(Path::new(socket))?;
-            Some(format!("unix:{}", socket.display()))
-        }
-        _ => nbd,
-    };
-    let fuse = fuse.map(std::path::absolute).transpose()?;
-    let is_file = fuse.is_some();
+    let place = to.kind.absolute(&to.place)?;
     let request = Attach {
-        nbd,
-        fuse,
+        at: [(to.kind.name().to_owned(), place)].into(),
         loop_device,
         read_only,
         insecure: tls.insecure,
@@ -259,45 +286,9 @@ fn attach(
     };
     let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
     context.print("volume attach", &export, |out| {
-        if let (Some(device), true) = (&export.device, is_file) {
-            let device = export.link.as_ref().unwrap_or(device).display();
-            writeln!(
-                out,
-                "volume `{volume}` is the block device {device}, over the file {}",
-                export.uri
-            )
-        } else if is_file {
-            writeln!(out, "volume `{volume}` is the file {}", export.uri)?;
-            if !std::fs::metadata(&export.uri).is_ok_and(|found| found.len() > 0) {
-                writeln!(
-                    out,
-                    "which only the daemon sees: it has a mount namespace of its own"
-                )?;
-                return writeln!(
-                    out,
-                    "for a block device that all see, attach it with --loop"
-                );
-            }
-            writeln!(out, "for a block device, as root:")?;
-            writeln!(
-                out,
-                "  losetup --direct-io=on -f --show {}",
-                shell_word(&export.uri)
-            )
-        } else {
-            writeln!(out, "volume `{volume}` is served at {}", export.uri)
-        }
+        let lines = to.kind.said(&volume.to_string(), &export);
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))
     })
-}
-
-/// As a shell takes it for one word.
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
-    if text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 fn at(name: &VolumeName, verb: Option<&str>) -> String {
@@ -521,7 +512,7 @@ fn whole_blocks(bytes: u64) -> Result<u64, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{NewSize, shell_word};
+    use super::NewSize;
 
     #[test]
     fn a_size_with_a_sign_is_a_change() {
@@ -533,12 +524,5 @@ mod tests {
         for text in ["", "+", "-", "+-1M", "1M+", "--1M"] {
             assert!(text.parse::<NewSize>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn what_is_to_be_typed_is_one_word_to_a_shell() {
-        assert_eq!(shell_word("/run/tank-home.img"), "/run/tank-home.img");
-        assert_eq!(shell_word("/run/my disk"), "'/run/my disk'");
-        assert_eq!(shell_word("/run/it's"), r"'/run/it'\''s'");
     }
 }

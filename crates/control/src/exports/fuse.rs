@@ -1,0 +1,178 @@
+//! A volume as a file by FUSE, and a loop device over it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use block::BlockDevice;
+use export::fuse::{FuseError, FuseFile, loops};
+
+use super::{ExportKind, Served, Serving, failure_of};
+use crate::Failure;
+use crate::api::{Attach, Export};
+use crate::state::SavedDevice;
+
+#[derive(Debug)]
+pub(super) struct Fuse;
+
+/// A mounted file, and the loop device made over it.
+struct File {
+    file: FuseFile,
+    device: Option<PathBuf>,
+}
+
+impl ExportKind for Fuse {
+    fn name(&self) -> &'static str {
+        "fuse"
+    }
+
+    fn value_name(&self) -> &'static str {
+        "FILE"
+    }
+
+    fn help(&self) -> &'static str {
+        "By FUSE, as this file: it need not exist, and a loop device over it is a block device"
+    }
+
+    fn absolute(&self, place: &str) -> io::Result<String> {
+        Ok(std::path::absolute(place)?.display().to_string())
+    }
+
+    fn options(&self, attach: &Attach) -> Vec<&'static str> {
+        attach.loop_device.then_some("loop").into_iter().collect()
+    }
+
+    fn serve(&self, place: &str, serving: &Serving<'_>) -> Result<Box<dyn Served>, Failure> {
+        let what = serving.what;
+        let file = mount(Path::new(place), serving.device(), what)?;
+        let attach = serving.attach;
+        let device = attach
+            .loop_device
+            .then(|| loop_over(&file, attach.read_only, what));
+        let device = device.transpose()?;
+        Ok(Box::new(File { file, device }))
+    }
+
+    fn remove_dead(&self, place: &str, device: Option<&SavedDevice>) {
+        let file = Path::new(place);
+        if let Some(device) = device {
+            loops::let_go_of(&device.path, device.sequence, file);
+        }
+        if let Err(error) = export::fuse::remove_dead(file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!("{} is not unmounted: {error}", file.display());
+        }
+    }
+
+    fn said(&self, volume: &str, export: &Export) -> Vec<String> {
+        if let Some(device) = export.link.as_ref().or(export.device.as_ref()) {
+            return vec![format!(
+                "volume `{volume}` is the block device {}, over the file {}",
+                device.display(),
+                export.uri
+            )];
+        }
+        let mut lines = vec![format!("volume `{volume}` is the file {}", export.uri)];
+        if std::fs::metadata(&export.uri).is_ok_and(|found| found.len() > 0) {
+            lines.push("for a block device, as root:".to_owned());
+            lines.push(format!(
+                "  losetup --direct-io=on -f --show {}",
+                shell_word(&export.uri)
+            ));
+        } else {
+            lines
+                .push("which only the daemon sees: it has a mount namespace of its own".to_owned());
+            lines.push("for a block device that all see, attach it with --loop".to_owned());
+        }
+        lines
+    }
+}
+
+impl Served for File {
+    fn address(&self) -> String {
+        format!("fuse:{}", self.uri())
+    }
+
+    fn uri(&self) -> String {
+        self.file.path().display().to_string()
+    }
+
+    /// How often the file is open, and of a loop device whether it is held.
+    fn clients(&self) -> usize {
+        match &self.device {
+            None => self.file.opens(),
+            Some(device) => {
+                self.file.opens().saturating_sub(1) + usize::from(loops::is_held(device))
+            }
+        }
+    }
+
+    fn own_device(&self) -> Option<&Path> {
+        self.device.as_deref()
+    }
+
+    fn resized(&self) -> io::Result<()> {
+        match &self.device {
+            Some(device) => loops::take_size(device, self.file.path()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn mount(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<FuseFile, Failure> {
+    if !file.is_absolute() {
+        return Err(Failure::request(
+            what,
+            format!("`{}` is not an absolute path", file.display()),
+            "the daemon runs in another directory; give the whole path",
+        ));
+    }
+    FuseFile::mount(file, volume).map_err(|error| {
+        let status = match &error {
+            FuseError::NotAFile { .. } | FuseError::Exists { .. } | FuseError::Busy { .. } => {
+                StatusCode::CONFLICT
+            }
+            FuseError::Prepare { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                StatusCode::NOT_FOUND
+            }
+            FuseError::Prepare { .. } => StatusCode::CONFLICT,
+            FuseError::NoFuse { .. } | FuseError::Mount { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        failure_of(status, what, &error.to_string())
+    })
+}
+
+fn loop_over(file: &FuseFile, read_only: bool, what: &str) -> Result<PathBuf, Failure> {
+    loops::make(file.path(), read_only).map_err(|error| {
+        Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            what,
+            format!("there is no loop device over it: {error}"),
+            "run the daemon as root with util-linux installed, or attach it without --loop",
+        )
+    })
+}
+
+/// As a shell takes it for one word.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shell_word;
+
+    #[test]
+    fn what_is_to_be_typed_is_one_word_to_a_shell() {
+        assert_eq!(shell_word("/run/tank-home.img"), "/run/tank-home.img");
+        assert_eq!(shell_word("/run/my disk"), "'/run/my disk'");
+        assert_eq!(shell_word("/run/it's"), r"'/run/it'\''s'");
+    }
+}
