@@ -167,11 +167,11 @@ fn a_stream_is_the_volume_from_beginning_to_end() {
         assert!((0..SIZE).zip(&bytes).all(|(at, &byte)| byte == number(at)));
     }
     // One that does not read does not keep it from ending.
-    let stuck = UnixStream::connect(&place).unwrap();
+    let silent = UnixStream::connect(&place).unwrap();
     while served.clients() == 0 {
         std::thread::yield_now();
     }
     drop(served);
     assert!(!place.exists());
-    drop(stuck);
+    drop(silent);
 }
