@@ -348,6 +348,14 @@ impl Drive {
         now
     }
 
+    /// The next world's clock begins at zero, which is `now` of the one that ends: what the drive still has to do takes as long
+    /// as it would have.
+    pub(crate) fn begin_clock_at(&mut self, now: Instant) {
+        for time in [&mut self.busy_until, &mut self.stalled_until] {
+            *time = Instant(time.0.saturating_sub(now.0));
+        }
+    }
+
     /// When the end of an operation that is handed over at `now` and done at `at` is reported.
     pub(crate) fn answer_at(&mut self, now: Instant, at: Instant) -> Instant {
         if let Some(stall) = self.faults.stall.take() {

@@ -25,6 +25,18 @@ fn a_lone_server_takes_size_over_bandwidth_plus_time_per_operation() {
 }
 
 #[test]
+fn a_drive_that_was_stalled_when_its_host_was_killed_is_so_for_the_rest_of_that_time() {
+    let mut drive = Drive::new(1 << 20, Pace::Null);
+    drive.faults.stall = Some(Duration::from_secs(2));
+    let killed = Instant(75_000_000_000);
+    let done = drive.answer_at(killed, killed);
+    assert_eq!(done, Instant(77_000_000_000));
+    drive.begin_clock_at(Instant(76_500_000_000));
+    let done = drive.answer_at(Instant(1), Instant(2));
+    assert_eq!(done, Instant(500_000_000));
+}
+
+#[test]
 fn a_spoiled_block_reads_again_once_written() {
     let mut drive = Drive::new(1 << 20, Pace::Null);
     let mut block = [1; BLOCK];

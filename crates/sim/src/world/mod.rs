@@ -339,6 +339,23 @@ impl World {
         quiet && self.pool.is_idle() && self.lanes_idle()
     }
 
+    /// What keeps it from being quiet, for who looks for the reason.
+    pub(crate) fn what_is_left(&self) -> String {
+        let lanes = self.lanes.iter().enumerate();
+        let busy: Vec<usize> = lanes
+            .filter(|(_, lane)| !lane.is_idle())
+            .map(|(index, _)| index)
+            .collect();
+        format!(
+            "{} ends held back, {} events due of which {} are timers of the pool, {} operations under way, pool {}, busy lanes {busy:?}",
+            self.held.len(),
+            self.queue.len(),
+            self.pool_timers,
+            self.timing.as_ref().map_or(0, Timing::flying),
+            if self.pool.is_idle() { "idle" } else { "busy" },
+        )
+    }
+
     /// The lane that serves a group.
     pub(crate) fn lane_of(&self, group: u64) -> &Lane {
         &self.lanes[usize::from(self.pool.geometry().lane_of(group))]

@@ -75,7 +75,10 @@ impl World {
     /// Stops everything at this instant, as `kill -9` does: what is in flight is gone, what the
     /// drives have, they keep.
     #[must_use]
-    pub fn kill(self) -> Vec<Drive> {
+    pub fn kill(mut self) -> Vec<Drive> {
+        for drive in &mut self.drives {
+            drive.begin_clock_at(self.now);
+        }
         self.drives
     }
 

@@ -529,10 +529,10 @@ impl Run {
             self.world().release();
         }
         if !self.step()? || self.world().now() > limit || self.steps > STEPS_MAX {
-            let now = self.world().now();
+            let (now, left) = (self.world().now(), self.world().what_is_left());
             return Err(Violation::new(
                 "I4",
-                format!("{what} has not ended at {now}"),
+                format!("{what} has not ended at {now}: {left}"),
             ));
         }
         Ok(())
