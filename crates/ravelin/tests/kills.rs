@@ -2,13 +2,14 @@
 //! Nothing that was flushed is lost, no block holds what was never written to it, and at the end a
 //! scrub finds nothing to mend.
 //!
-//! A round: two clients write, drives are failed, taken offline, replaced and brought back under
+//! A round: three clients write, drives are failed, taken offline, replaced and brought back under
 //! them by command, then `kill -9`, often while such a command is under way. While the daemon is
 //! dead drives are taken away, within what the code survives, and others come back. The next daemon
 //! opens what is there, and everything is read and compared.
 //!
-//! One client is ours, which notes what it has flushed; the other is fio, which keeps many writes
-//! in flight, and whose blocks say themselves where they belong and what is in them.
+//! One client is ours, which notes what it has flushed; the second is fio, which keeps many writes
+//! in flight, and whose blocks say themselves where they belong and what is in them. The third
+//! streams, and of what it writes all that was acknowledged must be there, flushed or not.
 //!
 //! `RAVELIN_KILLS=n` runs n rounds on each pool, `RAVELIN_LONG` a hundred; three if neither is set.
 //! A failure prints its seed, and `RAVELIN_SEED` takes one.
@@ -20,6 +21,8 @@
 mod bench;
 #[path = "kills/fio.rs"]
 mod fio;
+#[path = "kills/stream.rs"]
+mod stream;
 #[path = "lives/writer.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod writer;
@@ -31,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use bench::Bench;
 use fio::Fio;
+use stream::Stream;
 use writer::{Target, Writer};
 
 const MIB: u64 = 1 << 20;
@@ -78,6 +82,7 @@ struct Trial {
     bench: Bench,
     random: Random,
     uri: String,
+    stream: Stream,
     /// As many drives may be missing.
     survives: usize,
     /// Drives that are away: where they belong.
@@ -95,7 +100,7 @@ impl Trial {
         let drives = bench.drives("d", drives, DRIVE_BYTES);
         let created = bench.create("tank", scheme, &drives, &[]);
         assert_eq!(created.code, 0, "{}", created.stderr);
-        bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+        bench.ok(&["volume", "create", "tank/v", "--size", "32M"]);
         let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
         let uri = export["uri"].as_str().unwrap().to_owned();
         fio::fill(&uri);
@@ -103,6 +108,7 @@ impl Trial {
             bench,
             random: Random(seed),
             uri,
+            stream: Stream::new(),
             survives,
             away: BTreeSet::new(),
             unsure: BTreeSet::new(),
@@ -195,6 +201,7 @@ impl Trial {
             &self.log(),
         );
         let fio = Fio::start(&self.uri, self.random.next());
+        let stream = self.stream.start(&self.uri);
         writer.has_flushed(PATIENCE);
         self.random.pause(100);
         for _ in 0..self.random.below(3) {
@@ -232,6 +239,7 @@ impl Trial {
         }
         writer.kill();
         fio.end();
+        stream.join().unwrap();
         self.change_while_dead(&seats);
     }
 
@@ -261,6 +269,7 @@ impl Trial {
         let length = usize::try_from(REGION.end - REGION.start).unwrap();
         let bytes = client.read(REGION.start, length).unwrap();
         writer::verify(&bytes, &self.log());
+        self.stream.verify(&mut client);
         client.disconnect().unwrap();
         fio::verify(&self.uri);
     }
@@ -315,10 +324,11 @@ fn kill_rounds(name: &str, scheme: &str, drives: usize, survives: usize) {
     }
     trial.quiesce_and_scrub();
     println!(
-        "{scheme}: {} kills, {} commands, {} drives taken away, {:.0} s",
+        "{scheme}: {} kills, {} commands, {} drives taken away, {} MiB streamed, {:.0} s",
         rounds(),
         trial.commands,
         trial.taken_away,
+        trial.stream.acknowledged(),
         since.elapsed().as_secs_f64()
     );
 }
