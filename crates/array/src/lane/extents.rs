@@ -7,13 +7,13 @@
 //!   all else, and blocks whose page is not in memory ────────► data
 //! ```
 //!
-//! These are the rules by which a read answers zeros without a drive (`pages.rs`, [`LaneBlocks::state`]), so that what is
+//! These are the rules by which a read answers zeros without a drive (`blocks.rs`, [`LaneBlocks::state`]), so that what is
 //! called a hole reads as zeros. A block may be called data that reads as zeros; one that was acknowledged is never
 //! called a hole, for acknowledgement comes after it is in the overlay.
 //!
 //! Pages that are not in memory are read on demand ([`Command::ReadPages`]): whoever asks, asks again when they are.
 //!
-//! [`LaneBlocks::state`]: super::pages::LaneBlocks
+//! [`LaneBlocks::state`]: super::blocks::LaneBlocks
 //! [`Command::ReadPages`]: crate::Command::ReadPages
 
 use std::collections::BTreeSet;

@@ -4,6 +4,7 @@ mod arbitrate;
 mod backoff;
 mod balance;
 mod block_map;
+mod blocks;
 mod bounce;
 mod catchup;
 mod checkpoint;
@@ -28,7 +29,6 @@ mod moves;
 mod op;
 mod overlay;
 mod pace;
-mod page_reads;
 mod pages;
 mod rare;
 mod recover;
@@ -91,7 +91,7 @@ enum Purpose {
     Flush { number: u64, seat: Seat },
     /// A column of a batch of the log.
     Batch { sequence: u64, seat: Seat },
-    /// Copies of pages that lie side by side (`page_reads.rs`).
+    /// Copies of pages that lie side by side (`pages/reads.rs`).
     PageRead { read: u64, seat: Seat },
     /// Logged blocks on their way to their place.
     Install { transfer: Transfer },

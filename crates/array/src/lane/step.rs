@@ -18,9 +18,9 @@ use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
 
 use super::balance::Sound;
+use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
-use super::pages::LaneBlocks;
 use super::{Computing, Lane, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;

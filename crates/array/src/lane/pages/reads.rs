@@ -19,13 +19,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 
-use super::epochs::Epoch;
-use super::ids::OpId;
-use super::op::{Owner, Task};
-use super::{Computing, Lane, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Slice};
 use crate::format::{PAGE_BYTES, PageName};
+use crate::lane::epochs::Epoch;
+use crate::lane::ids::OpId;
+use crate::lane::op::{Owner, Task};
+use crate::lane::{Computing, Lane, Purpose};
 
 /// Copies in one read at most: 256 KiB.
 const COPIES_TOGETHER: usize = 64;
@@ -80,7 +80,7 @@ struct JoinedRead {
 
 /// What is being read of a lane's pages.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PageReads {
+pub(in crate::lane) struct PageReads {
     loading: BTreeMap<PageName, Loading>,
     joined: BTreeMap<u64, JoinedRead>,
     /// Pages that are being read into each scratch memory.
@@ -88,12 +88,12 @@ pub(super) struct PageReads {
 }
 
 impl PageReads {
-    pub(super) fn is_loading(&self, name: PageName) -> bool {
+    pub(in crate::lane) fn is_loading(&self, name: PageName) -> bool {
         self.loading.contains_key(&name)
     }
 
     /// True while a page of the group is being read.
-    pub(super) fn is_loading_of(&self, group: u64) -> bool {
+    pub(in crate::lane) fn is_loading_of(&self, group: u64) -> bool {
         let first = PageName {
             group,
             column: 0,
@@ -104,7 +104,7 @@ impl PageReads {
     }
 
     /// The group begins a new life.
-    pub(super) fn drop_group(&mut self, group: u64) {
+    pub(in crate::lane) fn drop_group(&mut self, group: u64) {
         for (name, loading) in &mut self.loading {
             loading.void |= name.group == group;
         }
@@ -154,7 +154,11 @@ fn join(copies: &BTreeMap<(Seat, u64), Part>) -> Vec<(Seat, u64, usize, Vec<Part
 
 impl Lane {
     /// Pages behind those that an operation misses which its job, or the stream that it is part of, is about to ask for.
-    pub(super) fn pages_ahead(&self, op: OpId, missing: &BTreeSet<PageName>) -> Vec<PageName> {
+    pub(in crate::lane) fn pages_ahead(
+        &self,
+        op: OpId,
+        missing: &BTreeSet<PageName>,
+    ) -> Vec<PageName> {
         let op = &self.ops[&op];
         let streams = op.service.bulk && matches!(op.task, Task::Write(_));
         if !matches!(op.owner, Owner::Job(_)) && !streams {
@@ -169,19 +173,27 @@ impl Lane {
     }
 
     /// Begins to load pages, but for those that are here or on their way.
-    pub(super) fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
+    pub(in crate::lane) fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
         self.load_copies(names, false);
     }
 
     /// The same; `patient` waits for every copy.
-    pub(super) fn load_copies(&mut self, names: impl IntoIterator<Item = PageName>, patient: bool) {
+    pub(in crate::lane) fn load_copies(
+        &mut self,
+        names: impl IntoIterator<Item = PageName>,
+        patient: bool,
+    ) {
         let mut names: Vec<PageName> = names.into_iter().collect();
         names.retain(|&name| !self.pages.contains(name) && !self.pages.reads.is_loading(name));
         self.read_copies(names, patient);
     }
 
     /// Reads all copies of pages, none of which is being read.
-    pub(super) fn read_copies(&mut self, names: impl IntoIterator<Item = PageName>, patient: bool) {
+    pub(in crate::lane) fn read_copies(
+        &mut self,
+        names: impl IntoIterator<Item = PageName>,
+        patient: bool,
+    ) {
         let scratch = self.cx.fresh_scratch();
         let slice = |number: usize, copies: usize| Slice {
             buffer: BufferId::Scratch(scratch),
@@ -262,7 +274,7 @@ impl Lane {
     }
 
     /// A drive has answered.
-    pub(super) fn page_read(&mut self, read: u64, seat: Seat, outcome: Outcome) {
+    pub(in crate::lane) fn page_read(&mut self, read: u64, seat: Seat, outcome: Outcome) {
         let ended = self.pages.reads.joined.remove(&read);
         let mut ended = ended.expect("it is in flight");
         self.late_copies_came(seat, std::mem::take(&mut ended.late));
@@ -298,7 +310,7 @@ impl Lane {
     }
 
     /// Goes on without a late read where there is another copy; whether nothing more is to be done.
-    pub(super) fn hedge_page_read(&mut self, read: u64) -> bool {
+    pub(in crate::lane) fn hedge_page_read(&mut self, read: u64) -> bool {
         let Some(late) = self.pages.reads.joined.get(&read) else {
             return true;
         };
@@ -339,7 +351,7 @@ impl Lane {
     }
 
     /// A drive has answered what these pages did not wait for.
-    pub(super) fn late_copies_came(&mut self, seat: Seat, names: Vec<PageName>) {
+    pub(in crate::lane) fn late_copies_came(&mut self, seat: Seat, names: Vec<PageName>) {
         for name in names {
             if !self.cx.view().is_out(seat) {
                 self.late_copy_came(name);
