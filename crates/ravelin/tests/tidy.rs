@@ -174,8 +174,6 @@ const OF_LANE: &[&str] = &[
     "mod.rs",
     "moves.rs",
     "op.rs",
-    "pages/mod.rs",
-    "pages/reads.rs",
     "recover/compare.rs",
     "recover/mod.rs",
     "request.rs",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::catchup::Held;
 use super::overlay::{Bytes, Overlay};
-use super::pages::Pages;
+use super::pages::PageCache;
 use crate::format::{BlockName, Entry, PageName};
 use crate::plan::{BlockState, Blocks};
 
@@ -15,7 +15,7 @@ pub(super) struct LaneBlocks<'a> {
     /// Without metadata every block is on its drive.
     pub(super) store: bool,
     pub(super) overlay: &'a Overlay,
-    pub(super) pages: &'a Pages,
+    pub(super) pages: &'a PageCache,
     pub(super) group: u64,
     /// What the cell that it fills has already.
     pub(super) held: Option<&'a Held>,

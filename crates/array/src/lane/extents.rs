@@ -68,7 +68,7 @@ impl Lane {
     /// True while pages of the group are on their way into memory.
     #[must_use]
     pub fn reads_pages(&self, group: u64) -> bool {
-        self.pages.reads.is_loading_of(group)
+        self.pages.reads_group(group)
     }
 
     /// For [`Command::ReadPages`](crate::Command::ReadPages).

@@ -8,7 +8,7 @@ use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
 use super::overlay::Bytes;
 use crate::action::{BufferId, Event, Slice};
-use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::format::{BlockName, Entry, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 use crate::seeded::{self, Bug};
 
@@ -252,13 +252,12 @@ impl Lane {
         let store = *self.cx.geometry.store().expect("a store");
         let group = self.ops[&id].group;
         let columns = self.cx.geometry.layout().columns();
-        if !self.checkpoint_writes_of(group) {
+        if !self.checkpoints.writes_of(group) {
             // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
             self.pages.drop_group(group);
         }
         self.maps.drop_group(group);
-        self.pages.clock += 1;
-        let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
+        let blank = self.pages.blank();
         let scratch = self.cx.fresh_scratch();
         let cell_bytes = self.cx.geometry.pages_beside_bytes();
         let mut plan = Plan::new(Kind::Zero);

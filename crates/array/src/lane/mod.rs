@@ -67,10 +67,10 @@ use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
 use self::moves::Moves;
-use self::op::{Op, Phase};
+use self::op::{Op, Owner, Phase, Task};
 use self::overlay::Overlay;
 use self::pace::Pacer;
-use self::pages::Pages;
+use self::pages::{Loaded, PageCache};
 use self::recover::Recovery;
 use self::requests::Requests;
 use self::sequence_map::SequenceMap;
@@ -173,7 +173,7 @@ pub struct Lane {
     /// Second reads under way.
     hedges: usize,
     overlay: Overlay,
-    pages: Pages,
+    pages: PageCache,
     maps: StripeMaps,
     moves: Moves,
     log: Log,
@@ -234,7 +234,7 @@ impl Lane {
             ios: IoTable::new(seats),
             hedges: 0,
             overlay: Overlay::default(),
-            pages: Pages::new(used_blocks),
+            pages: PageCache::new(used_blocks),
             maps: StripeMaps::default(),
             moves: Moves::default(),
             log: Log::default(),
@@ -296,7 +296,7 @@ impl Lane {
             Computing::Verify(op) => self.verified(op, &computed.sums),
             Computing::Laid(sequence) => self.laid(sequence, computed),
             Computing::Headed(sequence) => self.headed(sequence),
-            Computing::Page(name) => self.page_loaded(name, &computed),
+            Computing::Page(name) => self.page_computed(name, &computed),
             Computing::Paged => self.paged(),
             Computing::Anchor(scratch) => self.anchor_laid(scratch),
             Computing::Look(job) => self.look_computed(job, &computed),
@@ -348,7 +348,7 @@ impl Lane {
                 if self.cx.view().is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
-                } else if self.lacks_pages_beside(group, column) {
+                } else if self.pages.lacks_beside(&self.cx, group, column) {
                     // The target may have the last copies of them.
                     job.fail(Fault::Lost);
                 }
@@ -366,7 +366,8 @@ impl Lane {
                 if !before.writable() {
                     self.column_is_back(group, column);
                     // Its drive may have left after those whose copies of pages are in memory, with later ones.
-                    self.compare_copies(group);
+                    let checkpoint = self.checkpoints.pages(self.log.anchor);
+                    self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }
                 self.forget_nowhere(Some(group));
                 self.place_kept();
@@ -430,7 +431,8 @@ impl Lane {
                 self.check_here(group)?;
                 // Copies of pages are compared when they are read: those in memory hide a bad one.
                 if !seeded::is(Bug::ScrubKeepsPages) {
-                    self.compare_copies(group);
+                    let checkpoint = self.checkpoints.pages(self.log.anchor);
+                    self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }
                 self.begin_job(Job::scrub(group));
             }
@@ -522,7 +524,10 @@ impl Lane {
                 }
             }
             Answered::Late(late) => {
-                self.late_copies_came(late.seat, late.copies);
+                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.pages
+                    .late_copies_came(cx, ios, &checkpoint, late.seat, late.copies);
                 self.ios.straggler_came_back(&mut self.cx);
             }
         }
@@ -543,7 +548,12 @@ impl Lane {
                 self.flush_finished(finished);
             }
             Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
-            Purpose::PageRead { read, seat } => self.page_read(read, seat, outcome),
+            Purpose::PageRead { read, seat } => {
+                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.pages
+                    .read_ended(cx, ios, &checkpoint, (read, seat), outcome);
+            }
             Purpose::Install { transfer } => self.install_written(transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
@@ -603,6 +613,68 @@ impl Lane {
         }
         self.ios.end_turn(&mut self.cx);
         self.direct.turn_ends();
+    }
+
+    /// Loads pages for an operation, which is planned again when they are here.
+    fn fetch_pages(&mut self, id: OpId, names: BTreeSet<PageName>) {
+        let op = &self.ops[&id];
+        // A job, or a stream, is about to ask for those behind them.
+        let streams = op.service.bulk && matches!(op.task, Task::Write(_));
+        let ahead = match matches!(op.owner, Owner::Job(_)) || streams {
+            true => PageCache::ahead(&self.cx, &names),
+            false => Vec::new(),
+        };
+        self.load_pages(names.iter().copied().chain(ahead));
+        if !self.pages.wait(id, names) {
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// Begins to load pages, but for those that are here or on their way.
+    fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let nowhere = self.pages.load(cx, ios, self.log.anchor, names);
+        self.pages_nowhere(nowhere);
+    }
+
+    fn pages_nowhere(&mut self, names: Vec<PageName>) {
+        for name in names {
+            let checkpoint = self.checkpoints.pages(self.log.anchor);
+            let ready = { &mut self.pages }.without_copies(&self.cx, &checkpoint, name);
+            self.page_here(ready);
+        }
+    }
+
+    /// The copies of a page are in memory.
+    fn page_computed(&mut self, name: PageName, computed: &Computed) {
+        let checkpoint = self.checkpoints.pages(self.log.anchor);
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        match { &mut self.pages }.computed(cx, ios, &checkpoint, name, computed) {
+            Loaded::Again(nowhere) => self.pages_nowhere(nowhere),
+            Loaded::Here { ready, readable } => {
+                self.page_here(ready);
+                if readable {
+                    self.pages.report_unknown(&mut self.cx, name);
+                }
+            }
+            Loaded::Alike => {}
+            Loaded::Differ => self.want_checkpoint(),
+        }
+    }
+
+    /// A page has come, and these operations have waited for it.
+    fn page_here(&mut self, ready: Vec<OpId>) {
+        self.runnable.extend(ready);
+        self.checkpoint_page_here();
+    }
+
+    /// Columns can be read again, of one group or of any.
+    fn forget_nowhere(&mut self, group: Option<u64>) {
+        if self.pages.has_nowhere() {
+            let checkpoint = self.checkpoints.pages(self.log.anchor);
+            self.pages.forget_nowhere(&checkpoint, group);
+            self.maps.drop_unknown();
+        }
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.

@@ -194,7 +194,7 @@ impl Lane {
         let missed = blocks.iter().map(|&(name, _)| name).filter(back);
         let missed: Vec<BlockName> = missed.collect();
         running.stuck.extend(missed);
-        let unlisted = |name: &BlockName| self.page_is_back(name.page());
+        let unlisted = |name: &BlockName| self.pages.is_back(&self.cx, name.page());
         let unlisted = blocks.iter().map(|&(name, _)| name).filter(unlisted);
         let unlisted: Vec<BlockName> = unlisted.collect();
         let running = self.running();
@@ -247,7 +247,7 @@ impl Lane {
             now.is_some_and(|now| now.sequence == logged.sequence)
         };
         let unlisted = installed.iter().filter(logged).map(|&(name, _)| name);
-        kept.extend(unlisted.filter(|name| self.page_is_back(name.page())));
+        kept.extend(unlisted.filter(|name| self.pages.is_back(&self.cx, name.page())));
         for (name, logged) in installed {
             if kept.contains(&name) {
                 let running = self.running();

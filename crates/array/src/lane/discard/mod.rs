@@ -363,7 +363,7 @@ impl Lane {
                 for name in pages_of(first, count) {
                     if !self.pages.contains(name) {
                         missing.insert(name);
-                    } else if !self.pages.is_clean(name) || self.checkpoint_writes(name) {
+                    } else if !self.pages.is_clean(name) || self.checkpoints.writes(name) {
                         return Found::Later;
                     }
                 }
@@ -387,7 +387,7 @@ impl Lane {
         let chunks = self.cx.geometry.cell_bytes() / self.cx.geometry.chunk_bytes();
         let columns = 0..self.cx.geometry.layout().columns();
         let logged = self.overlay.has_zeroed(group)
-            || self.checkpoint_writes_of(group)
+            || self.checkpoints.writes_of(group)
             || columns.clone().any(|column| {
                 let (first, count) = self.entries_of_cell(group, column);
                 self.overlay.holds(first, count)

@@ -114,8 +114,7 @@ impl Lane {
         let blocks = (store.ring_bytes - RING_HEAD_BYTES) / BLOCK_BYTES;
         self.log.ring = Ring::new(blocks);
         self.log.incarnation = incarnation;
-        // Pages of this incarnation are later than those of all before.
-        self.pages.clock = incarnation << 32;
+        self.pages.begin_clock(incarnation);
         self.recovery = Some(Recovery {
             phase: Phase::Anchors,
             anchor: Anchor {
