@@ -179,7 +179,6 @@ const OF_LANE: &[&str] = &[
     "request.rs",
     "seats.rs",
     "step.rs",
-    "stripe_map.rs",
     "trusted.rs",
 ];
 

@@ -66,7 +66,7 @@ impl Lane {
     fn scrub_found(&mut self, op: &Op) {
         let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         for stripe in op.stripes.clone() {
-            let Some(data) = self.data_held_by(op.group, stripe) else {
+            let Some(data) = self.maps.data_held_by(&self.cx, op.group, stripe) else {
                 continue;
             };
             let slots: Vec<usize> = self.cx.geometry.code().data_slots().collect();
@@ -99,7 +99,7 @@ impl Lane {
         }
         let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let stripe = self.stripe_of(name);
-        let Some(data) = self.data_held_by(name.group, stripe) else {
+        let Some(data) = self.maps.data_held_by(&self.cx, name.group, stripe) else {
             return false;
         };
         let low = u64::from(name.block) % per_chunk * BLOCK_BYTES;

@@ -25,6 +25,7 @@ mod known_losses;
 mod locks;
 mod log;
 mod loss;
+mod maps;
 mod moves;
 mod op;
 mod overlay;
@@ -38,7 +39,6 @@ mod ring;
 mod seats;
 mod sequence_map;
 mod step;
-mod stripe_map;
 mod trusted;
 mod uninitialized;
 mod writes;
@@ -66,7 +66,7 @@ use self::keep::Keeping;
 use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
-use self::moves::Moves;
+use self::maps::{MapEntries, StripeMaps};
 use self::op::{Op, Owner, Phase, Task};
 use self::overlay::Overlay;
 use self::pace::Pacer;
@@ -74,7 +74,6 @@ use self::pages::{Loaded, PageCache};
 use self::recover::Recovery;
 use self::requests::Requests;
 use self::sequence_map::SequenceMap;
-use self::stripe_map::StripeMaps;
 use self::uninitialized::Uninitialized;
 use crate::action::{Action, Command, ComputeId, Computed, Event, IoId};
 use crate::format::PageName;
@@ -175,7 +174,6 @@ pub struct Lane {
     overlay: Overlay,
     pages: PageCache,
     maps: StripeMaps,
-    moves: Moves,
     log: Log,
     direct: DirectWrites,
     checkpoints: Checkpoints,
@@ -236,7 +234,6 @@ impl Lane {
             overlay: Overlay::default(),
             pages: PageCache::new(used_blocks),
             maps: StripeMaps::default(),
-            moves: Moves::default(),
             log: Log::default(),
             direct: DirectWrites::default(),
             checkpoints: Checkpoints::default(),
@@ -666,6 +663,19 @@ impl Lane {
     fn page_here(&mut self, ready: Vec<OpId>) {
         self.runnable.extend(ready);
         self.checkpoint_page_here();
+    }
+
+    /// Brings the map of a group into memory; else the pages that it needs.
+    fn load_map(&mut self, group: u64) -> Result<(), BTreeSet<PageName>> {
+        let entries = MapEntries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+            sequence: self.log.next_sequence,
+        };
+        for (name, entry) in self.maps.load(&self.cx, entries, group)? {
+            self.pages.set(name, entry);
+        }
+        Ok(())
     }
 
     /// Columns can be read again, of one group or of any.

@@ -161,7 +161,7 @@ impl Lane {
             self.fetch_pages(id, missing);
             return;
         }
-        let data = self.data_held_by(group, stripe);
+        let data = self.maps.data_held_by(&self.cx, group, stripe);
         let plain = self.is_plain_fill(&self.ops[&id]);
         if plain {
             let missing = self.missing_pages(&self.ops[&id]);

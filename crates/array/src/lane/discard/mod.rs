@@ -224,7 +224,7 @@ impl Lane {
         if !whole || self.cx.trusted {
             return;
         }
-        unwritten.retain(|&(group, stripe)| !self.is_known_free(group, stripe));
+        unwritten.retain(|&(group, stripe)| !self.maps.is_known_free(group, stripe));
         let follows = |a: &(u64, u64), b: &(u64, u64)| (a.0, a.1 + 1) == *b;
         for run in unwritten.chunk_by(follows) {
             let (group, first) = run[0];
@@ -342,7 +342,7 @@ impl Lane {
             if self.overlay.is_zeroed(group, stripe) != early {
                 continue;
             }
-            if leaves_free && self.is_known_free(group, stripe) {
+            if leaves_free && self.maps.is_known_free(group, stripe) {
                 continue;
             }
             let elements = 0..self.cx.geometry.code().elements();

@@ -315,6 +315,12 @@ impl PageCache {
         }
     }
 
+    /// A page is here as it is on all drives.
+    #[cfg(test)]
+    pub(in crate::lane) fn put(&mut self, name: PageName, page: MetaPage) {
+        self.insert(name, page, Found::Same, &BTreeSet::new());
+    }
+
     /// What was put into a page is a drive's to have from now on.
     pub(super) fn forget_owed(&mut self, name: PageName) {
         self.owed.remove(&name);
