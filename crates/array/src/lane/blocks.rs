@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::catchup::Held;
+use super::jobs::Held;
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
 use crate::format::{BlockName, Entry, PageName};

@@ -176,7 +176,7 @@ impl Lane {
             heal.repair.entries = entries;
             heal.repair.scrub = job;
             if let Some(job) = job {
-                self.job_heals(job);
+                self.jobs.repair_begins(job);
             }
             self.start(heal);
         }
@@ -231,8 +231,10 @@ impl Lane {
                 });
             }
         }
-        if let Some(job) = op.repair.scrub {
-            self.job_healed(job, mended, lost);
+        if let Some(job) = op.repair.scrub
+            && self.jobs.repair_ended(job, mended, lost)
+        {
+            self.step_job(job);
         }
     }
 }

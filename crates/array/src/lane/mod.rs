@@ -6,7 +6,6 @@ mod balance;
 mod block_map;
 mod blocks;
 mod bounce;
-mod catchup;
 mod checkpoint;
 mod coalesce;
 mod context;
@@ -19,7 +18,7 @@ mod heal;
 mod hedge;
 mod ids;
 mod io;
-mod job;
+mod jobs;
 mod keep;
 mod known_losses;
 mod locks;
@@ -29,7 +28,6 @@ mod maps;
 mod moves;
 mod op;
 mod overlay;
-mod pace;
 mod pages;
 mod rare;
 mod recover;
@@ -43,7 +41,7 @@ mod trusted;
 mod uninitialized;
 mod writes;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use block::{Fault, Instant, Outcome, Seat};
@@ -60,16 +58,15 @@ use self::ids::{JobId, OpId};
 pub use self::io::DEADLINE;
 pub(crate) use self::io::WRITE_RETRIES;
 use self::io::{Answered, Ended, IoTable};
-pub(crate) use self::job::FILL_STEP_BYTES;
-use self::job::Job;
+pub(crate) use self::jobs::FILL_STEP_BYTES;
+use self::jobs::{Begun, GroupJobs, Job, Next};
 use self::keep::Keeping;
 use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
 use self::maps::{MapEntries, StripeMaps};
-use self::op::{Op, Owner, Phase, Task};
+use self::op::{Op, Owner, Task};
 use self::overlay::Overlay;
-use self::pace::Pacer;
 use self::pages::{Loaded, PageCache};
 use self::recover::Recovery;
 use self::requests::Requests;
@@ -160,8 +157,7 @@ pub struct Lane {
     flushes: Flushes,
     requests: Requests,
     coalescing: Coalescing,
-    pacer: Pacer,
-    jobs: BTreeMap<JobId, Job>,
+    jobs: GroupJobs,
     uninitialized: Uninitialized,
     /// Boxed: a map moves what it holds.
     ops: SequenceMap<OpId, Box<Op>>,
@@ -224,8 +220,7 @@ impl Lane {
             flushes: Flushes::default(),
             requests: Requests::default(),
             coalescing: Coalescing::default(),
-            pacer: Pacer::default(),
-            jobs: BTreeMap::new(),
+            jobs: GroupJobs::default(),
             uninitialized: Uninitialized::default(),
             ops: SequenceMap::default(),
             runnable: VecDeque::new(),
@@ -263,7 +258,7 @@ impl Lane {
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
         self.cx.now = now;
-        self.pacer.client_asks(&mut self.cx);
+        self.jobs.client_asks(&mut self.cx);
         self.discards.resume();
         self.begin_request(id, request);
         self.advance();
@@ -296,7 +291,11 @@ impl Lane {
             Computing::Page(name) => self.page_computed(name, &computed),
             Computing::Paged => self.paged(),
             Computing::Anchor(scratch) => self.anchor_laid(scratch),
-            Computing::Look(job) => self.look_computed(job, &computed),
+            Computing::Look(job) => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.jobs.look_computed(cx, ios, job, &computed);
+                self.step_job(job);
+            }
             Computing::Zeros(request) => self.request_op_ended(request, Ok(())),
             Computing::Recovery => self.recovery_computed(&computed),
         }
@@ -373,7 +372,7 @@ impl Lane {
             }
             Command::Abandon { group, column } => {
                 self.check_here(group)?;
-                self.abandon_fill(group, column);
+                self.jobs.abandon_fill(group, column);
             }
             Command::Zero { group } => {
                 self.check_here(group)?;
@@ -394,13 +393,13 @@ impl Lane {
                 self.begin_job(Job::resync(group));
             }
             Command::ReportClients(wanted) => {
-                if self.pacer.report_clients(&mut self.cx, wanted) {
-                    self.resume_paced_now();
+                if self.jobs.report_clients(&mut self.cx, wanted) {
+                    self.resume_jobs();
                 }
             }
             Command::MakeWay(makes_way) => {
-                if self.pacer.make_way(now, makes_way) {
-                    self.resume_paced_now();
+                if self.jobs.make_way(now, makes_way) {
+                    self.resume_jobs();
                 }
             }
             Command::ReadPages { group, bytes } => {
@@ -449,7 +448,7 @@ impl Lane {
         self.look_for_late();
         self.begin_due_flushes();
         let waiting = !self.requests.is_empty();
-        self.pacer.clients_gone(&mut self.cx, waiting);
+        self.jobs.clients_gone(&mut self.cx, waiting);
         self.resume_jobs();
         self.advance();
         self.timed_out = false;
@@ -474,8 +473,8 @@ impl Lane {
             self.coalescing.due_at(),
             self.idle_checkpoint_at(),
             self.ios.look_at(),
-            self.resume_at(),
-            self.pacer.clients_gone_at(),
+            self.jobs.resume_at(),
+            self.jobs.clients_gone_at(),
             self.retries
                 .retry_at(self.cx.now, self.log.waits(), self.checkpoint_waits()),
         ];
@@ -555,7 +554,12 @@ impl Lane {
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
             Purpose::Restore { seat } => self.column_restored(seat, outcome),
-            Purpose::Look { job, seat } => self.looked(job, seat, outcome),
+            Purpose::Look { job, seat } => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                if self.jobs.looked(cx, ios, (job, seat), outcome) {
+                    self.step_job(job);
+                }
+            }
             Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
             Purpose::Discard { op } => self.discarded(op, outcome),
             Purpose::DiscardRing => self.ring_discarded(),
@@ -684,6 +688,86 @@ impl Lane {
             let checkpoint = self.checkpoints.pages(self.log.anchor);
             self.pages.forget_nowhere(&checkpoint, group);
             self.maps.drop_unknown();
+        }
+    }
+
+    fn begin_job(&mut self, job: Job) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence);
+        match begun {
+            Begun::Looks => {}
+            Begun::Checkpoint => self.await_checkpoint(Wanting::Job(id), []),
+            Begun::Steps => self.step_job(id),
+        }
+    }
+
+    /// Keeps the job's steps in flight; ends it when there are no more.
+    fn step_job(&mut self, id: JobId) {
+        loop {
+            match self.jobs.next(&mut self.cx, id) {
+                Next::Step {
+                    group,
+                    stripes,
+                    task,
+                } => self.start(Op::new(Owner::Job(id), group, stripes, task)),
+                Next::Wait => return,
+                Next::Checkpoint(pages) => {
+                    self.await_checkpoint(Wanting::Job(id), pages);
+                    return;
+                }
+                Next::Flush if self.begin_flush(Waiter::Job(id)) => return,
+                Next::Flush => return self.end_job(id, Ok(())),
+                Next::End(outcome) => return self.end_job(id, outcome),
+            }
+        }
+    }
+
+    /// The checkpoint that a job waited for has ended.
+    fn job_checkpointed(&mut self, id: JobId) {
+        match self.jobs.checkpointed(id, self.checkpoint_fault()) {
+            Some(group) => {
+                self.pages.drop_group(group);
+                self.maps.drop_group(group);
+                self.losses.forget(group);
+                self.step_job(id);
+            }
+            None => self.end_job(id, Ok(())),
+        }
+    }
+
+    /// Jobs that have made way for clients go on, if it is time.
+    fn resume_jobs(&mut self) {
+        for id in self.jobs.due(self.cx.now) {
+            self.step_job(id);
+        }
+    }
+
+    /// The job is done and durable, or has failed with nothing of it in flight.
+    fn end_job(&mut self, id: JobId, outcome: Outcome) {
+        match self.jobs.end(&mut self.cx, id, outcome) {
+            jobs::Ended::Reported => {}
+            jobs::Ended::Scrubbed => {
+                if self.pages.dirty().next().is_some() {
+                    self.want_checkpoint();
+                }
+            }
+            jobs::Ended::FillFailed {
+                group,
+                column,
+                target,
+                fault,
+            } => {
+                self.cx
+                    .change_view(|view, geometry| view.abandon_fill(geometry, group, column));
+                // Requests planned before this still write to the target: it must not be given
+                // to anyone else before they have ended.
+                self.cx.epochs.report_drained(Event::FillFailed {
+                    group,
+                    column,
+                    target,
+                    fault,
+                });
+            }
         }
     }
 

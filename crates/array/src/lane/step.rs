@@ -625,7 +625,7 @@ impl Lane {
         let plan = op.plan.as_ref().expect("it was planned");
         if let (Owner::Job(job), Task::Fill { .. }) = (op.owner, &op.task) {
             let bytes = plan.writes.iter().map(|write| write.length).sum();
-            self.job_copies(job, bytes);
+            self.jobs.copies(job, bytes);
         }
         let op = self.ops.get_mut(id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
@@ -784,7 +784,10 @@ impl Lane {
                     self.parts_ended((op.group, stripe), parts, outcome);
                 }
             },
-            Owner::Job(job) => self.job_op_ended(job, &op.stripes, outcome),
+            Owner::Job(job) => {
+                { &mut self.jobs }.step_ended(&mut self.cx, job, &op.stripes, outcome);
+                self.step_job(job);
+            }
             Owner::Lane => {}
             Owner::Recovery => {
                 let lost = op.plan.is_none_or(|plan| !plan.lost.is_empty());

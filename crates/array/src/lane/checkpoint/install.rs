@@ -143,7 +143,7 @@ impl Lane {
         let Owner::Job(job) = self.ops[&op].owner else {
             return false;
         };
-        if !self.jobs[&job].catches_up {
+        if !self.jobs.catches_up(job) {
             return false;
         }
         let flushed = self.log.flushed;
@@ -272,7 +272,7 @@ impl Lane {
         let running = self.checkpoints.running.as_ref();
         let wanting = running.into_iter().flat_map(|running| &running.wanting);
         let groups = wanting.filter_map(|wanting| match *wanting {
-            Wanting::Job(job) => self.zeroes(job),
+            Wanting::Job(job) => self.jobs.zeroes(job),
             Wanting::Pool => None,
         });
         groups.collect()

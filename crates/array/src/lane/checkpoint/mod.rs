@@ -438,7 +438,7 @@ impl Lane {
             if let Wanting::Job(job) = wanting
                 && held_back
                 && self.log.stuck.is_none()
-                && self.zeroes(job).is_some()
+                && self.jobs.zeroes(job).is_some()
             {
                 // The group's earlier life is still in the ring, behind what is kept.
                 self.let_kept_go();

@@ -35,6 +35,7 @@ use layout::Cell;
 
 use self::ring::RingSpace;
 use super::ids::OpId;
+use super::jobs::stripes_in;
 use super::op::{Op, Owner, Phase, Task};
 use super::{Lane, Purpose};
 use crate::action::{Event, Io, IoKind};
@@ -268,7 +269,7 @@ impl Lane {
         if waits || self.recovery.is_some() || !self.may_be_past_ring() {
             return;
         }
-        let most = self.stripes_in(STEP_BYTES);
+        let most = stripes_in(&self.cx.geometry, STEP_BYTES);
         let ready = &mut self.discards.ready;
         let (group, stripes, what) = if let Some((group, stripes)) = ready.next_stripes(most) {
             (group, stripes, Discarded::Stripes)
@@ -393,7 +394,7 @@ impl Lane {
                 self.overlay.holds(first, count)
             });
         // Whoever fills or scrubs it reads what its entries say.
-        if self.has_job(group) || (logged && !seeded::is(Bug::DiscardDescribed)) {
+        if self.jobs.has(group) || (logged && !seeded::is(Bug::DiscardDescribed)) {
             return Found::Later;
         }
         let whole = |column| (column, vec![(0, chunks)]);
