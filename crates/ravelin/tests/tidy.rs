@@ -151,7 +151,6 @@ fn note(words: &[String], place: &str, places: &mut BTreeMap<&'static str, Vec<S
 /// its own state, and is given the context and typed inputs. A file that has been cut is struck from here; none is added.
 const OF_LANE: &[&str] = &[
     "arbitrate.rs",
-    "balance.rs",
     "bounce.rs",
     "checkpoint/anchor.rs",
     "checkpoint/install.rs",

@@ -406,7 +406,7 @@ impl Lane {
                 self.check_here(group)?;
                 self.read_pages(group, bytes);
             }
-            Command::CopiesAgree => self.balance.agree = true,
+            Command::CopiesAgree => self.balance.copies_agree(),
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
             Command::KnowLost(ranges) => self.losses.know(&ranges),
             Command::Checkpoint => {

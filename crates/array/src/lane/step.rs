@@ -17,7 +17,7 @@ use std::ops::Range;
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
 
-use super::balance::Sound;
+use super::balance::{Known, Sound};
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
@@ -134,7 +134,13 @@ impl Lane {
             self.arbitrate(id);
             return;
         }
-        match self.plan_of_sound(op) {
+        let known = Known {
+            cx: &self.cx,
+            ios: &self.ios,
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        match self.balance.plan(&known, op) {
             Some(Sound::Plan(plan)) => {
                 self.read(id, plan);
                 return;
