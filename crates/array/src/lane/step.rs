@@ -20,6 +20,7 @@ use erasure::ElementSet;
 use super::balance::{Known, Sound};
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
+use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
 use super::{Computing, Lane, Purpose};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
@@ -447,14 +448,8 @@ impl Lane {
         if let (Err(fault), false) = (outcome, out)
             && self.is_news(id, transfer)
         {
-            self.ios.report_fault(
-                &mut self.cx,
-                transfer.seat,
-                IoKind::Read,
-                transfer.offset,
-                fault,
-                false,
-            );
+            let report = FaultReport::of_read(transfer.seat, transfer.offset, fault);
+            self.ios.report_fault(&mut self.cx, report);
         }
         if outcome == Err(Fault::Medium) && !out && transfer.length > BLOCK_BYTES {
             self.read_halves(id, transfer);
@@ -663,14 +658,8 @@ impl Lane {
             Err(fault) => {
                 // A full drive is not a broken one: the request fails, the drive stays.
                 let waiting = fault != Fault::Full;
-                self.ios.report_fault(
-                    &mut self.cx,
-                    seat,
-                    transfer.kind,
-                    transfer.offset,
-                    fault,
-                    waiting,
-                );
+                let report = FaultReport::new(seat, transfer.kind, transfer.offset, fault);
+                { &mut self.ios }.report_fault(&mut self.cx, report.waiting(waiting));
                 let op = self.ops.get_mut(id).expect("its writes are in flight");
                 if waiting {
                     op.failed_seats.insert(seat, fault);

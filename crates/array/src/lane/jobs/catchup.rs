@@ -18,7 +18,7 @@ use crate::action::{Action, BufferId, Compute, Computed, IoKind, Origin, Service
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::lane::context::Context;
 use crate::lane::ids::JobId;
-use crate::lane::io::IoTable;
+use crate::lane::io::{FaultReport, IoTable};
 use crate::lane::{Computing, Purpose};
 
 /// What the target of a fill has.
@@ -158,7 +158,7 @@ impl GroupJobs {
         let slice = self.looked_into(job);
         if let Err(fault) = outcome {
             if !cx.view().is_out(seat) {
-                ios.report_fault(cx, seat, IoKind::Read, 0, fault, false);
+                ios.report_fault(cx, FaultReport::of_read(seat, 0, fault));
             }
             // Whatever it holds: it is filled as a whole.
             self.end_look(cx, ios, job, None);

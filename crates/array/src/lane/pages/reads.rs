@@ -25,7 +25,7 @@ use crate::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Sl
 use crate::format::{PAGE_BYTES, PageName};
 use crate::lane::context::Context;
 use crate::lane::epochs::Epoch;
-use crate::lane::io::IoTable;
+use crate::lane::io::{FaultReport, IoTable};
 use crate::lane::{Computing, Purpose};
 
 /// Copies in one read at most: 256 KiB.
@@ -242,7 +242,7 @@ impl PageReads {
                 self.read_one_by_one(cx, ios, seat, &ended);
                 return;
             }
-            ios.report_fault(cx, seat, IoKind::Read, 0, fault, false);
+            ios.report_fault(cx, FaultReport::of_read(seat, 0, fault));
         }
         for (name, index) in ended.parts {
             let loading = self.loading.get_mut(&name);
