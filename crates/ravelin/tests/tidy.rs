@@ -176,7 +176,6 @@ const OF_LANE: &[&str] = &[
     "request.rs",
     "seats.rs",
     "step.rs",
-    "trusted.rs",
 ];
 
 /// What is before a file's tests.

@@ -22,7 +22,7 @@ use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
-use super::{Computing, Lane, Purpose};
+use super::{Computing, Lane, Purpose, trusted};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
@@ -169,9 +169,9 @@ impl Lane {
             return;
         }
         let data = self.maps.data_held_by(&self.cx, group, stripe);
-        let plain = self.is_plain_fill(&self.ops[&id]);
+        let plain = trusted::is_plain_fill(&self.cx, &self.overlay, &self.ops[&id]);
         if plain {
-            let missing = self.missing_pages(&self.ops[&id]);
+            let missing = trusted::missing_pages(&self.cx, &self.pages, &self.ops[&id]);
             if !missing.is_empty() {
                 self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, missing);
