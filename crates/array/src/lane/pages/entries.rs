@@ -215,7 +215,8 @@ impl PageCache {
     ) {
         for name in self.clean(group) {
             if !checkpoint.keeps(name) && page_places(cx, name, true).len() > 1 {
-                self.cached.remove(&name);
+                let gone = self.cached.remove(&name);
+                self.unknown -= gone.map_or(0, |gone| u64::from(gone.unknown));
             }
         }
     }

@@ -540,6 +540,21 @@ fn pages_are_compared_again_but_for_those_that_have_changed_or_are_being_written
     assert_eq!(here.collect::<Vec<_>>(), [false, true, true]);
 }
 
+/// Entries of pages that were dropped to be compared stayed counted as unknown: after a scrub of one group with an unknown
+/// block each plan of the lane asked about every block, for good.
+#[test]
+fn a_page_that_is_to_be_compared_counts_no_more_for_what_it_does_not_know() {
+    let mut lab = Lab::new();
+    for copy in 0..2 {
+        lab.put(2, copy, &MetaPage::filled(Entry::UNKNOWN, 5));
+    }
+    lab.bring(2);
+    assert!(lab.pages.lack_entries());
+    let checkpoint = CheckpointPages::none(1);
+    lab.pages.compare_copies(&lab.cx, &checkpoint, 0);
+    assert!(!lab.pages.lack_entries());
+}
+
 #[test]
 fn a_full_cache_drops_what_nobody_needs() {
     let mut lab = Lab::new();
