@@ -151,9 +151,7 @@ fn note(words: &[String], place: &str, places: &mut BTreeMap<&'static str, Vec<S
 /// its own state, and is given the context and typed inputs. A file that has been cut is struck from here; none is added.
 const OF_LANE: &[&str] = &[
     "arbitrate.rs",
-    "balance.rs",
     "bounce.rs",
-    "catchup.rs",
     "checkpoint/anchor.rs",
     "checkpoint/install.rs",
     "checkpoint/mod.rs",
@@ -165,7 +163,6 @@ const OF_LANE: &[&str] = &[
     "extents.rs",
     "heal.rs",
     "hedge.rs",
-    "job.rs",
     "keep.rs",
     "log/derived.rs",
     "log/gaps.rs",
@@ -174,15 +171,11 @@ const OF_LANE: &[&str] = &[
     "mod.rs",
     "moves.rs",
     "op.rs",
-    "page_reads.rs",
-    "pages.rs",
     "recover/compare.rs",
     "recover/mod.rs",
     "request.rs",
     "seats.rs",
     "step.rs",
-    "stripe_map.rs",
-    "trusted.rs",
 ];
 
 /// What is before a file's tests.

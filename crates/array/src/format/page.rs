@@ -159,7 +159,7 @@ impl Entry {
         (1..GENERATIONS / 2).contains(&((limit + GENERATIONS - own) % GENERATIONS))
     }
 
-    /// The entry of a map (`lane/stripe_map.rs`): which stripe holds a stripe of the data since batch number `sequence`.
+    /// The entry of a map (`lane/maps/`): which stripe holds a stripe of the data since batch number `sequence`.
     #[must_use]
     pub fn of_map(stripe: u32, sequence: u64) -> Self {
         Self {

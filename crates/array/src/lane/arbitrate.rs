@@ -35,9 +35,9 @@ use erasure::Code;
 use uuid::Uuid;
 
 use super::Lane;
+use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
-use super::pages::LaneBlocks;
 use super::rare::Blank;
 use crate::action::{Action, Event, Slice};
 use crate::format::{BlockName, Entry};

@@ -11,8 +11,11 @@ use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
 
-use super::Lane;
+use super::context::Context;
+use super::io::IoTable;
 use super::op::{Op, Task};
+use super::overlay::Overlay;
+use super::pages::PageCache;
 use crate::Geometry;
 use crate::action::IoKind;
 use crate::format::{BlockName, PageName};
@@ -28,7 +31,7 @@ pub(super) struct Balance {
     /// By slot of the code: the other slots with the same bytes.
     copies: Vec<Vec<usize>>,
     /// Whether the copies of a block are alike; the pool says when.
-    pub(super) agree: bool,
+    agree: bool,
 }
 
 impl Balance {
@@ -64,54 +67,16 @@ struct Candidate {
     paged: bool,
 }
 
-impl Lane {
-    /// The plan of a read of whole blocks that are all known to be where they belong: what
-    /// [`plan::plan_read`] says of it too, without the search for what else could be done. Nearly all
-    /// reads are of this kind. `None`: something is to be looked at more closely.
-    pub(super) fn plan_of_sound(&self, op: &Op) -> Option<Sound> {
-        let Task::Read(pieces) = &op.task else {
-            return None;
-        };
-        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.arbitration.distrusted.is_empty() {
-            return None;
-        }
-        let mut plan = Plan::new(Kind::Read);
-        let mut missing = BTreeSet::new();
-        for piece in pieces {
-            if !(piece.low | piece.slice.length).is_multiple_of(BLOCK_BYTES) {
-                return None;
-            }
-            let found = self.least_busy(op, piece)?;
-            if !found.paged {
-                missing.extend(self.pages.missing(found.first, found.blocks));
-            }
-            plan.reads.push(found.transfer);
-        }
-        if !missing.is_empty() {
-            return Some(Sound::Pages(missing));
-        }
-        plan::merge(&mut plan.reads);
-        Some(Sound::Plan(plan))
-    }
+/// What is known of where blocks are, and of what drives have to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) ios: &'a IoTable,
+    pub(super) overlay: &'a Overlay,
+    pub(super) pages: &'a PageCache,
+}
 
-    fn least_busy(&self, op: &Op, piece: &Piece) -> Option<Candidate> {
-        let copies = &self.balance.copies[piece.slot];
-        let first = self.candidate(op, piece, piece.slot);
-        if copies.is_empty() || !self.balance.agree {
-            return first.filter(|first| first.paged);
-        }
-        let others = copies
-            .iter()
-            .filter_map(|&slot| self.candidate(op, piece, slot));
-        first.into_iter().chain(others).min_by_key(|candidate| {
-            let (seat, offset) = (candidate.transfer.seat, candidate.transfer.offset);
-            let elsewhere = !self.ios.load().reads_on(seat, offset);
-            let seek = if elsewhere { ELSEWHERE } else { 0 };
-            let work = self.ios.load().queued(seat) + seek + u64::from(!candidate.paged);
-            (work, elsewhere)
-        })
-    }
-
+impl Known<'_> {
     /// Where `slot` holds the bytes of a piece, if they are in place there for all that is known.
     fn candidate(&self, op: &Op, piece: &Piece, slot: usize) -> Option<Candidate> {
         let stripe = op.stripes.start;
@@ -157,5 +122,325 @@ impl Lane {
             blocks,
             paged,
         })
+    }
+}
+
+impl Balance {
+    /// The plan of a read of whole blocks that are all known to be where they belong: what
+    /// [`plan::plan_read`] says of it too, without the search for what else could be done. Nearly all
+    /// reads are of this kind. `None`: something is to be looked at more closely.
+    pub(super) fn plan(&self, known: &Known<'_>, op: &Op) -> Option<Sound> {
+        let Task::Read(pieces) = &op.task else {
+            return None;
+        };
+        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.arbitration.distrusted.is_empty() {
+            return None;
+        }
+        let mut plan = Plan::new(Kind::Read);
+        let mut missing = BTreeSet::new();
+        for piece in pieces {
+            if !(piece.low | piece.slice.length).is_multiple_of(BLOCK_BYTES) {
+                return None;
+            }
+            let found = self.least_busy(known, op, piece)?;
+            if !found.paged {
+                missing.extend(known.pages.missing(found.first, found.blocks));
+            }
+            plan.reads.push(found.transfer);
+        }
+        if !missing.is_empty() {
+            return Some(Sound::Pages(missing));
+        }
+        plan::merge(&mut plan.reads);
+        Some(Sound::Plan(plan))
+    }
+
+    fn least_busy(&self, known: &Known<'_>, op: &Op, piece: &Piece) -> Option<Candidate> {
+        let copies = &self.copies[piece.slot];
+        let first = known.candidate(op, piece, piece.slot);
+        if copies.is_empty() || !self.agree {
+            return first.filter(|first| first.paged);
+        }
+        let others = copies
+            .iter()
+            .filter_map(|&slot| known.candidate(op, piece, slot));
+        first.into_iter().chain(others).min_by_key(|candidate| {
+            let (seat, offset) = (candidate.transfer.seat, candidate.transfer.offset);
+            let elsewhere = !known.ios.load().reads_on(seat, offset);
+            let seek = if elsewhere { ELSEWHERE } else { 0 };
+            let work = known.ios.load().queued(seat) + seek + u64::from(!candidate.paged);
+            (work, elsewhere)
+        })
+    }
+
+    /// The pool's word: the copies of each block are alike from now on.
+    pub(super) const fn copies_agree(&mut self) {
+        self.agree = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::Seat;
+
+    use super::*;
+    use crate::action::{BufferId, Origin, Service, Slice};
+    use crate::format::{Entry, MetaPage};
+    use crate::lane::Purpose;
+    use crate::lane::op::Owner;
+    use crate::lane::overlay::{Bytes, Logged};
+    use crate::{RequestId, ScratchId};
+
+    struct Lab {
+        balance: Balance,
+        cx: Context,
+        ios: IoTable,
+        overlay: Overlay,
+        pages: PageCache,
+    }
+
+    fn slice(offset: u64, blocks: u64) -> Slice {
+        Slice {
+            buffer: BufferId::Request(RequestId(1)),
+            offset,
+            length: blocks * BLOCK_BYTES,
+        }
+    }
+
+    fn piece(slot: usize, block: u64, blocks: u64) -> Piece {
+        Piece {
+            slot,
+            low: block * BLOCK_BYTES,
+            slice: slice(0, blocks),
+        }
+    }
+
+    fn op(pieces: Vec<Piece>) -> Op {
+        Op::new(Owner::Request(RequestId(1)), 0, 0..1, Task::Read(pieces))
+    }
+
+    impl Lab {
+        /// All blocks of group 0 are written and in their places, and their pages are here.
+        fn new(scheme: &str, drives: u16) -> Self {
+            let cx = Context::of_test(scheme, drives);
+            let mut pages = PageCache::new(64);
+            for column in 0..cx.geometry.layout().columns() {
+                let page = MetaPage::filled(Entry::WRITTEN, 1);
+                pages.put(block(column, 0).page(), page);
+            }
+            Self {
+                balance: Balance::new(&cx.geometry),
+                cx,
+                ios: IoTable::new(drives),
+                overlay: Overlay::default(),
+                pages,
+            }
+        }
+
+        fn raid6() -> Self {
+            Self::new("raid6", 6)
+        }
+
+        /// Two drives that have the same, by the pool's word.
+        fn mirror() -> Self {
+            let mut lab = Self::new("raid1", 2);
+            lab.balance.copies_agree();
+            lab
+        }
+
+        fn plan(&self, op: &Op) -> Option<Sound> {
+            let known = Known {
+                cx: &self.cx,
+                ios: &self.ios,
+                overlay: &self.overlay,
+                pages: &self.pages,
+            };
+            self.balance.plan(&known, op)
+        }
+
+        /// A read of so many blocks of the first data element goes to these drives, if it can begin at once.
+        fn seats(&self, first: u64, blocks: u64) -> Option<Vec<u16>> {
+            let slot = self.cx.geometry.code().data_slots().next()?;
+            match self.plan(&op(vec![piece(slot, first, blocks)]))? {
+                Sound::Plan(plan) => Some(plan.reads.iter().map(|read| read.seat.0).collect()),
+                Sound::Pages(_) => None,
+            }
+        }
+
+        /// The column and the drive of the first data element.
+        fn home(&self) -> (u16, Seat) {
+            let slot = self.cx.geometry.code().data_slots().next().unwrap();
+            let (column, _) = self.cx.geometry.place(0, 0, slot);
+            (column, self.cx.geometry.layout().cell(0, column).seat)
+        }
+
+        /// A drive has a read of a block of its column, at this block of its cell.
+        fn reads(&mut self, column: u16, at: u64) {
+            let cell = self.cx.geometry.layout().cell(0, column);
+            let offset = self.cx.geometry.drive_offset(cell, 0) + at * BLOCK_BYTES;
+            let memory = Slice {
+                buffer: BufferId::Scratch(ScratchId(1)),
+                ..slice(0, 1)
+            };
+            self.ios.submit_slice(
+                &mut self.cx,
+                Purpose::Restore { seat: cell.seat },
+                Service::prompt(Origin::Client),
+                IoKind::Read,
+                (cell.seat, offset),
+                memory,
+            );
+        }
+    }
+
+    const fn block(column: u16, block: u32) -> BlockName {
+        BlockName {
+            group: 0,
+            column,
+            block,
+        }
+    }
+
+    #[test]
+    fn a_block_in_its_place_is_read_from_its_drive() {
+        let lab = Lab::raid6();
+        let (_, seat) = lab.home();
+        assert_eq!(lab.seats(2, 1), Some(vec![seat.0]));
+    }
+
+    #[test]
+    fn neighbours_in_place_and_memory_are_one_read() {
+        let lab = Lab::raid6();
+        let slot = lab.cx.geometry.code().data_slots().next().unwrap();
+        let behind = Piece {
+            slice: slice(BLOCK_BYTES, 2),
+            ..piece(slot, 1, 2)
+        };
+        let Some(Sound::Plan(plan)) = lab.plan(&op(vec![piece(slot, 0, 1), behind])) else {
+            panic!("all is in place");
+        };
+        assert_eq!(plan.reads.len(), 1);
+        assert_eq!(plan.reads[0].length, 3 * BLOCK_BYTES);
+    }
+
+    #[test]
+    fn what_is_logged_is_looked_at_more_closely() {
+        let mut lab = Lab::raid6();
+        let (column, _) = lab.home();
+        let logged = Logged {
+            bytes: Bytes::InPlace,
+            entry: Entry::WRITTEN,
+            sequence: 7,
+        };
+        lab.overlay.insert(block(column, 2), logged);
+        assert_eq!(lab.seats(1, 2), None);
+        assert!(lab.seats(0, 2).is_some());
+    }
+
+    #[test]
+    fn what_is_trimmed_is_looked_at_more_closely() {
+        let mut lab = Lab::raid6();
+        lab.overlay.zero(0, 0..1, 7, std::iter::empty());
+        assert_eq!(lab.seats(0, 1), None);
+    }
+
+    #[test]
+    fn what_is_unwritten_or_unknown_is_looked_at_more_closely() {
+        for entry in [Entry::UNWRITTEN, Entry::UNKNOWN] {
+            let mut lab = Lab::raid6();
+            let (column, _) = lab.home();
+            lab.pages.set(block(column, 2), entry);
+            assert_eq!(lab.seats(2, 1), None);
+            assert!(lab.seats(3, 1).is_some());
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_away_is_looked_at_more_closely() {
+        let mut lab = Lab::raid6();
+        let (_, seat) = lab.home();
+        lab.cx.change_view(|view, _| view.seat_out(seat));
+        assert_eq!(lab.seats(0, 1), None);
+    }
+
+    #[test]
+    fn a_read_that_has_found_something_bad_is_looked_at_more_closely() {
+        let lab = Lab::raid6();
+        let mut op = op(vec![piece(0, 0, 1)]);
+        assert!(lab.plan(&op).is_some());
+        op.bad.insert((5, 9));
+        assert!(lab.plan(&op).is_none());
+    }
+
+    #[test]
+    fn parts_of_blocks_are_looked_at_more_closely() {
+        let lab = Lab::raid6();
+        let mut part = piece(0, 0, 1);
+        part.low += 512;
+        part.slice.length -= 512;
+        assert!(lab.plan(&op(vec![part])).is_none());
+    }
+
+    #[test]
+    fn a_slow_drive_is_asked_by_reads_that_have_no_way_around_it() {
+        let mut lab = Lab::raid6();
+        let (_, seat) = lab.home();
+        lab.ios.suspect(seat, true);
+        let mut op = op(vec![piece(0, 0, 1)]);
+        assert!(lab.plan(&op).is_none());
+        op.patient = true;
+        assert!(lab.plan(&op).is_some());
+    }
+
+    #[test]
+    fn of_copies_the_one_whose_drive_has_less_to_do_is_read() {
+        let mut lab = Lab::mirror();
+        lab.reads(0, 50);
+        assert_eq!(lab.seats(0, 1), Some(vec![1]));
+        lab.reads(1, 50);
+        lab.reads(1, 60);
+        assert_eq!(lab.seats(0, 1), Some(vec![0]));
+    }
+
+    #[test]
+    fn a_stream_goes_on_at_the_drive_where_it_is() {
+        let mut lab = Lab::mirror();
+        lab.reads(1, 1);
+        assert_eq!(lab.seats(2, 1), Some(vec![1]), "though it has more to do");
+        for _ in 0..ELSEWHERE {
+            lab.reads(1, 1);
+        }
+        assert_eq!(lab.seats(2, 1), Some(vec![0]), "but not with any amount");
+    }
+
+    #[test]
+    fn copies_that_may_differ_are_not_read() {
+        let mut lab = Lab::new("raid1", 2);
+        lab.reads(0, 50);
+        assert_eq!(lab.seats(0, 1), Some(vec![0]));
+    }
+
+    #[test]
+    fn a_copy_that_is_away_or_slow_is_not_read() {
+        let mut lab = Lab::mirror();
+        lab.ios.suspect(Seat(0), true);
+        assert_eq!(lab.seats(0, 1), Some(vec![1]));
+        lab.cx.change_view(|view, _| view.seat_out(Seat(1)));
+        assert_eq!(lab.seats(0, 1), None);
+        lab.ios.suspect(Seat(0), false);
+        assert_eq!(lab.seats(0, 1), Some(vec![0]));
+    }
+
+    #[test]
+    fn a_copy_whose_page_is_here_comes_before_one_whose_page_is_not() {
+        let mut lab = Lab::mirror();
+        lab.pages = PageCache::new(64);
+        let Some(Sound::Pages(missing)) = lab.plan(&op(vec![piece(0, 0, 1)])) else {
+            panic!("no page is here");
+        };
+        assert_eq!(missing.len(), 1, "one copy is enough");
+        let page = MetaPage::filled(Entry::WRITTEN, 1);
+        lab.pages.put(block(1, 0).page(), page);
+        assert_eq!(lab.seats(0, 1), Some(vec![1]));
     }
 }

@@ -93,6 +93,16 @@ impl Context {
 impl Context {
     /// Lane 0 of a small pool with a journal, for tests of single machines.
     pub(super) fn of_test(scheme: &str, drives: u16) -> Self {
+        Self::of_test_with(scheme, drives, 256 << 10, |_| {})
+    }
+
+    /// The same with cells of another size, and a store that is not the plainest one.
+    pub(super) fn of_test_with(
+        scheme: &str,
+        drives: u16,
+        cell_bytes: u64,
+        change: impl FnOnce(&mut crate::Store),
+    ) -> Self {
         let scheme: layout::Scheme = scheme.parse().expect("a scheme");
         let shape = layout::Geometry::new(&scheme, Some(drives), 64).expect("a layout");
         let code = erasure::by_columns(&shape.code.name, shape.code.columns).expect("a code");
@@ -100,12 +110,12 @@ impl Context {
             Arc::new(code),
             shape.layout,
             16 << 10,
-            256 << 10,
+            cell_bytes,
             64,
             1 << 20,
             1,
         );
-        let store = crate::Store {
+        let mut store = crate::Store {
             pool: uuid::Uuid::nil(),
             journal_offset: 1 << 30,
             ring_bytes: 1 << 20,
@@ -115,6 +125,7 @@ impl Context {
             derived_parity: false,
             free_stripes: 0,
         };
+        change(&mut store);
         let geometry = geometry.expect("a geometry").with_store(store);
         Self::new(Arc::new(geometry), 0)
     }

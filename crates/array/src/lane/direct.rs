@@ -17,11 +17,12 @@
 //! - A record says of a block that it is in place only if its drive has taken it, and has not left since.
 //! - A trim whose record is not flushed leaves its stripe written: its blocks are still in the overlay.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
 
 use super::Lane;
+use super::direct_writes::Turn;
 use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
@@ -29,10 +30,6 @@ use super::op::{Op, Owner, Phase, Task};
 use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
 use crate::plan::{Plan, Transfer};
 use crate::seeded::{self, Bug};
-
-/// Bytes of all lanes that are in place and not known to be flushed, from which on a lane flushes by itself: recovery
-/// reads no more than about this.
-const UNFLUSHED_MAX: u64 = 256 << 20;
 
 /// Blocks of a lane that are in place and whose entries are in memory only, from which on a checkpoint begins: 64 MiB. It goes
 /// through all of them at once, and commits of the same thread wait for that.
@@ -50,55 +47,7 @@ pub(super) struct Direct {
     /// A drive has not taken what it should have.
     failed: bool,
     /// The turn in which it was planned.
-    turn: u64,
-}
-
-/// Stripes that were planned in one turn: in one call of a handler.
-#[derive(Clone, Debug, Default)]
-struct Gathering {
-    /// How many are being computed.
-    computing: usize,
-    ready: Vec<OpId>,
-}
-
-/// What goes in place before it is logged.
-#[derive(Clone, Debug, Default)]
-pub(super) struct DirectWrites {
-    /// By turn.
-    gathering: BTreeMap<u64, Gathering>,
-    /// Counts turns.
-    turn: u64,
-    /// Stripes on their way to their places.
-    in_flight: usize,
-    /// Blocks by batch, of those that are not known to be flushed.
-    unflushed: VecDeque<(u64, u64)>,
-    unflushed_blocks: u64,
-    /// The last batch that a flush by [`Waiter::Log`] was asked to cover.
-    asked: u64,
-}
-
-impl DirectWrites {
-    pub(super) const fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    /// What is planned from now on is of another turn.
-    pub(super) const fn turn_ends(&mut self) {
-        self.turn += 1;
-    }
-
-    /// A batch says of so many blocks that they are in place.
-    pub(super) fn logged(&mut self, sequence: u64, blocks: u64) {
-        self.unflushed.push_back((sequence, blocks));
-        self.unflushed_blocks += blocks;
-    }
-
-    /// Batches up to this one are flushed.
-    pub(super) fn flushed(&mut self, sequence: u64) {
-        while let Some((_, blocks)) = self.unflushed.pop_front_if(|(at, _)| *at <= sequence) {
-            self.unflushed_blocks -= blocks;
-        }
-    }
+    turn: Turn,
 }
 
 /// How many blocks of each element one unit describes, of a stripe of so many elements; `None` if not even one.
@@ -112,14 +61,12 @@ fn rows_of_unit(elements: usize) -> Option<u64> {
 impl Lane {
     /// A write that was planned goes in place before it is logged.
     pub(super) fn begin_direct(&mut self, id: OpId) {
-        let turn = self.direct.turn;
+        let turn = self.direct.begin();
         let op = self.ops.get_mut(id).expect("it was planned");
         op.direct = Some(Box::new(Direct {
             turn,
             ..Direct::default()
         }));
-        self.direct.in_flight += 1;
-        self.direct.gathering.entry(turn).or_default().computing += 1;
     }
 
     /// Whether a write may go in place before it is logged, if nothing counts there. Parts of streams only: it takes one step
@@ -203,15 +150,8 @@ impl Lane {
         let direct = op.direct.as_mut().expect("it goes in place");
         direct.sums = sums.to_vec();
         let turn = direct.turn;
-        let gathering = self.direct.gathering.get_mut(&turn);
-        let gathering = gathering.expect("its stripes are counted");
-        gathering.computing -= 1;
-        gathering.ready.push(id);
-        if gathering.computing == 0 {
-            let gathering = self.direct.gathering.remove(&turn);
-            for id in gathering.expect("just seen").ready {
-                self.write_direct(id);
-            }
+        for id in self.direct.computed(turn, id) {
+            self.write_direct(id);
         }
     }
 
@@ -253,7 +193,7 @@ impl Lane {
     }
 
     fn end_direct(&mut self, id: OpId) -> Box<Direct> {
-        self.direct.in_flight -= 1;
+        self.direct.end();
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.direct.take().expect("it went in place")
     }
@@ -306,17 +246,9 @@ impl Lane {
 
     /// Flushes if recovery would have to look at too much.
     pub(super) fn flush_direct(&mut self) {
-        let most = UNFLUSHED_MAX / BLOCK_BYTES / u64::from(self.cx.geometry.lanes());
-        let completed = self.log.completed;
-        if self.direct.unflushed_blocks >= most && self.direct.asked < completed {
-            // The next one when as much again is there.
-            let half = self.direct.unflushed.iter().rev();
-            let since = half.take_while(|(at, _)| *at > self.direct.asked);
-            let since: u64 = since.map(|(_, blocks)| blocks).sum();
-            if since >= most {
-                self.direct.asked = completed;
-                self.begin_flush(Waiter::Log);
-            }
+        let lanes = self.cx.geometry.lanes();
+        if self.direct.ask_flush(self.log.completed, lanes) {
+            self.begin_flush(Waiter::Log);
         }
     }
 }
@@ -336,16 +268,5 @@ mod tests {
                 assert!(elements * run <= UNIT_BYTES_MAX);
             }
         }
-    }
-
-    #[test]
-    fn what_is_flushed_does_not_count() {
-        let mut direct = DirectWrites::default();
-        direct.logged(4, 100);
-        direct.logged(6, 10);
-        direct.flushed(5);
-        assert_eq!(direct.unflushed_blocks, 10);
-        direct.flushed(6);
-        assert_eq!(direct.unflushed_blocks, 0);
     }
 }

@@ -7,13 +7,13 @@
 //!   all else, and blocks whose page is not in memory ────────► data
 //! ```
 //!
-//! These are the rules by which a read answers zeros without a drive (`pages.rs`, [`LaneBlocks::state`]), so that what is
+//! These are the rules by which a read answers zeros without a drive (`blocks.rs`, [`LaneBlocks::state`]), so that what is
 //! called a hole reads as zeros. A block may be called data that reads as zeros; one that was acknowledged is never
 //! called a hole, for acknowledgement comes after it is in the overlay.
 //!
 //! Pages that are not in memory are read on demand ([`Command::ReadPages`]): whoever asks, asks again when they are.
 //!
-//! [`LaneBlocks::state`]: super::pages::LaneBlocks
+//! [`LaneBlocks::state`]: super::blocks::LaneBlocks
 //! [`Command::ReadPages`]: crate::Command::ReadPages
 
 use std::collections::BTreeSet;
@@ -22,6 +22,7 @@ use std::ops::Range;
 use block::{BLOCK_BYTES, Extent, Request, RequestKind, push_extent};
 
 use super::Lane;
+use super::maps::{Known, MapEntries};
 use crate::format::{BlockName, Entry, MetaPage, PageName};
 use crate::geometry::Segment;
 use crate::{GroupRequest, VolumeId};
@@ -39,7 +40,7 @@ impl Lane {
             return whole(false);
         }
         let mut extents = Vec::new();
-        let map = self.map_if_known(group);
+        let map = self.map_of(group);
         for (data, segments) in self.segments_of(group, bytes) {
             let Some(stripe) = map.stripe_holding(data) else {
                 let length = segments.iter().map(|part| part.high - part.low).sum();
@@ -68,7 +69,23 @@ impl Lane {
     /// True while pages of the group are on their way into memory.
     #[must_use]
     pub fn reads_pages(&self, group: u64) -> bool {
-        self.pages.reads.is_loading_of(group)
+        self.pages.reads_group(group)
+    }
+
+    /// The stripe of a group's data that a stripe holds, as far as that is known without I/O; `None` also if it holds none.
+    #[must_use]
+    pub fn data_of_stripe(&self, group: u64, stripe: u64) -> Option<u64> {
+        self.map_of(group).data_held_by(stripe)
+    }
+
+    /// What is known of a group's map without I/O.
+    fn map_of(&self, group: u64) -> Known<'_> {
+        let entries = MapEntries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+            sequence: self.log.next_sequence,
+        };
+        self.maps.if_known(&self.cx, entries, group)
     }
 
     /// For [`Command::ReadPages`](crate::Command::ReadPages).
@@ -89,8 +106,8 @@ impl Lane {
         if self.uninitialized.contains(group) || !self.knows_blocks(group) {
             return missing;
         }
-        missing.extend(self.pages_of_map_lacking(group));
-        let map = self.map_if_known(group);
+        missing.extend(self.maps.pages_lacking(&self.cx, &self.pages, group));
+        let map = self.map_of(group);
         for (data, segments) in self.segments_of(group, bytes) {
             // Until the map is here: nearly all data is in its own place, or near it.
             let stripe = map.stripe_holding(data).unwrap_or(data);

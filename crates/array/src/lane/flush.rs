@@ -7,7 +7,7 @@ use block::{Fault, Outcome, Seat};
 use super::Purpose;
 use super::context::Context;
 use super::ids::JobId;
-use super::io::IoTable;
+use super::io::{FaultReport, IoTable};
 use crate::RequestId;
 use crate::action::{Io, IoKind, Origin, Service};
 use crate::seeded::{self, Bug};
@@ -81,7 +81,10 @@ impl Flushes {
         let out = cx.view().is_out(seat);
         match outcome {
             Ok(()) => self.wrote(seat),
-            Err(fault) if !out => ios.report_fault(cx, seat, IoKind::Write, offset, fault, true),
+            Err(fault) if !out => {
+                let report = FaultReport::new(seat, IoKind::Write, offset, fault);
+                ios.report_fault(cx, report.waiting(true));
+            }
             Err(_) => {}
         }
         out
@@ -157,7 +160,8 @@ impl Flushes {
         let pending = self.pending.get_mut(&number).expect("it has a waiter");
         pending.outstanding -= 1;
         if let (Err(fault), false) = (outcome, cx.view().is_out(seat)) {
-            ios.report_fault(cx, seat, IoKind::Flush, 0, fault, true);
+            let report = FaultReport::new(seat, IoKind::Flush, 0, fault);
+            ios.report_fault(cx, report.waiting(true));
             pending.failed.insert(seat, fault);
         }
         self.finish(number)

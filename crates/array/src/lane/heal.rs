@@ -1,5 +1,8 @@
 //! Checksums at work: what was read is compared, what is written is summed, what is wrong is mended.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use block::{BLOCK_BYTES, Outcome, Seat};
 
 use super::Lane;
@@ -8,7 +11,7 @@ use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
 use super::overlay::Bytes;
 use crate::action::{BufferId, Event, Slice};
-use crate::format::{BlockName, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::format::{BlockName, Entry, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 use crate::seeded::{self, Bug};
 
@@ -252,13 +255,12 @@ impl Lane {
         let store = *self.cx.geometry.store().expect("a store");
         let group = self.ops[&id].group;
         let columns = self.cx.geometry.layout().columns();
-        if !self.checkpoint_writes_of(group) {
+        if !self.checkpoints.writes_of(group) {
             // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
             self.pages.drop_group(group);
         }
         self.maps.drop_group(group);
-        self.pages.clock += 1;
-        let blank = MetaPage::filled(Entry::UNWRITTEN, self.pages.clock);
+        let blank = self.pages.blank();
         let scratch = self.cx.fresh_scratch();
         let cell_bytes = self.cx.geometry.pages_beside_bytes();
         let mut plan = Plan::new(Kind::Zero);
@@ -302,6 +304,69 @@ impl Lane {
         op.puts = puts;
         op.plan = Some(plan);
         self.compute(id);
+    }
+
+    /// Nobody has some of the blocks that a fill should have written, but the target holds others of its
+    /// column: those make up for it, and these are unknown.
+    pub(super) fn note_left_out(&mut self, id: OpId) {
+        let op = &self.ops[&id];
+        let group = op.group;
+        let absent = op.plan.as_ref().expect("it was planned").absent.clone();
+        if absent.is_empty() {
+            return;
+        }
+        let bytes: u64 = absent.iter().map(|part| part.length).sum();
+        self.cx.events.push_back(Event::LeftOut {
+            group,
+            column: absent[0].column,
+            blocks: bytes / BLOCK_BYTES,
+        });
+        for part in absent {
+            let first = part.offset / BLOCK_BYTES;
+            for block in first..first + part.length / BLOCK_BYTES {
+                let name = BlockName {
+                    group,
+                    column: part.column,
+                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+                };
+                self.pages.set(name, Entry::UNKNOWN);
+            }
+        }
+    }
+
+    /// Compares the target's pages with what they should be, as far as an operation goes; false if
+    /// pages have to be read first, and the operation waits for them.
+    pub(super) fn compare_pages(&mut self, id: OpId) -> bool {
+        let op = &self.ops[&id];
+        let (
+            Owner::Job(job),
+            Task::Fill {
+                held: Some(held), ..
+            },
+        ) = (op.owner, &op.task)
+        else {
+            return true;
+        };
+        let held = Arc::clone(held);
+        let names = held.pages_of(&self.cx.geometry, op.group, &op.stripes);
+        let missing = { names.iter().copied() }.filter(|&name| !self.pages.contains(name));
+        let missing: BTreeSet<PageName> = missing.collect();
+        if !missing.is_empty() {
+            self.ops.get_mut(id).expect("it was planned").phase = Phase::Fetching;
+            self.fetch_pages(id, missing);
+            return false;
+        }
+        for name in names {
+            let Some(theirs) = held.page(name) else {
+                continue;
+            };
+            if self.pages.page(name).is_some_and(|page| page != theirs) {
+                // Were the target to keep its own, that one must not be taken for the later one.
+                self.pages.outdate(name, theirs);
+                self.jobs.page_is_stale(job, name);
+            }
+        }
+        true
     }
 
     /// A fill has these checksums: those that were not known are now. False if a page that must hear of
@@ -354,7 +419,7 @@ impl Lane {
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
             let bad = op.bad.len() + op.arbitration.doubts.len();
-            self.job_verified(job, op.verified, bad as u64);
+            self.jobs.verified(job, op.verified, bad as u64);
         }
         if self.recovery.is_some() || seeded::is(Bug::HealWithoutWrite) {
             return;

@@ -33,7 +33,10 @@ impl Lane {
             Purpose::Transfer { op, transfer } if transfer.kind == IoKind::Read => {
                 self.hedge_op(op)
             }
-            Purpose::PageRead { read, .. } => self.hedge_page_read(read),
+            Purpose::PageRead { read, .. } => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.pages.hedge(cx, ios, read)
+            }
             _ => true,
         };
         if hedged {

@@ -20,6 +20,7 @@ use super::Lane;
 use super::ids::OpId;
 use super::op::{Op, Owner, Task};
 use super::overlay::{Bytes, Logged};
+use super::pages;
 use crate::action::IoKind;
 use crate::format::{BlockName, Entry, PageName};
 use crate::plan::{Kind, Plan, Transfer};
@@ -105,10 +106,7 @@ impl Lane {
                 !column.readable() && !self.can_be_reconstructed(name)
             }
             // All copies of its page are away, and say something else when they are back.
-            Bytes::Nowhere => {
-                let places = self.page_places(name.page(), true);
-                places.iter().all(|place| self.cx.view().is_out(place.seat))
-            }
+            Bytes::Nowhere => pages::is_away(&self.cx, name.page()),
             Bytes::InPlace => false,
         }
     }

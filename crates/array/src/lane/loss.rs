@@ -66,7 +66,7 @@ impl Lane {
     fn scrub_found(&mut self, op: &Op) {
         let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         for stripe in op.stripes.clone() {
-            let Some(data) = self.data_held_by(op.group, stripe) else {
+            let Some(data) = self.maps.data_held_by(&self.cx, op.group, stripe) else {
                 continue;
             };
             let slots: Vec<usize> = self.cx.geometry.code().data_slots().collect();
@@ -99,7 +99,7 @@ impl Lane {
         }
         let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let stripe = self.stripe_of(name);
-        let Some(data) = self.data_held_by(name.group, stripe) else {
+        let Some(data) = self.maps.data_held_by(&self.cx, name.group, stripe) else {
             return false;
         };
         let low = u64::from(name.block) % per_chunk * BLOCK_BYTES;
@@ -176,7 +176,7 @@ impl Lane {
             heal.repair.entries = entries;
             heal.repair.scrub = job;
             if let Some(job) = job {
-                self.job_heals(job);
+                self.jobs.repair_begins(job);
             }
             self.start(heal);
         }
@@ -231,8 +231,10 @@ impl Lane {
                 });
             }
         }
-        if let Some(job) = op.repair.scrub {
-            self.job_healed(job, mended, lost);
+        if let Some(job) = op.repair.scrub
+            && self.jobs.repair_ended(job, mended, lost)
+        {
+            self.step_job(job);
         }
     }
 }

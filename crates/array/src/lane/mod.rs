@@ -4,12 +4,13 @@ mod arbitrate;
 mod backoff;
 mod balance;
 mod block_map;
+mod blocks;
 mod bounce;
-mod catchup;
 mod checkpoint;
 mod coalesce;
 mod context;
 mod direct;
+mod direct_writes;
 mod discard;
 mod epochs;
 mod extents;
@@ -18,17 +19,16 @@ mod heal;
 mod hedge;
 mod ids;
 mod io;
-mod job;
+mod jobs;
 mod keep;
 mod known_losses;
 mod locks;
 mod log;
 mod loss;
+mod maps;
 mod moves;
 mod op;
 mod overlay;
-mod pace;
-mod page_reads;
 mod pages;
 mod rare;
 mod recover;
@@ -38,12 +38,11 @@ mod ring;
 mod seats;
 mod sequence_map;
 mod step;
-mod stripe_map;
 mod trusted;
 mod uninitialized;
 mod writes;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use block::{Fault, Instant, Outcome, Seat};
@@ -53,28 +52,26 @@ use self::balance::Balance;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::coalesce::Coalescing;
 use self::context::Context;
-use self::direct::DirectWrites;
+use self::direct_writes::DirectWrites;
 use self::discard::Discards;
 use self::flush::{Finished, Flushes, Waiter};
 use self::ids::{JobId, OpId};
 pub use self::io::DEADLINE;
 pub(crate) use self::io::WRITE_RETRIES;
 use self::io::{Answered, Ended, IoTable};
-pub(crate) use self::job::FILL_STEP_BYTES;
-use self::job::Job;
+pub(crate) use self::jobs::FILL_STEP_BYTES;
+use self::jobs::{Begun, GroupJobs, Job, Next};
 use self::keep::Keeping;
 use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
-use self::moves::Moves;
-use self::op::{Op, Phase};
+use self::maps::{MapEntries, StripeMaps};
+use self::op::{Op, Owner, Task};
 use self::overlay::Overlay;
-use self::pace::Pacer;
-use self::pages::Pages;
+use self::pages::{Loaded, PageCache};
 use self::recover::Recovery;
 use self::requests::Requests;
 use self::sequence_map::SequenceMap;
-use self::stripe_map::StripeMaps;
 use self::uninitialized::Uninitialized;
 use crate::action::{Action, Command, ComputeId, Computed, Event, IoId};
 use crate::format::PageName;
@@ -91,7 +88,7 @@ enum Purpose {
     Flush { number: u64, seat: Seat },
     /// A column of a batch of the log.
     Batch { sequence: u64, seat: Seat },
-    /// Copies of pages that lie side by side (`page_reads.rs`).
+    /// Copies of pages that lie side by side (`pages/reads.rs`).
     PageRead { read: u64, seat: Seat },
     /// Logged blocks on their way to their place.
     Install { transfer: Transfer },
@@ -161,8 +158,7 @@ pub struct Lane {
     flushes: Flushes,
     requests: Requests,
     coalescing: Coalescing,
-    pacer: Pacer,
-    jobs: BTreeMap<JobId, Job>,
+    jobs: GroupJobs,
     uninitialized: Uninitialized,
     /// Boxed: a map moves what it holds.
     ops: SequenceMap<OpId, Box<Op>>,
@@ -173,9 +169,8 @@ pub struct Lane {
     /// Second reads under way.
     hedges: usize,
     overlay: Overlay,
-    pages: Pages,
+    pages: PageCache,
     maps: StripeMaps,
-    moves: Moves,
     log: Log,
     direct: DirectWrites,
     checkpoints: Checkpoints,
@@ -226,17 +221,15 @@ impl Lane {
             flushes: Flushes::default(),
             requests: Requests::default(),
             coalescing: Coalescing::default(),
-            pacer: Pacer::default(),
-            jobs: BTreeMap::new(),
+            jobs: GroupJobs::default(),
             uninitialized: Uninitialized::default(),
             ops: SequenceMap::default(),
             runnable: VecDeque::new(),
             ios: IoTable::new(seats),
             hedges: 0,
             overlay: Overlay::default(),
-            pages: Pages::new(used_blocks),
+            pages: PageCache::new(used_blocks),
             maps: StripeMaps::default(),
-            moves: Moves::default(),
             log: Log::default(),
             direct: DirectWrites::default(),
             checkpoints: Checkpoints::default(),
@@ -266,7 +259,7 @@ impl Lane {
     /// A client's request, cut to one group. Ends with a `Reply`, in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
         self.cx.now = now;
-        self.pacer.client_asks(&mut self.cx);
+        self.jobs.client_asks(&mut self.cx);
         self.discards.resume();
         self.begin_request(id, request);
         self.advance();
@@ -296,10 +289,14 @@ impl Lane {
             Computing::Verify(op) => self.verified(op, &computed.sums),
             Computing::Laid(sequence) => self.laid(sequence, computed),
             Computing::Headed(sequence) => self.headed(sequence),
-            Computing::Page(name) => self.page_loaded(name, &computed),
+            Computing::Page(name) => self.page_computed(name, &computed),
             Computing::Paged => self.paged(),
             Computing::Anchor(scratch) => self.anchor_laid(scratch),
-            Computing::Look(job) => self.look_computed(job, &computed),
+            Computing::Look(job) => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.jobs.look_computed(cx, ios, job, &computed);
+                self.step_job(job);
+            }
             Computing::Zeros(request) => self.request_op_ended(request, Ok(())),
             Computing::Recovery => self.recovery_computed(&computed),
         }
@@ -348,7 +345,7 @@ impl Lane {
                 if self.cx.view().is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
-                } else if self.lacks_pages_beside(group, column) {
+                } else if self.pages.lacks_beside(&self.cx, group, column) {
                     // The target may have the last copies of them.
                     job.fail(Fault::Lost);
                 }
@@ -366,7 +363,8 @@ impl Lane {
                 if !before.writable() {
                     self.column_is_back(group, column);
                     // Its drive may have left after those whose copies of pages are in memory, with later ones.
-                    self.compare_copies(group);
+                    let checkpoint = self.checkpoints.pages(self.log.anchor);
+                    self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }
                 self.forget_nowhere(Some(group));
                 self.place_kept();
@@ -375,7 +373,7 @@ impl Lane {
             }
             Command::Abandon { group, column } => {
                 self.check_here(group)?;
-                self.abandon_fill(group, column);
+                self.jobs.abandon_fill(group, column);
             }
             Command::Zero { group } => {
                 self.check_here(group)?;
@@ -396,20 +394,20 @@ impl Lane {
                 self.begin_job(Job::resync(group));
             }
             Command::ReportClients(wanted) => {
-                if self.pacer.report_clients(&mut self.cx, wanted) {
-                    self.resume_paced_now();
+                if self.jobs.report_clients(&mut self.cx, wanted) {
+                    self.resume_jobs();
                 }
             }
             Command::MakeWay(makes_way) => {
-                if self.pacer.make_way(now, makes_way) {
-                    self.resume_paced_now();
+                if self.jobs.make_way(now, makes_way) {
+                    self.resume_jobs();
                 }
             }
             Command::ReadPages { group, bytes } => {
                 self.check_here(group)?;
                 self.read_pages(group, bytes);
             }
-            Command::CopiesAgree => self.balance.agree = true,
+            Command::CopiesAgree => self.balance.copies_agree(),
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
             Command::KnowLost(ranges) => self.losses.know(&ranges),
             Command::Checkpoint => {
@@ -430,7 +428,8 @@ impl Lane {
                 self.check_here(group)?;
                 // Copies of pages are compared when they are read: those in memory hide a bad one.
                 if !seeded::is(Bug::ScrubKeepsPages) {
-                    self.compare_copies(group);
+                    let checkpoint = self.checkpoints.pages(self.log.anchor);
+                    self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }
                 self.begin_job(Job::scrub(group));
             }
@@ -450,7 +449,7 @@ impl Lane {
         self.look_for_late();
         self.begin_due_flushes();
         let waiting = !self.requests.is_empty();
-        self.pacer.clients_gone(&mut self.cx, waiting);
+        self.jobs.clients_gone(&mut self.cx, waiting);
         self.resume_jobs();
         self.advance();
         self.timed_out = false;
@@ -475,8 +474,8 @@ impl Lane {
             self.coalescing.due_at(),
             self.idle_checkpoint_at(),
             self.ios.look_at(),
-            self.resume_at(),
-            self.pacer.clients_gone_at(),
+            self.jobs.resume_at(),
+            self.jobs.clients_gone_at(),
             self.retries
                 .retry_at(self.cx.now, self.log.waits(), self.checkpoint_waits()),
         ];
@@ -522,7 +521,10 @@ impl Lane {
                 }
             }
             Answered::Late(late) => {
-                self.late_copies_came(late.seat, late.copies);
+                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.pages
+                    .late_copies_came(cx, ios, &checkpoint, late.seat, late.copies);
                 self.ios.straggler_came_back(&mut self.cx);
             }
         }
@@ -543,12 +545,22 @@ impl Lane {
                 self.flush_finished(finished);
             }
             Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
-            Purpose::PageRead { read, seat } => self.page_read(read, seat, outcome),
+            Purpose::PageRead { read, seat } => {
+                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.pages
+                    .read_ended(cx, ios, &checkpoint, (read, seat), outcome);
+            }
             Purpose::Install { transfer } => self.install_written(transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
             Purpose::Restore { seat } => self.column_restored(seat, outcome),
-            Purpose::Look { job, seat } => self.looked(job, seat, outcome),
+            Purpose::Look { job, seat } => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                if self.jobs.looked(cx, ios, (job, seat), outcome) {
+                    self.step_job(job);
+                }
+            }
             Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
             Purpose::Discard { op } => self.discarded(op, outcome),
             Purpose::DiscardRing => self.ring_discarded(),
@@ -603,6 +615,161 @@ impl Lane {
         }
         self.ios.end_turn(&mut self.cx);
         self.direct.turn_ends();
+    }
+
+    /// Loads pages for an operation, which is planned again when they are here.
+    fn fetch_pages(&mut self, id: OpId, names: BTreeSet<PageName>) {
+        let op = &self.ops[&id];
+        // A job, or a stream, is about to ask for those behind them.
+        let streams = op.service.bulk && matches!(op.task, Task::Write(_));
+        let ahead = match matches!(op.owner, Owner::Job(_)) || streams {
+            true => PageCache::ahead(&self.cx, &names),
+            false => Vec::new(),
+        };
+        self.load_pages(names.iter().copied().chain(ahead));
+        if !self.pages.wait(id, names) {
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// Begins to load pages, but for those that are here or on their way.
+    fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let nowhere = self.pages.load(cx, ios, self.log.anchor, names);
+        self.pages_nowhere(nowhere);
+    }
+
+    fn pages_nowhere(&mut self, names: Vec<PageName>) {
+        for name in names {
+            let checkpoint = self.checkpoints.pages(self.log.anchor);
+            let ready = { &mut self.pages }.without_copies(&self.cx, &checkpoint, name);
+            self.page_here(ready);
+        }
+    }
+
+    /// The copies of a page are in memory.
+    fn page_computed(&mut self, name: PageName, computed: &Computed) {
+        let checkpoint = self.checkpoints.pages(self.log.anchor);
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        match { &mut self.pages }.computed(cx, ios, &checkpoint, name, computed) {
+            Loaded::Again(nowhere) => self.pages_nowhere(nowhere),
+            Loaded::Here { ready, readable } => {
+                self.page_here(ready);
+                if readable {
+                    self.pages.report_unknown(&mut self.cx, name);
+                }
+            }
+            Loaded::Alike => {}
+            Loaded::Differ => self.want_checkpoint(),
+        }
+    }
+
+    /// A page has come, and these operations have waited for it.
+    fn page_here(&mut self, ready: Vec<OpId>) {
+        self.runnable.extend(ready);
+        self.checkpoint_page_here();
+    }
+
+    /// Brings the map of a group into memory; else the pages that it needs.
+    fn load_map(&mut self, group: u64) -> Result<(), BTreeSet<PageName>> {
+        let entries = MapEntries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+            sequence: self.log.next_sequence,
+        };
+        for (name, entry) in self.maps.load(&self.cx, entries, group)? {
+            self.pages.set(name, entry);
+        }
+        Ok(())
+    }
+
+    /// Columns can be read again, of one group or of any.
+    fn forget_nowhere(&mut self, group: Option<u64>) {
+        if self.pages.has_nowhere() {
+            let checkpoint = self.checkpoints.pages(self.log.anchor);
+            self.pages.forget_nowhere(&checkpoint, group);
+            self.maps.drop_unknown();
+        }
+    }
+
+    fn begin_job(&mut self, job: Job) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence);
+        match begun {
+            Begun::Looks => {}
+            Begun::Checkpoint => self.await_checkpoint(Wanting::Job(id), []),
+            Begun::Steps => self.step_job(id),
+        }
+    }
+
+    /// Keeps the job's steps in flight; ends it when there are no more.
+    fn step_job(&mut self, id: JobId) {
+        loop {
+            match self.jobs.next(&mut self.cx, id) {
+                Next::Step {
+                    group,
+                    stripes,
+                    task,
+                } => self.start(Op::new(Owner::Job(id), group, stripes, task)),
+                Next::Wait => return,
+                Next::Checkpoint(pages) => {
+                    self.await_checkpoint(Wanting::Job(id), pages);
+                    return;
+                }
+                Next::Flush if self.begin_flush(Waiter::Job(id)) => return,
+                Next::Flush => return self.end_job(id, Ok(())),
+                Next::End(outcome) => return self.end_job(id, outcome),
+            }
+        }
+    }
+
+    /// The checkpoint that a job waited for has ended.
+    fn job_checkpointed(&mut self, id: JobId) {
+        match self.jobs.checkpointed(id, self.checkpoint_fault()) {
+            Some(group) => {
+                self.pages.drop_group(group);
+                self.maps.drop_group(group);
+                self.losses.forget(group);
+                self.step_job(id);
+            }
+            None => self.end_job(id, Ok(())),
+        }
+    }
+
+    /// Jobs that have made way for clients go on, if it is time.
+    fn resume_jobs(&mut self) {
+        for id in self.jobs.due(self.cx.now) {
+            self.step_job(id);
+        }
+    }
+
+    /// The job is done and durable, or has failed with nothing of it in flight.
+    fn end_job(&mut self, id: JobId, outcome: Outcome) {
+        match self.jobs.end(&mut self.cx, id, outcome) {
+            jobs::Ended::Reported => {}
+            jobs::Ended::Scrubbed => {
+                if self.pages.dirty().next().is_some() {
+                    self.want_checkpoint();
+                }
+            }
+            jobs::Ended::FillFailed {
+                group,
+                column,
+                target,
+                fault,
+            } => {
+                self.cx
+                    .change_view(|view, geometry| view.abandon_fill(geometry, group, column));
+                // Requests planned before this still write to the target: it must not be given
+                // to anyone else before they have ended.
+                self.cx.epochs.report_drained(Event::FillFailed {
+                    group,
+                    column,
+                    target,
+                    fault,
+                });
+            }
+        }
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.

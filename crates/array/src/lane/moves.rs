@@ -20,64 +20,20 @@
 //!   written there next would let it return that. A checkpoint may have a block on its way there.
 //! - What waits for a free stripe, or in line for a lock, counts as ended: nothing that it was planned for is in flight.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use block::{BLOCK_BYTES, Fault};
+use block::{BLOCK_BYTES, Fault, Outcome};
 
 use super::Lane;
-use super::epochs::{Epoch, Epochs};
 use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
+use super::maps::{Progress, Taken};
 use super::op::{Op, Owner, Phase, Task};
-use crate::format::{BlockName, Descriptor};
+use super::overlay::{Bytes, Logged};
+use crate::format::{BlockName, Descriptor, Entry};
 use crate::seeded::{self, Bug};
 
 /// Bytes of the descriptors of a stripe that moves: they have to be in one batch, whose header has four blocks.
 const MOVE_BYTES_MAX: usize = 10 << 10;
-
-/// A stripe that holds nothing any more.
-#[derive(Clone, Copy, Debug)]
-struct Vacated {
-    group: u64,
-    stripe: u64,
-    /// The batch that says so.
-    sequence: u64,
-    /// Operations that were planned in this epoch or before may still touch it.
-    epoch: Epoch,
-}
-
-/// Stripes on their way.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Moves {
-    /// By group and free stripe: the stripe that it is to take the place of.
-    under_way: BTreeMap<(u64, u64), u64>,
-    /// In order of batches and of epochs.
-    vacated: VecDeque<Vacated>,
-    /// By group: operations that wait for a free stripe. They have it in the order in which they came.
-    waiting: BTreeMap<u64, BTreeSet<OpId>>,
-    /// A flush is under way that vacated stripes wait for.
-    flushing: bool,
-}
-
-impl Moves {
-    /// Whether a stripe that the map does not use is on its way to be used, or not yet free.
-    pub(super) fn has(&self, group: u64, stripe: u64) -> bool {
-        let vacated = |old: &Vacated| (old.group, old.stripe) == (group, stripe);
-        self.under_way.contains_key(&(group, stripe)) || self.vacated.iter().any(vacated)
-    }
-
-    /// Whether something of the group is on its way to a free stripe.
-    fn is_under_way(&self, group: u64) -> bool {
-        let mut under_way = self.under_way.range((group, 0)..=(group, u64::MAX));
-        under_way.next().is_some()
-    }
-
-    /// Whether a stripe of the group becomes free without more being asked.
-    fn frees(&self, group: u64) -> bool {
-        self.is_under_way(group) || self.vacated.iter().any(|old| old.group == group)
-    }
-}
 
 impl Lane {
     /// Finds the stripe of what a client asks for, and gets in line for its lock. True if the operation may be planned now: it
@@ -101,12 +57,13 @@ impl Lane {
         }
         let op = &self.ops[&id];
         let count = op.stripes.end - op.stripes.start;
-        let Some(first) = self.stripe_holding(group, data) else {
+        let Some(first) = self.maps.stripe_holding(&self.cx, group, data) else {
             self.losses.unfindable(&mut self.cx, group, data);
             self.end(id, Err(Fault::Lost));
             return false;
         };
-        let follows = |index| self.stripe_holding(group, data + index) == Some(first + index);
+        let holding = |index| self.maps.stripe_holding(&self.cx, group, data + index);
+        let follows = |index| holding(index) == Some(first + index);
         if !(1..count).all(follows) {
             self.split(id, data);
             return false;
@@ -189,37 +146,29 @@ impl Lane {
     pub(super) fn begin_move(&mut self, id: OpId) -> bool {
         let op = &self.ops[&id];
         let (group, from) = (op.group, op.stripes.start);
-        // One that has waited comes before those that wait.
-        if op.phase != Phase::Waiting && self.moves.waiting.contains_key(&group) {
-            self.wait_for_free(id, group);
-            return true;
-        }
+        let has_waited = op.phase == Phase::Waiting;
         let locks = &self.locks;
         let may = |stripe| locks.is_free(group, stripe);
-        let free = { self.maps.get_mut(group) }.and_then(|map| map.take_free(may));
-        let Some(to) = free else {
-            let waits = self.moves.frees(group);
-            if waits {
-                self.wait_for_free(id, group);
+        match self.maps.take_free((group, from), has_waited, may) {
+            Taken::Stripe(to) => {
+                let locked = self.locks.acquire(id, group, to..to + 1);
+                assert!(locked, "the lock of stripe {to} is free");
+                let op = self.ops.get_mut(id).expect("just seen");
+                op.moves_from = Some(from);
+                op.stripes = to..to + 1;
+                self.runnable.push_back(id);
+                true
             }
-            return waits;
-        };
-        let locked = self.locks.acquire(id, group, to..to + 1);
-        assert!(locked, "the lock of stripe {to} is free");
-        self.moves.under_way.insert((group, to), from);
-        let op = self.ops.get_mut(id).expect("just seen");
-        op.moves_from = Some(from);
-        op.stripes = to..to + 1;
-        self.runnable.push_back(id);
-        true
-    }
-
-    fn wait_for_free(&mut self, id: OpId, group: u64) {
-        self.release_scratch(id);
-        let op = self.ops.get_mut(id).expect("it was planned");
-        self.cx.epochs.leave(&mut op.epoch);
-        op.phase = Phase::Waiting;
-        self.moves.waiting.entry(group).or_default().insert(id);
+            Taken::Later => {
+                self.release_scratch(id);
+                let op = self.ops.get_mut(id).expect("it was planned");
+                self.cx.epochs.leave(&mut op.epoch);
+                op.phase = Phase::Waiting;
+                self.maps.wait(group, id);
+                true
+            }
+            Taken::Nowhere => false,
+        }
     }
 
     /// An operation does not move after all: it is planned again where it was. Nothing of it is in flight.
@@ -230,7 +179,7 @@ impl Lane {
         op.stripes = from..from + 1;
         op.stays = true;
         self.give_back(id, group, to..to + 1);
-        self.move_ended(group, to);
+        self.runnable.extend(self.maps.move_ended(group, to));
         self.runnable.push_back(id);
     }
 
@@ -241,13 +190,8 @@ impl Lane {
             return;
         };
         self.give_back(id, op.group, from..from + 1);
-        self.move_ended(op.group, op.stripes.start);
-    }
-
-    fn move_ended(&mut self, group: u64, to: u64) {
-        if self.moves.under_way.remove(&(group, to)).is_some() {
-            self.freed(group, to);
-        }
+        let next = self.maps.move_ended(op.group, op.stripes.start);
+        self.runnable.extend(next);
     }
 
     /// What an operation that moves logs: all of it counts, or nothing.
@@ -265,104 +209,57 @@ impl Lane {
         }
     }
 
-    /// A batch says that a stripe of the data has moved.
+    /// A batch says that a stripe of the data has moved: the map of each column says so.
     pub(super) fn moved(&mut self, group: u64, data: u64, to: u32, sequence: u64) {
-        self.map_changes(group, data, to, sequence);
-        if let Some(stripe) = self.moves.under_way.remove(&(group, to.into())) {
-            self.moves.vacated.push_back(Vacated {
-                group,
-                stripe,
-                sequence,
-                epoch: self.cx.epochs.close(),
-            });
-        }
-    }
-
-    /// A stripe may be written from now on; who waits for it is planned again.
-    fn freed(&mut self, group: u64, stripe: u64) {
-        if let Some(map) = self.maps.get_mut(group) {
-            map.give_free(stripe);
-        }
-        self.wake(group, 1);
-    }
-
-    /// So many of those that wait for a stripe of the group are planned again.
-    fn wake(&mut self, group: u64, count: usize) {
-        let Some(waiting) = self.moves.waiting.get_mut(&group) else {
+        if !self.maps.moved(&mut self.cx, (group, data), to, sequence) {
             return;
-        };
-        for _ in 0..count {
-            self.runnable.extend(waiting.pop_first());
         }
-        if waiting.is_empty() {
-            self.moves.waiting.remove(&group);
+        for column in 0..self.cx.geometry.layout().columns() {
+            let name = self.cx.geometry.map_name(group, column, data);
+            let logged = Logged {
+                bytes: Bytes::InPlace,
+                entry: Entry::of_map(to, sequence),
+                sequence,
+            };
+            self.overlay.insert(name, logged);
         }
     }
 
     /// What waits for free stripes waits no more: it goes through the journal.
-    fn give_up_moves(&mut self) {
-        for (_, waiting) in std::mem::take(&mut self.moves.waiting) {
-            for id in waiting {
-                self.ops.get_mut(id).expect("it waits").stays = true;
-                self.runnable.push_back(id);
-            }
+    fn stay(&mut self, ops: Vec<OpId>) {
+        for id in ops {
+            self.ops.get_mut(id).expect("it waits").stays = true;
+            self.runnable.push_back(id);
         }
     }
 
     /// Vacated stripes become free as soon as they may, and are flushed if somebody waits for them.
     pub(super) fn pump_moves(&mut self) {
-        if self.moves.vacated.is_empty() && self.moves.waiting.is_empty() {
-            return;
-        }
-        let flushed = self.log.flushed;
-        let is_free = |old: &Vacated, epochs: &Epochs| {
-            let drained = epochs.has_drained(old.epoch) || seeded::is(Bug::VacatedNotDrained);
-            let durable = old.sequence <= flushed || seeded::is(Bug::VacatedNotFlushed);
-            drained && durable
-        };
-        while let Some(old) = self
-            .moves
-            .vacated
-            .pop_front_if(|old| is_free(old, &self.cx.epochs))
-        {
-            self.freed(old.group, old.stripe);
-        }
-        // What still waits when nothing is under way that would free a stripe is planned again: it goes on where it is.
-        if self.runnable.is_empty() {
-            let groups: Vec<u64> = self.moves.waiting.keys().copied().collect();
-            for group in groups {
-                if !self.moves.frees(group) {
-                    let all = self.moves.waiting[&group].len();
-                    self.wake(group, all);
-                }
+        loop {
+            let progress = Progress {
+                completed: self.log.completed,
+                flushed: self.log.flushed,
+                gaps: self.has_gaps(),
+            };
+            let idle = self.runnable.is_empty();
+            let pumped = self.maps.pump(&self.cx, progress, idle);
+            self.runnable.extend(pumped.go_on);
+            self.stay(pumped.stay);
+            if !pumped.flush {
+                return;
             }
-        }
-        if self.has_gaps() && !self.moves.waiting.is_empty() {
-            self.give_up_moves();
-            return;
-        }
-        // One flush for all that have gone to free stripes since the last one: on a disk it costs as much as writing half a
-        // mebibyte. So it waits until their records are complete.
-        let completed = self.log.completed;
-        let wanted = self.moves.vacated.iter().any(|old| {
-            (flushed + 1..=completed).contains(&old.sequence)
-                && self.moves.waiting.contains_key(&old.group)
-                && !self.moves.is_under_way(old.group)
-        });
-        if wanted && !self.moves.flushing {
-            self.moves.flushing = self.begin_flush(Waiter::Moves);
-            if !self.moves.flushing {
-                // All is flushed.
-                self.pump_moves();
+            let begun = self.begin_flush(Waiter::Moves);
+            self.maps.flush_begun(begun);
+            if begun {
+                return;
             }
+            // All is flushed.
         }
     }
 
     /// The flush for vacated stripes has ended.
-    pub(super) fn moves_flushed(&mut self, outcome: Result<(), Fault>) {
-        self.moves.flushing = false;
-        if outcome.is_err() {
-            self.give_up_moves();
-        }
+    pub(super) fn moves_flushed(&mut self, outcome: Outcome) {
+        let stay = self.maps.flush_ended(outcome);
+        self.stay(stay);
     }
 }

@@ -9,12 +9,12 @@ use layout::Cell;
 
 use super::arbitrate::Arbitration;
 use super::bounce::BounceBuffer;
-use super::catchup::Held;
 use super::coalesce::Part;
 use super::direct::Direct;
 use super::discard::Discarded;
 use super::epochs::Epoch;
 use super::ids::{JobId, OpId};
+use super::jobs::Held;
 use super::known_losses::Assessed;
 use super::rare::{Blank, Rare};
 use crate::action::{ComputeStep, Origin, Service, Slice};

@@ -26,7 +26,7 @@ impl Lane {
             for ended in self.ios.twin_out(seat) {
                 self.io_ended(ended);
             }
-            self.jobs_lost_seat(seat);
+            self.jobs.lost_seat(seat);
             self.abandon_seat(seat);
             self.ios.drain(&mut self.cx, seat);
             self.decide(seat, true);
@@ -65,7 +65,7 @@ impl Lane {
         }
         // Fills that were under way come to nothing. What they have written is not asked for.
         self.cx.change_view(|view, _| view.successor_out(with));
-        self.jobs_lost_seat(with);
+        self.jobs.lost_seat(with);
         for id in self.ios.in_flight_at(with, false) {
             if let Some(purpose) = self.ios.abandon(id) {
                 self.io_ended(Ended::new(purpose, Err(Fault::Gone)));

@@ -17,11 +17,12 @@ use std::ops::Range;
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
 
-use super::balance::Sound;
+use super::balance::{Known, Sound};
+use super::blocks::LaneBlocks;
 use super::ids::OpId;
+use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
-use super::pages::LaneBlocks;
-use super::{Computing, Lane, Purpose};
+use super::{Computing, Lane, Purpose, trusted};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
@@ -134,7 +135,13 @@ impl Lane {
             self.arbitrate(id);
             return;
         }
-        match self.plan_of_sound(op) {
+        let known = Known {
+            cx: &self.cx,
+            ios: &self.ios,
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        match self.balance.plan(&known, op) {
             Some(Sound::Plan(plan)) => {
                 self.read(id, plan);
                 return;
@@ -161,10 +168,10 @@ impl Lane {
             self.fetch_pages(id, missing);
             return;
         }
-        let data = self.data_held_by(group, stripe);
-        let plain = self.is_plain_fill(&self.ops[&id]);
+        let data = self.maps.data_held_by(&self.cx, group, stripe);
+        let plain = trusted::is_plain_fill(&self.cx, &self.overlay, &self.ops[&id]);
         if plain {
-            let missing = self.missing_pages(&self.ops[&id]);
+            let missing = trusted::missing_pages(&self.cx, &self.pages, &self.ops[&id]);
             if !missing.is_empty() {
                 self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, missing);
@@ -441,14 +448,8 @@ impl Lane {
         if let (Err(fault), false) = (outcome, out)
             && self.is_news(id, transfer)
         {
-            self.ios.report_fault(
-                &mut self.cx,
-                transfer.seat,
-                IoKind::Read,
-                transfer.offset,
-                fault,
-                false,
-            );
+            let report = FaultReport::of_read(transfer.seat, transfer.offset, fault);
+            self.ios.report_fault(&mut self.cx, report);
         }
         if outcome == Err(Fault::Medium) && !out && transfer.length > BLOCK_BYTES {
             self.read_halves(id, transfer);
@@ -625,7 +626,7 @@ impl Lane {
         let plan = op.plan.as_ref().expect("it was planned");
         if let (Owner::Job(job), Task::Fill { .. }) = (op.owner, &op.task) {
             let bytes = plan.writes.iter().map(|write| write.length).sum();
-            self.job_copies(job, bytes);
+            self.jobs.copies(job, bytes);
         }
         let op = self.ops.get_mut(id).expect("the operation exists");
         let plan = op.plan.as_ref().expect("it was planned");
@@ -657,14 +658,8 @@ impl Lane {
             Err(fault) => {
                 // A full drive is not a broken one: the request fails, the drive stays.
                 let waiting = fault != Fault::Full;
-                self.ios.report_fault(
-                    &mut self.cx,
-                    seat,
-                    transfer.kind,
-                    transfer.offset,
-                    fault,
-                    waiting,
-                );
+                let report = FaultReport::new(seat, transfer.kind, transfer.offset, fault);
+                { &mut self.ios }.report_fault(&mut self.cx, report.waiting(waiting));
                 let op = self.ops.get_mut(id).expect("its writes are in flight");
                 if waiting {
                     op.failed_seats.insert(seat, fault);
@@ -784,7 +779,10 @@ impl Lane {
                     self.parts_ended((op.group, stripe), parts, outcome);
                 }
             },
-            Owner::Job(job) => self.job_op_ended(job, &op.stripes, outcome),
+            Owner::Job(job) => {
+                { &mut self.jobs }.step_ended(&mut self.cx, job, &op.stripes, outcome);
+                self.step_job(job);
+            }
             Owner::Lane => {}
             Owner::Recovery => {
                 let lost = op.plan.is_none_or(|plan| !plan.lost.is_empty());

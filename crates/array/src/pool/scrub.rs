@@ -3,7 +3,7 @@
 //! How far a scrub is, is noted in the labels once a minute and when the pool is closed, so that it goes
 //! on there in the pool's next life. One can be planned every so many days: these are counted by
 //! the wall clock, which the driver tells ([`Pool::handle_wall_clock`]) and which decides nothing
-//! else. How it makes way for clients is the lanes' business (`lane/job.rs`).
+//! else. How it makes way for clients is the lanes' business (`lane/jobs/`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -31,11 +31,11 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("shunned", "avoided", 0),
     retired("hopeless", "unrecoverable", 0),
     retired("heal", "verify, repair", 17),
-    retired("healed", "repaired", 9),
+    retired("healed", "repaired", 6),
     retired("healing", "repairing", 2),
-    retired("wanting", "waiter", 6),
-    retired("thinned", "under-replicated", 5),
-    retired("crowded", "out of space", 5),
+    retired("wanting", "waiter", 5),
+    retired("thinned", "under-replicated", 4),
+    retired("crowded", "out of space", 4),
     retired("stuck", "blocked", 9),
     retired("keeping", "preserved blocks", 6),
     // Pool.
@@ -63,5 +63,5 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("filled anew", "full rebuild", 3),
     retired("late together", "host stall", 4),
     retired("scrub goes on", "scrub resumed", 5),
-    retired("left out", "blocks unrecovered", 17),
+    retired("left out", "blocks unrecovered", 16),
 ];

@@ -143,7 +143,7 @@ impl Lane {
         let Owner::Job(job) = self.ops[&op].owner else {
             return false;
         };
-        if !self.jobs[&job].catches_up {
+        if !self.jobs.catches_up(job) {
             return false;
         }
         let flushed = self.log.flushed;
@@ -194,7 +194,7 @@ impl Lane {
         let missed = blocks.iter().map(|&(name, _)| name).filter(back);
         let missed: Vec<BlockName> = missed.collect();
         running.stuck.extend(missed);
-        let unlisted = |name: &BlockName| self.page_is_back(name.page());
+        let unlisted = |name: &BlockName| self.pages.is_back(&self.cx, name.page());
         let unlisted = blocks.iter().map(|&(name, _)| name).filter(unlisted);
         let unlisted: Vec<BlockName> = unlisted.collect();
         let running = self.running();
@@ -247,7 +247,7 @@ impl Lane {
             now.is_some_and(|now| now.sequence == logged.sequence)
         };
         let unlisted = installed.iter().filter(logged).map(|&(name, _)| name);
-        kept.extend(unlisted.filter(|name| self.page_is_back(name.page())));
+        kept.extend(unlisted.filter(|name| self.pages.is_back(&self.cx, name.page())));
         for (name, logged) in installed {
             if kept.contains(&name) {
                 let running = self.running();
@@ -272,7 +272,7 @@ impl Lane {
         let running = self.checkpoints.running.as_ref();
         let wanting = running.into_iter().flat_map(|running| &running.wanting);
         let groups = wanting.filter_map(|wanting| match *wanting {
-            Wanting::Job(job) => self.zeroes(job),
+            Wanting::Job(job) => self.jobs.zeroes(job),
             Wanting::Pool => None,
         });
         groups.collect()

@@ -25,6 +25,7 @@ use super::epochs::Epoch;
 use super::flush::Waiter;
 use super::ids::{JobId, OpId};
 use super::overlay::Logged;
+use super::pages::CheckpointPages;
 use super::writes::Writes;
 use crate::ScratchId;
 use crate::action::{BufferId, Slice};
@@ -130,6 +131,32 @@ impl Checkpoints {
     pub(super) const fn is_idle(&self) -> bool {
         self.running.is_none() && !self.wanted
     }
+
+    /// What it does with pages. `anchor`: the newest one.
+    pub(super) fn pages(&self, anchor: u64) -> CheckpointPages<'_> {
+        match &self.running {
+            None => CheckpointPages::none(anchor),
+            Some(running) => CheckpointPages {
+                anchor,
+                written: &running.pages,
+                read: &running.read_for,
+                unchanged: &running.unchanged,
+                on_their_way: running.phase.writes_pages(),
+            },
+        }
+    }
+
+    /// Whether the running checkpoint writes a page.
+    pub(super) fn writes(&self, name: PageName) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.pages.contains(&name))
+    }
+
+    /// Whether the running checkpoint writes any page of a group.
+    pub(super) fn writes_of(&self, group: u64) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.pages.iter().any(|name| name.group == group))
+    }
 }
 
 impl Lane {
@@ -185,14 +212,6 @@ impl Lane {
         self.checkpoints.wanting.push(wanting);
         self.checkpoints.forced.extend(pages);
         self.want_checkpoint();
-    }
-
-    /// Pages that must not be dropped from memory.
-    pub(super) fn checkpoint_pages(&self) -> BTreeSet<PageName> {
-        let running = self.checkpoints.running.as_ref();
-        running
-            .map(|running| running.pages.union(&running.read_for).copied().collect())
-            .unwrap_or_default()
     }
 
     pub(super) fn pump_checkpoint(&mut self) {
@@ -419,7 +438,7 @@ impl Lane {
             if let Wanting::Job(job) = wanting
                 && held_back
                 && self.log.stuck.is_none()
-                && self.zeroes(job).is_some()
+                && self.jobs.zeroes(job).is_some()
             {
                 // The group's earlier life is still in the ring, behind what is kept.
                 self.let_kept_go();
@@ -442,18 +461,6 @@ impl Lane {
     /// Whether the ring has only what no checkpoint has covered.
     pub(super) fn ring_is_checkpointed(&self) -> bool {
         self.log.ring.is_oldest(self.checkpoints.covered + 1)
-    }
-
-    /// Whether the running checkpoint writes a page.
-    pub(super) fn checkpoint_writes(&self, name: PageName) -> bool {
-        let running = self.checkpoints.running.as_ref();
-        running.is_some_and(|running| running.pages.contains(&name))
-    }
-
-    /// Whether the running checkpoint writes any page of a group.
-    pub(super) fn checkpoint_writes_of(&self, group: u64) -> bool {
-        let running = self.checkpoints.running.as_ref();
-        running.is_some_and(|running| running.pages.iter().any(|name| name.group == group))
     }
 
     /// True if a checkpoint is to begin when its wait is over.

@@ -18,7 +18,7 @@ use super::{Phase, page_slice};
 use crate::action::{Action, Compute, IoKind, Origin, Service};
 use crate::format::{PAGE_BYTES, PageName};
 use crate::lane::flush::Waiter;
-use crate::lane::pages::PagePlace;
+use crate::lane::pages::{PagePlace, page_places};
 use crate::lane::{Computing, Lane, Purpose};
 use crate::plan::{Transfer, merge};
 use crate::seeded::{self, Bug};
@@ -73,7 +73,7 @@ impl Lane {
                 // A drive that has come back since may have it.
                 continue;
             }
-            let mut places = self.page_places(name, false);
+            let mut places = page_places(&self.cx, name, false);
             if running.unchanged.contains(&name) {
                 places.retain(|place| !place.counts || self.ios.twins().has_successor(place.seat));
             }
@@ -93,16 +93,6 @@ impl Lane {
         merge(&mut second);
         self.running().queue = second.into();
         self.push_pages(first);
-    }
-
-    /// Whether the copies of a page are being written, each of them.
-    pub(in crate::lane) fn checkpoint_writes_all_copies(&self, name: PageName) -> bool {
-        let running = self.checkpoints.running.as_ref();
-        running.is_some_and(|running| {
-            running.phase.writes_pages()
-                && running.pages.contains(&name)
-                && !running.unchanged.contains(&name)
-        })
     }
 
     fn push_pages(&mut self, transfers: Vec<Transfer>) {

@@ -11,12 +11,6 @@ use block::BLOCK_BYTES;
 use crate::lane::Lane;
 
 impl Lane {
-    /// Whether a stripe is free, or will be soon, as far as that is known without I/O.
-    pub(super) fn is_known_free(&self, group: u64, stripe: u64) -> bool {
-        let map = self.maps.get(group);
-        map.is_some_and(|map| map.holds(stripe).is_none())
-    }
-
     /// Whether nothing of a group counts, as far as that is known without I/O. Its pages are in memory when a checkpoint has
     /// just made the last of it unwritten.
     pub(super) fn group_holds_nothing(&self, group: u64) -> bool {
@@ -33,12 +27,13 @@ impl Lane {
         if self.cx.geometry.free_stripes() == 0 || self.discards.ready.has_stripes_of(group) {
             return;
         }
-        let of_data = stripes.any(|stripe| self.data_held_by(group, stripe).is_some());
+        let of_data =
+            stripes.any(|stripe| self.maps.data_held_by(&self.cx, group, stripe).is_some());
         if !of_data || !self.group_holds_nothing(group) {
             return;
         }
         for stripe in 0..self.cx.geometry.stripes_per_group() {
-            if self.is_known_free(group, stripe) {
+            if self.maps.is_known_free(group, stripe) {
                 let ready = &mut self.discards.ready;
                 ready.add_stripes(group, &(stripe..stripe + 1));
             }

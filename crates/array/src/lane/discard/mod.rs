@@ -35,6 +35,7 @@ use layout::Cell;
 
 use self::ring::RingSpace;
 use super::ids::OpId;
+use super::jobs::stripes_in;
 use super::op::{Op, Owner, Phase, Task};
 use super::{Lane, Purpose};
 use crate::action::{Event, Io, IoKind};
@@ -224,7 +225,7 @@ impl Lane {
         if !whole || self.cx.trusted {
             return;
         }
-        unwritten.retain(|&(group, stripe)| !self.is_known_free(group, stripe));
+        unwritten.retain(|&(group, stripe)| !self.maps.is_known_free(group, stripe));
         let follows = |a: &(u64, u64), b: &(u64, u64)| (a.0, a.1 + 1) == *b;
         for run in unwritten.chunk_by(follows) {
             let (group, first) = run[0];
@@ -268,7 +269,7 @@ impl Lane {
         if waits || self.recovery.is_some() || !self.may_be_past_ring() {
             return;
         }
-        let most = self.stripes_in(STEP_BYTES);
+        let most = stripes_in(&self.cx.geometry, STEP_BYTES);
         let ready = &mut self.discards.ready;
         let (group, stripes, what) = if let Some((group, stripes)) = ready.next_stripes(most) {
             (group, stripes, Discarded::Stripes)
@@ -342,7 +343,7 @@ impl Lane {
             if self.overlay.is_zeroed(group, stripe) != early {
                 continue;
             }
-            if leaves_free && self.is_known_free(group, stripe) {
+            if leaves_free && self.maps.is_known_free(group, stripe) {
                 continue;
             }
             let elements = 0..self.cx.geometry.code().elements();
@@ -363,7 +364,7 @@ impl Lane {
                 for name in pages_of(first, count) {
                     if !self.pages.contains(name) {
                         missing.insert(name);
-                    } else if !self.pages.is_clean(name) || self.checkpoint_writes(name) {
+                    } else if !self.pages.is_clean(name) || self.checkpoints.writes(name) {
                         return Found::Later;
                     }
                 }
@@ -387,13 +388,13 @@ impl Lane {
         let chunks = self.cx.geometry.cell_bytes() / self.cx.geometry.chunk_bytes();
         let columns = 0..self.cx.geometry.layout().columns();
         let logged = self.overlay.has_zeroed(group)
-            || self.checkpoint_writes_of(group)
+            || self.checkpoints.writes_of(group)
             || columns.clone().any(|column| {
                 let (first, count) = self.entries_of_cell(group, column);
                 self.overlay.holds(first, count)
             });
         // Whoever fills or scrubs it reads what its entries say.
-        if self.has_job(group) || (logged && !seeded::is(Bug::DiscardDescribed)) {
+        if self.jobs.has(group) || (logged && !seeded::is(Bug::DiscardDescribed)) {
             return Found::Later;
         }
         let whole = |column| (column, vec![(0, chunks)]);

@@ -10,6 +10,41 @@ use block::{Fault, Seat};
 use crate::action::{Event, IoKind};
 use crate::lane::context::Context;
 
+/// An operation that a drive has failed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::lane) struct FaultReport {
+    seat: Seat,
+    kind: IoKind,
+    /// First byte on the drive.
+    offset: u64,
+    fault: Fault,
+    /// Something waits for the pool's verdict.
+    waiting: bool,
+}
+
+impl FaultReport {
+    /// Nothing waits for the verdict: there is another way.
+    pub(in crate::lane) const fn new(seat: Seat, kind: IoKind, offset: u64, fault: Fault) -> Self {
+        Self {
+            seat,
+            kind,
+            offset,
+            fault,
+            waiting: false,
+        }
+    }
+
+    /// The same of a read.
+    pub(in crate::lane) const fn of_read(seat: Seat, offset: u64, fault: Fault) -> Self {
+        Self::new(seat, IoKind::Read, offset, fault)
+    }
+
+    /// Whether something waits for the verdict.
+    pub(in crate::lane) const fn waiting(self, waiting: bool) -> Self {
+        Self { waiting, ..self }
+    }
+}
+
 /// The reports of one lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultReports {
@@ -20,16 +55,15 @@ pub(super) struct FaultReports {
 }
 
 impl FaultReports {
-    /// Reports that a drive has failed an operation. `waiting`: something waits for the pool's verdict.
-    pub(super) fn report(
-        &mut self,
-        cx: &mut Context,
-        seat: Seat,
-        kind: IoKind,
-        offset: u64,
-        fault: Fault,
-        waiting: bool,
-    ) {
+    /// Tells the pool.
+    pub(super) fn report(&mut self, cx: &mut Context, report: FaultReport) {
+        let FaultReport {
+            seat,
+            kind,
+            offset,
+            fault,
+            waiting,
+        } = report;
         if self.muted {
             return;
         }
@@ -57,7 +91,8 @@ mod tests {
 
     /// The context of a lane, and a report to it.
     fn report(faults: &mut FaultReports, cx: &mut Context, seat: u16, fault: Fault, waiting: bool) {
-        faults.report(cx, Seat(seat), IoKind::Write, 4096, fault, waiting);
+        let report = FaultReport::new(Seat(seat), IoKind::Write, 4096, fault);
+        faults.report(cx, report.waiting(waiting));
     }
 
     fn reported(cx: &mut Context) -> Vec<(u16, Fault, bool)> {

@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 
 use block::{Fault, Instant, Outcome, Seat};
 
+pub(in crate::lane) use self::fault_reports::FaultReport;
 use self::fault_reports::FaultReports;
 pub(crate) use self::flight::WRITE_RETRIES;
 pub(in crate::lane) use self::flight::{Answered, Ended, Flight};
@@ -295,16 +296,8 @@ impl IoTable {
     }
 
     /// Reports to the pool that a drive has failed an operation. `waiting`: something waits for its verdict.
-    pub(in crate::lane) fn report_fault(
-        &mut self,
-        cx: &mut Context,
-        seat: Seat,
-        kind: IoKind,
-        offset: u64,
-        fault: Fault,
-        waiting: bool,
-    ) {
-        self.faults.report(cx, seat, kind, offset, fault, waiting);
+    pub(in crate::lane) fn report_fault(&mut self, cx: &mut Context, report: FaultReport) {
+        self.faults.report(cx, report);
     }
 
     /// The pool has decided about a drive, or it has left its seat.

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use block::{Fault, Outcome, Seat};
 
-use super::fault_reports::FaultReports;
+use super::fault_reports::{FaultReport, FaultReports};
 use super::{Ended, Flight};
 use crate::action::{Io, IoId, IoKind};
 use crate::lane::Purpose;
@@ -137,7 +137,8 @@ impl Twins {
             _ => Second::Done,
         };
         if let (Second::Failed(fault), false) = (pair.second, pair.succeeded) {
-            faults.report(cx, pair.with, pair.kind, pair.offset, fault, true);
+            let report = FaultReport::new(pair.with, pair.kind, pair.offset, fault);
+            faults.report(cx, report.waiting(true));
         }
         self.pair_ends(number)
     }

@@ -25,6 +25,7 @@ use crate::action::{
 };
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 use crate::lane::flush::Waiter;
+use crate::lane::io::FaultReport;
 use crate::lane::log::{column_slice, derived};
 use crate::lane::ring::{Placed, Ring};
 use crate::lane::writes::Writes;
@@ -114,8 +115,7 @@ impl Lane {
         let blocks = (store.ring_bytes - RING_HEAD_BYTES) / BLOCK_BYTES;
         self.log.ring = Ring::new(blocks);
         self.log.incarnation = incarnation;
-        // Pages of this incarnation are later than those of all before.
-        self.pages.clock = incarnation << 32;
+        self.pages.begin_clock(incarnation);
         self.recovery = Some(Recovery {
             phase: Phase::Anchors,
             anchor: Anchor {
@@ -184,7 +184,7 @@ impl Lane {
     pub(super) fn recovery_read(&mut self, seat: Seat, index: usize, outcome: Outcome) {
         if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
             self.ios
-                .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
+                .report_fault(&mut self.cx, FaultReport::of_read(seat, 0, fault));
         }
         if matches!(self.recovery().phase, Phase::Comparing(_)) {
             self.compared_read(index, outcome);

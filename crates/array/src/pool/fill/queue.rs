@@ -24,7 +24,7 @@ use crate::pool::Progress;
 /// Fills that one drive takes part in at a time: enough to keep its queue from running dry, though a fill has
 /// either reads or a write in flight. In the simulator 13 drives (4+2, first come first served, 200 MB/s) reach 0.96 of
 /// the bound with 8 and 0.98 with 10; with 12 small reads wait so long that drives are suspected. Disks that seek reach a
-/// little more with 11 than with 10, since each has more steps to be turned to. While clients ask it is fewer (`lane/pace.rs`).
+/// little more with 11 than with 10, since each has more steps to be turned to. While clients ask it is fewer (`lane/jobs/pace.rs`).
 pub(super) const FILLS_PER_DRIVE: u64 = 11;
 
 /// Cells of a class among which the next one is chosen. Past a few hundred nothing is gained.

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use block::Instant;
 
-use super::context::Context;
 use super::job::STEP_BYTES;
 use crate::action::Event;
+use crate::lane::context::Context;
 
 /// The service time of a step at one drive, as long as clients ask. A step reads and then writes, so it takes twice that.
 const BUDGET: Duration = Duration::from_millis(20);

@@ -19,20 +19,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 
-use super::epochs::Epoch;
-use super::ids::OpId;
-use super::op::{Owner, Task};
-use super::{Computing, Lane, Purpose};
+use super::place::readable_places;
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Slice};
 use crate::format::{PAGE_BYTES, PageName};
+use crate::lane::context::Context;
+use crate::lane::epochs::Epoch;
+use crate::lane::io::{FaultReport, IoTable};
+use crate::lane::{Computing, Purpose};
 
 /// Copies in one read at most: 256 KiB.
 const COPIES_TOGETHER: usize = 64;
-
-/// Pages of a column that a job asks for at a time: they describe 31 MiB of its cell. With p = 2 and ten columns that
-/// is 1.9 MiB of memory while they are read; those of a whole cell of 64 MiB would be twice that.
-const PAGES_AHEAD: u32 = 16;
 
 /// A page whose copies are being read.
 #[derive(Clone, Debug)]
@@ -68,7 +65,7 @@ type Part = (PageName, usize);
 
 /// Copies that lie side by side, and are read together.
 #[derive(Clone, Debug)]
-struct JoinedRead {
+pub(super) struct JoinedRead {
     /// First byte on the drive.
     offset: u64,
     slice: Slice,
@@ -131,58 +128,18 @@ impl PageReads {
         let idle = idle.map(|(number, read)| (number, read.late)).collect();
         (late, idle)
     }
-}
 
-/// Runs of copies that lie side by side, each with the number of its first copy in memory. Copies come in the order
-/// of drives and of places on them.
-fn join(copies: &BTreeMap<(Seat, u64), Part>) -> Vec<(Seat, u64, usize, Vec<Part>)> {
-    let mut runs: Vec<(Seat, u64, usize, Vec<Part>)> = Vec::new();
-    for (number, (&(seat, offset), &part)) in copies.iter().enumerate() {
-        match runs.last_mut() {
-            Some((last, begin, _, parts))
-                if *last == seat
-                    && *begin + parts.len() as u64 * PAGE_BYTES == offset
-                    && parts.len() < COPIES_TOGETHER =>
-            {
-                parts.push(part);
-            }
-            _ => runs.push((seat, offset, number, vec![part])),
-        }
-    }
-    runs
-}
-
-impl Lane {
-    /// Pages behind those that an operation misses which its job, or the stream that it is part of, is about to ask for.
-    pub(super) fn pages_ahead(&self, op: OpId, missing: &BTreeSet<PageName>) -> Vec<PageName> {
-        let op = &self.ops[&op];
-        let streams = op.service.bulk && matches!(op.task, Task::Write(_));
-        if !matches!(op.owner, Owner::Job(_)) && !streams {
-            return Vec::new();
-        }
-        let pages = u32::try_from(self.cx.geometry.pages_per_cell()).expect("few pages");
-        let ahead = missing.iter().flat_map(|&name| {
-            let behind = name.index + 1..pages.min(name.index + PAGES_AHEAD);
-            behind.map(move |index| PageName { index, ..name })
-        });
-        ahead.collect()
-    }
-
-    /// Begins to load pages, but for those that are here or on their way.
-    pub(super) fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
-        self.load_copies(names, false);
-    }
-
-    /// The same; `patient` waits for every copy.
-    pub(super) fn load_copies(&mut self, names: impl IntoIterator<Item = PageName>, patient: bool) {
-        let mut names: Vec<PageName> = names.into_iter().collect();
-        names.retain(|&name| !self.pages.contains(name) && !self.pages.reads.is_loading(name));
-        self.read_copies(names, patient);
-    }
-
-    /// Reads all copies of pages, none of which is being read.
-    pub(super) fn read_copies(&mut self, names: impl IntoIterator<Item = PageName>, patient: bool) {
-        let scratch = self.cx.fresh_scratch();
+    /// Reads all copies of pages that are not being read. Returns those of which no drive that is there has one.
+    #[must_use]
+    pub(super) fn begin(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        anchor: u64,
+        names: impl IntoIterator<Item = PageName>,
+        patient: bool,
+    ) -> Vec<PageName> {
+        let scratch = cx.fresh_scratch();
         let slice = |number: usize, copies: usize| Slice {
             buffer: BufferId::Scratch(scratch),
             offset: number as u64 * PAGE_BYTES,
@@ -191,12 +148,11 @@ impl Lane {
         let mut copies: BTreeMap<(Seat, u64), Part> = BTreeMap::new();
         let (mut users, mut nowhere) = (0, Vec::new());
         for name in names {
-            if self.pages.reads.is_loading(name) {
+            if self.is_loading(name) {
                 // It was named twice.
                 continue;
             }
-            let mut places = self.page_places(name, true);
-            places.retain(|place| !self.cx.view().is_out(place.seat));
+            let places = readable_places(cx, name);
             if places.is_empty() {
                 nowhere.push(name);
                 continue;
@@ -217,97 +173,113 @@ impl Lane {
                 early: false,
                 patient,
                 void: false,
-                epoch: self.cx.epochs.present(),
-                anchor: self.log.anchor,
+                epoch: cx.epochs.present(),
+                anchor,
             };
-            self.pages.reads.loading.insert(name, loading);
+            self.loading.insert(name, loading);
             users += 1;
         }
         if users > 0 {
             let bytes = copies.len() as u64 * PAGE_BYTES;
-            self.cx.actions.push_back(Action::Allocate(scratch, bytes));
-            self.pages.reads.users.insert(scratch, users);
+            cx.actions.push_back(Action::Allocate(scratch, bytes));
+            self.users.insert(scratch, users);
         }
         for (number, &part) in copies.values().enumerate() {
-            self.pages.reads.copy_mut(part).slice = slice(number, 1);
+            self.copy_mut(part).slice = slice(number, 1);
         }
         for (seat, offset, first, parts) in join(&copies) {
             let slice = slice(first, parts.len());
-            self.push_page_read(seat, offset, slice, parts);
+            self.submit(cx, ios, seat, offset, slice, parts);
         }
-        for name in nowhere {
-            self.page_without_copies(name);
-        }
+        nowhere
     }
 
-    fn push_page_read(&mut self, seat: Seat, offset: u64, slice: Slice, parts: Vec<Part>) {
-        let read = self.cx.fresh();
+    fn submit(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        seat: Seat,
+        offset: u64,
+        slice: Slice,
+        parts: Vec<Part>,
+    ) {
+        let read = cx.fresh();
         let joined = JoinedRead {
             offset,
             slice,
             parts,
             late: Vec::new(),
         };
-        self.pages.reads.joined.insert(read, joined);
+        self.joined.insert(read, joined);
         let purpose = Purpose::PageRead { read, seat };
         let service = Service::prompt(Origin::Checkpoint);
-        self.ios.submit_slice(
-            &mut self.cx,
-            purpose,
-            service,
-            IoKind::Read,
-            (seat, offset),
-            slice,
-        );
+        ios.submit_slice(cx, purpose, service, IoKind::Read, (seat, offset), slice);
     }
 
-    /// A drive has answered.
-    pub(super) fn page_read(&mut self, read: u64, seat: Seat, outcome: Outcome) {
-        let ended = self.pages.reads.joined.remove(&read);
+    /// A read ends: takes it, and the pages that have gone on without it. Then [`ended`](Self::ended).
+    pub(super) fn take(&mut self, read: u64) -> (JoinedRead, Vec<PageName>) {
+        let ended = self.joined.remove(&read);
         let mut ended = ended.expect("it is in flight");
-        self.late_copies_came(seat, std::mem::take(&mut ended.late));
-        if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
-            let epoch = self.cx.epochs.present();
-            let moved = |(name, _): &Part| self.pages.reads.loading[name].epoch != epoch;
+        let late = std::mem::take(&mut ended.late);
+        (ended, late)
+    }
+
+    /// A drive has answered a read.
+    pub(super) fn ended(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        seat: Seat,
+        ended: JoinedRead,
+        outcome: Outcome,
+    ) {
+        if let (Err(fault), false) = (outcome, cx.view().is_out(seat)) {
+            let epoch = cx.epochs.present();
+            let moved = |(name, _): &Part| self.loading[name].epoch != epoch;
             let joined = fault == Fault::Medium && ended.slice.length > PAGE_BYTES;
             // What lies there now may be something else if a column has moved, or another drive has the seat.
-            if joined && !self.ios.is_muted() && !ended.parts.iter().any(moved) {
-                self.read_one_by_one(seat, &ended);
+            if joined && !ios.is_muted() && !ended.parts.iter().any(moved) {
+                self.read_one_by_one(cx, ios, seat, &ended);
                 return;
             }
-            self.ios
-                .report_fault(&mut self.cx, seat, IoKind::Read, 0, fault, false);
+            ios.report_fault(cx, FaultReport::of_read(seat, 0, fault));
         }
         for (name, index) in ended.parts {
-            let loading = self.pages.reads.loading.get_mut(&name);
+            let loading = self.loading.get_mut(&name);
             let loading = loading.expect("it is being read");
             loading.copies[index].outcome = outcome;
             loading.good += u64::from(outcome.is_ok());
             loading.in_flight -= 1;
-            self.copies_read(name);
+            self.copies_read(cx, name);
         }
     }
 
     /// A joined read has failed: which of its copies are well?
-    fn read_one_by_one(&mut self, seat: Seat, failed: &JoinedRead) {
+    fn read_one_by_one(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        seat: Seat,
+        failed: &JoinedRead,
+    ) {
         for &part in &failed.parts {
-            let slice = self.pages.reads.copy_mut(part).slice;
+            let slice = self.copy_mut(part).slice;
             let offset = failed.offset + (slice.offset - failed.slice.offset);
-            self.push_page_read(seat, offset, slice, vec![part]);
+            self.submit(cx, ios, seat, offset, slice, vec![part]);
         }
     }
 
     /// Goes on without a late read where there is another copy; whether nothing more is to be done.
-    pub(super) fn hedge_page_read(&mut self, read: u64) -> bool {
-        let Some(late) = self.pages.reads.joined.get(&read) else {
+    pub(super) fn hedge(&mut self, cx: &mut Context, ios: &mut IoTable, read: u64) -> bool {
+        let Some(late) = self.joined.get(&read) else {
             return true;
         };
         let names: BTreeSet<PageName> = late.parts.iter().map(|&(name, _)| name).collect();
         let mut done = true;
         for name in names {
-            let loading = &self.pages.reads.loading[&name];
+            let loading = &self.loading[&name];
             if !loading.patient && loading.good > 0 {
-                self.hurry(name);
+                self.hurry(cx, ios, name);
             } else {
                 done &= loading.patient;
             }
@@ -316,45 +288,36 @@ impl Lane {
     }
 
     /// The copies of a page that have come are enough.
-    fn hurry(&mut self, name: PageName) {
-        let (late, mut idle) = self.pages.reads.leave_joined(name);
+    fn hurry(&mut self, cx: &mut Context, ios: &mut IoTable, name: PageName) {
+        let (late, mut idle) = self.leave_joined(name);
         for part in late {
             // Not an error: the page is not written anew for this.
-            self.pages.reads.copy_mut(part).outcome = Err(Fault::Shutdown);
+            self.copy_mut(part).outcome = Err(Fault::Shutdown);
         }
-        let loading = self.pages.reads.loading.get_mut(&name);
+        let loading = self.loading.get_mut(&name);
         let loading = loading.expect("it is being read");
         loading.early = true;
         loading.in_flight = 0;
-        let in_flight = self.ios.in_flight();
+        let in_flight = ios.in_flight();
         let idle = in_flight.filter_map(|(id, flight)| match flight.purpose {
             Purpose::PageRead { read, .. } => Some((id, idle.remove(&read)?)),
             _ => None,
         });
         let idle: Vec<(IoId, Vec<PageName>)> = idle.collect();
         for (id, names) in idle {
-            self.ios.abandon_copies(id, names);
+            ios.abandon_copies(id, names);
         }
-        self.copies_read(name);
+        self.copies_read(cx, name);
     }
 
-    /// A drive has answered what these pages did not wait for.
-    pub(super) fn late_copies_came(&mut self, seat: Seat, names: Vec<PageName>) {
-        for name in names {
-            if !self.cx.view().is_out(seat) {
-                self.late_copy_came(name);
-            }
-        }
-    }
-
-    fn copies_read(&mut self, name: PageName) {
-        let loading = &self.pages.reads.loading[&name];
+    fn copies_read(&mut self, cx: &mut Context, name: PageName) {
+        let loading = &self.loading[&name];
         if loading.in_flight > 0 {
             return;
         }
         let good = loading.copies.iter().filter(|copy| copy.outcome.is_ok());
         let takes = good.map(|copy| copy.slice).collect();
-        self.cx.push_compute(
+        cx.push_compute(
             Computing::Page(name),
             Compute {
                 takes,
@@ -364,18 +327,36 @@ impl Lane {
     }
 
     /// A page's copies are in memory, or cannot be had.
-    pub(super) fn page_read_ends(&mut self, name: PageName) -> Loading {
-        let reads = &mut self.pages.reads;
-        let loading = reads.loading.remove(&name).expect("it was read");
-        let users = reads.users.get_mut(&loading.scratch);
+    pub(super) fn end(&mut self, cx: &mut Context, ios: &mut IoTable, name: PageName) -> Loading {
+        let loading = self.loading.remove(&name).expect("it was read");
+        let users = self.users.get_mut(&loading.scratch);
         let users = users.expect("it was allocated");
         *users -= 1;
         if *users == 0 {
-            reads.users.remove(&loading.scratch);
-            self.ios.release(&mut self.cx, loading.scratch);
+            self.users.remove(&loading.scratch);
+            ios.release(cx, loading.scratch);
         }
         loading
     }
+}
+
+/// Runs of copies that lie side by side, each with the number of its first copy in memory. Copies come in the order
+/// of drives and of places on them.
+fn join(copies: &BTreeMap<(Seat, u64), Part>) -> Vec<(Seat, u64, usize, Vec<Part>)> {
+    let mut runs: Vec<(Seat, u64, usize, Vec<Part>)> = Vec::new();
+    for (number, (&(seat, offset), &part)) in copies.iter().enumerate() {
+        match runs.last_mut() {
+            Some((last, begin, _, parts))
+                if *last == seat
+                    && *begin + parts.len() as u64 * PAGE_BYTES == offset
+                    && parts.len() < COPIES_TOGETHER =>
+            {
+                parts.push(part);
+            }
+            _ => runs.push((seat, offset, number, vec![part])),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]

@@ -1,0 +1,244 @@
+//! Filling a cell of a drive that was away: what it still holds is left as it is.
+//!
+//! Before the first step the pages that the drive has for the cell are read. A block is *held* if
+//! its entry is older than the batch up to which the drive has everything, and the drive's own
+//! page has the same entry (`docs/design/catch-up.md` says why that is enough). All else is filled as
+//! on a fresh drive.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use block::{BLOCK_BYTES, Outcome, Seat};
+use layout::Cell;
+
+use super::GroupJobs;
+use crate::Geometry;
+use crate::action::{Action, BufferId, Compute, Computed, IoKind, Origin, Service, Slice};
+use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
+use crate::lane::context::Context;
+use crate::lane::ids::JobId;
+use crate::lane::io::{FaultReport, IoTable};
+use crate::lane::{Computing, Purpose};
+
+/// What the target of a fill has.
+#[derive(Clone, Debug)]
+pub(in crate::lane) struct Held {
+    /// The column that it may hold.
+    pub(in crate::lane) column: u16,
+    /// Everything logged before this batch is on it.
+    before: u64,
+    /// Its pages of the column, and those of the columns before it in the group.
+    pages: BTreeMap<PageName, MetaPage>,
+}
+
+impl Held {
+    /// Whether the target has the block that this entry of the column is of.
+    pub(in crate::lane) fn holds(&self, name: BlockName, entry: Entry) -> bool {
+        entry.is_before(self.before) && self.has_entry(name, entry)
+    }
+
+    /// Whether its own entry of a block that is known is the same.
+    pub(in crate::lane) fn has_entry(&self, name: BlockName, entry: Entry) -> bool {
+        let page = self.pages.get(&name.page());
+        entry != Entry::UNKNOWN && page.is_some_and(|page| page.get(name.entry()) == entry)
+    }
+
+    /// The target's own page.
+    pub(in crate::lane) fn page(&self, name: PageName) -> Option<&MetaPage> {
+        self.pages.get(&name)
+    }
+
+    /// The pages beside the target that describe these stripes, in their order on the drive.
+    pub(in crate::lane) fn pages_of(
+        &self,
+        geometry: &Geometry,
+        group: u64,
+        stripes: &Range<u64>,
+    ) -> Vec<PageName> {
+        let per_column = usize::try_from(geometry.pages_per_cell()).expect("few pages");
+        let copies = usize::try_from(geometry.page_copies()).expect("few copies");
+        let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
+        let chunks = stripes.clone().flat_map(|stripe| {
+            let slots = geometry.slots_of_column(group, stripe, self.column);
+            slots
+                .into_iter()
+                .map(move |slot| (stripe, slot))
+                .collect::<Vec<_>>()
+        });
+        let mut indexes: BTreeSet<usize> = BTreeSet::new();
+        for (stripe, slot) in chunks {
+            let chunk = geometry.place(group, stripe, slot).1;
+            let page = |block: u64| {
+                usize::try_from(block / u64::from(ENTRIES_PER_META_PAGE)).expect("few pages")
+            };
+            indexes.extend(page(chunk * per_chunk)..=page((chunk + 1) * per_chunk - 1));
+        }
+        if stripes.end == geometry.stripes_per_group() {
+            // Behind the last stripe a cell may have blocks that no stripe uses.
+            let last = indexes.last().copied().unwrap_or(0);
+            indexes.extend(last..per_column);
+        }
+        let beside = pages_beside(geometry, group, self.column).into_iter();
+        let names = beside.filter(|name| indexes.contains(&(name.index as usize)));
+        let names: Vec<PageName> = names.collect();
+        debug_assert_eq!(names.len(), indexes.len() * copies);
+        names
+    }
+}
+
+/// The pages beside a cell that holds this column, in their order on the drive.
+fn pages_beside(geometry: &Geometry, group: u64, column: u16) -> Vec<PageName> {
+    let beside = geometry.pages_beside(column).into_iter();
+    let names = beside.map(|(column, index)| PageName {
+        group,
+        column,
+        index,
+    });
+    names.collect()
+}
+
+/// A look at a target's pages under way.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) before: u64,
+    slice: Option<Slice>,
+}
+
+impl Look {
+    pub(super) const fn new(before: u64) -> Self {
+        Self {
+            before,
+            slice: None,
+        }
+    }
+}
+
+impl GroupJobs {
+    /// Begins to read the target's pages.
+    pub(super) fn look_at_target(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        job: JobId,
+        target: Cell,
+    ) {
+        let store = *cx.geometry.store().expect("only pools with pages look");
+        let length = cx.geometry.pages_beside_bytes();
+        let scratch = cx.fresh_scratch();
+        cx.actions.push_back(Action::Allocate(scratch, length));
+        let slice = Slice {
+            buffer: BufferId::Scratch(scratch),
+            offset: 0,
+            length,
+        };
+        let look = self.job(job).look.as_mut();
+        look.expect("the job looks").slice = Some(slice);
+        let seat = target.seat;
+        let offset = cx.geometry.pages_offset(&store, target);
+        let purpose = Purpose::Look { job, seat };
+        let service = Service::bulk(Origin::Rebuild);
+        ios.submit_slice(cx, purpose, service, IoKind::Read, (seat, offset), slice);
+    }
+
+    /// The memory of a look.
+    fn looked_into(&self, job: JobId) -> Slice {
+        let look = self.jobs.get(&job).and_then(|job| job.look.as_ref());
+        look.and_then(|look| look.slice).expect("it was read")
+    }
+
+    /// The target's pages are in memory, or cannot be had. True if the job is to be asked for its first step.
+    pub(in crate::lane) fn looked(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        (job, seat): (JobId, Seat),
+        outcome: Outcome,
+    ) -> bool {
+        let slice = self.looked_into(job);
+        if let Err(fault) = outcome {
+            if !cx.view().is_out(seat) {
+                ios.report_fault(cx, FaultReport::of_read(seat, 0, fault));
+            }
+            // Whatever it holds: it is filled as a whole.
+            self.end_look(cx, ios, job, None);
+            return true;
+        }
+        cx.push_compute(
+            Computing::Look(job),
+            Compute {
+                takes: vec![slice],
+                ..Compute::default()
+            },
+        );
+        false
+    }
+
+    /// What the target's pages say. Then the job is to be asked for its first step.
+    pub(in crate::lane) fn look_computed(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        id: JobId,
+        computed: &Computed,
+    ) {
+        let pool = cx.geometry.store().expect("pages need a store").pool;
+        let job = self.job(id);
+        let before = job.look.as_ref().expect("the job looks").before;
+        let column = job.column_filled().expect("a fill looks");
+        let names = pages_beside(&cx.geometry, job.group, column);
+        let bytes = computed.bytes.first().map_or(&[][..], Vec::as_slice);
+        let page = bytes.chunks(usize::try_from(PAGE_BYTES).expect("a page is small"));
+        let pages = names.iter().zip(page);
+        let pages = pages.map(|(&name, bytes)| (name, MetaPage::merge(pool, name, &[bytes]).0));
+        let held = Held {
+            column,
+            before,
+            pages: pages.collect(),
+        };
+        self.end_look(cx, ios, id, Some(Arc::new(held)));
+    }
+
+    fn end_look(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        id: JobId,
+        held: Option<Arc<Held>>,
+    ) {
+        if let BufferId::Scratch(scratch) = self.looked_into(id).buffer {
+            ios.release(cx, scratch);
+        }
+        let job = self.job(id);
+        job.look = None;
+        job.held = held;
+    }
+
+    /// A page of the target is not what it should be.
+    pub(in crate::lane) fn page_is_stale(&mut self, id: JobId, name: PageName) {
+        self.job(id).stale_pages.insert(name);
+    }
+
+    /// The pages that a fill's target must have at its end: the column's, and those beside it. Of a drive that has some
+    /// already those that are not what they should be.
+    pub(super) fn pages_to_write(&mut self, cx: &Context, id: JobId) -> Vec<PageName> {
+        let job = self.job(id);
+        if job.held.is_some() {
+            return std::mem::take(&mut job.stale_pages).into_iter().collect();
+        }
+        let column = job.column_filled().expect("it fills a column");
+        pages_beside(&cx.geometry, job.group, column)
+    }
+}
+
+#[cfg(test)]
+impl Held {
+    /// Of a target that has no page of its own.
+    pub(super) const fn of_test(column: u16) -> Self {
+        Self {
+            column,
+            before: 0,
+            pages: BTreeMap::new(),
+        }
+    }
+}

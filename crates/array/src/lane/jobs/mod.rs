@@ -1,0 +1,431 @@
+//! Jobs: what is done to a whole group, a few stripes at a time.
+//!
+//! ```text
+//!   fill ──── looks at what its target has ────┐                             ┌─ its pages are written ─► Filled
+//!                                              ├─► steps … the last ended ───┤
+//!   zero ──── the group's earlier life is ─────┤   (a scrub also waits for   ├─ flushed ─► Zeroed, Resynced
+//!             out of the ring (a checkpoint)   │    the repairs of what it   │
+//!   scrub, resync ─────────────────────────────┘    has found)               └─► Scrubbed
+//! ```
+//!
+//! A job is asked for its next step until it has none; each step is an operation on some of the group's stripes.
+//!
+//! Invariants:
+//! - A job ends once, when none of its steps and repairs is in flight.
+//! - A job that has failed takes no more steps.
+//! - While clients ask, of the fills and scrubs of a lane one step is in flight (`pace.rs`).
+
+mod catchup;
+mod job;
+mod pace;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use block::{Fault, Instant, Outcome, Seat};
+use layout::Cell;
+
+pub(super) use self::catchup::Held;
+pub(crate) use self::job::FILL_STEP_BYTES;
+pub(super) use self::job::Job;
+use self::job::{Kind, STEP_BYTES};
+use self::pace::Pacer;
+use super::context::Context;
+use super::ids::JobId;
+use super::io::IoTable;
+use super::op::Task;
+use crate::Geometry;
+use crate::action::Event;
+use crate::format::{Entry, PageName};
+use crate::seeded::{self, Bug};
+
+/// How a job begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// With a look at what its target has.
+    Looks,
+    /// When a checkpoint has ended.
+    Checkpoint,
+    /// With its first step.
+    Steps,
+}
+
+/// What a job does next.
+#[derive(Clone, Debug)]
+pub(super) enum Next {
+    /// A step: this is done to these stripes of the group. Then it is asked again.
+    Step {
+        group: u64,
+        stripes: Range<u64>,
+        task: Task,
+    },
+    /// Nothing before something has ended, or time has passed.
+    Wait,
+    /// A checkpoint that writes these pages. Then [`GroupJobs::checkpointed`].
+    Checkpoint(Vec<PageName>),
+    /// A flush, and then its end.
+    Flush,
+    /// Its end.
+    End(Outcome),
+}
+
+/// What is to be done when a job has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Nothing more.
+    Reported,
+    /// Its copies of pages that differ are made alike again.
+    Scrubbed,
+    /// The fill came to nothing: the view gives up its target, and the event is reported when no operation that was planned
+    /// before is in flight.
+    FillFailed {
+        group: u64,
+        column: u16,
+        target: Cell,
+        fault: Fault,
+    },
+}
+
+/// The jobs of one lane, and how they make way for clients.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GroupJobs {
+    jobs: BTreeMap<JobId, Job>,
+    pacer: Pacer,
+}
+
+/// Stripes that have so many bytes of one cell.
+pub(super) fn stripes_in(geometry: &Geometry, bytes: u64) -> u64 {
+    let rows = u64::from(geometry.code().rows());
+    (bytes / (geometry.chunk_bytes() * rows)).max(1)
+}
+
+impl GroupJobs {
+    /// Takes a job on. `next_sequence`: the number of the next batch.
+    pub(super) fn begin(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        job: Job,
+        next_sequence: u64,
+    ) -> (JobId, Begun) {
+        let id = JobId(cx.fresh());
+        let zero = matches!(job.kind, Kind::Zero);
+        let looks = job.look.as_ref().filter(|_| job.fault.is_none());
+        // Entries can be told from those of before that batch at all.
+        let can_look = |before| next_sequence.saturating_sub(before) < Entry::AGE_MAX;
+        let looks = looks.is_some_and(|look| can_look(look.before));
+        let target = match job.kind {
+            Kind::Fill { target, .. } if looks => Some(target),
+            _ => None,
+        };
+        self.jobs.insert(id, job);
+        let begun = if let Some(target) = target {
+            self.look_at_target(cx, ios, id, target);
+            Begun::Looks
+        } else if zero && cx.geometry.store().is_some() {
+            // Nothing that was logged in the group's earlier life may come back.
+            self.job(id).waiting = true;
+            Begun::Checkpoint
+        } else {
+            Begun::Steps
+        };
+        (id, begun)
+    }
+
+    fn job(&mut self, id: JobId) -> &mut Job {
+        self.jobs.get_mut(&id).expect("a job lives until it ends")
+    }
+
+    /// The checkpoint that a job waited for has ended, with this fault. Returns the group if it begins a new life now; else
+    /// the job is at its end.
+    pub(super) fn checkpointed(&mut self, id: JobId, fault: Option<Fault>) -> Option<u64> {
+        let job = self.job(id);
+        job.waiting = false;
+        job.fault = job.fault.or(fault);
+        let begins = matches!(job.kind, Kind::Zero) && job.fault.is_none();
+        begins.then_some(job.group)
+    }
+
+    /// Whether something is being done to a group, or will be.
+    pub(super) fn has(&self, group: u64) -> bool {
+        self.jobs.values().any(|job| job.group == group)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The group that a job is about to make unwritten.
+    pub(super) fn zeroes(&self, id: JobId) -> Option<u64> {
+        let job = &self.jobs[&id];
+        matches!(job.kind, Kind::Zero).then_some(job.group)
+    }
+
+    /// Whether it fills a cell whose drive may have blocks of it already.
+    pub(super) fn catches_up(&self, id: JobId) -> bool {
+        self.jobs[&id].catches_up
+    }
+
+    /// Stripes that one step takes.
+    fn step_stripes(&self, cx: &Context, job: &Job) -> u64 {
+        let paced = self.pacer.step_bytes();
+        match job.kind {
+            Kind::Zero => cx.geometry.stripes_per_group(),
+            Kind::Fill { .. } => stripes_in(&cx.geometry, paced.unwrap_or(FILL_STEP_BYTES)),
+            Kind::Scrub => stripes_in(&cx.geometry, paced.unwrap_or(STEP_BYTES)),
+            Kind::Resync => stripes_in(&cx.geometry, STEP_BYTES),
+        }
+    }
+
+    /// What a job does next. With a step it is in flight from now on, and the job is to be asked again.
+    pub(super) fn next(&mut self, cx: &mut Context, id: JobId) -> Next {
+        let job = &self.jobs[&id];
+        let total = cx.geometry.stripes_per_group();
+        if job.fault.is_none() && job.next_stripe < total {
+            if job.in_flight >= job.steps_in_flight() || self.makes_way(cx, id) {
+                return Next::Wait;
+            }
+            return self.step(cx, id, total);
+        }
+        if job.in_flight > 0 || job.repairs > 0 {
+            return Next::Wait;
+        }
+        let store = cx.geometry.store().is_some();
+        match (job.fault, &job.kind) {
+            (Some(fault), _) => Next::End(Err(fault)),
+            (None, Kind::Fill { .. }) if seeded::is(Bug::FillEarly) => Next::End(Ok(())),
+            (None, &Kind::Fill { column, .. }) if store => {
+                let group = job.group;
+                let pages = self.pages_to_write(cx, id);
+                self.job(id).waiting = true;
+                cx.events.push_back(Event::Copied { group, column });
+                Next::Checkpoint(pages)
+            }
+            (None, Kind::Scrub) => Next::End(Ok(())),
+            (None, Kind::Fill { .. } | Kind::Zero | Kind::Resync) => Next::Flush,
+        }
+    }
+
+    fn step(&mut self, cx: &Context, id: JobId, total: u64) -> Next {
+        let job = &self.jobs[&id];
+        let first = job.next_stripe;
+        let next = total.min(first + self.step_stripes(cx, job));
+        let job = self.job(id);
+        job.next_stripe = next;
+        job.in_flight += 1;
+        let step = Next::Step {
+            group: job.group,
+            stripes: first..next,
+            task: job.task(),
+        };
+        if job.kind.makes_way() {
+            self.pacer.begins(cx.now);
+        }
+        step
+    }
+
+    /// Whether a job does not take its next step yet because of clients.
+    fn makes_way(&mut self, cx: &Context, id: JobId) -> bool {
+        let job = &self.jobs[&id];
+        if !job.kind.makes_way() {
+            return false;
+        }
+        let urgent = matches!(job.kind, Kind::Fill { .. }) && is_urgent(cx, job.group);
+        let waits = self.pacer.waits(cx.now, urgent);
+        let job = self.job(id);
+        job.paced = waits.is_some();
+        job.resume = waits.flatten();
+        job.paced
+    }
+
+    /// Jobs that have made way may go on then.
+    fn resume_paced(&mut self, at: Instant) {
+        for job in self.jobs.values_mut().filter(|job| job.paced) {
+            job.resume = Some(at);
+        }
+    }
+
+    /// When a job that has made way for clients goes on.
+    pub(super) fn resume_at(&self) -> Option<Instant> {
+        self.jobs.values().filter_map(|job| job.resume).min()
+    }
+
+    /// The jobs that go on now, in this order: of jobs that make way the first one has its turn, and a scrub waits for the
+    /// lane's fills.
+    pub(super) fn due(&self, now: Instant) -> Vec<JobId> {
+        let due = |job: &Job| job.resume.is_some_and(|at| at <= now);
+        let due = self.jobs.iter().filter(|(_, job)| due(job));
+        let mut due: Vec<(bool, JobId)> = due
+            .map(|(&id, job)| (matches!(job.kind, Kind::Scrub), id))
+            .collect();
+        due.sort_unstable();
+        due.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// A client asks for something.
+    pub(super) fn client_asks(&mut self, cx: &mut Context) {
+        self.pacer.client_asks(cx);
+    }
+
+    /// When it is known whether clients are gone.
+    pub(super) fn clients_gone_at(&self) -> Option<Instant> {
+        self.pacer.clients_gone_at()
+    }
+
+    /// Time has passed: clients may be gone. `waiting`: some wait for an answer.
+    pub(super) fn clients_gone(&mut self, cx: &mut Context, waiting: bool) {
+        self.pacer.clients_gone(cx, waiting);
+    }
+
+    /// The pool wants to know from now on whether clients ask, or does not any more. True if some jobs are [`due`](Self::due).
+    pub(super) fn report_clients(&mut self, cx: &mut Context, wanted: bool) -> bool {
+        let go_on = self.pacer.report_clients(cx, wanted);
+        if go_on {
+            self.resume_paced(cx.now);
+        }
+        go_on
+    }
+
+    /// The pool's word: fills and scrubs make way from now on, or need not any more. True if some jobs are
+    /// [`due`](Self::due).
+    pub(super) fn make_way(&mut self, now: Instant, makes_way: bool) -> bool {
+        let go_on = self.pacer.make_way(now, makes_way);
+        if go_on {
+            self.resume_paced(now);
+        }
+        go_on
+    }
+
+    /// A job's step has compared blocks with their checksums.
+    pub(super) fn verified(&mut self, id: JobId, blocks: u64, bad: u64) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.verified.0 += blocks;
+            job.verified.1 += bad;
+        }
+    }
+
+    /// A scrub waits for one more repair.
+    pub(super) fn repair_begins(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.repairs += 1;
+        }
+    }
+
+    /// A repair for which a scrub waits has ended. True if the job is to be asked for what it does next.
+    pub(super) fn repair_ended(&mut self, id: JobId, mended: u64, lost: u64) -> bool {
+        let job = self.jobs.get_mut(&id);
+        let waits = job.is_some();
+        if let Some(job) = job {
+            job.repairs -= 1;
+            job.repaired.0 += mended;
+            job.repaired.1 += lost;
+        }
+        waits
+    }
+
+    /// A fill writes so much to its target.
+    pub(super) fn copies(&mut self, id: JobId, bytes: u64) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.copied_bytes += bytes;
+        }
+    }
+
+    /// A step has ended. Then the job is to be asked for what it does next.
+    pub(super) fn step_ended(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        stripes: &Range<u64>,
+        outcome: Outcome,
+    ) {
+        let stripe_bytes = cx.geometry.chunk_bytes() * u64::from(cx.geometry.code().rows());
+        let job = self.jobs.get_mut(&id);
+        let job = job.expect("a job outlives its operations");
+        job.in_flight -= 1;
+        if let (None, Err(fault)) = (job.fault, outcome) {
+            job.fault = Some(fault);
+        }
+        if let Kind::Fill { column, .. } = job.kind
+            && outcome.is_ok()
+        {
+            cx.events.push_back(Event::FillStepped {
+                group: job.group,
+                column,
+                bytes: (stripes.end - stripes.start) * stripe_bytes,
+            });
+        }
+        if job.kind.makes_way() {
+            self.pacer.ended(cx.now, job.kind.rest_min());
+            self.resume_paced(self.pacer.rests_until());
+        }
+    }
+
+    /// A job is done and durable, or has failed with nothing of it in flight.
+    pub(super) fn end(&mut self, cx: &mut Context, id: JobId, outcome: Outcome) -> Ended {
+        let job = self.jobs.remove(&id).expect("a job ends once");
+        let group = job.group;
+        let outcome = job.fault.map_or(outcome, Err);
+        match (job.kind, outcome) {
+            (Kind::Fill { column, target, .. }, Ok(())) => {
+                cx.events.push_back(Event::Filled {
+                    group,
+                    column,
+                    target,
+                    copied_bytes: job.copied_bytes,
+                });
+            }
+            (Kind::Fill { column, target, .. }, Err(fault)) => {
+                return Ended::FillFailed {
+                    group,
+                    column,
+                    target,
+                    fault,
+                };
+            }
+            (Kind::Zero, outcome) => cx.events.push_back(Event::Zeroed { group, outcome }),
+            (Kind::Resync, outcome) => cx.events.push_back(Event::Resynced { group, outcome }),
+            (Kind::Scrub, outcome) => {
+                cx.events.push_back(Event::Scrubbed {
+                    group,
+                    blocks: job.verified.0,
+                    bad: job.verified.1,
+                    mended: job.repaired.0,
+                    lost: job.repaired.1,
+                    outcome,
+                });
+                return Ended::Scrubbed;
+            }
+        }
+        Ended::Reported
+    }
+
+    /// Fills onto a drive that is out come to nothing.
+    pub(super) fn lost_seat(&mut self, seat: Seat) {
+        for job in self.jobs.values_mut() {
+            if let Kind::Fill { target, .. } = &job.kind
+                && target.seat == seat
+            {
+                job.fail(Fault::Gone);
+            }
+        }
+    }
+
+    /// Stops a fill that is under way, for `Command::Abandon`; it ends with `FillFailed`.
+    pub(super) fn abandon_fill(&mut self, group: u64, column: u16) {
+        for job in self.jobs.values_mut() {
+            if job.group == group && job.column_filled() == Some(column) {
+                job.fail(Fault::Shutdown);
+            }
+        }
+    }
+}
+
+/// Whether a group cannot lose another column.
+fn is_urgent(cx: &Context, group: u64) -> bool {
+    let columns = cx.view().columns(&cx.geometry, group);
+    let absent = columns.iter().filter(|column| !column.readable()).count();
+    absent >= usize::from(cx.geometry.code().tolerance())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! Which stripe of a group holds which stripe of its data, in pools with free stripes.
+//!
+//! ```text
+//!   stripe of the data     0  1  2  3  4  5
+//!   is held by stripe      0  6  2  3  4  5          1 and 7 are free
+//! ```
+//!
+//! What is below the map (checksums, overlay, locks, scrub, fills) is named by stripes; what clients ask for, and what is
+//! reported as lost, by stripes of the data.
+//!
+//! On the drives the map lies in the pages of checksums, behind the entries of each column's blocks: as blocks that do not exist
+//! ([`Geometry::map_name`]). So a change of it is logged, put in place, copied and recovered as every other entry is. Every
+//! column has the whole map: the latest entry counts, so that neither a column that is away nor a drive that has been set back
+//! takes a stripe to where it was. An unwritten entry says that the stripe of the data is held by the stripe of the same number.
+//!
+//! In memory a group's map is made from its pages when the first operation needs it, and may be forgotten at any time. What is
+//! free by the map and on its way to be used, or not yet free, is in `moves.rs`.
+
+mod group;
+mod moves;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use block::Outcome;
+
+pub(super) use self::group::GroupMap;
+use self::moves::Moves;
+pub(super) use self::moves::Progress;
+use super::context::Context;
+use super::ids::OpId;
+use super::overlay::Overlay;
+use super::pages::PageCache;
+use crate::Geometry;
+use crate::format::{BlockName, Entry, MetaPage, PageName};
+use crate::seeded::{self, Bug};
+
+/// Stripes of all maps that a lane keeps: 4 MiB.
+const STRIPES_MAX: usize = 1 << 18;
+
+/// What journal and pages say of the entries of maps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MapEntries<'a> {
+    pub(super) overlay: &'a Overlay,
+    pub(super) pages: &'a PageCache,
+    /// The number of the next batch: how old an entry is is counted from there.
+    pub(super) sequence: u64,
+}
+
+impl MapEntries<'_> {
+    /// Calls `with` for each entry of the map of a column.
+    fn each(
+        self,
+        geometry: &Geometry,
+        (group, column): (u64, u16),
+        mut with: impl FnMut(usize, Option<Entry>),
+    ) {
+        let mut page: Option<(PageName, Option<&MetaPage>)> = None;
+        for (index, data) in (0..geometry.data_stripes()).enumerate() {
+            let name = geometry.map_name(group, column, data);
+            let of = name.page();
+            let page = match page {
+                Some((last, page)) if last == of => page,
+                _ => page.insert((of, self.pages.page(of))).1,
+            };
+            let logged = self.overlay.get(name).map(|logged| logged.entry);
+            with(
+                index,
+                logged.or_else(|| page.map(|page| page.get(name.entry()))),
+            );
+        }
+    }
+
+    /// By stripe of the data: the latest entry that a column knows.
+    fn latest(self, geometry: &Geometry, group: u64) -> Vec<Option<Entry>> {
+        let stripes = usize::try_from(geometry.data_stripes());
+        let mut latest: Vec<Option<Entry>> = vec![None; stripes.expect("they fit into memory")];
+        if seeded::is(Bug::MapNotRead) {
+            latest.fill(Some(Entry::UNWRITTEN));
+            return latest;
+        }
+        for column in 0..geometry.layout().columns() {
+            self.each(geometry, (group, column), |data, entry| {
+                let known = entry.filter(|&entry| entry != Entry::UNKNOWN);
+                let later = |old: &Entry| {
+                    known.is_some_and(|new| new.age(self.sequence) < old.age(self.sequence))
+                };
+                let latest = &mut latest[data];
+                if latest.as_ref().is_none_or(later) {
+                    *latest = known;
+                }
+            });
+        }
+        latest
+    }
+
+    /// Entries of columns that lack the latest one or have an older one, and should have it.
+    fn outdated(
+        self,
+        geometry: &Geometry,
+        group: u64,
+        latest: &[Option<Entry>],
+    ) -> Vec<(BlockName, Entry)> {
+        let mut outdated = Vec::new();
+        for column in 0..geometry.layout().columns() {
+            self.each(geometry, (group, column), |data, entry| {
+                let Some(latest) = latest[data].filter(|&latest| entry != Some(latest)) else {
+                    return;
+                };
+                let name = geometry.map_name(group, column, data as u64);
+                if self.overlay.get(name).is_none() && !self.pages.is_nowhere(name.page()) {
+                    outdated.push((name, latest));
+                }
+            });
+        }
+        outdated
+    }
+}
+
+/// The pages that have the map of a group.
+fn pages_of_map(geometry: &Geometry, group: u64) -> BTreeSet<PageName> {
+    let columns = 0..geometry.layout().columns();
+    let pages = columns.flat_map(|column| {
+        let page = |data| geometry.map_name(group, column, data).page().index;
+        let last = page(geometry.data_stripes() - 1);
+        (page(0)..=last).map(move |index| PageName {
+            group,
+            column,
+            index,
+        })
+    });
+    pages.collect()
+}
+
+/// What is known of a group's map.
+#[derive(Clone, Debug)]
+pub(super) enum Known<'a> {
+    /// All data is in its own place: the pool has no free stripes.
+    Unmoved,
+    Map(Cow<'a, GroupMap>),
+    /// Its pages are not in memory.
+    Nothing,
+}
+
+impl Known<'_> {
+    /// The stripe that holds a stripe of the data, if that is known.
+    pub(super) fn stripe_holding(&self, data: u64) -> Option<u64> {
+        match self {
+            Self::Unmoved => Some(data),
+            Self::Map(map) => map.held_by(data),
+            Self::Nothing => None,
+        }
+    }
+
+    /// The stripe of the data that a stripe holds, if that is known.
+    pub(super) fn data_held_by(&self, stripe: u64) -> Option<u64> {
+        match self {
+            Self::Unmoved => Some(stripe),
+            Self::Map(map) => map.holds(stripe),
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// What becomes of an operation that would write a free stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It has this one.
+    Stripe(u64),
+    /// It waits: one becomes free, and others may have come before it.
+    Later,
+    /// It goes on where it is.
+    Nowhere,
+}
+
+/// What goes on because stripes have become free, or will not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pumped {
+    /// Operations that are planned again.
+    pub(super) go_on: Vec<OpId>,
+    /// Those that are planned again and do not move.
+    pub(super) stay: Vec<OpId>,
+    /// Vacated stripes wait for a flush.
+    pub(super) flush: bool,
+}
+
+/// The maps of a lane's groups that are in memory, and the stripes that are on their way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StripeMaps {
+    groups: BTreeMap<u64, GroupMap>,
+    moves: Moves,
+    /// Where the search for a map to forget goes on.
+    hand: u64,
+    /// Counts changes of what is known.
+    version: u64,
+}
+
+impl StripeMaps {
+    /// As long as it is the same, all data is where it was.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Brings the map of a group into memory; else the pages that it needs. Of columns that lack an entry or have an older one
+    /// those that they should have: the next checkpoint writes them.
+    pub(super) fn load(
+        &mut self,
+        cx: &Context,
+        entries: MapEntries<'_>,
+        group: u64,
+    ) -> Result<Vec<(BlockName, Entry)>, BTreeSet<PageName>> {
+        if cx.geometry.free_stripes() == 0 || self.groups.contains_key(&group) {
+            return Ok(Vec::new());
+        }
+        let missing = self.pages_lacking(cx, entries.pages, group);
+        if !missing.is_empty() {
+            return Err(missing);
+        }
+        let latest = entries.latest(&cx.geometry, group);
+        let outdated = entries.outdated(&cx.geometry, group, &latest);
+        let map = self.map_of(cx, group, &latest, entries.sequence);
+        self.insert(group, map);
+        Ok(outdated)
+    }
+
+    /// The map of a group by these entries.
+    fn map_of(
+        &self,
+        cx: &Context,
+        group: u64,
+        latest: &[Option<Entry>],
+        sequence: u64,
+    ) -> GroupMap {
+        GroupMap::new(cx.geometry.stripes_per_group(), latest, sequence)
+            .without(|stripe| self.moves.has(group, stripe))
+    }
+
+    fn insert(&mut self, group: u64, map: GroupMap) {
+        let most = STRIPES_MAX / map.stripes();
+        self.groups.insert(group, map);
+        if self.groups.len() > most {
+            let behind = (Bound::Excluded(self.hand), Bound::Unbounded);
+            let others = self.groups.range(behind).chain(&self.groups);
+            let mut others = others.map(|(&other, _)| other);
+            let victim = others.find(|&other| other != group);
+            if let Some(victim) = victim {
+                self.hand = victim;
+                self.groups.remove(&victim);
+            }
+        }
+    }
+
+    /// The group begins a new life.
+    pub(super) fn drop_group(&mut self, group: u64) {
+        self.version += 1;
+        self.groups.remove(&group);
+    }
+
+    /// Pages that were nowhere may be there again.
+    pub(super) fn drop_unknown(&mut self) {
+        self.version += 1;
+        self.groups.retain(|_, map| map.is_known());
+    }
+
+    /// The pages of the group's map that are not in memory, and needed.
+    pub(super) fn pages_lacking(
+        &self,
+        cx: &Context,
+        pages: &PageCache,
+        group: u64,
+    ) -> BTreeSet<PageName> {
+        if cx.geometry.free_stripes() == 0 || self.groups.contains_key(&group) {
+            return BTreeSet::new();
+        }
+        let mut missing = pages_of_map(&cx.geometry, group);
+        missing.retain(|&name| !pages.contains(name));
+        missing
+    }
+
+    /// The stripe that holds a stripe of a group's data: itself in a pool without free stripes. `None` if that is not known, or
+    /// if the map is not in memory.
+    pub(super) fn stripe_holding(&self, cx: &Context, group: u64, data: u64) -> Option<u64> {
+        match cx.geometry.free_stripes() {
+            0 => Some(data),
+            _ => self.groups.get(&group)?.held_by(data),
+        }
+    }
+
+    /// The stripe of a group's data that a stripe holds. `None` if it is free, or if the map is not in memory.
+    pub(super) fn data_held_by(&self, cx: &Context, group: u64, stripe: u64) -> Option<u64> {
+        match cx.geometry.free_stripes() {
+            0 => Some(stripe),
+            _ => self.groups.get(&group)?.holds(stripe),
+        }
+    }
+
+    /// Whether a stripe is free, or will be soon, as far as that is known without I/O.
+    pub(super) fn is_known_free(&self, group: u64, stripe: u64) -> bool {
+        let map = self.groups.get(&group);
+        map.is_some_and(|map| map.holds(stripe).is_none())
+    }
+
+    /// What is known of a group's map without I/O.
+    pub(super) fn if_known(&self, cx: &Context, entries: MapEntries<'_>, group: u64) -> Known<'_> {
+        match (cx.geometry.free_stripes(), self.groups.get(&group)) {
+            (0, _) => Known::Unmoved,
+            (_, Some(map)) => Known::Map(Cow::Borrowed(map)),
+            (_, None) if !self.pages_lacking(cx, entries.pages, group).is_empty() => Known::Nothing,
+            (_, None) => {
+                let latest = entries.latest(&cx.geometry, group);
+                let map = self.map_of(cx, group, &latest, entries.sequence);
+                Known::Map(Cow::Owned(map))
+            }
+        }
+    }
+
+    /// A batch says that a stripe of the data has moved. False if the pool has no such stripes: then no entry says so.
+    pub(super) fn moved(
+        &mut self,
+        cx: &mut Context,
+        (group, data): (u64, u64),
+        to: u32,
+        sequence: u64,
+    ) -> bool {
+        let known = cx.geometry.free_stripes() > 0
+            && data < cx.geometry.data_stripes()
+            && u64::from(to) < cx.geometry.stripes_per_group();
+        if known {
+            self.version += 1;
+            if let Some(map) = self.groups.get_mut(&group) {
+                map.moved(data, to);
+            }
+        }
+        self.moves.used(cx, group, to.into(), sequence);
+        known
+    }
+
+    /// Takes a free stripe that `may` be taken, for an operation that is to write it in place of another one. One that has
+    /// waited comes before those that wait.
+    pub(super) fn take_free(
+        &mut self,
+        (group, from): (u64, u64),
+        has_waited: bool,
+        may: impl Fn(u64) -> bool,
+    ) -> Taken {
+        if !has_waited && self.moves.is_awaited(group) {
+            return Taken::Later;
+        }
+        let free = { self.groups.get_mut(&group) }.and_then(|map| map.take_free(may));
+        match free {
+            Some(to) => {
+                self.moves.begin(group, from, to);
+                Taken::Stripe(to)
+            }
+            None if self.moves.frees(group) => Taken::Later,
+            None => Taken::Nowhere,
+        }
+    }
+
+    /// An operation waits for a free stripe of a group.
+    pub(super) fn wait(&mut self, group: u64, op: OpId) {
+        self.moves.wait(group, op);
+    }
+
+    /// An operation that has taken a free stripe has ended, or does not write it after all. Returns the one that is planned
+    /// again if the stripe is free.
+    pub(super) fn move_ended(&mut self, group: u64, to: u64) -> Option<OpId> {
+        match self.moves.end(group, to) {
+            true => self.freed(group, to),
+            false => None,
+        }
+    }
+
+    /// A stripe may be written from now on. Returns the first that has waited for one.
+    fn freed(&mut self, group: u64, stripe: u64) -> Option<OpId> {
+        if let Some(map) = self.groups.get_mut(&group) {
+            map.give_free(stripe);
+        }
+        self.moves.pop_waiting(group)
+    }
+
+    /// Vacated stripes become free as soon as they may, and are flushed if something waits for them. `idle`: no operation is
+    /// about to be planned.
+    pub(super) fn pump(&mut self, cx: &Context, progress: Progress, idle: bool) -> Pumped {
+        let mut pumped = Pumped::default();
+        if self.moves.is_idle() {
+            return pumped;
+        }
+        while let Some((group, stripe)) = self.moves.pop_free(cx, progress.flushed) {
+            pumped.go_on.extend(self.freed(group, stripe));
+        }
+        // What still waits when nothing is under way that would free a stripe is planned again: it goes on where it is.
+        if idle && pumped.go_on.is_empty() {
+            pumped.go_on = self.moves.take_forlorn();
+        }
+        if progress.gaps {
+            pumped.stay = self.moves.take_waiting();
+        }
+        pumped.flush = pumped.stay.is_empty() && self.moves.wants_flush(progress);
+        pumped
+    }
+
+    /// The flush that [`pump`](Self::pump) has asked for is under way, or there is nothing to flush.
+    pub(super) const fn flush_begun(&mut self, begun: bool) {
+        self.moves.flushing(begun);
+    }
+
+    /// The flush has ended. If it has failed nothing waits for free stripes any more: these go through the journal.
+    pub(super) fn flush_ended(&mut self, outcome: Outcome) -> Vec<OpId> {
+        self.moves.flushing(false);
+        match outcome {
+            Ok(()) => Vec::new(),
+            Err(_) => self.moves.take_waiting(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

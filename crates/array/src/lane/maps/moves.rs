@@ -1,0 +1,163 @@
+//! Stripes on their way: free ones that are being written, and those that hold nothing any more.
+//!
+//! ```text
+//!   free ── taken ─► under way ── a batch says so ─► in use;    the old one: vacated ─┐
+//!    ▲                  │                                                             │
+//!    ├── nothing says it ◄─ the operation ends without ◄──────────┘                   │
+//!    └──────────────── its record is flushed, all that was planned before has ended ◄─┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::lane::context::Context;
+use crate::lane::epochs::{Epoch, Epochs};
+use crate::lane::ids::OpId;
+use crate::seeded::{self, Bug};
+
+/// A stripe that holds nothing any more.
+#[derive(Clone, Copy, Debug)]
+struct Vacated {
+    group: u64,
+    stripe: u64,
+    /// The batch that says so.
+    sequence: u64,
+    /// Operations that were planned in this epoch or before may still touch it.
+    epoch: Epoch,
+}
+
+impl Vacated {
+    /// Whether it may be written when batches up to `flushed` are durable.
+    fn is_free(&self, epochs: &Epochs, flushed: u64) -> bool {
+        let drained = epochs.has_drained(self.epoch) || seeded::is(Bug::VacatedNotDrained);
+        let durable = self.sequence <= flushed || seeded::is(Bug::VacatedNotFlushed);
+        drained && durable
+    }
+}
+
+/// What vacated stripes wait for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::lane) struct Progress {
+    /// Batches up to this one are complete.
+    pub(in crate::lane) completed: u64,
+    /// And up to this one flushed.
+    pub(in crate::lane) flushed: u64,
+    /// Some batch could not be written: no later one counts as flushed for now.
+    pub(in crate::lane) gaps: bool,
+}
+
+/// Stripes on their way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moves {
+    /// By group and free stripe: the stripe that it is to take the place of.
+    under_way: BTreeMap<(u64, u64), u64>,
+    /// In order of batches and of epochs.
+    vacated: VecDeque<Vacated>,
+    /// By group: operations that wait for a free stripe. They have it in the order in which they came.
+    waiting: BTreeMap<u64, BTreeSet<OpId>>,
+    /// A flush is under way that vacated stripes wait for.
+    flushing: bool,
+}
+
+impl Moves {
+    /// Whether a stripe that the map does not use is on its way to be used, or not yet free.
+    pub(super) fn has(&self, group: u64, stripe: u64) -> bool {
+        let vacated = |old: &Vacated| (old.group, old.stripe) == (group, stripe);
+        self.under_way.contains_key(&(group, stripe)) || self.vacated.iter().any(vacated)
+    }
+
+    /// Whether something of the group is on its way to a free stripe.
+    fn is_under_way(&self, group: u64) -> bool {
+        let mut under_way = self.under_way.range((group, 0)..=(group, u64::MAX));
+        under_way.next().is_some()
+    }
+
+    /// Whether a stripe of the group becomes free without more being asked.
+    pub(super) fn frees(&self, group: u64) -> bool {
+        self.is_under_way(group) || self.vacated.iter().any(|old| old.group == group)
+    }
+
+    /// True if no stripe is on its way, and nothing waits for one.
+    pub(super) fn is_idle(&self) -> bool {
+        self.vacated.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether an operation waits for a free stripe of the group.
+    pub(super) fn is_awaited(&self, group: u64) -> bool {
+        self.waiting.contains_key(&group)
+    }
+
+    pub(super) fn wait(&mut self, group: u64, op: OpId) {
+        self.waiting.entry(group).or_default().insert(op);
+    }
+
+    /// A free stripe is to take the place of another one.
+    pub(super) fn begin(&mut self, group: u64, from: u64, to: u64) {
+        self.under_way.insert((group, to), from);
+    }
+
+    /// An operation that was to write a free stripe has ended; true if nothing says that the stripe is used.
+    pub(super) fn end(&mut self, group: u64, to: u64) -> bool {
+        self.under_way.remove(&(group, to)).is_some()
+    }
+
+    /// A batch says that a stripe is used: the one that it takes the place of is vacated.
+    pub(super) fn used(&mut self, cx: &mut Context, group: u64, to: u64, sequence: u64) {
+        if let Some(stripe) = self.under_way.remove(&(group, to)) {
+            self.vacated.push_back(Vacated {
+                group,
+                stripe,
+                sequence,
+                epoch: cx.epochs.close(),
+            });
+        }
+    }
+
+    /// The next vacated stripe that may be written from now on.
+    pub(super) fn pop_free(&mut self, cx: &Context, flushed: u64) -> Option<(u64, u64)> {
+        let old = { &mut self.vacated }.pop_front_if(|old| old.is_free(&cx.epochs, flushed))?;
+        Some((old.group, old.stripe))
+    }
+
+    /// Takes the first of those that wait for a stripe of the group.
+    pub(super) fn pop_waiting(&mut self, group: u64) -> Option<OpId> {
+        let waiting = self.waiting.get_mut(&group)?;
+        let op = waiting.pop_first();
+        if waiting.is_empty() {
+            self.waiting.remove(&group);
+        }
+        op
+    }
+
+    /// Takes those that wait for a stripe, where nothing is under way that would free one.
+    pub(super) fn take_forlorn(&mut self) -> Vec<OpId> {
+        let groups: Vec<u64> = self.waiting.keys().copied().collect();
+        let forlorn = groups.into_iter().filter(|&group| !self.frees(group));
+        let forlorn: Vec<u64> = forlorn.collect();
+        let ops = forlorn
+            .iter()
+            .filter_map(|group| self.waiting.remove(group));
+        ops.flatten().collect()
+    }
+
+    /// Takes all that wait.
+    pub(super) fn take_waiting(&mut self) -> Vec<OpId> {
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_values().flatten().collect()
+    }
+
+    /// Whether a flush is to be begun that vacated stripes wait for: one for all that have gone to free stripes since the
+    /// last one. On a disk it costs as much as writing half a mebibyte, so it waits until their records are complete.
+    pub(super) fn wants_flush(&self, progress: Progress) -> bool {
+        let unflushed = progress.flushed + 1..=progress.completed;
+        let wanted = |old: &Vacated| {
+            unflushed.contains(&old.sequence)
+                && self.waiting.contains_key(&old.group)
+                && !self.is_under_way(old.group)
+        };
+        !self.flushing && self.vacated.iter().any(wanted)
+    }
+
+    pub(super) const fn flushing(&mut self, flushing: bool) {
+        self.flushing = flushing;
+    }
+}

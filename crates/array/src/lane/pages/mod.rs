@@ -1,0 +1,436 @@
+//! The metadata pages of a lane: those that are in memory, and how others come there.
+//!
+//! ```text
+//!   wanted ── load ─► copies are read (reads.rs) ── computed ─► here ─► what has waited goes on
+//!     │                  ▲                            │          ▲
+//!     │                  └── a copy is needed after ──┘          │
+//!     └── no drive that is there has one ── without_copies ──────┘  (nothing is known, or nothing but what has changed)
+//!
+//!   here ── a late copy comes, a scrub begins ─► copies are read ── computed ─► compared: alike, or written anew
+//! ```
+//!
+//! Invariants:
+//! - What an operation waits for is not here. It goes on when the last page that it waits for has come.
+//! - Pages come one at a time: the lane lets the checkpoint that waits for them look after each of them.
+//! - A copy is compared with the page that is here only if neither was written, nor a column moved, since its read began.
+//! - What changes in a page that drives are expected to bring back is kept apart, and counts as later than what they bring.
+
+mod entries;
+mod place;
+mod reads;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Fault, Outcome, Seat};
+
+use self::entries::{Cached, Found};
+pub(super) use self::place::{PagePlace, is_away, page_places};
+use self::place::{comes_back_as_it_is, is_beyond_reading, readable_places};
+use self::reads::{Loading, PageReads};
+use super::context::Context;
+use super::ids::OpId;
+use super::io::IoTable;
+use crate::action::{Computed, Event};
+use crate::format::{Entry, Merged, MetaPage, PageName};
+
+/// Pages of a column that are asked for at a time: they describe 31 MiB of its cell. With p = 2 and ten columns that
+/// is 1.9 MiB of memory while they are read; those of a whole cell of 64 MiB would be twice that.
+const PAGES_AHEAD: u32 = 16;
+
+/// What the running checkpoint does with pages, as of an input.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CheckpointPages<'a> {
+    /// The newest anchor: pages are written before an anchor is.
+    pub(super) anchor: u64,
+    /// Pages that it writes.
+    pub(super) written: &'a BTreeSet<PageName>,
+    /// Pages that it only reads.
+    pub(super) read: &'a BTreeSet<PageName>,
+    /// Those of the written ones whose copies are not all written.
+    pub(super) unchanged: &'a BTreeSet<PageName>,
+    /// They are on their way to their places.
+    pub(super) on_their_way: bool,
+}
+
+impl CheckpointPages<'static> {
+    /// No checkpoint runs.
+    pub(super) const fn none(anchor: u64) -> Self {
+        static NONE: BTreeSet<PageName> = BTreeSet::new();
+        Self {
+            anchor,
+            written: &NONE,
+            read: &NONE,
+            unchanged: &NONE,
+            on_their_way: false,
+        }
+    }
+}
+
+impl CheckpointPages<'_> {
+    /// True if a page must not be dropped from memory.
+    fn keeps(&self, name: PageName) -> bool {
+        self.written.contains(&name) || self.read.contains(&name)
+    }
+
+    /// Whether the copies of a page are being written, each of them.
+    fn writes_all_copies(&self, name: PageName) -> bool {
+        self.on_their_way && self.written.contains(&name) && !self.unchanged.contains(&name)
+    }
+}
+
+/// What the copies of a page have come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Loaded {
+    /// They are read again. Of these pages no drive that is there has a copy any more: each goes to
+    /// [`PageCache::without_copies`].
+    Again(Vec<PageName>),
+    /// The page is here, and these operations have waited for it and for nothing else. If `readable`, its blocks can be read
+    /// where they are: [`PageCache::report_unknown`] is to be called when they have gone on.
+    Here { ready: Vec<OpId>, readable: bool },
+    /// It was here, and its copies are alike.
+    Alike,
+    /// It was here, and some copy differs: a checkpoint makes them alike.
+    Differ,
+}
+
+/// The pages of a lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PageCache {
+    cached: BTreeMap<PageName, Cached>,
+    /// Pages on their way into memory.
+    reads: PageReads,
+    /// Operations that wait for pages.
+    waiting: BTreeMap<OpId, BTreeSet<PageName>>,
+    /// Where the search for a page to drop goes on.
+    hand: Option<PageName>,
+    /// Blocks of a cell that stripes use: a column's last page describes fewer than it has room for.
+    used_blocks: u64,
+    /// Of all pages that are here.
+    unknown: u64,
+    /// Some may be here that no drive has.
+    some_nowhere: bool,
+    /// Entries that have changed since their page was nowhere: they count as later than what a drive says that brings
+    /// the page back.
+    owed: BTreeMap<PageName, BTreeMap<usize, Entry>>,
+    /// Counts changes of pages; of two copies the later one counts.
+    clock: u64,
+}
+
+impl PageCache {
+    pub(super) fn new(used_blocks: u64) -> Self {
+        Self {
+            used_blocks,
+            ..Self::default()
+        }
+    }
+
+    /// True while a page of the group is being read.
+    pub(super) fn reads_group(&self, group: u64) -> bool {
+        self.reads.is_loading_of(group)
+    }
+
+    /// Pages behind those that are missing which are about to be asked for too.
+    pub(super) fn ahead(cx: &Context, missing: &BTreeSet<PageName>) -> Vec<PageName> {
+        let pages = u32::try_from(cx.geometry.pages_per_cell()).expect("few pages");
+        let ahead = missing.iter().flat_map(|&name| {
+            let behind = name.index + 1..pages.min(name.index + PAGES_AHEAD);
+            behind.map(move |index| PageName { index, ..name })
+        });
+        ahead.collect()
+    }
+
+    /// Begins to load pages, but for those that are here or on their way. Of those that are returned no drive that is there
+    /// has a copy: each goes to [`without_copies`](Self::without_copies), and what waits for it is counted in after that.
+    #[must_use]
+    pub(super) fn load(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        anchor: u64,
+        names: impl IntoIterator<Item = PageName>,
+    ) -> Vec<PageName> {
+        self.load_copies(cx, ios, anchor, names, false)
+    }
+
+    /// The same; `patient` waits for every copy.
+    fn load_copies(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        anchor: u64,
+        names: impl IntoIterator<Item = PageName>,
+        patient: bool,
+    ) -> Vec<PageName> {
+        let mut names: Vec<PageName> = names.into_iter().collect();
+        names.retain(|&name| !self.contains(name) && !self.reads.is_loading(name));
+        self.reads.begin(cx, ios, anchor, names, patient)
+    }
+
+    /// An operation waits for those of these pages that are not here; false if all are.
+    pub(super) fn wait(&mut self, op: OpId, mut names: BTreeSet<PageName>) -> bool {
+        names.retain(|&name| !self.contains(name));
+        let waits = !names.is_empty();
+        if waits {
+            self.waiting.insert(op, names);
+        }
+        waits
+    }
+
+    /// No drive that is there has a copy of a page. Returns the operations that waited for it and for nothing else.
+    #[must_use]
+    pub(super) fn without_copies(
+        &mut self,
+        cx: &Context,
+        checkpoint: &CheckpointPages<'_>,
+        name: PageName,
+    ) -> Vec<OpId> {
+        let mut page = MetaPage::filled(Entry::UNKNOWN, 0);
+        let changed = self.put_owed(name, &mut page);
+        let found = match comes_back_as_it_is(cx, name.group) {
+            false if changed => {
+                self.forget_owed(name);
+                Found::Changed
+            }
+            // The group can do without it: what is in it is reconstructed, and counts.
+            false if !is_beyond_reading(cx, name.group) => Found::Same,
+            owes => Found::Nowhere { owes },
+        };
+        self.here(checkpoint, name, page, found)
+    }
+
+    /// A drive has answered a read of copies.
+    pub(super) fn read_ended(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        checkpoint: &CheckpointPages<'_>,
+        (read, seat): (u64, Seat),
+        outcome: Outcome,
+    ) {
+        let (ended, late) = self.reads.take(read);
+        self.late_copies_came(cx, ios, checkpoint, seat, late);
+        self.reads.ended(cx, ios, seat, ended, outcome);
+    }
+
+    /// Goes on without a late read where there is another copy; whether nothing more is to be done.
+    pub(super) fn hedge(&mut self, cx: &mut Context, ios: &mut IoTable, read: u64) -> bool {
+        self.reads.hedge(cx, ios, read)
+    }
+
+    /// A drive has answered what these pages did not wait for: its copies were not looked at, and may be older than the
+    /// others. All copies are compared, and made alike before a failure lets the older one count.
+    pub(super) fn late_copies_came(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        checkpoint: &CheckpointPages<'_>,
+        seat: Seat,
+        names: Vec<PageName>,
+    ) {
+        for name in names {
+            if !cx.view().is_out(seat) {
+                self.compare_if_clean(cx, ios, checkpoint, name);
+            }
+        }
+    }
+
+    /// Reads all copies of a page that is here as it is on drives, if there is more than one.
+    fn compare_if_clean(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        checkpoint: &CheckpointPages<'_>,
+        name: PageName,
+    ) {
+        let compares = readable_places(cx, name).len() > 1
+            && self.is_clean(name)
+            && !self.reads.is_loading(name)
+            && !checkpoint.writes_all_copies(name);
+        if compares {
+            let nowhere = self.reads.begin(cx, ios, checkpoint.anchor, [name], true);
+            debug_assert!(nowhere.is_empty(), "it can be read in two places");
+        }
+    }
+
+    /// The copies of a page are in memory, or cannot be had.
+    #[must_use]
+    pub(super) fn computed(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        checkpoint: &CheckpointPages<'_>,
+        name: PageName,
+        computed: &Computed,
+    ) -> Loaded {
+        let loading = self.reads.end(cx, ios, name);
+        let anchor = checkpoint.anchor;
+        if loading.void {
+            let patient = loading.patient;
+            return Loaded::Again(self.load_copies(cx, ios, anchor, [name], patient));
+        }
+        if self.contains(name) {
+            return match self.compared(cx, ios, checkpoint, &loading, name, computed) {
+                true => Loaded::Alike,
+                false => Loaded::Differ,
+            };
+        }
+        if cx.trusted {
+            // Read, and right by definition: everything was written.
+            let ready = self.here(checkpoint, name, MetaPage::all_written(), Found::Same);
+            return Loaded::Here {
+                ready,
+                readable: false,
+            };
+        }
+        let (mut page, merged) = merge(cx, name, computed);
+        if merged.lost > 0 && (loading.early || loading.epoch != cx.epochs.present()) {
+            // The other copy is needed after all; or its column has moved meanwhile, and somebody
+            // else may have been given the place.
+            let early = loading.early;
+            return Loaded::Again(self.load_copies(cx, ios, anchor, [name], early));
+        }
+        report_mended(cx, &loading, name, merged);
+        if merged.lost > 0 {
+            cx.events.push_back(Event::PageLost {
+                group: name.group,
+                column: name.column,
+            });
+        }
+        let failed = |outcome: Outcome| !matches!(outcome, Ok(()) | Err(Fault::Shutdown));
+        let failed = loading.copies.iter().any(|copy| failed(copy.outcome));
+        let changed = self.put_owed(name, &mut page);
+        self.forget_owed(name);
+        let found = match changed || merged.differ || merged.lost > 0 || failed {
+            true => Found::Changed,
+            false => Found::Same,
+        };
+        let ready = self.here(checkpoint, name, page, found);
+        let column = cx.view().column(&cx.geometry, name.group, name.column);
+        Loaded::Here {
+            ready,
+            readable: merged.lost == 0 && column.readable(),
+        }
+    }
+
+    /// A page is here, and its blocks can be read where they are: an earlier life of the pool lost what it does not know, and
+    /// was cut before it had made up for that.
+    pub(super) fn report_unknown(&self, cx: &mut Context, name: PageName) {
+        if self.has_unknown(name) {
+            cx.events
+                .push_back(Event::BlocksUnknown { group: name.group });
+        }
+    }
+
+    /// The copies of a page that is here have been read; false if they are to be written anew.
+    fn compared(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        checkpoint: &CheckpointPages<'_>,
+        loading: &Loading,
+        name: PageName,
+        computed: &Computed,
+    ) -> bool {
+        let written = !self.is_clean(name) || checkpoint.writes_all_copies(name);
+        if written || cx.trusted {
+            // All copies are written in any case; or all are right by definition.
+            return true;
+        }
+        if (loading.anchor, loading.epoch) != (checkpoint.anchor, cx.epochs.present()) {
+            // The page was perhaps written meanwhile, or its column has moved.
+            self.compare_if_clean(cx, ios, checkpoint, name);
+            return true;
+        }
+        let (page, merged) = merge(cx, name, computed);
+        let here = self.page(name).expect("it is here");
+        if here.is_overruled_by(&page) {
+            let ready = self.here(checkpoint, name, page, Found::Changed);
+            assert!(ready.is_empty(), "nothing waits for a page that is here");
+        } else if merged.differ || *here != page {
+            self.unwritten(name);
+        } else {
+            return true;
+        }
+        report_mended(cx, loading, name, merged);
+        false
+    }
+
+    /// A page has come. Returns the operations that waited for it and for nothing else.
+    fn here(
+        &mut self,
+        checkpoint: &CheckpointPages<'_>,
+        name: PageName,
+        page: MetaPage,
+        found: Found,
+    ) -> Vec<OpId> {
+        let mut keep = BTreeSet::new();
+        if self.is_full() {
+            keep = checkpoint.written.union(checkpoint.read).copied().collect();
+            for names in self.waiting.values() {
+                keep.extend(names);
+            }
+        }
+        self.insert(name, page, found, &keep);
+        let mut ready = Vec::new();
+        for (&op, names) in &mut self.waiting {
+            names.remove(&name);
+            if names.is_empty() {
+                ready.push(op);
+            }
+        }
+        for op in &ready {
+            self.waiting.remove(op);
+        }
+        ready
+    }
+
+    /// True if a page that was nowhere can be read again and has not been: what has changed in it is not on its way to a
+    /// drive.
+    pub(super) fn is_back(&self, cx: &Context, name: PageName) -> bool {
+        self.owes(name) && !is_away(cx, name)
+    }
+
+    /// True if a group has lost more columns than the code survives, and with them all copies of a page that has one
+    /// beside this column. To fill the column would be to write there that nothing is known.
+    pub(super) fn lacks_beside(&self, cx: &Context, group: u64, column: u16) -> bool {
+        let nowhere = |(column, index)| {
+            let name = PageName {
+                group,
+                column,
+                index,
+            };
+            match self.contains(name) {
+                true => self.is_nowhere(name),
+                false => is_away(cx, name),
+            }
+        };
+        let beside = || cx.geometry.pages_beside(column);
+        comes_back_as_it_is(cx, group) && beside().into_iter().any(nowhere)
+    }
+}
+
+/// What the copies of a page say together.
+fn merge(cx: &Context, name: PageName, computed: &Computed) -> (MetaPage, Merged) {
+    let store = cx.geometry.store().expect("pages need a store");
+    let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
+    MetaPage::merge(store.pool, name, &copies)
+}
+
+/// Reports copies that are damaged or older than the others.
+fn report_mended(cx: &mut Context, loading: &Loading, name: PageName, merged: Merged) {
+    let here = loading.copies.iter().filter(|copy| copy.outcome.is_ok());
+    for (index, seat) in here.map(|copy| copy.seat).enumerate() {
+        let damaged = merged.damaged & 1 << index != 0;
+        if damaged || merged.older & 1 << index != 0 {
+            cx.events.push_back(Event::PageMended {
+                seat,
+                group: name.group,
+                column: name.column,
+                damaged,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Where the copies of a page lie, and whether a group can do without them.
+
+use block::Seat;
+
+use crate::format::PageName;
+use crate::lane::context::Context;
+
+/// Where a copy of a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lane) struct PagePlace {
+    pub(in crate::lane) seat: Seat,
+    /// First byte on the drive.
+    pub(in crate::lane) offset: u64,
+    /// The column whose cell it lies beside.
+    pub(in crate::lane) column: u16,
+    /// Whether it is read: the cell is not just being filled.
+    pub(in crate::lane) counts: bool,
+}
+
+/// Where a page lies: beside its column's cells, and beside those of the columns that follow, one copy for
+/// each. `sources`: only where it can be read.
+pub(in crate::lane) fn page_places(cx: &Context, name: PageName, sources: bool) -> Vec<PagePlace> {
+    let Some(store) = cx.geometry.store() else {
+        return Vec::new();
+    };
+    let columns = u64::from(cx.geometry.layout().columns());
+    let mut places = Vec::new();
+    for distance in 0..cx.geometry.page_copies() {
+        let column = (u64::from(name.column) + distance) % columns;
+        let column = u16::try_from(column).expect("below the number of columns");
+        let state = cx.view().column(&cx.geometry, name.group, column);
+        let target = state.target.filter(|_| !sources);
+        let cells = state.source.map(|cell| (cell, true)).into_iter();
+        for (cell, counts) in cells.chain(target.map(|cell| (cell, false))) {
+            let index = u64::from(name.index);
+            places.push(PagePlace {
+                seat: cell.seat,
+                offset: cx.geometry.page_offset(store, cell, index, distance),
+                column,
+                counts,
+            });
+        }
+    }
+    places
+}
+
+/// Where a page can be read from a drive that is there.
+pub(super) fn readable_places(cx: &Context, name: PageName) -> Vec<PagePlace> {
+    let mut places = page_places(cx, name, true);
+    places.retain(|place| !cx.view().is_out(place.seat));
+    places
+}
+
+/// True if no drive that is there has a copy of a page.
+pub(in crate::lane) fn is_away(cx: &Context, name: PageName) -> bool {
+    let places = page_places(cx, name, true);
+    places.iter().all(|place| cx.view().is_out(place.seat))
+}
+
+/// True if all stripes of a group have lost more columns than the code survives.
+pub(super) fn is_beyond_reading(cx: &Context, group: u64) -> bool {
+    if cx.geometry.store().is_none() || !cx.geometry.stripes_use_all_columns() {
+        return false;
+    }
+    let columns = cx.view().columns(&cx.geometry, group);
+    let absent = columns.iter().filter(|column| !column.readable()).count();
+    absent > usize::from(cx.geometry.code().tolerance())
+}
+
+/// True if a group has lost more columns than the code survives, and those that were lost last come back with their
+/// drives as they are.
+pub(super) fn comes_back_as_it_is(cx: &Context, group: u64) -> bool {
+    // Where there are spare cells nothing comes back without a fill.
+    cx.geometry.layout().spares() == 0 && is_beyond_reading(cx, group)
+}
