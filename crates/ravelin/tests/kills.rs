@@ -201,7 +201,7 @@ impl Trial {
             &self.log(),
         );
         let fio = Fio::start(&self.uri, self.random.next());
-        let stream = self.stream.start(&self.uri);
+        let stream = self.stream.start(&self.uri, PATIENCE);
         writer.has_flushed(PATIENCE);
         self.random.pause(100);
         for _ in 0..self.random.below(3) {

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use export::nbd::{Client, ClientError, Operation};
 
-use crate::{PATIENCE, writer};
+use crate::writer;
 
 const BLOCK: usize = 4096;
 const PIECE: usize = 1 << 20;
@@ -75,9 +76,9 @@ impl Stream {
         stream
     }
 
-    /// Streams until the connection fails.
-    pub(crate) fn start(&self, uri: &str) -> JoinHandle<()> {
-        let (stream, mut client) = (self.clone(), writer::connect(uri, PATIENCE));
+    /// Streams until the connection fails, which is to be had within this time.
+    pub(crate) fn start(&self, uri: &str, within: Duration) -> JoinHandle<()> {
+        let (stream, mut client) = (self.clone(), writer::connect(uri, within));
         std::thread::spawn(move || {
             let end = stream.run(&mut client);
             if let Err(ClientError::Remote { errno }) = end {

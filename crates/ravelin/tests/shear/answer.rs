@@ -1,6 +1,8 @@
 //! What an answer is worth.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::process::Command;
 
 use layout::equivalence::{Probe, classic_schemes, holders, pattern_chunks};
 use layout::{Geometry, Scheme};
@@ -243,6 +245,30 @@ pub(crate) fn judge(answer: &Value, truth: &Truth, way: Way) -> Verdict {
     }
 }
 
+/// The tools that the advice names take it, as far as they look at it without writing: for a file of 8 GiB.
+fn advice_is_accepted(bench: &Bench, answer: &Value) {
+    let file = bench.path("advised");
+    File::create(&file).unwrap().set_len(8 << 30).unwrap();
+    for (tool, looks_only) in [("mkfs.xfs", "-N"), ("mkfs.ext4", "-n")] {
+        let Some(advised) = answer["advice"][tool].as_str() else {
+            continue;
+        };
+        if Command::new(tool).arg("-V").output().is_err() {
+            println!("skipped: `{advised}`, for there is no {tool}");
+            continue;
+        }
+        // The tool, its options, the target.
+        let words: Vec<&str> = advised.split(' ').collect();
+        let options = &words[1..words.len() - 1];
+        let mut command = Command::new(tool);
+        let ran = command.arg(looks_only).args(options).arg(&file).output();
+        let ran = ran.unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{advised}: {said}");
+        println!("{tool} accepts {}", options.join(" "));
+    }
+}
+
 /// Measures `target` until the answer is right.
 ///
 /// # Panics
@@ -276,7 +302,7 @@ pub(crate) fn is_found(bench: &Bench, target: &str, truth: &Truth, way: Way) {
             answer["layout"],
         );
         match verdict {
-            Verdict::Right => return,
+            Verdict::Right => return advice_is_accepted(bench, &answer),
             Verdict::Wrong(what) => panic!("{truth:?} {way:?}: wrong {what}: {answer:#}"),
             Verdict::CannotTell(reasons) => why = reasons,
         }
