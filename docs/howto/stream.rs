@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
 use export::socket::{self, SocketFile};
 
-use super::{ExportKind, Served, Serving, failure_of};
+use super::{ExportKind, Served, Serving};
 use crate::Failure;
 use crate::state::SavedDevice;
 
@@ -42,8 +42,9 @@ impl ExportKind for Stream {
     fn serve(&self, place: &str, serving: &Serving<'_>) -> Result<Box<dyn Served>, Failure> {
         let (path, device) = (PathBuf::from(place), Arc::clone(&serving.device));
         // Only the daemon's user may connect.
-        let (socket, file) = socket::listen(&path, 0o600, 8)
-            .map_err(|error| failure_of(StatusCode::CONFLICT, serving.what, &error.to_string()))?;
+        let (socket, file) = socket::listen(&path, 0o600, 8).map_err(|error| {
+            Failure::split(StatusCode::CONFLICT, serving.what, &error.to_string(), "; ")
+        })?;
         let listener = UnixListener::from(socket);
         let clients = Clients::default();
         let begun = listener.set_nonblocking(false).and_then(|()| {

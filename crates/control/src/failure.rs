@@ -82,7 +82,7 @@ impl Failure {
     }
 
     /// An engine's message says why and, behind its last `mark`, what to try.
-    fn split(status: StatusCode, what: &str, message: &str, mark: &str) -> Self {
+    pub(crate) fn split(status: StatusCode, what: &str, message: &str, mark: &str) -> Self {
         let (why, hint) = message.rsplit_once(mark).unwrap_or((message, ""));
         Self::new(status, what, why, hint)
     }

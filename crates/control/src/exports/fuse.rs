@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use block::BlockDevice;
 use export::fuse::{FuseError, FuseFile, loops};
 
-use super::{ExportKind, Served, Serving, failure_of};
+use super::{ExportKind, Served, Serving};
 use crate::Failure;
 use crate::api::{Attach, Export};
 use crate::state::SavedDevice;
@@ -140,7 +140,7 @@ fn mount(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<FuseFi
             FuseError::Prepare { .. } => StatusCode::CONFLICT,
             FuseError::NoFuse { .. } | FuseError::Mount { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        failure_of(status, what, &error.to_string())
+        Failure::split(status, what, &error.to_string(), "; ")
     })
 }
 

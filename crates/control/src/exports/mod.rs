@@ -16,7 +16,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::http::StatusCode;
 use block::BlockDevice;
 
 use crate::Failure;
@@ -184,12 +183,6 @@ pub(crate) fn chosen<'a>(
         }
     }
     Ok((kind, place))
-}
-
-/// From a message that ends in "; " and the thing to try.
-fn failure_of(status: StatusCode, what: &str, text: &str) -> Failure {
-    let (why, hint) = text.rsplit_once("; ").unwrap_or((text, ""));
-    Failure::new(status, what, why, hint)
 }
 
 #[cfg(test)]

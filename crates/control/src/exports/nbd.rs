@@ -11,7 +11,7 @@ use export::nbd::{
 };
 use export::socket::SocketError;
 
-use super::{ExportKind, Served, Serving, failure_of};
+use super::{ExportKind, Served, Serving};
 use crate::Failure;
 use crate::api::Attach;
 use crate::state::SavedDevice;
@@ -177,7 +177,7 @@ fn security(listen: &Listen, serving: &Serving<'_>) -> Result<Option<ServerTls>,
     };
     let tls = tls
         .transpose()
-        .map_err(|error| failure_of(StatusCode::BAD_REQUEST, what, &error.to_string()))?;
+        .map_err(|error| Failure::split(StatusCode::BAD_REQUEST, what, &error.to_string(), "; "))?;
     if let Listen::Tcp(to) = listen
         && !to.ip().is_loopback()
         && tls.is_none()
@@ -212,5 +212,5 @@ fn bind_failure(what: &str, error: &io::Error) -> Failure {
         (_, io::ErrorKind::NotFound) => StatusCode::NOT_FOUND,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    failure_of(status, what, &error.to_string())
+    Failure::split(status, what, &error.to_string(), "; ")
 }
