@@ -6,14 +6,16 @@
 //!   bulk: streams, checkpoints, fills, scrubs ──► begin? ──yes──────────────────► drive
 //!                                                   │ no                           │ ends
 //!                                                   └──► held by the lane thread ◄─┘ wakes the next one
-//!   the log, and flushes ───────────────────────────────────────────────────────► drive
+//!   the log, records of streams, flushes ────────────────────────────────────────► drive
 //! ```
 //!
 //! A drive serves what it has in an order of its own, so an operation waits for what the drive was given before it.
 //! While short ones come, bulk ones therefore wait outside. How much of them the drive may have is time, not bytes: as
 //! much as it does in a target by what was measured of it. A drive that has none is always given one: that is the
 //! minimum rate of bulk work, and on a slow disk it is also the limit.
-//! When no short one has come for [`QUIET`] there is no limit.
+//! When no short one has come for [`QUIET`] there is no limit, but one: a stream that writes in place logs a record of it, and is
+//! answered when that is written (`array/src/lane/direct.rs`). Records pass, and while they come a drive has as much bulk as it
+//! does in a longer target. Else each request would wait twice for all that the stream itself has in flight.
 //!
 //! While several volumes ask, their short operations wait outside, too, and volumes take turns (`held.rs`): a drive that has been
 //! given all of one that asks for much would let the other ones wait behind it. The log does not wait: its batches are of
@@ -47,6 +49,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// next one while the answer is on its way, and may choose.
 const LIMIT_BYTES_MIN: [u64; 2] = [128 << 10, 64 << 10];
 
+/// A batch of streams that is no longer than this on each drive has records, and hardly anything else.
+pub(super) const RECORD_BYTES_MAX: u64 = 16 << 10;
+
 /// The shortest pieces of long operations.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
 
@@ -76,6 +81,8 @@ pub(crate) struct Admission {
     gates: [Arc<Gate>; 2],
     /// When a short operation last came, in nanoseconds of the pool's clock; 0 before the first.
     short_at: AtomicU64,
+    /// When a record of a stream last came, likewise.
+    record_at: AtomicU64,
     /// The volume that asked last.
     volume: AtomicU64,
     /// When it was another one than before, in nanoseconds of the pool's clock; 0 if it never was.
@@ -87,10 +94,26 @@ impl Default for Admission {
         Self {
             gates: LIMIT_BYTES_MIN.map(Gate::new),
             short_at: AtomicU64::new(0),
+            record_at: AtomicU64::new(0),
             volume: AtomicU64::new(VolumeId::NONE.0),
             changed_at: AtomicU64::new(0),
         }
     }
+}
+
+/// Keeps when something last came, in nanoseconds of the pool's clock; 0 before the first.
+fn note(at: &AtomicU64, now: Instant) {
+    // Threads that write the same line all the time would slow each other down.
+    let seen = at.load(Relaxed);
+    if seen == 0 || now.since(Instant(seen)) > QUIET / 1000 {
+        at.store(now.0.max(1), Relaxed);
+    }
+}
+
+/// Whether it came lately.
+fn comes(at: &AtomicU64, now: Instant) -> bool {
+    let seen = at.load(Relaxed);
+    seen != 0 && now.since(Instant(seen)) <= QUIET
 }
 
 impl Admission {
@@ -100,11 +123,12 @@ impl Admission {
 
     /// A short operation comes.
     pub(super) fn short(&self, now: Instant) {
-        // Threads that write the same line all the time would slow each other down.
-        let seen = self.short_at.load(Relaxed);
-        if seen == 0 || now.since(Instant(seen)) > QUIET / 1000 {
-            self.short_at.store(now.0.max(1), Relaxed);
-        }
+        note(&self.short_at, now);
+    }
+
+    /// A record of a stream comes.
+    pub(super) fn record(&self, now: Instant) {
+        note(&self.record_at, now);
     }
 
     /// A short operation of a volume comes: whether several volumes ask for such.
@@ -126,18 +150,22 @@ impl Admission {
     }
 
     fn limit(&self, now: Instant, kind: Kind) -> u64 {
-        let short_at = self.short_at.load(Relaxed);
-        let quiet = short_at == 0 || now.since(Instant(short_at)) > QUIET;
+        let gate = self.gate(kind);
         match kind {
-            Kind::Bulk if quiet => u64::MAX,
-            _ => self.gate(kind).limit(),
+            Kind::Bulk if comes(&self.short_at, now) => gate.limit(),
+            Kind::Bulk if comes(&self.record_at, now) => gate.deep_limit(),
+            Kind::Bulk => u64::MAX,
+            Kind::Short => gate.limit(),
         }
     }
 
     /// The longest operation that the drive is to be given as one.
     pub(super) fn piece_bytes(&self, now: Instant, kind: Kind) -> u64 {
-        let limit = self.limit(now, kind);
-        if kind == Kind::Short || limit < PIECE_BYTES_MIN + OPERATION_BYTES {
+        let limit = self.gate(kind).limit();
+        if kind == Kind::Short
+            || !comes(&self.short_at, now)
+            || limit < PIECE_BYTES_MIN + OPERATION_BYTES
+        {
             return u64::MAX;
         }
         // The drive begins with one while the other is asked for.
@@ -200,6 +228,24 @@ mod tests {
         assert!(begin(at(2009), 512 * KIB).is_none());
         assert!(begin(at(2011), 512 * KIB).is_some());
         drop(many);
+    }
+
+    #[test]
+    fn records_of_streams_leave_bulk_deep_and_whole() {
+        let admission = Admission::default();
+        let begin = begin(&admission);
+        admission.record(at(10));
+        let two = [begin(at(10), 256 * KIB), begin(at(10), 256 * KIB)];
+        assert!(two.iter().all(Option::is_some));
+        assert!(begin(at(10), 256 * KIB).is_none());
+        assert_eq!(admission.piece_bytes(at(10), Kind::Bulk), u64::MAX);
+        assert!(begin(at(2011), 256 * KIB).is_some(), "none come any more");
+        admission.record(at(3000));
+        admission.short(at(3000));
+        drop(two);
+        let one = begin(at(3000), 256 * KIB).expect("one at least");
+        assert!(begin(at(3000), 256 * KIB).is_none(), "short ones need more");
+        drop(one);
     }
 
     #[test]

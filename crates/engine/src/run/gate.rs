@@ -1,4 +1,5 @@
-//! How much of one kind a drive is given at once: as much as it does within [`TARGET`], by what was measured of it.
+//! How much of one kind a drive is given at once: as much as it does within [`TARGET`], by what was measured of it. Where
+//! only records of streams wait behind it, as much as it does within [`DEEP_TARGET`].
 //!
 //! ```text
 //!   begin ──there is room──────────────────────────────────────────► drive
@@ -26,6 +27,17 @@ use block::Instant;
 /// What the operations that a drive has of a kind may take together. A commit reads, writes its record and flushes, one after
 /// the other, and waits behind them in each of these.
 const TARGET: Duration = Duration::from_micros(300);
+
+/// The same while only records of streams come. A stream has requests in flight for this long, and a drive that is far away is
+/// fast only with as many.
+const DEEP_TARGET: Duration = Duration::from_millis(20);
+
+/// What a drive has at least while only records of streams come: two long operations, so that it begins with the next one
+/// while the answer is on its way.
+const DEEP_BYTES_MIN: u64 = 2 * (OPERATION_BYTES + (256 << 10));
+
+/// The highest deep limit: the answer of a drive that reaches it takes 20 ms at 13 GB/s.
+const DEEP_BYTES_MAX: u64 = 256 << 20;
 
 /// What an operation costs a drive beside its bytes, as bytes: 2 ms of a disk that moves 100 MB/s are more, 20 us of a
 /// flash drive that moves 2 GB/s are less. How long they take in the end decides.
@@ -56,12 +68,53 @@ struct Line {
     turn: Option<(Arc<dyn Waiter>, Instant)>,
 }
 
+/// What a drive does within a target, as far as it has been measured.
+struct Measured {
+    bytes: AtomicU64,
+    bytes_min: u64,
+    bytes_max: u64,
+    target: Duration,
+}
+
+impl Measured {
+    fn new(target: Duration, bytes_min: u64, bytes_max: u64) -> Self {
+        Self {
+            bytes: AtomicU64::default(),
+            bytes_min,
+            bytes_max,
+            target,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = self.bytes.load(Relaxed);
+        bytes.clamp(self.bytes_min, self.bytes_max)
+    }
+
+    /// So much, the drive's operations at the time and one more, has taken so long.
+    fn learn(&self, took: Duration, ahead: u64) {
+        let took = took.as_nanos().max(1);
+        let does = u128::from(ahead) * self.target.as_nanos() / took;
+        let does = u64::try_from(does).map_or(self.bytes_max, |does| {
+            does.clamp(self.bytes_min, self.bytes_max)
+        });
+        let bytes = self.bytes();
+        // Answers that come together make the drive look faster than it is, so the limit rises in steps.
+        let next = if does > bytes {
+            does.min(bytes + bytes / 4)
+        } else {
+            bytes - (bytes - does).div_ceil(FORGET)
+        };
+        self.bytes.store(next, Relaxed);
+    }
+}
+
 /// What a drive has of one kind of operations, and what it may have.
 pub(super) struct Gate {
     /// Bytes in flight, with [`OPERATION_BYTES`] for each operation.
     in_flight: AtomicU64,
-    limit: AtomicU64,
-    limit_min: u64,
+    near: Measured,
+    deep: Measured,
     /// Whether anybody may be in the line.
     waits: AtomicBool,
     line: Mutex<Line>,
@@ -72,8 +125,8 @@ impl Gate {
     pub(super) fn new(limit_min: u64) -> Arc<Self> {
         Arc::new(Self {
             in_flight: AtomicU64::default(),
-            limit: AtomicU64::default(),
-            limit_min,
+            near: Measured::new(TARGET, limit_min, LIMIT_BYTES_MAX),
+            deep: Measured::new(DEEP_TARGET, DEEP_BYTES_MIN, DEEP_BYTES_MAX),
             waits: AtomicBool::default(),
             line: Mutex::default(),
         })
@@ -81,13 +134,17 @@ impl Gate {
 
     /// Whether the drive takes whatever it is given in no time.
     pub(super) fn is_open(&self) -> bool {
-        self.limit.load(Relaxed) == LIMIT_BYTES_MAX
+        self.near.bytes.load(Relaxed) == LIMIT_BYTES_MAX
     }
 
     /// The limit by what was measured.
     pub(super) fn limit(&self) -> u64 {
-        let limit = self.limit.load(Relaxed);
-        limit.clamp(self.limit_min, LIMIT_BYTES_MAX)
+        self.near.bytes()
+    }
+
+    /// The limit while only records of streams come.
+    pub(super) fn deep_limit(&self) -> u64 {
+        self.deep.bytes()
     }
 
     /// Begins an operation, if the drive may have one more: up to `limit` bytes.
@@ -175,23 +232,6 @@ impl Gate {
         self.waits.store(next.is_some(), SeqCst);
         next
     }
-
-    /// So much, the drive's operations at the time and one more, has taken so long.
-    fn learn(&self, took: Duration, ahead: u64) {
-        let took = took.as_nanos().max(1);
-        let does = u128::from(ahead) * TARGET.as_nanos() / took;
-        let does = u64::try_from(does).map_or(LIMIT_BYTES_MAX, |does| {
-            does.clamp(self.limit_min, LIMIT_BYTES_MAX)
-        });
-        let limit = self.limit();
-        // Answers that come together make the drive look faster than it is, so the limit rises in steps.
-        let next = if does > limit {
-            does.min(limit + limit / 4)
-        } else {
-            limit - (limit - does).div_ceil(FORGET)
-        };
-        self.limit.store(next, Relaxed);
-    }
 }
 
 impl fmt::Debug for Gate {
@@ -217,7 +257,9 @@ pub(super) struct Given {
 impl Given {
     /// It has been answered: the next one that waits is woken.
     pub(super) fn ended(mut self, now: Instant) {
-        self.gate.learn(now.since(self.since), self.ahead);
+        let took = now.since(self.since);
+        self.gate.near.learn(took, self.ahead);
+        self.gate.deep.learn(took, self.ahead);
         self.until = now;
     }
 }
@@ -304,6 +346,41 @@ mod tests {
         let flash = settles(Duration::from_micros(20), Duration::from_micros(80));
         assert!((6..=24).contains(&flash), "{flash}");
         assert_eq!(settles(2 * MS, 2 * MS), 3);
+    }
+
+    /// Bytes that a drive has in the end while only records of streams come, in operations of 256 KiB, if it moves so many bytes in a
+    /// millisecond and is so far away.
+    fn settles_deep(bytes_per_ms: u64, away: Duration) -> u64 {
+        const BYTES: u64 = 256 * KIB;
+        let gate = Gate::new(64 * KIB);
+        let service = MS * u32::try_from(BYTES * 1000 / bytes_per_ms).unwrap() / 1000;
+        let (mut now, mut has) = (at(1), VecDeque::new());
+        let mut free = now;
+        let mut most = 0;
+        for round in 0..5_000 {
+            while let Some(given) = gate.begin(now, gate.deep_limit(), BYTES) {
+                free = free.max(now) + service;
+                has.push_back((given, free + away));
+            }
+            if round > 2_500 {
+                most = most.max(has.len() as u64 * BYTES);
+            }
+            let (first, end) = has.pop_front().expect("one at least");
+            now = now.max(end);
+            first.ended(now);
+        }
+        most
+    }
+
+    #[test]
+    fn beside_records_of_streams_a_disk_has_two_operations_and_a_drive_far_away_as_many_as_it_needs()
+     {
+        assert_eq!(settles_deep(16_000, Duration::ZERO), 512 * KIB);
+        // 20 ms of 100 MB/s, and of 1 GB/s with 5 ms for the way: less would leave it idle.
+        let disk = settles_deep(100_000, Duration::ZERO);
+        assert!((1024 * KIB..=2048 * KIB).contains(&disk), "{disk}");
+        let distant = settles_deep(1_000_000, 5 * MS);
+        assert!((8 << 20..=24 << 20).contains(&distant), "{distant}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use block::{
 };
 use erasure::kernel;
 
-use super::admission::{Kind, LOOK, Waiter};
+use super::admission::{Kind, LOOK, RECORD_BYTES_MAX, Waiter};
 use super::compute::{Computer, Patch};
 use super::extents::{Question, Turn};
 use super::hash::NameMap;
@@ -735,27 +735,46 @@ impl LaneThread {
             memory,
             token: token(lane, id),
         };
-        if service.bulk {
+        if self.may_wait(seat, service, request) {
             self.put_or_hold((lane, seat), service, submission);
             return;
         }
-        if matches!(service.origin, Origin::Client | Origin::Log)
-            && submission.request.kind != RequestKind::Flush
-            && let Some(admission) = self.seats.admission(seat)
-        {
-            admission.short(self.now);
-            let shares = |volume| admission.is_shared(self.now, volume);
-            if service.origin == Origin::Client && service.volume.is_some_and(shares) {
-                self.put_or_hold((lane, seat), service, submission);
-                return;
-            }
-            if service.origin == Origin::Log && !self.held.is_empty() {
-                // It counts only when what its lane has logged before does.
-                let released = self.held.release_log(self.now, &self.seats, lane);
-                self.let_go(released);
-            }
+        if service.origin == Origin::Log && request.kind != RequestKind::Flush {
+            self.release_log(lane);
         }
         self.put(seat, submission);
+    }
+
+    /// Whether an operation waits outside of its drive if that has enough. Those that others make way for are noted.
+    fn may_wait(&self, seat: Seat, service: Service, request: Request) -> bool {
+        let Some(admission) = self.seats.admission(seat) else {
+            return service.bulk;
+        };
+        let is_flush = request.kind == RequestKind::Flush;
+        match service.origin {
+            Origin::Log if service.bulk => {
+                let is_record = !is_flush && request.bytes_moved() <= RECORD_BYTES_MAX;
+                if is_record {
+                    admission.record(self.now);
+                }
+                !is_record
+            }
+            _ if service.bulk => true,
+            Origin::Client | Origin::Log if !is_flush => {
+                admission.short(self.now);
+                let shares = |volume| admission.is_shared(self.now, volume);
+                service.origin == Origin::Client && service.volume.is_some_and(shares)
+            }
+            _ => false,
+        }
+    }
+
+    /// A batch of a lane's log goes to its drives: it counts only when what the lane has logged before does.
+    fn release_log(&mut self, lane: u16) {
+        if !self.held.is_empty() {
+            let released = self.held.release_log(self.now, &self.seats, lane);
+            self.let_go(released);
+        }
     }
 
     /// The drive gets what it may have by now of this and of what it was not to have before.
