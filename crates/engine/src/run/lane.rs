@@ -25,6 +25,7 @@ use super::extents::{Question, Turn};
 use super::hash::NameMap;
 use super::held::{Held, PIECES, Released};
 use super::hold::Lease;
+use super::long_writes::LongWrites;
 use super::meter::Counted;
 use super::pool::PoolMessage;
 use super::queue::Queue;
@@ -234,6 +235,8 @@ struct LaneThread {
     lent: Vec<Region>,
     /// What drives are not to have yet, and what they have of the like.
     held: Held,
+    /// Requests that have not begun.
+    long_writes: LongWrites,
     /// Questions that wait for pages.
     questions: Vec<Question>,
     /// Woken when a drive may have more of it.
@@ -313,6 +316,7 @@ pub(crate) fn start(
             inputs: VecDeque::new(),
             lent: Vec::new(),
             held: Held::default(),
+            long_writes: LongWrites::default(),
             questions: Vec::new(),
             waiter: Arc::clone(&queue) as Arc<dyn Waiter>,
             stopped: false,
@@ -342,6 +346,7 @@ impl LaneThread {
             queue.take(&mut messages);
             self.now = self.clock.now();
             self.take_all(&mut messages, ring.as_mut());
+            self.begin_long_writes();
             if !self.questions.is_empty() {
                 self.ask_again();
             }
@@ -349,10 +354,13 @@ impl LaneThread {
             if !self.lent.is_empty() {
                 self.register(ring.as_mut());
             }
-            let timeout = self.time_out();
+            let mut timeout = self.time_out();
             self.hand_out();
             if self.stopped {
                 return;
+            }
+            if !self.long_writes.is_empty() {
+                timeout = Some(Duration::ZERO);
             }
             match &mut ring {
                 Some(ring) => {
@@ -408,6 +416,9 @@ impl LaneThread {
                 one => (Some(one), Vec::new()),
             };
             for message in one.into_iter().chain(several) {
+                let Some(message) = self.long_writes.offer(self.now, message) else {
+                    continue;
+                };
                 self.take(message);
                 taken += 1;
                 if taken % TURN_MAX == 0 {
@@ -424,6 +435,14 @@ impl LaneThread {
                     }
                 }
             }
+        }
+    }
+
+    /// What short requests need not wait for comes after them.
+    fn begin_long_writes(&mut self) {
+        self.long_writes.turn_ends();
+        while let Some(message) = self.long_writes.next(self.now) {
+            self.take(message);
         }
     }
 

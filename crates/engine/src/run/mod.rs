@@ -10,6 +10,7 @@ mod hash;
 mod held;
 pub(crate) mod hold;
 mod lane;
+mod long_writes;
 mod meter;
 mod names;
 mod pool;
