@@ -117,7 +117,7 @@ impl Lane {
     fn can_be_reconstructed(&self, name: BlockName) -> bool {
         let code = self.cx.geometry.code();
         let mut lost = erasure::ElementSet::new(code.elements());
-        for (slot, other) in self.row_of(name) {
+        for (slot, other) in self.cx.geometry.row_of(name) {
             let column = self
                 .cx
                 .view()
@@ -134,27 +134,6 @@ impl Lane {
         code.is_recoverable(&lost)
     }
 
-    /// The blocks of a block's stripe that lie as high in their chunks as it does in its own, by slot.
-    pub(super) fn row_of(&self, name: BlockName) -> impl Iterator<Item = (usize, BlockName)> + '_ {
-        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        let within = u64::from(name.block) % per_chunk;
-        let stripe = self.stripe_of(name);
-        (0..self.cx.geometry.code().elements()).map(move |slot| {
-            let (column, chunk) = self.cx.geometry.place(name.group, stripe, slot);
-            let block = u32::try_from(chunk * per_chunk + within);
-            let block = block.expect("cells have fewer than 2^32 blocks");
-            let group = name.group;
-            (
-                slot,
-                BlockName {
-                    group,
-                    column,
-                    block,
-                },
-            )
-        })
-    }
-
     /// The pages that say whether blocks of columns that cannot be read can be reconstructed without what is logged.
     pub(super) fn pages_to_keep_by(&self, blocks: &[(BlockName, Logged)]) -> BTreeSet<PageName> {
         if self.cx.view().is_whole() {
@@ -169,7 +148,7 @@ impl Lane {
                     .readable()
         };
         { blocks.iter().filter(absent) }
-            .flat_map(|&(name, _)| self.row_of(name))
+            .flat_map(|&(name, _)| self.cx.geometry.row_of(name))
             .map(|(_, other)| other.page())
             .collect()
     }
@@ -202,7 +181,7 @@ impl Lane {
         for &name in &self.keeping.names {
             let logged = self.overlay.get(name).expect("it is kept");
             if room || logged.sequence < self.keeping.thinned {
-                let stripe = self.stripe_of(name);
+                let stripe = self.cx.geometry.stripe_of(name);
                 stripes.entry((name.group, stripe)).or_default().push(name);
             }
         }
@@ -228,23 +207,6 @@ impl Lane {
         if waiting.count() > 0 {
             self.want_checkpoint();
         }
-    }
-
-    /// The stripe that a block is part of.
-    pub(super) fn stripe_of(&self, name: BlockName) -> u64 {
-        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        let chunk = u64::from(name.block) / per_chunk;
-        let code = self.cx.geometry.code();
-        let is_in = |&stripe: &u64| {
-            (0..code.elements()).any(|slot| {
-                self.cx.geometry.place(name.group, stripe, slot) == (name.column, chunk)
-            })
-        };
-        // Most layouts have a stripe's elements at one height in all cells.
-        let likely = chunk / u64::from(code.rows());
-        let mut stripes = std::iter::once(likely).chain(0..self.cx.geometry.stripes_per_group());
-        let found = stripes.find(is_in);
-        found.expect("what was logged is part of a stripe")
     }
 
     /// Logs blocks again from the memory in which they are.
@@ -302,7 +264,7 @@ impl Lane {
     /// A checkpoint has ended that wanted `room` and could not move the tail as far as it should have.
     pub(super) fn kept_in_the_way(&mut self, room: bool) {
         // Where no drive is there nothing is logged, whatever is let go.
-        let nowhere = self.live_seats().is_empty();
+        let nowhere = self.cx.live_seats().is_empty();
         let crowded = self.log.crowded && !nowhere;
         self.keeping.gives_up = room && crowded && !self.keeping.names.is_empty();
     }

@@ -98,7 +98,7 @@ impl Lane {
             return false;
         }
         let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        let stripe = self.stripe_of(name);
+        let stripe = self.cx.geometry.stripe_of(name);
         let Some(data) = self.maps.data_held_by(&self.cx, name.group, stripe) else {
             return false;
         };

@@ -72,7 +72,7 @@ impl Lane {
         let store = *self.cx.geometry.store().expect("an anchor needs a store");
         let copy = self.log.anchor % 2 * PAGE_BYTES;
         let offset = store.journal_offset + u64::from(self.cx.lane) * store.ring_bytes + copy;
-        let seats = self.live_seats();
+        let seats = self.cx.live_seats();
         if let Some(running) = self.checkpoints.running.as_mut() {
             running.scratch = Some(scratch);
             running.begun = true;

@@ -204,7 +204,11 @@ impl Lane {
         let stuck = running.stuck.clone();
         let pinned = std::mem::take(&mut running.pinned);
         for (stripe, sequence) in zeroed {
-            for name in self.names_of(stripe.0, stripe.1..stripe.1 + 1) {
+            for name in self
+                .cx
+                .geometry
+                .blocks_of_stripes(stripe.0, stripe.1..stripe.1 + 1)
+            {
                 if !seeded::is(Bug::TrimWithoutEntry) {
                     self.pages.set(name, Entry::UNWRITTEN);
                 }

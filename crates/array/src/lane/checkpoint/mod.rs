@@ -339,7 +339,10 @@ impl Lane {
         }
         let mut pages: BTreeSet<PageName> = blocks.iter().map(|(name, _)| name.page()).collect();
         for &((group, stripe), _) in &zeroed {
-            let names = self.names_of(group, stripe..stripe + 1);
+            let names = self
+                .cx
+                .geometry
+                .blocks_of_stripes(group, stripe..stripe + 1);
             pages.extend(names.iter().map(|name| name.page()));
         }
         pages.extend(self.pages.dirty());

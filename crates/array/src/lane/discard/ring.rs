@@ -47,8 +47,8 @@ impl Lane {
         }
         let takes =
             |seat: &Seat| !self.ios.is_suspect(*seat) && !self.ios.twins().has_successor(*seat);
-        let seats: Vec<Seat> = self.live_seats().into_iter().filter(takes).collect();
-        let offset = self.ring_offset(0);
+        let seats: Vec<Seat> = self.cx.live_seats().into_iter().filter(takes).collect();
+        let offset = self.cx.ring_offset(0);
         self.discards.ring = RingSpace {
             taken,
             in_flight: seats.len(),

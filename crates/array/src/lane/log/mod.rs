@@ -42,7 +42,7 @@ use super::{Computing, Lane, Purpose};
 use crate::action::{
     Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
 };
-use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry, RING_HEAD_BYTES};
+use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry};
 use crate::seeded::{self, Bug};
 use crate::{ScratchId, VolumeId};
 
@@ -247,18 +247,10 @@ impl Log {
 }
 
 impl Lane {
-    /// Seats that take part, in order.
-    pub(super) fn live_seats(&self) -> Vec<Seat> {
-        (0..self.cx.geometry.layout().drives())
-            .map(Seat)
-            .filter(|&seat| !self.cx.view().is_out(seat))
-            .collect()
-    }
-
     /// Seats that batches are written to: none whose drive is slow, if there are enough others to
     /// survive as many losses.
     fn batch_seats(&self) -> Vec<Seat> {
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         if !self.ios.any_suspect() {
             return live;
         }
@@ -269,14 +261,6 @@ impl Lane {
         } else {
             live
         }
-    }
-
-    pub(super) fn ring_offset(&self, position: u64) -> u64 {
-        let store = self.cx.geometry.store().expect("a log needs a store");
-        store.journal_offset
-            + u64::from(self.cx.lane) * store.ring_bytes
-            + RING_HEAD_BYTES
-            + position * BLOCK_BYTES
     }
 
     /// Queues units; the operation of each hears when it is logged.
@@ -705,7 +689,7 @@ impl Lane {
 
     /// Writes these of a batch's columns.
     fn push_columns(&mut self, sequence: u64, columns: &Columns) {
-        let offset = self.ring_offset(columns.position);
+        let offset = self.cx.ring_offset(columns.position);
         let service = self.batch_service(sequence);
         for &(seat, slice) in &columns.slices {
             let purpose = Purpose::Batch { sequence, seat };
@@ -744,7 +728,7 @@ impl Lane {
     /// do not excuse the others: one that has its column may go out next.
     fn columns_needed(&self, batch: &Batch) -> usize {
         let drives = self.cx.geometry.layout().drives();
-        let out = usize::from(drives) - self.live_seats().len();
+        let out = usize::from(drives) - self.cx.live_seats().len();
         let tolerance = usize::from(self.cx.geometry.code().tolerance());
         batch.data_columns() + tolerance.saturating_sub(out)
     }
@@ -889,33 +873,12 @@ impl Lane {
                     count,
                 } => {
                     let stripes = first..first + u64::from(count);
-                    let names = self.names_of(group, stripes.clone());
+                    let names = self.cx.geometry.blocks_of_stripes(group, stripes.clone());
                     self.overlay
                         .zero(group, stripes, header.sequence, names.into_iter());
                 }
             }
         }
-    }
-
-    /// All blocks of some stripes.
-    pub(super) fn names_of(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
-        let geometry = &self.cx.geometry;
-        let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
-        let stripes = stripes.start..stripes.end.min(geometry.stripes_per_group());
-        let mut names = Vec::new();
-        for stripe in stripes {
-            for slot in 0..geometry.code().elements() {
-                let (column, chunk) = geometry.place(group, stripe, slot);
-                names.extend(
-                    (chunk * per_chunk..(chunk + 1) * per_chunk).map(|block| BlockName {
-                        group,
-                        column,
-                        block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                    }),
-                );
-            }
-        }
-        names
     }
 }
 

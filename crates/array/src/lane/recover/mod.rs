@@ -149,7 +149,7 @@ impl Lane {
 
     /// Reads a range of every drive that takes part.
     fn read_everywhere(&mut self, offset: u64, length: u64) {
-        let seats = self.live_seats();
+        let seats = self.cx.live_seats();
         let scratch = self.cx.fresh_scratch();
         let bytes = seats.len() as u64 * length;
         if seats.is_empty() {
@@ -298,7 +298,7 @@ impl Lane {
             self.headers_read(at, seek, &[]);
             return;
         }
-        let offset = self.ring_offset(at);
+        let offset = self.cx.ring_offset(at);
         self.read_everywhere(offset, blocks * BLOCK_BYTES);
     }
 
@@ -365,9 +365,9 @@ impl Lane {
         self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         self.overlay
             .add_buffer(header.sequence, scratch, bytes, Vec::new());
-        let offset = self.ring_offset(position);
+        let offset = self.cx.ring_offset(position);
         let there: Vec<(usize, Seat)> = header.seats.iter().copied().enumerate().collect();
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         let (there, missing): (Vec<_>, Vec<_>) =
             there.into_iter().partition(|(_, seat)| live.contains(seat));
         let recovery = self.recovery();
@@ -460,7 +460,7 @@ impl Lane {
                 bad.insert((row, column));
             }
         }
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         let lives = |column: usize| live.contains(&header.seats[column]);
         let lacks = bad.iter().any(|&(_, column)| lives(column));
         // The header that told of this batch may have been on a drive that has gone out since: those count
@@ -638,9 +638,9 @@ impl Lane {
     }
 
     fn write_columns(&mut self, found: Found) {
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         let length = found.header.length();
-        let (scratch, offset) = (found.scratch, self.ring_offset(found.position));
+        let (scratch, offset) = (found.scratch, self.cx.ring_offset(found.position));
         let columns = found.header.seats.iter().copied().enumerate();
         let columns: Vec<_> = columns.filter(|(_, seat)| live.contains(seat)).collect();
         let recovery = self.recovery();
@@ -724,7 +724,7 @@ impl Lane {
     /// for.
     fn cover_log(&mut self) {
         self.recovery().phase = Phase::Covering;
-        for seat in self.live_seats() {
+        for seat in self.cx.live_seats() {
             self.flushes.wrote(seat);
         }
         if !self.begin_flush(Waiter::Recovery) {
