@@ -163,7 +163,6 @@ const OF_LANE: &[&str] = &[
     "extents.rs",
     "heal.rs",
     "hedge.rs",
-    "keep.rs",
     "log/derived.rs",
     "log/gaps.rs",
     "log/mod.rs",

@@ -9,6 +9,13 @@ use super::pages::PageCache;
 use crate::format::{BlockName, Entry, PageName};
 use crate::plan::{BlockState, Blocks};
 
+/// What journal and pages say of blocks, as of an input.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entries<'a> {
+    pub(super) overlay: &'a Overlay,
+    pub(super) pages: &'a PageCache,
+}
+
 /// What a lane knows of a group's blocks while it plans an operation.
 #[derive(Clone, Debug)]
 pub(super) struct LaneBlocks<'a> {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Outcome, Seat};
 
-use super::Lane;
 use super::ids::OpId;
 use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
 use super::overlay::Bytes;
+use super::{Lane, preserved};
 use crate::action::{BufferId, Event, Slice};
 use crate::format::{BlockName, Entry, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
@@ -193,11 +193,13 @@ impl Lane {
                 None => units[place].1.unknown.push(name),
             }
         }
-        for (name, sum) in self.relogged_absent(&self.ops[&id]) {
-            let place = unit_at(&mut units, band(&name));
-            match sum {
-                Some(sum) => units[place].1.absent.push((name, sum)),
-                None => units[place].1.unknown.push(name),
+        if let Task::Relog(names) = &self.ops[&id].task {
+            for (name, sum) in preserved::relogged_absent(&self.cx, &self.overlay, names) {
+                let place = unit_at(&mut units, band(&name));
+                match sum {
+                    Some(sum) => units[place].1.absent.push((name, sum)),
+                    None => units[place].1.unknown.push(name),
+                }
             }
         }
         let mut units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
@@ -414,7 +416,8 @@ impl Lane {
             return;
         }
         if matches!(op.task, Task::Relog(_)) {
-            self.relogged();
+            self.preserved.relogged();
+            self.checkpoint_relogged();
             return;
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {

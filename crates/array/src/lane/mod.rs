@@ -20,7 +20,6 @@ mod hedge;
 mod ids;
 mod io;
 mod jobs;
-mod keep;
 mod known_losses;
 mod locks;
 mod log;
@@ -30,6 +29,7 @@ mod moves;
 mod op;
 mod overlay;
 mod pages;
+mod preserved;
 mod rare;
 mod recover;
 mod request;
@@ -61,7 +61,6 @@ pub(crate) use self::io::WRITE_RETRIES;
 use self::io::{Answered, Ended, IoTable};
 pub(crate) use self::jobs::FILL_STEP_BYTES;
 use self::jobs::{Begun, GroupJobs, Job, Next};
-use self::keep::Keeping;
 use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
@@ -69,6 +68,7 @@ use self::maps::{MapEntries, StripeMaps};
 use self::op::{Op, Owner, Task};
 use self::overlay::Overlay;
 use self::pages::{Loaded, PageCache};
+use self::preserved::Preserved;
 use self::recover::Recovery;
 use self::requests::Requests;
 use self::sequence_map::SequenceMap;
@@ -176,7 +176,7 @@ pub struct Lane {
     checkpoints: Checkpoints,
     discards: Discards,
     retries: Retries,
-    keeping: Keeping,
+    preserved: Preserved,
     recovery: Option<Recovery>,
     /// Stripes that are being mended.
     healing: BTreeSet<(u64, u64)>,
@@ -235,7 +235,7 @@ impl Lane {
             checkpoints: Checkpoints::default(),
             discards: Discards::default(),
             retries: Retries::default(),
-            keeping: Keeping::default(),
+            preserved: Preserved::default(),
             recovery: None,
             healing: BTreeSet::new(),
             losses: KnownLosses::default(),
@@ -367,7 +367,10 @@ impl Lane {
                     self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }
                 self.forget_nowhere(Some(group));
-                self.place_kept();
+                if !self.preserved.is_empty() {
+                    // It may have a place now.
+                    self.want_checkpoint();
+                }
                 let settled = Event::Settled { group, column };
                 self.cx.epochs.report_drained(settled);
             }
@@ -501,6 +504,13 @@ impl Lane {
             && self.log.is_idle()
             && self.checkpoints.is_idle()
             && self.recovery.is_none()
+    }
+
+    /// Blocks that only the journal and memory have, because their stripes have lost more columns than
+    /// the code survives.
+    #[must_use]
+    pub fn preserved_blocks(&self) -> usize {
+        self.preserved.len()
     }
 
     /// Abandoned operations that drives have not answered.

@@ -32,7 +32,7 @@ impl Lane {
             self.decide(seat, true);
         }
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
-            self.batches_thinned();
+            self.preserved.drive_out(self.log.next_sequence);
             self.want_checkpoint();
         }
     }
@@ -86,7 +86,7 @@ impl Lane {
         self.superseded(seat);
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
             if filled.is_some() {
-                self.batches_thinned();
+                self.preserved.drive_out(self.log.next_sequence);
             }
             self.want_anchor();
         }

@@ -22,7 +22,7 @@ use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
-use super::{Computing, Lane, Purpose, trusted};
+use super::{Computing, Lane, Purpose, preserved, trusted};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
@@ -92,7 +92,9 @@ impl Lane {
     pub(super) fn give_back(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
         let ready = self.locks.release(id, group, stripes.clone());
         self.runnable.extend(ready);
-        self.unlocked(group, stripes);
+        if self.preserved.unlocked(group, stripes) {
+            self.want_checkpoint();
+        }
     }
 
     /// Plans an operation and starts its reads.
@@ -363,6 +365,18 @@ impl Lane {
             Err(Lost) if self.ops[&id].moves_from.is_some() => self.cancel_move(id),
             Err(Lost) => self.lost(id),
         }
+    }
+
+    /// Logs blocks again from the memory in which they are.
+    fn relog(&mut self, id: OpId, names: &[BlockName]) {
+        let (plan, pinned) = preserved::plan_relog(&self.cx, &self.overlay, names);
+        for &sequence in &pinned {
+            self.overlay.pin(sequence);
+        }
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.pinned = pinned.into_iter().collect();
+        op.plan = Some(plan);
+        self.compute(id);
     }
 
     /// An operation needs more than is left.

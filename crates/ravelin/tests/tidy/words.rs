@@ -34,10 +34,10 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("healed", "repaired", 6),
     retired("healing", "repairing", 2),
     retired("wanting", "waiter", 5),
-    retired("thinned", "under-replicated", 4),
-    retired("crowded", "out of space", 4),
+    retired("thinned", "under-replicated", 0),
+    retired("crowded", "out of space", 3),
     retired("stuck", "blocked", 9),
-    retired("keeping", "preserved blocks", 6),
+    retired("keeping", "preserved blocks", 0),
     // Pool.
     retired("chores", "resync", 0),
     retired("fading", "decaying counter", 0),

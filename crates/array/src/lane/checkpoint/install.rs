@@ -8,9 +8,11 @@ use super::installs::Installs;
 use super::{Phase, Wanting};
 use crate::action::{IoKind, Origin, Service};
 use crate::format::{BlockName, Entry};
+use crate::lane::blocks::Entries;
 use crate::lane::ids::OpId;
-use crate::lane::op::Owner;
+use crate::lane::op::{Op, Owner, Task};
 use crate::lane::overlay::Logged;
+use crate::lane::preserved::Limits;
 use crate::lane::{Lane, Purpose};
 use crate::plan::{Transfer, merge};
 use crate::seeded::{self, Bug};
@@ -186,9 +188,17 @@ impl Lane {
         let room = self.log.wants_checkpoint()
             || self.overlay.bytes() >= self.batch_memory() / 2
             || !forgotten.is_empty();
-        let kept = self.keep(&blocks, &forgotten, room);
+        let limits = Limits {
+            forgotten: &forgotten,
+            most: self.preserved_at_most(room),
+        };
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        let preserved = self.preserved.select(&self.cx, entries, &blocks, limits);
         let running = self.running();
-        running.stuck.extend(kept);
+        running.stuck.extend(preserved);
         // Nor is what came back while it ran, a column or a page, as it should be.
         let back = |name: &BlockName| running.back.contains(&(name.group, name.column));
         let missed = blocks.iter().map(|&(name, _)| name).filter(back);
@@ -235,7 +245,7 @@ impl Lane {
         }
         let fills = std::mem::take(&mut self.checkpoints.fills);
         self.runnable.extend(fills);
-        self.relog_kept(room);
+        self.relog_preserved(room);
         self.write_pages();
     }
 
@@ -245,7 +255,15 @@ impl Lane {
         let installed = std::mem::take(&mut self.running().installed);
         let forgotten = self.groups_forgotten();
         let room = self.running().room;
-        let mut kept = self.keep_more(&installed, &forgotten, room);
+        let limits = Limits {
+            forgotten: &forgotten,
+            most: self.preserved_at_most(room),
+        };
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        let mut kept = { &mut self.preserved }.select_more(&self.cx, entries, &installed, limits);
         let logged = |&&(name, logged): &&(BlockName, Logged)| {
             let now = self.overlay.get(name);
             now.is_some_and(|now| now.sequence == logged.sequence)
@@ -269,6 +287,31 @@ impl Lane {
         let running = self.running();
         running.late |= !kept.is_empty();
         running.stuck.extend(kept);
+    }
+
+    /// How many blocks may be preserved: none while a batch has to be made unnecessary; if the ring wants `room` what can be
+    /// logged again, which takes no more than a part of ring and memory.
+    fn preserved_at_most(&self, room: bool) -> usize {
+        if self.log.blocked {
+            return 0;
+        }
+        if !room {
+            return usize::MAX;
+        }
+        let ring = self.log.ring.batch_blocks_max();
+        let memory = self.batch_memory() / block::BLOCK_BYTES / 8;
+        usize::try_from(ring.min(memory)).expect("a ring fits into memory")
+    }
+
+    /// Logs again what is preserved and must be.
+    fn relog_preserved(&mut self, room: bool) {
+        let locks = &self.locks;
+        let is_free = |group, stripe| locks.is_free(group, stripe);
+        for relog in { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free) {
+            let stripes = relog.stripe..relog.stripe + 1;
+            let task = Task::Relog(relog.names);
+            self.start(Op::new(Owner::Lane, relog.group, stripes, task));
+        }
     }
 
     /// Groups that those who wait for this checkpoint are about to make unwritten.

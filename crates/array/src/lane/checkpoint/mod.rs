@@ -26,6 +26,7 @@ use super::flush::Waiter;
 use super::ids::{JobId, OpId};
 use super::overlay::Logged;
 use super::pages::CheckpointPages;
+use super::preserved;
 use super::writes::Writes;
 use crate::ScratchId;
 use crate::action::{BufferId, Slice};
@@ -97,7 +98,7 @@ struct Running {
     /// The oldest batch that still counts when it has ended.
     first: u64,
     pages: BTreeSet<PageName>,
-    /// Pages that are only read: what is logged is let go by them (`keep.rs`).
+    /// Pages that are only read: preserved blocks are selected by them (`preserved.rs`).
     read_for: BTreeSet<PageName>,
     /// Those of `pages` that have not changed. Every place that counts has them; cells that are being filled, and
     /// successors of drives, lack them.
@@ -346,7 +347,7 @@ impl Lane {
             pages.extend(names.iter().map(|name| name.page()));
         }
         pages.extend(self.pages.dirty());
-        let beside = self.pages_to_keep_by(&blocks);
+        let beside = preserved::pages_to_select_by(&self.cx, &blocks);
         let running = self.running();
         running.blocks = blocks;
         running.zeroed = zeroed;
@@ -426,7 +427,10 @@ impl Lane {
         if running.covers == self.log.completed && !held_back {
             self.log.blocked = false;
         }
-        self.kept_in_the_way(running.room && held_back && !running.late);
+        // Where no drive is there nothing is logged, whatever is released.
+        let full = self.log.crowded && !self.cx.live_seats().is_empty();
+        let in_the_way = running.room && held_back && !running.late && full;
+        self.preserved.checkpoint_ended(in_the_way);
         let refused = unflushed.or(self.log.stuck.filter(|_| !running.progress));
         match refused {
             Some(fault) => {
@@ -443,8 +447,8 @@ impl Lane {
                 && self.log.stuck.is_none()
                 && self.jobs.zeroes(job).is_some()
             {
-                // The group's earlier life is still in the ring, behind what is kept.
-                self.let_kept_go();
+                // The group's earlier life is still in the ring, behind what is preserved.
+                self.preserved.release();
                 self.await_checkpoint(wanting, []);
                 continue;
             }

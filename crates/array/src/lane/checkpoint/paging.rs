@@ -132,7 +132,7 @@ impl Lane {
     }
 
     pub(super) fn pages_ended(&mut self) {
-        let relogs = self.keeping.relogs();
+        let relogs = self.preserved.relogs();
         let running = self.running();
         if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() {
             return;
@@ -167,7 +167,7 @@ impl Lane {
         }
     }
 
-    /// What is kept may have been logged again.
+    /// Something that is preserved may have been logged again.
     pub(in crate::lane) fn checkpoint_relogged(&mut self) {
         if self.checkpoints.running.is_some() {
             self.pages_ended();

@@ -280,7 +280,7 @@ impl Lane {
     /// Of what waits to be logged nothing is there to be logged again any more: there is no room, and
     /// the checkpoint that would make some waits for it.
     fn refuse_relogs(&mut self) {
-        if !self.keeping.relogs() {
+        if !self.preserved.relogs() {
             return;
         }
         let ops = &self.ops;

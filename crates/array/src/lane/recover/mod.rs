@@ -815,7 +815,7 @@ impl Lane {
             self.ios.release(&mut self.cx, scratch);
         }
         if batches > 0 && outcome.is_ok() {
-            self.batches_thinned();
+            self.preserved.drive_out(self.log.next_sequence);
             self.want_checkpoint();
         }
         self.cx.events.push_back(Event::Recovered {
