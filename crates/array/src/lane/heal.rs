@@ -430,8 +430,10 @@ impl Lane {
         if outcome.is_ok() {
             self.note_right(op);
         }
-        if seeded::is(Bug::DiscardUnflushed) {
-            self.discard_early(op);
+        let trim = matches!((op.owner, &op.task), (Owner::Request(_), Task::Zero));
+        if trim && seeded::is(Bug::DiscardUnflushed) {
+            self.discards.trimmed(op.group, &op.stripes);
+            self.begin_discard();
         }
         self.begin_heals(op, outcome);
     }

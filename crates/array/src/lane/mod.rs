@@ -49,11 +49,12 @@ use block::{Fault, Instant, Outcome, Seat};
 
 use self::backoff::Retries;
 use self::balance::Balance;
+use self::blocks::Entries;
 use self::checkpoint::{Checkpoints, Wanting};
 use self::coalesce::Coalescing;
 use self::context::Context;
 use self::direct_writes::DirectWrites;
-use self::discard::Discards;
+use self::discard::{Discarded, Discards, Look, RingUse, Run};
 use self::flush::{Finished, Flushes, Waiter};
 use self::ids::{JobId, OpId};
 pub use self::io::DEADLINE;
@@ -65,7 +66,7 @@ use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
 use self::maps::{MapEntries, StripeMaps};
-use self::op::{Op, Owner, Task};
+use self::op::{Op, Owner, Phase, Task};
 use self::overlay::Overlay;
 use self::pages::{Loaded, PageCache};
 use self::preserved::Preserved;
@@ -390,7 +391,10 @@ impl Lane {
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),
-            Command::Freed(runs) => self.groups_freed(&runs),
+            Command::Freed(runs) => {
+                self.discards.groups_freed(&self.cx, &runs);
+                self.begin_discard();
+            }
             Command::Initialized { groups, outcome } => self.initialized(&groups, outcome),
             Command::Resync { group } => {
                 self.check_here(group)?;
@@ -572,8 +576,12 @@ impl Lane {
                 }
             }
             Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
-            Purpose::Discard { op } => self.discarded(op, outcome),
-            Purpose::DiscardRing => self.ring_discarded(),
+            Purpose::Discard { op } => {
+                if self.discards.discarded(outcome) {
+                    self.end_discard(op);
+                }
+            }
+            Purpose::DiscardRing => self.discards.ring_discarded(&mut self.cx),
         }
         if ended.left {
             self.ios.mute(false);
@@ -780,6 +788,78 @@ impl Lane {
                 });
             }
         }
+    }
+
+    /// Begins to discard the next run, if none is under way.
+    fn begin_discard(&mut self) {
+        if self.recovery.is_some() {
+            return;
+        }
+        let past_ring = self.ring_is_checkpointed();
+        if let Some(run) = self.discards.next(&self.cx, past_ring) {
+            let task = Task::Discard(run.what);
+            self.start(Op::new(Owner::Lane, run.group, run.stripes, task));
+        }
+    }
+
+    /// The stripes of a run are locked.
+    fn discard(&mut self, id: OpId, what: Discarded) {
+        let op = &self.ops[&id];
+        let run = Run {
+            group: op.group,
+            stripes: op.stripes.clone(),
+            what,
+        };
+        let past_ring = self.ring_is_checkpointed();
+        if self.discards.looks_at_map(&run, past_ring)
+            && let Err(missing) = self.load_map(run.group)
+        {
+            self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
+            self.fetch_pages(id, missing);
+            return;
+        }
+        let look = Look {
+            entries: Entries {
+                overlay: &self.overlay,
+                pages: &self.pages,
+            },
+            maps: &self.maps,
+            checkpoint: self.checkpoints.pages(self.log.anchor),
+            has_job: self.jobs.has(run.group),
+        };
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        match { &mut self.discards }.begin(cx, ios, &look, (id, &run), past_ring) {
+            discard::Begun::Asked => {
+                self.ops.get_mut(id).expect("just seen").phase = Phase::Writing;
+            }
+            discard::Begun::Missing(names) => {
+                self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
+                self.fetch_pages(id, names);
+            }
+            discard::Begun::Nothing => self.end_discard(id),
+        }
+    }
+
+    fn end_discard(&mut self, id: OpId) {
+        self.end(id, Ok(()));
+        self.discards.end(&mut self.cx);
+        self.begin_discard();
+    }
+
+    /// A checkpoint has ended. `whole`: it has held nothing back, and all that it has changed is durable.
+    fn discard_after_checkpoint(&mut self, whole: bool) {
+        if !{ &mut self.discards }.checkpoint_ended(&self.cx, &self.maps, whole) {
+            return;
+        }
+        self.begin_discard();
+        let ring = &self.log.ring;
+        let unused = ring.is_empty() && self.log.is_idle() && !self.has_gaps();
+        let ring = RingUse {
+            blocks: ring.blocks(),
+            taken: ring.taken(),
+            unused: unused && self.logs_nothing_lately(),
+        };
+        { &mut self.discards }.begin_ring(&mut self.cx, &mut self.ios, ring);
     }
 
     /// Flushes every drive that holds writes not yet flushed; false if there is none.

@@ -147,12 +147,6 @@ impl Checkpoints {
         }
     }
 
-    /// Whether the running checkpoint writes a page.
-    pub(super) fn writes(&self, name: PageName) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|running| running.pages.contains(&name))
-    }
-
     /// Whether the running checkpoint writes any page of a group.
     pub(super) fn writes_of(&self, group: u64) -> bool {
         let running = self.running.as_ref();
@@ -453,11 +447,11 @@ impl Lane {
                 continue;
             }
             match wanting {
-                Wanting::Pool => self.tell_checkpointed(),
+                Wanting::Pool => self.discards.report_checkpointed(&mut self.cx),
                 Wanting::Job(job) => self.job_checkpointed(job),
             }
         }
-        self.checkpoint_has_ended(refused.is_none() && !held_back);
+        self.discard_after_checkpoint(refused.is_none() && !held_back);
     }
 
     /// Whether nothing has been logged for as long as makes a checkpoint begin by itself.

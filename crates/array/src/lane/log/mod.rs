@@ -328,7 +328,7 @@ impl Lane {
             && self.log.batches.len() < IN_FLIGHT_MAX
             && !self.log.blocked
             && self.log.gaps.is_empty()
-            && !self.discards_ring()
+            && !self.discards.hold_log()
             && !refused
         {
             let ready = self.lots_ready(due);
