@@ -33,7 +33,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("heal", "verify, repair", 17),
     retired("healed", "repaired", 6),
     retired("healing", "repairing", 2),
-    retired("wanting", "waiter", 5),
+    retired("wanting", "waiter", 6),
     retired("thinned", "under-replicated", 0),
     retired("crowded", "out of space", 3),
     retired("stuck", "blocked", 9),

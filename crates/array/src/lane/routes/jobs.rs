@@ -1,0 +1,93 @@
+//! Jobs of groups: their steps are operations, and they wait for checkpoints and flushes.
+
+use block::Outcome;
+
+use crate::action::Event;
+use crate::lane::Lane;
+use crate::lane::checkpoint::Wanting;
+use crate::lane::flush::Waiter;
+use crate::lane::ids::JobId;
+use crate::lane::jobs::{Begun, Ended, Job, Next};
+use crate::lane::op::{Op, Owner};
+
+impl Lane {
+    pub(in crate::lane) fn begin_job(&mut self, job: Job) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence);
+        match begun {
+            Begun::Looks => {}
+            Begun::Checkpoint => self.await_checkpoint(Wanting::Job(id), []),
+            Begun::Steps => self.step_job(id),
+        }
+    }
+
+    /// Keeps the job's steps in flight; ends it when there are no more.
+    pub(in crate::lane) fn step_job(&mut self, id: JobId) {
+        loop {
+            match self.jobs.next(&mut self.cx, id) {
+                Next::Step {
+                    group,
+                    stripes,
+                    task,
+                } => self.start(Op::new(Owner::Job(id), group, stripes, task)),
+                Next::Wait => return,
+                Next::Checkpoint(pages) => {
+                    self.await_checkpoint(Wanting::Job(id), pages);
+                    return;
+                }
+                Next::Flush if self.begin_flush(Waiter::Job(id)) => return,
+                Next::Flush => return self.end_job(id, Ok(())),
+                Next::End(outcome) => return self.end_job(id, outcome),
+            }
+        }
+    }
+
+    /// The checkpoint that a job waited for has ended.
+    pub(in crate::lane) fn job_checkpointed(&mut self, id: JobId) {
+        match self.jobs.checkpointed(id, self.checkpoint_fault()) {
+            Some(group) => {
+                self.pages.drop_group(group);
+                self.maps.drop_group(group);
+                self.losses.forget(group);
+                self.step_job(id);
+            }
+            None => self.end_job(id, Ok(())),
+        }
+    }
+
+    /// Jobs that have made way for clients go on, if it is time.
+    pub(in crate::lane) fn resume_jobs(&mut self) {
+        for id in self.jobs.due(self.cx.now) {
+            self.step_job(id);
+        }
+    }
+
+    /// The job is done and durable, or has failed with nothing of it in flight.
+    pub(in crate::lane) fn end_job(&mut self, id: JobId, outcome: Outcome) {
+        match self.jobs.end(&mut self.cx, id, outcome) {
+            Ended::Reported => {}
+            Ended::Scrubbed => {
+                if self.pages.dirty().next().is_some() {
+                    self.want_checkpoint();
+                }
+            }
+            Ended::FillFailed {
+                group,
+                column,
+                target,
+                fault,
+            } => {
+                self.cx
+                    .change_view(|view, geometry| view.abandon_fill(geometry, group, column));
+                // Requests planned before this still write to the target: it must not be given
+                // to anyone else before they have ended.
+                self.cx.epochs.report_drained(Event::FillFailed {
+                    group,
+                    column,
+                    target,
+                    fault,
+                });
+            }
+        }
+    }
+}

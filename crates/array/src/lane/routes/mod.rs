@@ -1,0 +1,8 @@
+//! Routing: what comes to a lane, or from one of its machines, goes to the machine that it is for.
+
+mod commands;
+mod discards;
+mod ends;
+mod flushes;
+mod jobs;
+mod pages;
