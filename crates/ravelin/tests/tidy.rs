@@ -153,10 +153,6 @@ fn note(words: &[String], place: &str, places: &mut BTreeMap<&'static str, Vec<S
 const OF_LANE: &[&str] = &[
     "arbitrate.rs",
     "bounce.rs",
-    "checkpoint/anchor.rs",
-    "checkpoint/install.rs",
-    "checkpoint/mod.rs",
-    "checkpoint/paging.rs",
     "direct.rs",
     "extents.rs",
     "heal.rs",

@@ -416,8 +416,7 @@ impl Lane {
             return;
         }
         if matches!(op.task, Task::Relog(_)) {
-            self.preserved.relogged();
-            self.checkpoint_relogged();
+            self.relogged();
             return;
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {

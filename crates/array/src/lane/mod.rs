@@ -329,7 +329,7 @@ impl Lane {
             self.jobs.resume_at(),
             self.jobs.clients_gone_at(),
             self.retries
-                .retry_at(self.cx.now, self.log.waits(), self.checkpoint_waits()),
+                .retry_at(self.cx.now, self.log.waits(), self.checkpoints.waits()),
         ];
         times.into_iter().flatten().min()
     }

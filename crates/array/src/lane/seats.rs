@@ -33,7 +33,7 @@ impl Lane {
         }
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
             self.preserved.drive_out(self.log.next_sequence);
-            self.want_checkpoint();
+            self.checkpoints.want();
         }
     }
 

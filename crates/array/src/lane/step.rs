@@ -93,7 +93,7 @@ impl Lane {
         let ready = self.locks.release(id, group, stripes.clone());
         self.runnable.extend(ready);
         if self.preserved.unlocked(group, stripes) {
-            self.want_checkpoint();
+            self.checkpoints.want();
         }
     }
 
@@ -619,7 +619,7 @@ impl Lane {
             }
             Task::Fill { column, .. } if store => {
                 let (group, column) = (op.group, *column);
-                if self.fill_must_wait(id, group, column) || self.fill_is_early(id) {
+                if self.checkpoints.fill_must_wait(id, group, column) || self.fill_is_early(id) {
                     return;
                 }
                 if !self.note_filled(id, &computed.sums) {

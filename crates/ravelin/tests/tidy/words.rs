@@ -33,10 +33,10 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("heal", "verify, repair", 17),
     retired("healed", "repaired", 6),
     retired("healing", "repairing", 2),
-    retired("wanting", "waiter", 6),
+    retired("wanting", "waiter", 0),
     retired("thinned", "under-replicated", 0),
     retired("crowded", "out of space", 3),
-    retired("stuck", "blocked", 9),
+    retired("stuck", "blocked", 8),
     retired("keeping", "preserved blocks", 0),
     // Pool.
     retired("chores", "resync", 0),

@@ -321,7 +321,7 @@ impl Lane {
         if self.log.waiting.is_empty() || due || refused {
             self.log.due = None;
         }
-        if !refused && (self.log.waits() || self.checkpoint_waits()) {
+        if !refused && (self.log.waits() || self.checkpoints.waits()) {
             self.write_gaps();
         }
         while !self.log.waiting.is_empty()
@@ -346,7 +346,7 @@ impl Lane {
                 let fails = self.retries.checkpoints_fail().is_some();
                 if let Some(fault) = self.log.stuck
                     && !fails
-                    && !self.checkpoint_is_running()
+                    && !self.checkpoints.is_running()
                 {
                     // The ring is full and nothing can be done about it.
                     self.retries.failed(&mut self.cx, Work::Batch, fault);
@@ -356,7 +356,7 @@ impl Lane {
                     // What is kept makes way for what clients write, not for itself.
                     self.log.crowded = self.log.waits();
                     if self.log.crowded {
-                        self.want_checkpoint();
+                        self.checkpoints.want();
                     }
                 }
                 break;
@@ -370,7 +370,7 @@ impl Lane {
             || self.overlay.bytes() >= memory / 2
             || self.overlay.blocks_in_place() >= IN_PLACE_MAX
         {
-            self.want_checkpoint();
+            self.checkpoints.want();
         }
     }
 
@@ -781,7 +781,7 @@ impl Lane {
         if !gap && self.log.gaps.is_empty() {
             self.log.completed = sequence;
         }
-        self.batch_completed();
+        self.checkpoints.logged(self.cx.now);
         for unit in std::mem::take(&mut batch.units) {
             self.unit_ended(unit.op, fault.map_or(Ok(()), Err));
         }

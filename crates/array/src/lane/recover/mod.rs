@@ -749,11 +749,15 @@ impl Lane {
         self.push_anchor(first);
     }
 
-    pub(super) fn recovery_anchor_begins(&mut self, scratch: ScratchId, seats: &[Seat]) {
+    /// The anchor is on its way to so many drives.
+    pub(super) fn recovery_anchor_begins(&mut self, scratch: ScratchId, drives: usize) {
         let recovery = self.recovery();
         recovery.scratch = Some(scratch);
-        for _ in seats {
+        for _ in 0..drives {
             recovery.writes.begin();
+        }
+        if drives == 0 {
+            self.recovered(0, Err(Fault::Lost));
         }
     }
 
@@ -816,7 +820,7 @@ impl Lane {
         }
         if batches > 0 && outcome.is_ok() {
             self.preserved.drive_out(self.log.next_sequence);
-            self.want_checkpoint();
+            self.checkpoints.want();
         }
         self.cx.events.push_back(Event::Recovered {
             lane: self.cx.lane,

@@ -2,7 +2,7 @@
 
 use crate::action::{Command, Event};
 use crate::lane::Lane;
-use crate::lane::checkpoint::Wanting;
+use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::jobs::Job;
 use crate::seeded::{self, Bug};
 use block::{Fault, Instant};
@@ -79,7 +79,7 @@ impl Lane {
                 self.cx
                     .change_view(|view, _| view.settle(group, column, cell));
                 if !before.writable() {
-                    self.column_is_back(group, column);
+                    self.checkpoints.column_is_back(group, column);
                     // Its drive may have left after those whose copies of pages are in memory, with later ones.
                     let checkpoint = self.checkpoints.pages(self.log.anchor);
                     self.pages.compare_copies(&self.cx, &checkpoint, group);
@@ -87,7 +87,7 @@ impl Lane {
                 self.forget_nowhere(Some(group));
                 if !self.preserved.is_empty() {
                     // It may have a place now.
-                    self.want_checkpoint();
+                    self.checkpoints.want();
                 }
                 let settled = Event::Settled { group, column };
                 self.cx.epochs.report_drained(settled);
@@ -141,7 +141,7 @@ impl Lane {
                         self.want_anchor();
                     }
                     self.discards.pause();
-                    self.await_checkpoint(Wanting::Pool, []);
+                    self.checkpoints.await_next(CheckpointWaiter::Pool, []);
                 } else {
                     self.cx
                         .events

@@ -74,7 +74,7 @@ impl Lane {
         let ring = RingUse {
             blocks: ring.blocks(),
             taken: ring.taken(),
-            unused: unused && self.logs_nothing_lately(),
+            unused: unused && self.checkpoints.is_quiet(self.cx.now),
         };
         { &mut self.discards }.begin_ring(&mut self.cx, &mut self.ios, ring);
     }

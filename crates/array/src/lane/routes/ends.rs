@@ -46,7 +46,7 @@ impl Lane {
                 self.pages
                     .read_ended(cx, ios, &checkpoint, (read, seat), outcome);
             }
-            Purpose::Install { transfer } => self.install_written(transfer, outcome),
+            Purpose::Install { transfer } => self.install_written(&transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
             Purpose::Restore { seat } => self.column_restored(seat, outcome),

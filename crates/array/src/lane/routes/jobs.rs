@@ -4,7 +4,7 @@ use block::Outcome;
 
 use crate::action::Event;
 use crate::lane::Lane;
-use crate::lane::checkpoint::Wanting;
+use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::flush::Waiter;
 use crate::lane::ids::JobId;
 use crate::lane::jobs::{Begun, Ended, Job, Next};
@@ -16,7 +16,7 @@ impl Lane {
         let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence);
         match begun {
             Begun::Looks => {}
-            Begun::Checkpoint => self.await_checkpoint(Wanting::Job(id), []),
+            Begun::Checkpoint => self.checkpoints.await_next(CheckpointWaiter::Job(id), []),
             Begun::Steps => self.step_job(id),
         }
     }
@@ -32,7 +32,8 @@ impl Lane {
                 } => self.start(Op::new(Owner::Job(id), group, stripes, task)),
                 Next::Wait => return,
                 Next::Checkpoint(pages) => {
-                    self.await_checkpoint(Wanting::Job(id), pages);
+                    self.checkpoints
+                        .await_next(CheckpointWaiter::Job(id), pages);
                     return;
                 }
                 Next::Flush if self.begin_flush(Waiter::Job(id)) => return,
@@ -44,7 +45,7 @@ impl Lane {
 
     /// The checkpoint that a job waited for has ended.
     pub(in crate::lane) fn job_checkpointed(&mut self, id: JobId) {
-        match self.jobs.checkpointed(id, self.checkpoint_fault()) {
+        match self.jobs.checkpointed(id, self.log.stuck) {
             Some(group) => {
                 self.pages.drop_group(group);
                 self.maps.drop_group(group);
@@ -68,7 +69,7 @@ impl Lane {
             Ended::Reported => {}
             Ended::Scrubbed => {
                 if self.pages.dirty().next().is_some() {
-                    self.want_checkpoint();
+                    self.checkpoints.want();
                 }
             }
             Ended::FillFailed {

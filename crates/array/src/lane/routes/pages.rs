@@ -54,7 +54,7 @@ impl Lane {
                 }
             }
             Loaded::Alike => {}
-            Loaded::Differ => self.want_checkpoint(),
+            Loaded::Differ => self.checkpoints.want(),
         }
     }
 
