@@ -36,9 +36,11 @@ use uuid::Uuid;
 
 use super::Lane;
 use super::blocks::LaneBlocks;
+use super::context::Context;
 use super::ids::OpId;
 use super::op::{Op, Owner, Phase, Task};
 use super::rare::Blank;
+use crate::Geometry;
 use crate::action::{Action, Event, Slice};
 use crate::format::{BlockName, Entry};
 use crate::plan::{self, Row, Scratch, Stripe, Trial, trials_of_row};
@@ -71,6 +73,22 @@ impl Blank for Arbitration {
             distrusted: BTreeSet::new(),
         };
         &BLANK
+    }
+}
+
+impl Arbitration {
+    /// Rows that an operation leaves to be repaired: the repair finds out under its own lock what is stale in them.
+    pub(super) fn rows_to_repair(&self, cx: &Context, group: u64) -> BTreeSet<Row> {
+        let mut rows: BTreeSet<Row> = self.doubts.keys().copied().collect();
+        rows.extend(self.judged.iter().filter(|&&row| {
+            let names = row_blocks(&cx.geometry, group, row);
+            names.iter().any(|name| {
+                let block = (name.column, u64::from(name.block));
+                let column = cx.view().column(&cx.geometry, group, name.column);
+                self.overruled.contains(&block) && column.readable()
+            })
+        }));
+        rows
     }
 }
 
@@ -226,6 +244,22 @@ impl Facts<'_> {
     }
 }
 
+/// Names of a row's blocks by slot.
+fn row_blocks(geometry: &Geometry, group: u64, row: Row) -> Vec<BlockName> {
+    let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
+    (0..geometry.code().elements())
+        .map(|slot| {
+            let (column, chunk) = geometry.place(group, row.stripe, slot);
+            let block = chunk * per_chunk + row.low / BLOCK_BYTES;
+            BlockName {
+                group,
+                column,
+                block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+            }
+        })
+        .collect()
+}
+
 impl Lane {
     /// Whether what an operation reconstructs is yet to be compared.
     pub(super) fn must_check(&self, op: &Op) -> bool {
@@ -356,7 +390,7 @@ impl Lane {
         if scrub {
             // A row with a block that is bad by itself is compared when that is mended.
             doubts.retain(|&row, _| {
-                let names = self.row_blocks(self.ops[&id].group, row);
+                let names = row_blocks(&self.cx.geometry, self.ops[&id].group, row);
                 let bad = &self.ops[&id].bad;
                 !names
                     .iter()
@@ -394,25 +428,9 @@ impl Lane {
         false
     }
 
-    /// Names of a row's blocks by slot.
-    fn row_blocks(&self, group: u64, row: Row) -> Vec<BlockName> {
-        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        (0..self.cx.geometry.code().elements())
-            .map(|slot| {
-                let (column, chunk) = self.cx.geometry.place(group, row.stripe, slot);
-                let block = chunk * per_chunk + row.low / BLOCK_BYTES;
-                BlockName {
-                    group,
-                    column,
-                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                }
-            })
-            .collect()
-    }
-
     /// Nobody can tell what is stale in a row: nothing is reconstructed from it.
     fn despair(&mut self, id: OpId, row: Row) {
-        let names = self.row_blocks(self.ops[&id].group, row);
+        let names = row_blocks(&self.cx.geometry, self.ops[&id].group, row);
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.arbitration.doubts.remove(&row);
         op.arbitration.judged.insert(row);
@@ -515,7 +533,7 @@ impl Lane {
             rows.entry(trial.row).or_default().push((trial, here));
         }
         for (row, trials) in rows {
-            let names = self.row_blocks(group, row);
+            let names = row_blocks(&self.cx.geometry, group, row);
             let elements: Option<Vec<Element>> = names
                 .iter()
                 .map(|&name| self.element_of(name, row.stripe))
@@ -587,24 +605,6 @@ impl Lane {
             group: name.group,
             column: name.column,
         });
-    }
-
-    /// Rows that an operation leaves to be mended: by a heal, which finds out under its own lock what is
-    /// stale in them.
-    pub(super) fn rows_to_mend(&self, op: &Op) -> BTreeSet<Row> {
-        let mut rows: BTreeSet<Row> = op.arbitration.doubts.keys().copied().collect();
-        rows.extend(op.arbitration.judged.iter().filter(|&&row| {
-            let names = self.row_blocks(op.group, row);
-            names.iter().any(|name| {
-                let block = (name.column, u64::from(name.block));
-                let column = self
-                    .cx
-                    .view()
-                    .column(&self.cx.geometry, op.group, name.column);
-                op.arbitration.overruled.contains(&block) && column.readable()
-            })
-        }));
-        rows
     }
 }
 

@@ -16,6 +16,22 @@ pub(super) struct Entries<'a> {
     pub(super) pages: &'a PageCache,
 }
 
+impl Entries<'_> {
+    /// What is known of a block, wherever it is. `None` if its page is not in memory.
+    pub(super) fn present(self, name: BlockName) -> Option<Entry> {
+        let logged = self.overlay.get(name).map(|logged| logged.entry);
+        logged.or_else(|| self.pages.entry(name))
+    }
+
+    /// What is known of a block that lies on its drive.
+    pub(super) fn in_place(self, name: BlockName) -> Option<Entry> {
+        match self.overlay.get(name) {
+            Some(logged) if logged.bytes == Bytes::InPlace => Some(logged.entry),
+            _ => self.pages.entry(name),
+        }
+    }
+}
+
 /// What a lane knows of a group's blocks while it plans an operation.
 #[derive(Clone, Debug)]
 pub(super) struct LaneBlocks<'a> {

@@ -67,7 +67,7 @@ impl Lane {
                     again = true;
                     continue;
                 }
-                match self.entry_of(name) {
+                match self.entries().in_place(name) {
                     // The page was dropped meanwhile.
                     None => again = true,
                     Some(entry) if believes || entry.matches(pool, name, sum) => {}
@@ -92,14 +92,6 @@ impl Lane {
             self.plan_again(id);
         } else {
             self.compute(id);
-        }
-    }
-
-    /// What is known of a block that lies on its drive.
-    pub(super) fn entry_of(&self, name: BlockName) -> Option<Entry> {
-        match self.overlay.get(name) {
-            Some(logged) if logged.bytes == Bytes::InPlace => Some(logged.entry),
-            _ => self.pages.entry(name),
         }
     }
 
@@ -411,8 +403,8 @@ impl Lane {
         if self.cx.geometry.store().is_none() || op.owner == Owner::Recovery {
             return;
         }
-        if let Task::Heal(blocks) = &op.task {
-            self.healed(op, blocks.len(), outcome);
+        if matches!(op.task, Task::Heal(_)) {
+            self.repair_ended(op, outcome);
             return;
         }
         if matches!(op.task, Task::Relog(_)) {
@@ -427,14 +419,14 @@ impl Lane {
             return;
         }
         if outcome.is_ok() {
-            self.note_right(op);
+            { &mut self.losses }.op_ended_well(&mut self.cx, &self.maps, op);
         }
         let trim = matches!((op.owner, &op.task), (Owner::Request(_), Task::Zero));
         if trim && seeded::is(Bug::DiscardUnflushed) {
             self.discards.trimmed(op.group, &op.stripes);
             self.begin_discard();
         }
-        self.begin_heals(op, outcome);
+        self.begin_repairs(op, outcome);
     }
 
     /// Blocks on drives are not what was written there: neighbours are reported together. What is known to
@@ -442,7 +434,7 @@ impl Lane {
     fn report_bad(&mut self, bad: &[(BlockName, Seat, u64)]) {
         let mut runs: Vec<(BlockName, Seat, u64, u64)> = Vec::new();
         for &(name, seat, offset) in bad {
-            if self.is_known_lost(name) {
+            if self.losses.has(&self.cx, &self.maps, name) {
                 continue;
             }
             match runs.last_mut() {

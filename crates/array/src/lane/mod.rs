@@ -23,7 +23,6 @@ mod jobs;
 mod known_losses;
 mod locks;
 mod log;
-mod loss;
 mod maps;
 mod moves;
 mod op;
@@ -32,6 +31,7 @@ mod pages;
 mod preserved;
 mod rare;
 mod recover;
+mod repairs;
 mod request;
 mod requests;
 mod ring;
@@ -43,13 +43,14 @@ mod trusted;
 mod uninitialized;
 mod writes;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
 
 use self::backoff::Retries;
 use self::balance::Balance;
+use self::blocks::Entries;
 use self::checkpoint::Checkpoints;
 use self::coalesce::Coalescing;
 use self::context::Context;
@@ -71,6 +72,7 @@ use self::overlay::Overlay;
 use self::pages::PageCache;
 use self::preserved::Preserved;
 use self::recover::Recovery;
+use self::repairs::Repairs;
 use self::requests::Requests;
 use self::sequence_map::SequenceMap;
 use self::uninitialized::Uninitialized;
@@ -178,8 +180,7 @@ pub struct Lane {
     retries: Retries,
     preserved: Preserved,
     recovery: Option<Recovery>,
-    /// Stripes that are being mended.
-    healing: BTreeSet<(u64, u64)>,
+    repairs: Repairs,
     /// Data that is known to be lost.
     losses: KnownLosses,
     /// What is being told is that time has passed: nothing else has happened before now that was not
@@ -224,7 +225,7 @@ impl Lane {
             retries: Retries::default(),
             preserved: Preserved::default(),
             recovery: None,
-            healing: BTreeSet::new(),
+            repairs: Repairs::default(),
             losses: KnownLosses::default(),
             timed_out: false,
         }
@@ -360,6 +361,14 @@ impl Lane {
     #[must_use]
     pub fn preserved_blocks(&self) -> usize {
         self.preserved.len()
+    }
+
+    /// What journal and pages say of blocks now.
+    const fn entries(&self) -> Entries<'_> {
+        Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        }
     }
 
     /// Abandoned operations that drives have not answered.

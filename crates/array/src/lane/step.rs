@@ -22,6 +22,7 @@ use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
+use super::repairs::left_to_repair;
 use super::{Computing, Lane, Purpose, preserved, trusted};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
@@ -109,7 +110,9 @@ impl Lane {
         self.cx.epochs.enter(&mut op.epoch);
         self.release_scratch(id);
         self.use_bounce_buffer(id);
-        self.drop_written_anew(id);
+        if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[&id]) {
+            self.ops.get_mut(id).expect("just seen").task = Task::Heal(left);
+        }
         // What was tried was read into memory that is released.
         let op = self.ops.get_mut(id).expect("just seen");
         if let Some(arbitration) = op.arbitration.written() {
@@ -393,7 +396,9 @@ impl Lane {
         };
         let kind = match op.owner {
             Owner::Request(request) => self.requests.kind(request),
-            Owner::Job(_) | Owner::Lane | Owner::Recovery | Owner::Hedge(_) => RequestKind::Read,
+            Owner::Job(_) | Owner::Background | Owner::Recovery | Owner::Hedge(_) => {
+                RequestKind::Read
+            }
         };
         // What recovery cannot mend it may leave out.
         if op.owner != Owner::Recovery {
@@ -499,11 +504,12 @@ impl Lane {
         let knows = |transfer: &Transfer| {
             let mut blocks = self.cx.geometry.blocks_of(transfer);
             blocks.any(|block| {
-                self.is_known_lost(BlockName {
+                let name = BlockName {
                     group: op.group,
                     column: transfer.column,
                     block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                })
+                };
+                self.losses.has(&self.cx, &self.maps, name)
             })
         };
         let whole = |read: &&Transfer| {
@@ -797,7 +803,7 @@ impl Lane {
                 { &mut self.jobs }.step_ended(&mut self.cx, job, &op.stripes, outcome);
                 self.step_job(job);
             }
-            Owner::Lane => {}
+            Owner::Background => {}
             Owner::Recovery => {
                 let lost = op.plan.is_none_or(|plan| !plan.lost.is_empty());
                 self.torn_mended(outcome.is_ok() && !lost);

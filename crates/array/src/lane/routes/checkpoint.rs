@@ -339,7 +339,7 @@ impl Lane {
         for relog in { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free) {
             let stripes = relog.stripe..relog.stripe + 1;
             let task = Task::Relog(relog.names);
-            self.start(Op::new(Owner::Lane, relog.group, stripes, task));
+            self.start(Op::new(Owner::Background, relog.group, stripes, task));
         }
     }
 

@@ -15,7 +15,7 @@ impl Lane {
         let past_ring = self.ring_is_checkpointed();
         if let Some(run) = self.discards.next(&self.cx, past_ring) {
             let task = Task::Discard(run.what);
-            self.start(Op::new(Owner::Lane, run.group, run.stripes, task));
+            self.start(Op::new(Owner::Background, run.group, run.stripes, task));
         }
     }
 

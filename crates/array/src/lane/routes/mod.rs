@@ -7,3 +7,4 @@ mod ends;
 mod flushes;
 mod jobs;
 mod pages;
+mod repairs;
