@@ -133,7 +133,7 @@ impl Balance {
         let Task::Read(pieces) = &op.task else {
             return None;
         };
-        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.arbitration.distrusted.is_empty() {
+        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.arbitration.distrusted().is_empty() {
             return None;
         }
         let mut plan = Plan::new(Kind::Read);

@@ -412,7 +412,7 @@ impl Lane {
             return;
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
-            let bad = op.bad.len() + op.arbitration.doubts.len();
+            let bad = op.bad.len() + op.arbitration.in_doubt();
             self.jobs.verified(job, op.verified, bad as u64);
         }
         if self.recovery.is_some() || seeded::is(Bug::HealWithoutWrite) {

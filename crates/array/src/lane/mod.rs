@@ -1,6 +1,7 @@
 //! One lane: requests in, drive operations out.
 
 mod arbitrate;
+mod arbitration;
 mod backoff;
 mod balance;
 mod block_map;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Seat};
 use layout::Cell;
 
-use super::arbitrate::Arbitration;
+use super::arbitration::Arbitration;
 use super::bounce::BounceBuffer;
 use super::coalesce::Part;
 use super::direct::Direct;

@@ -76,7 +76,9 @@ impl Repairs {
             let blocks = found.iter().map(|&(at, _)| at).collect();
             let mut repair = Op::repair(Owner::Background, op.group, stripe, blocks);
             // Under its own lock the repair finds out anew what is stale.
-            repair.arbitration.doubts = doubts;
+            if !doubts.is_empty() {
+                repair.arbitration.begin(doubts);
+            }
             let known = found.into_iter();
             repair.repair.entries = known.filter_map(|(at, entry)| Some((at, entry?))).collect();
             repair.repair.scrub = match (op.owner, &op.task) {
@@ -368,12 +370,12 @@ mod tests {
         let mut lab = Lab::new();
         let mut op = scrub(0..3, &[]);
         let row = Row { stripe: 2, low: 0 };
-        op.arbitration.doubts.insert(row, 1);
+        op.arbitration.begin(BTreeMap::from([(row, 1)]));
         let repairs = lab.repairs(&op, Ok(()));
         assert_eq!(repairs.len(), 1);
         assert_eq!(repairs[0].stripes, 2..3);
-        let doubts = &repairs[0].arbitration.doubts;
-        assert_eq!(doubts.get(&row), Some(&0), "it begins anew");
+        let next = repairs[0].arbitration.next_rows(6);
+        assert_eq!(next, (vec![row], 0), "it begins anew");
     }
 
     #[test]

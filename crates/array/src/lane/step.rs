@@ -116,7 +116,7 @@ impl Lane {
         // What was tried was read into memory that is released.
         let op = self.ops.get_mut(id).expect("just seen");
         if let Some(arbitration) = op.arbitration.written() {
-            arbitration.trials.clear();
+            arbitration.drop_trials();
         }
         let store = self.cx.geometry.store().is_some();
         let op = &self.ops[&id];
@@ -136,7 +136,7 @@ impl Lane {
             self.discard(id, what);
             return;
         }
-        if !op.arbitration.doubts.is_empty() {
+        if op.arbitration.in_doubt() > 0 {
             self.arbitrate(id);
             return;
         }
@@ -200,7 +200,7 @@ impl Lane {
                 .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
             bad: &op.bad,
             avoid: &op.avoid,
-            distrusted: &op.arbitration.distrusted,
+            distrusted: op.arbitration.distrusted(),
             avoided: &avoided,
             missing: RefCell::default(),
             unknown: RefCell::default(),
@@ -251,7 +251,7 @@ impl Lane {
                         let block =
                             (chunk * self.cx.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
                         blocks.contains(&(slot, row.low))
-                            || !op.arbitration.distrusted.contains(&(column, block))
+                            || !op.arbitration.distrusted().contains(&(column, block))
                     });
                 }
                 Ok(plan::plan_heal(plans, &stripe, blocks, name))
@@ -559,7 +559,7 @@ impl Lane {
     pub(super) fn compute(&mut self, id: OpId) {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
-        let open = !op.arbitration.trials.is_empty() || self.must_check(op);
+        let open = op.arbitration.is_trying() || self.must_check(op);
         if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open
         {
             // What nearly all reads come to: the bytes are where they should be.
@@ -591,7 +591,7 @@ impl Lane {
 
     pub(super) fn computed(&mut self, id: OpId, computed: &Computed) {
         let store = self.cx.geometry.store().is_some();
-        if !self.ops[&id].arbitration.trials.is_empty() {
+        if self.ops[&id].arbitration.is_trying() {
             self.arbitrated(id, &computed.sums);
             return;
         }
