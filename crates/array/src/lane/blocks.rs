@@ -156,3 +156,13 @@ impl LaneBlocks<'_> {
         self.overlay.get(name).is_none() && entry.is_some_and(|entry| has(held, name, entry))
     }
 }
+
+/// A block of group 0, for tests of single machines.
+#[cfg(test)]
+pub(super) const fn block(column: u16, block: u32) -> BlockName {
+    BlockName {
+        group: 0,
+        column,
+        block,
+    }
+}

@@ -280,6 +280,7 @@ mod tests {
     use crate::ScratchId;
     use crate::action::{BufferId, Slice};
     use crate::format::MetaPage;
+    use crate::lane::blocks::block;
     use crate::lane::pages::PageCache;
 
     struct Lab {
@@ -289,14 +290,6 @@ mod tests {
         pages: PageCache,
         forgotten: BTreeSet<u64>,
         most: usize,
-    }
-
-    const fn block(column: u16, block: u32) -> BlockName {
-        BlockName {
-            group: 0,
-            column,
-            block,
-        }
     }
 
     fn names(blocks: &[(u16, u32)]) -> BTreeSet<BlockName> {

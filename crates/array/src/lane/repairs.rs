@@ -177,6 +177,7 @@ mod tests {
     use super::*;
     use crate::action::{BufferId, Slice};
     use crate::format::MetaPage;
+    use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::overlay::{Logged, Overlay};
     use crate::lane::pages::PageCache;
@@ -189,14 +190,6 @@ mod tests {
         cx: Context,
         overlay: Overlay,
         pages: PageCache,
-    }
-
-    const fn block(column: u16, block: u32) -> BlockName {
-        BlockName {
-            group: 0,
-            column,
-            block,
-        }
     }
 
     /// A client's read of stripe 1 that has found these blocks bad.

@@ -65,6 +65,7 @@ pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSe
 mod tests {
     use super::*;
     use crate::format::{Entry, MetaPage};
+    use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::op::Owner;
     use crate::lane::overlay::{Bytes, Logged};
@@ -81,14 +82,6 @@ mod tests {
         };
         let op = Op::new(Owner::Job(JobId(1)), 0, stripes, task);
         (cx, Overlay::default(), op)
-    }
-
-    const fn block(column: u16, block: u32) -> BlockName {
-        BlockName {
-            group: 0,
-            column,
-            block,
-        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::*;
 use crate::ScratchId;
 use crate::action::BufferId;
 use crate::format::{Entry, MetaPage};
+use crate::lane::blocks::block;
 use crate::lane::overlay::{Bytes, Logged, Overlay};
 use crate::lane::pages::PageCache;
 
@@ -21,14 +22,6 @@ const NEXT: Row = Row {
     stripe: 1,
     low: BLOCK_BYTES,
 };
-
-const fn block(column: u16, block: u32) -> BlockName {
-    BlockName {
-        group: 0,
-        column,
-        block,
-    }
-}
 
 /// What each block holds: its checksum.
 fn sum_of(name: BlockName) -> u32 {

@@ -4,6 +4,7 @@ use super::*;
 use crate::action::IoId;
 use crate::format::{Entry, MetaPage};
 use crate::lane::Purpose;
+use crate::lane::blocks::block;
 use crate::lane::overlay::Bytes;
 
 /// The checkpoints of a small lane whose pages are all in memory: a stripe has four blocks of each of six columns, and a page has
@@ -21,14 +22,6 @@ struct Lab {
     unwritten: Vec<(u64, u64)>,
     /// What a drive that stays has refused of installs.
     refused: Option<Fault>,
-}
-
-const fn block(column: u16, block: u32) -> BlockName {
-    BlockName {
-        group: 0,
-        column,
-        block,
-    }
 }
 
 fn page(column: u16) -> PageName {

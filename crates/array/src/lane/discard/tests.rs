@@ -4,6 +4,7 @@ use super::*;
 use crate::action::Action;
 use crate::format::{BlockName, Entry, MetaPage};
 use crate::lane::blocks::Entries;
+use crate::lane::blocks::block;
 use crate::lane::maps::{MapEntries, Taken};
 use crate::lane::overlay::{Bytes, Logged, Overlay};
 use crate::lane::pages::{CheckpointPages, PageCache};
@@ -25,14 +26,6 @@ struct Lab {
 
 const OP: OpId = OpId(1000);
 const STRIPES: u64 = 16;
-
-const fn block(column: u16, block: u32) -> BlockName {
-    BlockName {
-        group: 0,
-        column,
-        block,
-    }
-}
 
 impl Lab {
     fn new() -> Self {

@@ -4,7 +4,8 @@ use block::BLOCK_BYTES;
 
 use super::*;
 use crate::action::{Action, BufferId, Compute, Io, IoKind, Slice};
-use crate::format::{BlockName, PAGE_BYTES};
+use crate::format::PAGE_BYTES;
+use crate::lane::blocks::block;
 use crate::lane::io::{Answered, Ended};
 use crate::lane::{Computing, Purpose};
 use crate::{ComputeId, ScratchId};
@@ -30,14 +31,6 @@ const fn page(column: u16) -> PageName {
         group: 0,
         column,
         index: 0,
-    }
-}
-
-const fn block(column: u16, block: u32) -> BlockName {
-    BlockName {
-        group: 0,
-        column,
-        block,
     }
 }
 
