@@ -3,36 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use block::{BLOCK_BYTES, Outcome, Seat};
+use block::{BLOCK_BYTES, Outcome};
 
 use super::ids::OpId;
 use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
 use super::overlay::Bytes;
+use super::verify::{Verified, blocks_of, report_bad, verify};
 use super::{Lane, preserved};
 use crate::action::{BufferId, Event, Slice};
 use crate::format::{BlockName, Entry, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 use crate::seeded::{self, Bug};
-
-/// The blocks of a transfer: name, first byte on the drive, bytes.
-fn blocks_of(
-    geometry: &crate::Geometry,
-    group: u64,
-    transfer: Transfer,
-) -> impl Iterator<Item = (BlockName, u64, Slice)> + use<> {
-    let first = geometry.block_of(transfer.offset);
-    let slice = transfer.slice.expect("reads and writes have bytes");
-    (0..transfer.length / BLOCK_BYTES).map(move |index| {
-        let name = BlockName {
-            group,
-            column: transfer.column,
-            block: u32::try_from(first + index).expect("cells have fewer than 2^32 blocks"),
-        };
-        let at = index * BLOCK_BYTES;
-        (name, transfer.offset + at, slice.part(at, BLOCK_BYTES))
-    })
-}
 
 impl Lane {
     /// What an operation has read has these checksums.
@@ -41,57 +23,21 @@ impl Lane {
             // What it read may have changed since its reader let go of the lock.
             return;
         }
-        let pool = self.cx.geometry.store().expect("a store").pool;
         let op = &self.ops[&id];
-        let (group, locked) = (op.group, op.locked);
-        let scrub = matches!(op.task, Task::Scrub);
-        let believes = (seeded::is(Bug::UnverifiedParity) && matches!(op.task, Task::Write(_)))
-            || (seeded::is(Bug::UnverifiedRead) && matches!(op.task, Task::Read(_)));
-        // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages say what it held before
-        // it was last written in place, and a drive that has lost that write would be believed.
-        let mut stripes = op.stripes.clone();
-        let vacated = !locked && stripes.any(|stripe| self.overlay.is_zeroed(group, stripe));
-        let reads = &op.plan.as_ref().expect("it was planned").reads;
-        let mut sums = sums.iter();
-        let (mut blocks, mut again) = (0, false);
-        let mut bad = Vec::new();
-        for &read in reads {
-            for (name, offset, _) in blocks_of(&self.cx.geometry, group, read) {
-                let sum = *sums.next().expect("one for each block");
-                blocks += 1;
-                if op.bad.contains(&(name.column, name.block.into())) {
-                    // Its read has failed; a scrub goes on with the rest.
-                    continue;
-                }
-                if vacated && self.overlay.get(name).is_none() {
-                    again = true;
-                    continue;
-                }
-                match self.entries().in_place(name) {
-                    // The page was dropped meanwhile.
-                    None => again = true,
-                    Some(entry) if believes || entry.matches(pool, name, sum) => {}
-                    // Without the lock the block may just be changing.
-                    Some(_) if !locked => again = true,
-                    Some(_) => bad.push((name, read.seat, offset)),
-                }
-            }
-        }
-        if again {
+        let Verified::Blocks(blocks, bad) = verify(&self.cx, self.entries(), op, sums) else {
             self.plan_again(id);
             return;
-        }
-        self.report_bad(&bad);
+        };
+        report_bad(&mut self.cx, &self.losses, &self.maps, &bad);
         let op = self.ops.get_mut(id).expect("the operation exists");
         op.verified += blocks;
-        let some_bad = !bad.is_empty();
-        let bad = bad.into_iter();
+        let names = bad.iter().map(|bad| bad.name);
         op.bad
-            .extend(bad.map(|(name, ..)| (name.column, name.block.into())));
-        if some_bad && !scrub {
-            self.plan_again(id);
-        } else {
+            .extend(names.map(|name| (name.column, name.block.into())));
+        if bad.is_empty() || matches!(op.task, Task::Scrub) {
             self.compute(id);
+        } else {
+            self.plan_again(id);
         }
     }
 
@@ -427,35 +373,5 @@ impl Lane {
             self.begin_discard();
         }
         self.begin_repairs(op, outcome);
-    }
-
-    /// Blocks on drives are not what was written there: neighbours are reported together. What is known to
-    /// be lost, and what only that keeps from being mended, was reported before.
-    fn report_bad(&mut self, bad: &[(BlockName, Seat, u64)]) {
-        let mut runs: Vec<(BlockName, Seat, u64, u64)> = Vec::new();
-        for &(name, seat, offset) in bad {
-            if self.losses.has(&self.cx, &self.maps, name) {
-                continue;
-            }
-            match runs.last_mut() {
-                Some((first, same, from, blocks))
-                    if (first.column, *same) == (name.column, seat)
-                        && *from + *blocks * BLOCK_BYTES == offset =>
-                {
-                    *blocks += 1;
-                }
-                _ => runs.push((name, seat, offset, 1)),
-            }
-        }
-        let events = runs
-            .into_iter()
-            .map(|(name, seat, offset, blocks)| Event::BlockBad {
-                seat,
-                offset,
-                blocks,
-                group: name.group,
-                column: name.column,
-            });
-        self.cx.events.extend(events);
     }
 }

@@ -42,6 +42,7 @@ mod sequence_map;
 mod step;
 mod trusted;
 mod uninitialized;
+mod verify;
 mod writes;
 
 use std::collections::VecDeque;
