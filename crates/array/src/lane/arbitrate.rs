@@ -8,7 +8,7 @@ use super::Lane;
 use super::arbitration::Reconstructed;
 use super::blocks::{Entries, LaneBlocks};
 use super::ids::OpId;
-use super::op::{Op, Owner, Phase, Task};
+use super::op::{Op, Owner, Task};
 use crate::action::{Action, Slice};
 use crate::format::BlockName;
 use crate::plan::{self, Row, Scratch, Stripe};
@@ -155,7 +155,6 @@ impl Lane {
         let missing = blocks.missing.into_inner();
         let pinned = blocks.pinned.into_inner();
         if !missing.is_empty() {
-            op.phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return;
         }

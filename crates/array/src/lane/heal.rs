@@ -292,7 +292,6 @@ impl Lane {
         let missing = { names.iter().copied() }.filter(|&name| !self.pages.contains(name));
         let missing: BTreeSet<PageName> = missing.collect();
         if !missing.is_empty() {
-            self.ops.get_mut(id).expect("it was planned").phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return false;
         }

@@ -152,7 +152,6 @@ impl Lane {
                 return;
             }
             Some(Sound::Pages(names)) => {
-                self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, names);
                 return;
             }
@@ -169,7 +168,6 @@ impl Lane {
             && self.recovery.is_none()
             && let Err(missing) = self.load_map(group)
         {
-            self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return;
         }
@@ -178,7 +176,6 @@ impl Lane {
         if plain {
             let missing = trusted::missing_pages(&self.cx, &self.pages, &self.ops[&id]);
             if !missing.is_empty() {
-                self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, missing);
                 return;
             }
@@ -262,7 +259,6 @@ impl Lane {
         let pinned = blocks.pinned.into_inner();
         let unknown = blocks.unknown.into_inner();
         if !missing.is_empty() {
-            op.phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return;
         }
@@ -320,7 +316,6 @@ impl Lane {
                 if direct {
                     let missing = self.pages_of_writes(self.ops[&id].group, &plan);
                     if !missing.is_empty() {
-                        self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                         self.fetch_pages(id, missing);
                         return;
                     }

@@ -31,7 +31,6 @@ impl Lane {
         if self.discards.looks_at_map(&run, past_ring)
             && let Err(missing) = self.load_map(run.group)
         {
-            self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return;
         }
@@ -50,7 +49,6 @@ impl Lane {
                 self.ops.get_mut(id).expect("just seen").phase = Phase::Writing;
             }
             Begun::Missing(names) => {
-                self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, names);
             }
             Begun::Nothing => self.end_discard(id),

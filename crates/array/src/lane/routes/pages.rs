@@ -7,13 +7,14 @@ use crate::format::PageName;
 use crate::lane::Lane;
 use crate::lane::ids::OpId;
 use crate::lane::maps::MapEntries;
-use crate::lane::op::{Owner, Task};
+use crate::lane::op::{Owner, Phase, Task};
 use crate::lane::pages::{Loaded, PageCache};
 
 impl Lane {
     /// Loads pages for an operation, which is planned again when they are here.
     pub(in crate::lane) fn fetch_pages(&mut self, id: OpId, names: BTreeSet<PageName>) {
-        let op = &self.ops[&id];
+        let op = self.ops.get_mut(id).expect("it is being planned");
+        op.phase = Phase::Fetching;
         // A job, or a stream, is about to ask for those behind them.
         let streams = op.service.bulk && matches!(op.task, Task::Write(_));
         let ahead = match matches!(op.owner, Owner::Job(_)) || streams {
