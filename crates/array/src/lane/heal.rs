@@ -1,18 +1,14 @@
 //! Checksums at work: what was read is compared, what is written is summed, what is wrong is mended.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use block::{BLOCK_BYTES, Outcome};
 
 use super::ids::OpId;
 use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
-use super::overlay::Bytes;
 use super::verify::{Verified, blocks_of, report_bad, verify};
 use super::{Lane, preserved};
-use crate::action::{BufferId, Event, Slice};
-use crate::format::{BlockName, Entry, PAGE_BYTES, PageName};
+use crate::action::{BufferId, Slice};
+use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 use crate::seeded::{self, Bug};
 
@@ -244,103 +240,6 @@ impl Lane {
         op.puts = puts;
         op.plan = Some(plan);
         self.compute(id);
-    }
-
-    /// Nobody has some of the blocks that a fill should have written, but the target holds others of its
-    /// column: those make up for it, and these are unknown.
-    pub(super) fn note_left_out(&mut self, id: OpId) {
-        let op = &self.ops[&id];
-        let group = op.group;
-        let absent = op.plan.as_ref().expect("it was planned").absent.clone();
-        if absent.is_empty() {
-            return;
-        }
-        let bytes: u64 = absent.iter().map(|part| part.length).sum();
-        self.cx.events.push_back(Event::LeftOut {
-            group,
-            column: absent[0].column,
-            blocks: bytes / BLOCK_BYTES,
-        });
-        for part in absent {
-            let first = part.offset / BLOCK_BYTES;
-            for block in first..first + part.length / BLOCK_BYTES {
-                let name = BlockName {
-                    group,
-                    column: part.column,
-                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                };
-                self.pages.set(name, Entry::UNKNOWN);
-            }
-        }
-    }
-
-    /// Compares the target's pages with what they should be, as far as an operation goes; false if
-    /// pages have to be read first, and the operation waits for them.
-    pub(super) fn compare_pages(&mut self, id: OpId) -> bool {
-        let op = &self.ops[&id];
-        let (
-            Owner::Job(job),
-            Task::Fill {
-                held: Some(held), ..
-            },
-        ) = (op.owner, &op.task)
-        else {
-            return true;
-        };
-        let held = Arc::clone(held);
-        let names = held.pages_of(&self.cx.geometry, op.group, &op.stripes);
-        let missing = { names.iter().copied() }.filter(|&name| !self.pages.contains(name));
-        let missing: BTreeSet<PageName> = missing.collect();
-        if !missing.is_empty() {
-            self.fetch_pages(id, missing);
-            return false;
-        }
-        for name in names {
-            let Some(theirs) = held.page(name) else {
-                continue;
-            };
-            if self.pages.page(name).is_some_and(|page| page != theirs) {
-                // Were the target to keep its own, that one must not be taken for the later one.
-                self.pages.outdate(name, theirs);
-                self.jobs.page_is_stale(job, name);
-            }
-        }
-        true
-    }
-
-    /// A fill has these checksums: those that were not known are now. False if a page that must hear of
-    /// it has been dropped from memory meanwhile: then the fill is planned again.
-    pub(super) fn note_filled(&mut self, id: OpId, sums: &[u32]) -> bool {
-        if self.cx.trusted {
-            return true;
-        }
-        let pool = self.cx.geometry.store().expect("a store").pool;
-        let op = &self.ops[&id];
-        let blocks = self.written_blocks(op);
-        let forgotten = |&(name, _): &(BlockName, Slice)| {
-            self.overlay.get(name).is_none() && self.pages.entry(name).is_none()
-        };
-        if blocks.iter().any(forgotten) {
-            return false;
-        }
-        self.note_left_out(id);
-        for ((name, _), &sum) in blocks.into_iter().zip(sums) {
-            // What is logged will be written to the target too, and its entry with it.
-            let logged = self.overlay.get(name).map(|logged| logged.bytes);
-            let entry = Entry::new(pool, name, sum, self.log.completed);
-            match (logged, self.pages.entry(name)) {
-                (Some(Bytes::Nowhere), _) if seeded::is(Bug::FilledStaysUnknown) => {}
-                (Some(Bytes::Memory(_) | Bytes::InPlace), _) | (None, None) => {}
-                (Some(Bytes::Nowhere), _) => self.overlay.known(name, entry),
-                (None, Some(Entry::UNKNOWN)) => self.pages.set(name, entry),
-                (None, Some(now)) if !now.matches(pool, name, sum) => {
-                    // What lies in the target is compared before it gets here: the entry is stale.
-                    self.pages.set(name, entry);
-                }
-                (None, Some(_)) => {}
-            }
-        }
-        true
     }
 
     /// An operation has ended: mend what it found.

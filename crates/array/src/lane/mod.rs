@@ -15,6 +15,7 @@ mod direct_writes;
 mod discard;
 mod epochs;
 mod extents;
+mod fills;
 mod flush;
 mod heal;
 mod hedge;

@@ -234,11 +234,17 @@ impl GroupJobs {
 #[cfg(test)]
 impl Held {
     /// Of a target that has no page of its own.
-    pub(super) const fn of_test(column: u16) -> Self {
+    pub(in crate::lane) const fn of_test(column: u16) -> Self {
         Self {
             column,
             before: 0,
             pages: BTreeMap::new(),
         }
+    }
+
+    /// The same with one more page.
+    pub(in crate::lane) fn with_page(mut self, name: PageName, page: MetaPage) -> Self {
+        self.pages.insert(name, page);
+        self
     }
 }

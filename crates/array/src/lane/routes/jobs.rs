@@ -3,10 +3,12 @@
 use block::Outcome;
 
 use crate::action::Event;
+use crate::format::BlockName;
 use crate::lane::Lane;
 use crate::lane::checkpoint::CheckpointWaiter;
+use crate::lane::fills;
 use crate::lane::flush::Waiter;
-use crate::lane::ids::JobId;
+use crate::lane::ids::{JobId, OpId};
 use crate::lane::jobs::{Begun, Ended, Job, Next};
 use crate::lane::op::{Op, Owner};
 
@@ -90,5 +92,45 @@ impl Lane {
                 });
             }
         }
+    }
+
+    /// Compares the target's pages with what they should be, as far as a step of a fill goes; false if
+    /// pages have to be read first, and the operation waits for them.
+    pub(in crate::lane) fn compare_pages(&mut self, id: OpId) -> bool {
+        let op = &self.ops[&id];
+        let Owner::Job(job) = op.owner else {
+            return true;
+        };
+        match fills::compare_pages(&self.cx, &mut self.pages, op) {
+            Ok(stale) => {
+                for name in stale {
+                    self.jobs.page_is_stale(job, name);
+                }
+                true
+            }
+            Err(missing) => {
+                self.fetch_pages(id, missing);
+                false
+            }
+        }
+    }
+
+    /// A fill has these checksums. False if it is to be planned again.
+    pub(in crate::lane) fn note_filled(&mut self, id: OpId, sums: &[u32]) -> bool {
+        if self.cx.trusted {
+            return true;
+        }
+        let op = &self.ops[&id];
+        let names = self.written_blocks(op).into_iter().map(|(name, _)| name);
+        let blocks: Vec<(BlockName, u32)> = names.zip(sums.iter().copied()).collect();
+        let (overlay, pages) = (&mut self.overlay, &mut self.pages);
+        fills::note_filled(
+            &mut self.cx,
+            overlay,
+            pages,
+            op,
+            &blocks,
+            self.log.completed,
+        )
     }
 }
