@@ -5,11 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use block::{Fault, Seat};
+use block::Seat;
 
 use super::Lane;
 use super::ids::OpId;
-use super::io::Ended;
 use super::op::Phase;
 
 impl Lane {
@@ -67,8 +66,8 @@ impl Lane {
         self.cx.change_view(|view, _| view.successor_out(with));
         self.jobs.lost_seat(with);
         for id in self.ios.in_flight_at(with, false) {
-            if let Some(purpose) = self.ios.abandon(id) {
-                self.io_ended(Ended::new(purpose, Err(Fault::Gone)));
+            if let Some(ended) = self.ios.fail(id) {
+                self.io_ended(ended);
             }
         }
         self.decide(with, true);

@@ -63,5 +63,5 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("filled anew", "full rebuild", 3),
     retired("late together", "host stall", 4),
     retired("scrub goes on", "scrub resumed", 5),
-    retired("left out", "blocks unrecovered", 16),
+    retired("left out", "blocks unrecovered", 15),
 ];

@@ -152,13 +152,14 @@ impl GroupJobs {
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
-        (job, seat): (JobId, Seat),
+        job: JobId,
+        (seat, offset): (Seat, u64),
         outcome: Outcome,
     ) -> bool {
         let slice = self.looked_into(job);
         if let Err(fault) = outcome {
             if !cx.view().is_out(seat) {
-                ios.report_fault(cx, FaultReport::of_read(seat, 0, fault));
+                ios.report_fault(cx, FaultReport::of_read(seat, offset, fault));
             }
             // Whatever it holds: it is filled as a whole.
             self.end_look(cx, ios, job, None);

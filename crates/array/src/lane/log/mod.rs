@@ -677,9 +677,14 @@ impl Lane {
         }
     }
 
-    pub(super) fn batch_written(&mut self, sequence: u64, seat: Seat, outcome: Outcome) {
+    pub(super) fn batch_written(
+        &mut self,
+        sequence: u64,
+        (seat, offset): (Seat, u64),
+        outcome: Outcome,
+    ) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
         let log = &mut self.log;
         let batch = { log.batches.get_mut(&sequence) }.or_else(|| log.gaps.get_mut(&sequence));
         batch.expect("in flight").writes.ended(seat, outcome, out);

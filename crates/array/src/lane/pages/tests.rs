@@ -311,10 +311,15 @@ fn a_copy_that_cannot_be_read_is_reported_and_written_anew() {
     lab.answer(2, 1, Ok(()));
     assert_eq!(lab.compute(), here(&[], true));
     assert!(lab.pages.is_dirty(page(2)));
-    assert!(matches!(
-        lab.cx.take_events()[..],
-        [Event::DriveFault { waiting: false, .. }]
-    ));
+    let place = page_places(&lab.cx, page(2), true)[0];
+    let failed = Event::DriveFault {
+        seat: place.seat,
+        kind: IoKind::Read,
+        offset: place.offset,
+        fault: Fault::Medium,
+        waiting: false,
+    };
+    assert_eq!(lab.cx.take_events(), [failed]);
 }
 
 #[test]

@@ -181,10 +181,15 @@ impl Lane {
     }
 
     /// A read of the recovery's has ended.
-    pub(super) fn recovery_read(&mut self, seat: Seat, index: usize, outcome: Outcome) {
+    pub(super) fn recovery_read(
+        &mut self,
+        (seat, offset): (Seat, u64),
+        index: usize,
+        outcome: Outcome,
+    ) {
         if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
             self.ios
-                .report_fault(&mut self.cx, FaultReport::of_read(seat, 0, fault));
+                .report_fault(&mut self.cx, FaultReport::of_read(seat, offset, fault));
         }
         if matches!(self.recovery().phase, Phase::Comparing(_)) {
             self.compared_read(index, outcome);
@@ -664,8 +669,8 @@ impl Lane {
     }
 
     /// A column has been written again.
-    pub(super) fn column_restored(&mut self, seat: Seat, outcome: Outcome) {
-        self.recovery_wrote(seat, outcome);
+    pub(super) fn column_restored(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        self.recovery_wrote(seat, offset, outcome);
         self.restoring_ended();
     }
 
@@ -761,14 +766,14 @@ impl Lane {
         }
     }
 
-    pub(super) fn recovery_anchor_written(&mut self, seat: Seat, outcome: Outcome) {
-        self.recovery_wrote(seat, outcome);
+    pub(super) fn recovery_anchor_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        self.recovery_wrote(seat, offset, outcome);
         self.recovery_anchors_ended();
     }
 
-    fn recovery_wrote(&mut self, seat: Seat, outcome: Outcome) {
+    fn recovery_wrote(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
         self.recovery().writes.ended(seat, outcome, out);
     }
 

@@ -210,14 +210,14 @@ impl Lane {
         }
     }
 
-    pub(in crate::lane) fn anchor_written(&mut self, seat: Seat, outcome: Outcome) {
+    pub(in crate::lane) fn anchor_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
         if let Some(running) = self.checkpoints.if_running() {
             let (cx, ios) = (&mut self.cx, &mut self.ios);
-            let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
+            let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
             let next = running.anchor_written(cx, ios, seat, outcome, out);
             self.checkpoint_goes_on(next);
         } else {
-            self.recovery_anchor_written(seat, outcome);
+            self.recovery_anchor_written(seat, offset, outcome);
         }
     }
 

@@ -27,7 +27,7 @@ impl Lane {
 
     /// A drive operation has ended: its purpose goes on.
     pub(in crate::lane) fn io_ended(&mut self, ended: Ended) {
-        let outcome = ended.outcome;
+        let (offset, outcome) = (ended.offset, ended.outcome);
         if ended.left {
             self.ios.mute(true);
         }
@@ -39,7 +39,9 @@ impl Lane {
                 let finished = self.flushes.ended(cx, ios, number, seat, outcome);
                 self.flush_finished(finished);
             }
-            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
+            Purpose::Batch { sequence, seat } => {
+                self.batch_written(sequence, (seat, offset), outcome);
+            }
             Purpose::PageRead { read, seat } => {
                 let checkpoint = self.checkpoints.pages(self.log.anchor);
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
@@ -48,15 +50,17 @@ impl Lane {
             }
             Purpose::Install { transfer } => self.install_written(&transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
-            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
-            Purpose::Restore { seat } => self.column_restored(seat, outcome),
+            Purpose::Anchor { seat } => self.anchor_written(seat, offset, outcome),
+            Purpose::Restore { seat } => self.column_restored(seat, offset, outcome),
             Purpose::Look { job, seat } => {
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
-                if self.jobs.looked(cx, ios, (job, seat), outcome) {
+                if self.jobs.looked(cx, ios, job, (seat, offset), outcome) {
                     self.step_job(job);
                 }
             }
-            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
+            Purpose::Recovery { seat, index } => {
+                self.recovery_read((seat, offset), index, outcome);
+            }
             Purpose::Discard { op } => {
                 if self.discards.discarded(outcome) {
                     self.end_discard(op);
