@@ -18,11 +18,13 @@ use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
 
 use super::balance::{Known, Sound};
+use super::blank::plan_blank;
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
 use super::repairs::left_to_repair;
+use super::verify::{Verified, report_bad, verify};
 use super::{Computing, Lane, Purpose, preserved, trusted};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
@@ -377,6 +379,27 @@ impl Lane {
         self.compute(id);
     }
 
+    /// Makes a whole group unwritten.
+    fn blank(&mut self, id: OpId) {
+        let group = self.ops[&id].group;
+        if !self.checkpoints.writes_of(group) {
+            // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
+            self.pages.drop_group(group);
+        }
+        self.maps.drop_group(group);
+        let page = self.pages.blank();
+        let scratch = self.cx.fresh_scratch();
+        let (plan, puts) = plan_blank(&self.cx, &page, group, scratch);
+        self.cx
+            .actions
+            .push_back(Action::Allocate(scratch, plan.scratch_bytes));
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.scratch = Some(scratch);
+        op.puts = puts;
+        op.plan = Some(plan);
+        self.compute(id);
+    }
+
     /// An operation needs more than is left.
     fn lost(&mut self, id: OpId) {
         let op = &self.ops[&id];
@@ -439,6 +462,30 @@ impl Lane {
                 ..Compute::default()
             },
         );
+    }
+
+    /// What an operation has read has these checksums.
+    pub(super) fn verified(&mut self, id: OpId, sums: &[u32]) {
+        if self.end_orphan(id) {
+            // What it read may have changed since its reader let go of the lock.
+            return;
+        }
+        let op = &self.ops[&id];
+        let Verified::Blocks(blocks, bad) = verify(&self.cx, self.entries(), op, sums) else {
+            self.plan_again(id);
+            return;
+        };
+        report_bad(&mut self.cx, &self.losses, &self.maps, &bad);
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.verified += blocks;
+        let names = bad.iter().map(|bad| bad.name);
+        op.bad
+            .extend(names.map(|name| (name.column, name.block.into())));
+        if bad.is_empty() || matches!(op.task, Task::Scrub) {
+            self.compute(id);
+        } else {
+            self.plan_again(id);
+        }
     }
 
     pub(super) fn push_transfer(&mut self, op: OpId, transfer: Transfer) {

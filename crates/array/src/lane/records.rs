@@ -1,42 +1,16 @@
-//! Checksums at work: what was read is compared, what is written is summed, what is wrong is mended.
+//! What operations log: units of blocks with their checksums, band by band.
 
 use block::{BLOCK_BYTES, Outcome};
 
 use super::ids::OpId;
 use super::log::Unit;
-use super::op::{Op, Owner, Phase, Task};
-use super::verify::{Verified, blocks_of, report_bad, verify};
+use super::op::{Op, Phase, Task};
+use super::verify::blocks_of;
 use super::{Lane, preserved};
-use crate::action::{BufferId, Slice};
-use crate::format::{BlockName, PAGE_BYTES, PageName};
-use crate::plan::{Kind, Plan, Transfer};
-use crate::seeded::{self, Bug};
+use crate::action::Slice;
+use crate::format::BlockName;
 
 impl Lane {
-    /// What an operation has read has these checksums.
-    pub(super) fn verified(&mut self, id: OpId, sums: &[u32]) {
-        if self.end_orphan(id) {
-            // What it read may have changed since its reader let go of the lock.
-            return;
-        }
-        let op = &self.ops[&id];
-        let Verified::Blocks(blocks, bad) = verify(&self.cx, self.entries(), op, sums) else {
-            self.plan_again(id);
-            return;
-        };
-        report_bad(&mut self.cx, &self.losses, &self.maps, &bad);
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        op.verified += blocks;
-        let names = bad.iter().map(|bad| bad.name);
-        op.bad
-            .extend(names.map(|name| (name.column, name.block.into())));
-        if bad.is_empty() || matches!(op.task, Task::Scrub) {
-            self.compute(id);
-        } else {
-            self.plan_again(id);
-        }
-    }
-
     /// The blocks that an operation writes: what their checksums are wanted of.
     pub(super) fn sums_of_writes(&self, id: OpId) -> Vec<Slice> {
         let op = &self.ops[&id];
@@ -184,92 +158,5 @@ impl Lane {
         if op.units == 0 {
             self.end(id, Ok(()));
         }
-    }
-
-    /// Makes a whole group unwritten: its pages are written anew, its blocks are left as they are.
-    pub(super) fn blank(&mut self, id: OpId) {
-        let store = *self.cx.geometry.store().expect("a store");
-        let group = self.ops[&id].group;
-        let columns = self.cx.geometry.layout().columns();
-        if !self.checkpoints.writes_of(group) {
-            // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
-            self.pages.drop_group(group);
-        }
-        self.maps.drop_group(group);
-        let blank = self.pages.blank();
-        let scratch = self.cx.fresh_scratch();
-        let cell_bytes = self.cx.geometry.pages_beside_bytes();
-        let mut plan = Plan::new(Kind::Zero);
-        plan.scratch_bytes = u64::from(columns) * cell_bytes;
-        let mut puts = Vec::new();
-        for column in 0..columns {
-            let slice = Slice {
-                buffer: BufferId::Scratch(scratch),
-                offset: u64::from(column) * cell_bytes,
-                length: cell_bytes,
-            };
-            let beside = self.cx.geometry.pages_beside(column);
-            for (place, (column, index)) in (0..).zip(beside) {
-                let place = slice.part(place * PAGE_BYTES, PAGE_BYTES);
-                let name = PageName {
-                    group,
-                    column,
-                    index,
-                };
-                puts.push((place, blank.encode(store.pool, name).into()));
-            }
-            let cells = self
-                .cx
-                .view()
-                .column(&self.cx.geometry, group, column)
-                .cells();
-            plan.writes.extend(cells.map(|cell| Transfer {
-                seat: cell.seat,
-                column,
-                kind: crate::IoKind::Write,
-                offset: self.cx.geometry.pages_offset(&store, cell),
-                length: cell_bytes,
-                slice: Some(slice),
-            }));
-        }
-        self.cx
-            .actions
-            .push_back(crate::Action::Allocate(scratch, plan.scratch_bytes));
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        op.scratch = Some(scratch);
-        op.puts = puts;
-        op.plan = Some(plan);
-        self.compute(id);
-    }
-
-    /// An operation has ended: mend what it found.
-    pub(super) fn after(&mut self, op: &Op, outcome: Outcome) {
-        if self.cx.geometry.store().is_none() || op.owner == Owner::Recovery {
-            return;
-        }
-        if matches!(op.task, Task::Heal(_)) {
-            self.repair_ended(op, outcome);
-            return;
-        }
-        if matches!(op.task, Task::Relog(_)) {
-            self.relogged();
-            return;
-        }
-        if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
-            let bad = op.bad.len() + op.arbitration.in_doubt();
-            self.jobs.verified(job, op.verified, bad as u64);
-        }
-        if self.recovery.is_some() || seeded::is(Bug::HealWithoutWrite) {
-            return;
-        }
-        if outcome.is_ok() {
-            { &mut self.losses }.op_ended_well(&mut self.cx, &self.maps, op);
-        }
-        let trim = matches!((op.owner, &op.task), (Owner::Request(_), Task::Zero));
-        if trim && seeded::is(Bug::DiscardUnflushed) {
-            self.discards.trimmed(op.group, &op.stripes);
-            self.begin_discard();
-        }
-        self.begin_repairs(op, outcome);
     }
 }
