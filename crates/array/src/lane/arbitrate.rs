@@ -59,8 +59,8 @@ impl Lane {
         blocks.collect()
     }
 
-    /// What an operation has reconstructed has these sums. False if it is not right, or nobody can tell
-    /// yet: then the operation is planned again, or has ended.
+    /// What an operation has reconstructed has these sums. False if it is not right, or that cannot be
+    /// told yet: then the operation is planned again, or has ended.
     pub(super) fn recovered_is_right(&mut self, id: OpId, sums: &[u32]) -> bool {
         if self.end_orphan(id) {
             return false;

@@ -131,7 +131,7 @@ impl Lane {
         op.units = units.len() as u64;
         let again = matches!(op.task, Task::Relog(_));
         // What it was computed from is not needed any more; were it kept while the operation waits
-        // for memory, nobody could free any. What is logged again is itself in a batch's buffer.
+        // for memory, none would become free. What is logged again is itself in a batch's buffer.
         let pinned = match again {
             true => Vec::new(),
             false => std::mem::take(&mut op.pinned),

@@ -7,8 +7,8 @@
 //!                                           (`plan/arbitrate.rs`)                        │   are planned
 //!                                                                                        │   around, and
 //!                                                                                        │   mended after
-//!                                                                                        └─► nobody can
-//!                                                                                            tell: `Lost`
+//!                                                                                        └─► it cannot be
+//!                                                                                            told: `Lost`
 //! ```
 //!
 //! A drive that was set back has blocks and entries that agree with each other, so each block passes by
@@ -20,7 +20,7 @@
 //!
 //! Invariants:
 //! - Rows are tried with as many columns doubted as the one that is in doubt first, and with one more each time.
-//! - A row is judged once. Is it in doubt again after that, nothing is reconstructed from it.
+//! - A row is judged once. If it is in doubt again after that, nothing is reconstructed from it.
 
 mod judge;
 

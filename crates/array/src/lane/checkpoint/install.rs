@@ -198,7 +198,7 @@ impl Running {
             if self.held_back.contains(&name) {
                 continue;
             }
-            // A block that nobody had may have been reconstructed meanwhile.
+            // A block whose bytes were nowhere may have been reconstructed meanwhile.
             let now = overlay.get_of(name, logged.sequence);
             let entry = now.map_or(logged.entry, |now| now.entry);
             pages.set(name, entry);

@@ -8,7 +8,7 @@
 //!                                                    └─ not to be told now ─► after the next checkpoint
 //! ```
 //!
-//! What is discarded may read as anything afterwards (`docs/design/discards.md` goes through all who look). A discard that
+//! What is discarded may read as anything afterwards (`docs/design/discards.md` goes through all that look). A discard that
 //! fails, or that the power takes, does no harm: how it ends does not matter, and only what wants the stripes' locks
 //! waits for it. A drive that takes none is known after one.
 //!

@@ -1,4 +1,4 @@
-//! The ring's own space, which a stream has written from end to end and nobody needs when all is in place.
+//! The ring's own space, which a stream has written from end to end, and which holds nothing that counts when all is in place.
 //!
 //! It is discarded as a whole when nothing is in it and nothing has been logged for a while, if much has been written there
 //! since the last time. Recovery begins where the anchor says, and takes what it finds there for the end of the log.

@@ -50,7 +50,7 @@ impl Lane {
         if !self.checkpoints.is_due(hindered, self.log.waits()) {
             return;
         }
-        // What waits for this one hears in any case how the next try has ended.
+        // An awaited checkpoint is tried in any case: its waiters hear how that has ended.
         if self.has_gaps() && self.fill_gaps_for_checkpoint() {
             return;
         }
