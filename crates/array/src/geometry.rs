@@ -8,7 +8,7 @@
 //!   on the drive        data_offset + row·cell_bytes + (slot·code_rows + element row)·chunk_bytes
 //! ```
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Request};
@@ -252,6 +252,59 @@ impl Geometry {
         u64::from(name.block) >= self.cell_bytes / BLOCK_BYTES
     }
 
+    /// All blocks of some stripes, data and parity.
+    pub(crate) fn blocks_of_stripes(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
+        let per_chunk = self.chunk_bytes / BLOCK_BYTES;
+        let stripes = stripes.start..stripes.end.min(self.stripes_per_group);
+        let mut names = Vec::new();
+        for stripe in stripes {
+            for slot in 0..self.code.elements() {
+                let (column, chunk) = self.place(group, stripe, slot);
+                names.extend(
+                    (chunk * per_chunk..(chunk + 1) * per_chunk).map(|block| BlockName {
+                        group,
+                        column,
+                        block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+                    }),
+                );
+            }
+        }
+        names
+    }
+
+    /// The stripe that a block is part of.
+    pub(crate) fn stripe_of(&self, name: BlockName) -> u64 {
+        let per_chunk = self.chunk_bytes / BLOCK_BYTES;
+        let chunk = u64::from(name.block) / per_chunk;
+        let is_in = |&stripe: &u64| {
+            (0..self.code.elements())
+                .any(|slot| self.place(name.group, stripe, slot) == (name.column, chunk))
+        };
+        // Most layouts have a stripe's elements at one height in all cells.
+        let likely = chunk / u64::from(self.code.rows());
+        let mut stripes = std::iter::once(likely).chain(0..self.stripes_per_group);
+        let found = stripes.find(is_in);
+        found.expect("what was logged is part of a stripe")
+    }
+
+    /// The blocks of a block's stripe that lie as high in their chunks as it does in its own, by slot.
+    pub(crate) fn row_of(&self, name: BlockName) -> impl Iterator<Item = (usize, BlockName)> + '_ {
+        let per_chunk = self.chunk_bytes / BLOCK_BYTES;
+        let within = u64::from(name.block) % per_chunk;
+        let stripe = self.stripe_of(name);
+        (0..self.code.elements()).map(move |slot| {
+            let (column, chunk) = self.place(name.group, stripe, slot);
+            let block = u32::try_from(chunk * per_chunk + within);
+            let block = block.expect("cells have fewer than 2^32 blocks");
+            let name = BlockName {
+                column,
+                block,
+                ..name
+            };
+            (slot, name)
+        })
+    }
+
     /// Where journal and metadata lie, if the pool has them.
     #[must_use]
     pub const fn store(&self) -> Option<&Store> {
@@ -265,7 +318,7 @@ impl Geometry {
     }
 
     /// Numbers of the cell's blocks that a transfer is about.
-    pub(crate) const fn blocks_of(&self, transfer: &crate::plan::Transfer) -> std::ops::Range<u64> {
+    pub(crate) const fn blocks_of(&self, transfer: &crate::plan::Transfer) -> Range<u64> {
         let first = self.block_of(transfer.offset);
         first..first + transfer.length / BLOCK_BYTES
     }

@@ -133,7 +133,7 @@ impl Balance {
         let Task::Read(pieces) = &op.task else {
             return None;
         };
-        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.arbitration.distrusted.is_empty() {
+        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.arbitration.distrusted().is_empty() {
             return None;
         }
         let mut plan = Plan::new(Kind::Read);
@@ -187,6 +187,7 @@ mod tests {
     use crate::action::{BufferId, Origin, Service, Slice};
     use crate::format::{Entry, MetaPage};
     use crate::lane::Purpose;
+    use crate::lane::blocks::block;
     use crate::lane::op::Owner;
     use crate::lane::overlay::{Bytes, Logged};
     use crate::{RequestId, ScratchId};
@@ -290,14 +291,6 @@ mod tests {
                 (cell.seat, offset),
                 memory,
             );
-        }
-    }
-
-    const fn block(column: u16, block: u32) -> BlockName {
-        BlockName {
-            group: 0,
-            column,
-            block,
         }
     }
 

@@ -9,6 +9,29 @@ use super::pages::PageCache;
 use crate::format::{BlockName, Entry, PageName};
 use crate::plan::{BlockState, Blocks};
 
+/// What journal and pages say of blocks, as of an input.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entries<'a> {
+    pub(super) overlay: &'a Overlay,
+    pub(super) pages: &'a PageCache,
+}
+
+impl Entries<'_> {
+    /// What is known of a block, wherever it is. `None` if its page is not in memory.
+    pub(super) fn present(self, name: BlockName) -> Option<Entry> {
+        let logged = self.overlay.get(name).map(|logged| logged.entry);
+        logged.or_else(|| self.pages.entry(name))
+    }
+
+    /// What is known of a block that lies on its drive.
+    pub(super) fn in_place(self, name: BlockName) -> Option<Entry> {
+        match self.overlay.get(name) {
+            Some(logged) if logged.bytes == Bytes::InPlace => Some(logged.entry),
+            _ => self.pages.entry(name),
+        }
+    }
+}
+
 /// What a lane knows of a group's blocks while it plans an operation.
 #[derive(Clone, Debug)]
 pub(super) struct LaneBlocks<'a> {
@@ -131,5 +154,15 @@ impl LaneBlocks<'_> {
         };
         let entry = self.pages.entry(name);
         self.overlay.get(name).is_none() && entry.is_some_and(|entry| has(held, name, entry))
+    }
+}
+
+/// A block of group 0, for tests of single machines.
+#[cfg(test)]
+pub(super) const fn block(column: u16, block: u32) -> BlockName {
+    BlockName {
+        group: 0,
+        column,
+        block,
     }
 }

@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use block::Instant;
+use block::{BLOCK_BYTES, Instant, Seat};
 
 use super::Computing;
 use super::epochs::Epochs;
 use super::ids::OpId;
 use super::sequence_map::SequenceMap;
 use crate::action::{Action, Compute, ComputeId, Event};
+use crate::format::RING_HEAD_BYTES;
 use crate::view::View;
 use crate::{Geometry, ScratchId};
 
@@ -65,6 +66,23 @@ impl Context {
     /// True if the lane has a group.
     pub(super) fn has_group(&self, group: u64) -> bool {
         group < self.geometry.groups() && self.geometry.lane_of(group) == self.lane
+    }
+
+    /// Seats whose drives take part, in order.
+    pub(super) fn live_seats(&self) -> Vec<Seat> {
+        (0..self.geometry.layout().drives())
+            .map(Seat)
+            .filter(|&seat| !self.view.is_out(seat))
+            .collect()
+    }
+
+    /// First byte on each drive of a block of the lane's ring.
+    pub(super) fn ring_offset(&self, position: u64) -> u64 {
+        let store = self.geometry.store().expect("a log needs a store");
+        store.journal_offset
+            + u64::from(self.lane) * store.ring_bytes
+            + RING_HEAD_BYTES
+            + position * BLOCK_BYTES
     }
 
     pub(super) const fn fresh(&mut self) -> u64 {

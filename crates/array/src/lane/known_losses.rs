@@ -1,14 +1,20 @@
 //! Which of a lane's data is known to be lost.
 //!
-//! The pool hears of a loss once, and again when the data is there again: written, read or found right. Ranges are blocks of a
-//! group's data, so they do not depend on where a stripe lies.
+//! The pool hears of a loss once, and again when the data is there again: a write over it has ended, a read of it has succeeded, or
+//! a scrub has found it right. Ranges are blocks of a group's data, so they do not depend on where a stripe lies.
+//!
+//! The list is also why a bad block counts once: what is known to be lost, and the blocks of its stripe at the same byte, which
+//! could not be repaired either, are not blamed on a drive again.
 
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
 
 use super::context::Context;
+use super::maps::StripeMaps;
+use super::op::{Op, Task};
 use crate::action::Event;
+use crate::format::BlockName;
 use crate::losses::{Losses, LostRange};
 use crate::plan::AssessedRow;
 
@@ -102,8 +108,92 @@ impl KnownLosses {
         self.ranges.remove(group, 0..u64::MAX);
     }
 
+    /// An operation has ended well: what it has written or seen is not lost.
+    pub(super) fn op_ended_well(&mut self, cx: &mut Context, maps: &StripeMaps, op: &Op) {
+        if self.is_empty() {
+            return;
+        }
+        let group = op.group;
+        let per_stripe = cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        let data = op.data_stripes();
+        let all = data.map_or(0..u64::MAX, |data| {
+            data.start * per_stripe..data.end * per_stripe
+        });
+        if !self.touch(group, all.clone()) {
+            return;
+        }
+        let stripe = op.data.unwrap_or(op.stripes.start);
+        match &op.task {
+            Task::Write(prepared) => {
+                let sources = prepared.sources.iter();
+                let parts: Vec<_> = sources
+                    .map(|source| (source.slot, source.low, source.slice.length))
+                    .collect();
+                self.parts_found(cx, group, stripe, &parts);
+            }
+            Task::Read(pieces) => {
+                let pieces = pieces.iter();
+                let parts: Vec<_> = pieces
+                    .map(|piece| (piece.slot, piece.low, piece.slice.length))
+                    .collect();
+                self.parts_found(cx, group, stripe, &parts);
+            }
+            Task::Zero if op.data.is_some() => self.found(cx, group, all),
+            Task::Scrub => self.scrub_found(cx, maps, op),
+            Task::Zero
+            | Task::Fill { .. }
+            | Task::Resync
+            | Task::Heal(_)
+            | Task::Relog(_)
+            | Task::Discard(_) => {}
+        }
+    }
+
+    /// A scrub has read what is on drives: what of it was neither bad nor unknown is right.
+    fn scrub_found(&mut self, cx: &mut Context, maps: &StripeMaps, op: &Op) {
+        let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
+        for stripe in op.stripes.clone() {
+            let Some(data) = maps.data_held_by(cx, op.group, stripe) else {
+                continue;
+            };
+            let slots: Vec<usize> = cx.geometry.code().data_slots().collect();
+            for slot in slots {
+                let Some(first) = cx.geometry.data_block(data, slot, 0) else {
+                    continue;
+                };
+                let here = self.within(op.group, first..first + per_chunk);
+                let here: Vec<u64> = here.flatten().collect();
+                let (column, chunk) = cx.geometry.place(op.group, stripe, slot);
+                let readable = cx.view().column(&cx.geometry, op.group, column).readable();
+                for block in here {
+                    let at = (column, chunk * per_chunk + (block - first));
+                    if readable && !op.bad.contains(&at) && !op.unknown.contains(&at) {
+                        self.found(cx, op.group, block..block + 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether data of the stripe at the block's byte of its elements is known to be lost.
+    pub(super) fn has(&self, cx: &Context, maps: &StripeMaps, name: BlockName) -> bool {
+        if self.is_empty() || !self.touch(name.group, 0..u64::MAX) {
+            return false;
+        }
+        let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
+        let stripe = cx.geometry.stripe_of(name);
+        let Some(data) = maps.data_held_by(cx, name.group, stripe) else {
+            return false;
+        };
+        let low = u64::from(name.block) % per_chunk * BLOCK_BYTES;
+        cx.geometry.code().data_slots().any(|slot| {
+            let block = cx.geometry.data_block(data, slot, low);
+            block.is_some_and(|block| self.touch(name.group, block..block + 1))
+        })
+    }
+
     /// Parts of a stripe of the data (slot, first byte, bytes) are right.
-    pub(super) fn parts_found(
+    fn parts_found(
         &mut self,
         cx: &mut Context,
         group: u64,
@@ -118,21 +208,17 @@ impl KnownLosses {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// True if any of these blocks of a group's data is lost.
-    pub(super) fn touch(&self, group: u64, blocks: Range<u64>) -> bool {
+    fn touch(&self, group: u64, blocks: Range<u64>) -> bool {
         self.ranges.touch(group, blocks)
     }
 
     /// What is lost of these blocks of a group's data.
-    pub(super) fn within(
-        &self,
-        group: u64,
-        blocks: Range<u64>,
-    ) -> impl Iterator<Item = Range<u64>> + '_ {
+    fn within(&self, group: u64, blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.within(group, blocks)
     }
 }
@@ -140,6 +226,8 @@ impl KnownLosses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::ids::JobId;
+    use crate::lane::op::Owner;
 
     fn begun() -> (KnownLosses, Context) {
         (KnownLosses::default(), Context::of_test("raid6", 6))
@@ -261,5 +349,64 @@ mod tests {
         losses.know(&[range(1, first, 4)]);
         losses.parts_found(&mut cx, 1, 0, &[(slot, 4096, 4096)]);
         assert_eq!(cx.take_events(), [found(1, first + 1, 1)]);
+    }
+
+    /// The number of a block of stripe 0 of the data, and the name of the block that holds it.
+    fn first_block(cx: &Context, at: u64) -> (u64, BlockName) {
+        let slot = cx.geometry.code().data_slots().next().expect("data");
+        let block = cx.geometry.data_block(0, slot, at * BLOCK_BYTES);
+        let (column, chunk) = cx.geometry.place(0, 0, slot);
+        let name = BlockName {
+            group: 0,
+            column,
+            block: u32::try_from(chunk * cx.geometry.chunk_bytes() / BLOCK_BYTES + at).unwrap(),
+        };
+        (block.expect("data"), name)
+    }
+
+    #[test]
+    fn a_scrub_finds_what_was_neither_bad_nor_unknown() {
+        let (mut losses, mut cx) = begun();
+        let maps = StripeMaps::default();
+        let (first, name) = first_block(&cx, 0);
+        losses.know(&[range(0, first, 3)]);
+        let mut op = Op::new(Owner::Job(JobId(1)), 0, 0..2, Task::Scrub);
+        op.bad.insert((name.column, name.block.into()));
+        op.unknown.insert((name.column, u64::from(name.block) + 1));
+        losses.op_ended_well(&mut cx, &maps, &op);
+        assert_eq!(cx.take_events(), [found(0, first + 2, 1)]);
+        // A column that is away was not read.
+        losses.know(&[range(0, first, 3)]);
+        let seat = cx.geometry.layout().cell(0, name.column).seat;
+        cx.change_view(|view, _| view.seat_out(seat));
+        losses.op_ended_well(&mut cx, &maps, &op);
+        assert_eq!(cx.take_events(), []);
+    }
+
+    #[test]
+    fn a_trim_of_the_data_finds_all_of_its_stripes_and_a_new_life_of_a_group_does_not() {
+        let (mut losses, mut cx) = begun();
+        let maps = StripeMaps::default();
+        let blocks = cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
+        losses.know(&[range(0, blocks, 2), range(0, 4 * blocks, 1)]);
+        let op = Op::new(Owner::Job(JobId(1)), 0, 0..3, Task::Zero);
+        losses.op_ended_well(&mut cx, &maps, &op);
+        assert_eq!(cx.take_events(), []);
+        losses.op_ended_well(&mut cx, &maps, &op.of_data());
+        assert_eq!(cx.take_events(), [found(0, blocks, 2)]);
+    }
+
+    #[test]
+    fn blocks_beside_what_is_lost_are_known_too() {
+        let (mut losses, cx) = begun();
+        let maps = StripeMaps::default();
+        let (first, name) = first_block(&cx, 1);
+        assert!(!losses.has(&cx, &maps, name));
+        losses.know(&[range(0, first, 1)]);
+        assert!(losses.has(&cx, &maps, name));
+        let column = (name.column + 1) % 6;
+        assert!(losses.has(&cx, &maps, BlockName { column, ..name }));
+        let block = name.block + 1;
+        assert!(!losses.has(&cx, &maps, BlockName { block, ..name }));
     }
 }

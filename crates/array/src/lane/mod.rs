@@ -1,8 +1,10 @@
 //! One lane: requests in, drive operations out.
 
 mod arbitrate;
+mod arbitration;
 mod backoff;
 mod balance;
+mod blank;
 mod block_map;
 mod blocks;
 mod bounce;
@@ -14,69 +16,73 @@ mod direct_writes;
 mod discard;
 mod epochs;
 mod extents;
+mod fills;
 mod flush;
-mod heal;
 mod hedge;
 mod ids;
 mod io;
 mod jobs;
-mod keep;
 mod known_losses;
 mod locks;
 mod log;
-mod loss;
 mod maps;
 mod moves;
 mod op;
 mod overlay;
 mod pages;
+mod preserved;
 mod rare;
+mod records;
 mod recover;
+mod repairs;
 mod request;
 mod requests;
 mod ring;
+mod routes;
 mod seats;
 mod sequence_map;
 mod step;
 mod trusted;
 mod uninitialized;
+mod verify;
 mod writes;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use block::{Fault, Instant, Outcome, Seat};
+use block::{Instant, Outcome, Seat};
 
 use self::backoff::Retries;
 use self::balance::Balance;
-use self::checkpoint::{Checkpoints, Wanting};
+use self::blocks::Entries;
+use self::checkpoint::Checkpoints;
 use self::coalesce::Coalescing;
 use self::context::Context;
 use self::direct_writes::DirectWrites;
 use self::discard::Discards;
-use self::flush::{Finished, Flushes, Waiter};
+use self::flush::Flushes;
 use self::ids::{JobId, OpId};
 pub use self::io::DEADLINE;
+use self::io::IoTable;
 pub(crate) use self::io::WRITE_RETRIES;
-use self::io::{Answered, Ended, IoTable};
 pub(crate) use self::jobs::FILL_STEP_BYTES;
-use self::jobs::{Begun, GroupJobs, Job, Next};
-use self::keep::Keeping;
+use self::jobs::GroupJobs;
 use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
-use self::maps::{MapEntries, StripeMaps};
-use self::op::{Op, Owner, Task};
+use self::maps::StripeMaps;
+use self::op::Op;
 use self::overlay::Overlay;
-use self::pages::{Loaded, PageCache};
+use self::pages::PageCache;
+use self::preserved::Preserved;
 use self::recover::Recovery;
+use self::repairs::Repairs;
 use self::requests::Requests;
 use self::sequence_map::SequenceMap;
 use self::uninitialized::Uninitialized;
-use crate::action::{Action, Command, ComputeId, Computed, Event, IoId};
+use crate::action::{Action, ComputeId, Computed, Event, IoId};
 use crate::format::PageName;
 use crate::plan::{BandPlans, Transfer};
-use crate::seeded::{self, Bug};
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
 /// What a drive operation in flight is for.
@@ -176,28 +182,14 @@ pub struct Lane {
     checkpoints: Checkpoints,
     discards: Discards,
     retries: Retries,
-    keeping: Keeping,
+    preserved: Preserved,
     recovery: Option<Recovery>,
-    /// Stripes that are being mended.
-    healing: BTreeSet<(u64, u64)>,
+    repairs: Repairs,
     /// Data that is known to be lost.
     losses: KnownLosses,
     /// What is being told is that time has passed: nothing else has happened before now that was not
     /// told yet.
     timed_out: bool,
-}
-
-/// Why a command cannot be obeyed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommandError {
-    /// The group belongs to another lane or does not exist.
-    #[error("group {group} is not on lane {lane}")]
-    NotHere {
-        /// Which group.
-        group: u64,
-        /// This lane.
-        lane: u16,
-    },
 }
 
 impl Lane {
@@ -235,9 +227,9 @@ impl Lane {
             checkpoints: Checkpoints::default(),
             discards: Discards::default(),
             retries: Retries::default(),
-            keeping: Keeping::default(),
+            preserved: Preserved::default(),
             recovery: None,
-            healing: BTreeSet::new(),
+            repairs: Repairs::default(),
             losses: KnownLosses::default(),
             timed_out: false,
         }
@@ -303,141 +295,6 @@ impl Lane {
         self.advance();
     }
 
-    /// The pool's word. Ends with an event where [`Command`] says so.
-    ///
-    /// # Errors
-    /// [`CommandError`] when the command is about a group of another lane; nothing has changed.
-    pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        self.cx.now = now;
-        match command {
-            Command::SeatOut(seat) => self.seats_out(&[seat]),
-            Command::SeatsOut(seats) => self.seats_out(&seats),
-            Command::SeatKept(seat) => self.decide(seat, false),
-            Command::SeatIn(seat) => {
-                self.ios.forget_pace(seat);
-                self.cx.change_view(|view, _| view.seat_in(seat));
-            }
-            Command::Suspect(seat) => self.ios.suspect(seat, true),
-            Command::Trust(seat) => self.ios.suspect(seat, false),
-            Command::Twin { seat, with } => self.begin_twin(seat, with),
-            Command::Succeed { seat, with, filled } => self.succeed(seat, with, filled.as_ref()),
-            Command::SeatCurrent(seat) => {
-                self.cx
-                    .change_view(|view, geometry| view.seat_current(geometry, seat));
-                self.forget_nowhere(None);
-                self.want_anchor();
-            }
-            Command::Fill {
-                group,
-                column,
-                target,
-                avoid,
-                holds,
-            } => {
-                self.check_here(group)?;
-                // What is written to a drive goes to its successor anyway.
-                if !self.ios.twins().succeeds(target.seat) {
-                    self.cx.change_view(|view, geometry| {
-                        view.begin_fill(geometry, group, column, target);
-                    });
-                }
-                let mut job = Job::fill(group, column, target, avoid, holds);
-                if self.cx.view().is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
-                    // Its writes would be skipped, and the cell taken for filled.
-                    job.fail(Fault::Gone);
-                } else if self.pages.lacks_beside(&self.cx, group, column) {
-                    // The target may have the last copies of them.
-                    job.fail(Fault::Lost);
-                }
-                self.begin_job(job);
-            }
-            Command::Settle {
-                group,
-                column,
-                cell,
-            } => {
-                self.check_here(group)?;
-                let before = self.cx.view().column(&self.cx.geometry, group, column);
-                self.cx
-                    .change_view(|view, _| view.settle(group, column, cell));
-                if !before.writable() {
-                    self.column_is_back(group, column);
-                    // Its drive may have left after those whose copies of pages are in memory, with later ones.
-                    let checkpoint = self.checkpoints.pages(self.log.anchor);
-                    self.pages.compare_copies(&self.cx, &checkpoint, group);
-                }
-                self.forget_nowhere(Some(group));
-                self.place_kept();
-                let settled = Event::Settled { group, column };
-                self.cx.epochs.report_drained(settled);
-            }
-            Command::Abandon { group, column } => {
-                self.check_here(group)?;
-                self.jobs.abandon_fill(group, column);
-            }
-            Command::Zero { group } => {
-                self.check_here(group)?;
-                if seeded::is(Bug::InitializedUnwritten) && self.uninitialized.contains(group) {
-                    let outcome = Ok(());
-                    self.cx.events.push_back(Event::Zeroed { group, outcome });
-                    return Ok(());
-                }
-                self.discards.forget(group..group + 1);
-                self.cx.change_view(|view, _| view.begin_life(group));
-                self.begin_job(Job::zero(group));
-            }
-            Command::Uninitialized(runs) => self.leave_uninitialized(&runs),
-            Command::Freed(runs) => self.groups_freed(&runs),
-            Command::Initialized { groups, outcome } => self.initialized(&groups, outcome),
-            Command::Resync { group } => {
-                self.check_here(group)?;
-                self.begin_job(Job::resync(group));
-            }
-            Command::ReportClients(wanted) => {
-                if self.jobs.report_clients(&mut self.cx, wanted) {
-                    self.resume_jobs();
-                }
-            }
-            Command::MakeWay(makes_way) => {
-                if self.jobs.make_way(now, makes_way) {
-                    self.resume_jobs();
-                }
-            }
-            Command::ReadPages { group, bytes } => {
-                self.check_here(group)?;
-                self.read_pages(group, bytes);
-            }
-            Command::CopiesAgree => self.balance.copies_agree(),
-            Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
-            Command::KnowLost(ranges) => self.losses.know(&ranges),
-            Command::Checkpoint => {
-                if self.cx.geometry.store().is_some() {
-                    if self.ios.twins().any() {
-                        // A successor may be all that is left after the next stop, and must say where the log begins.
-                        self.want_anchor();
-                    }
-                    self.discards.pause();
-                    self.await_checkpoint(Wanting::Pool, []);
-                } else {
-                    self.cx
-                        .events
-                        .push_back(Event::Checkpointed { lane: self.cx.lane });
-                }
-            }
-            Command::Scrub { group } => {
-                self.check_here(group)?;
-                // Copies of pages are compared when they are read: those in memory hide a bad one.
-                if !seeded::is(Bug::ScrubKeepsPages) {
-                    let checkpoint = self.checkpoints.pages(self.log.anchor);
-                    self.pages.compare_copies(&self.cx, &checkpoint, group);
-                }
-                self.begin_job(Job::scrub(group));
-            }
-        }
-        self.advance();
-        Ok(())
-    }
-
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.cx.now = now;
@@ -477,7 +334,7 @@ impl Lane {
             self.jobs.resume_at(),
             self.jobs.clients_gone_at(),
             self.retries
-                .retry_at(self.cx.now, self.log.waits(), self.checkpoint_waits()),
+                .retry_at(self.cx.now, self.log.waits(), self.checkpoints.waits()),
         ];
         times.into_iter().flatten().min()
     }
@@ -503,91 +360,25 @@ impl Lane {
             && self.recovery.is_none()
     }
 
+    /// Blocks that only the journal and memory have, because their stripes have lost more columns than
+    /// the code survives.
+    #[must_use]
+    pub fn preserved_blocks(&self) -> usize {
+        self.preserved.len()
+    }
+
+    /// What journal and pages say of blocks now.
+    const fn entries(&self) -> Entries<'_> {
+        Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        }
+    }
+
     /// Abandoned operations that drives have not answered.
     #[must_use]
     pub fn stragglers(&self) -> usize {
         self.ios.stragglers().len()
-    }
-
-    /// A drive has answered: hands what has ended to its purpose.
-    fn route_answer(&mut self, answered: Answered) {
-        match answered {
-            Answered::Ended(ended) => self.io_ended(ended),
-            Answered::Pending => {}
-            Answered::Members(members) => {
-                for (member, outcome) in members {
-                    let answered = self.ios.member_answered(&mut self.cx, member, outcome);
-                    self.route_answer(answered);
-                }
-            }
-            Answered::Late(late) => {
-                let checkpoint = self.checkpoints.pages(self.log.anchor);
-                let (cx, ios) = (&mut self.cx, &mut self.ios);
-                self.pages
-                    .late_copies_came(cx, ios, &checkpoint, late.seat, late.copies);
-                self.ios.straggler_came_back(&mut self.cx);
-            }
-        }
-    }
-
-    /// A drive operation has ended: its purpose goes on.
-    fn io_ended(&mut self, ended: Ended) {
-        let outcome = ended.outcome;
-        if ended.left {
-            self.ios.mute(true);
-        }
-        match ended.purpose {
-            Purpose::Second { .. } => unreachable!("it ends with its pair"),
-            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
-            Purpose::Flush { number, seat } => {
-                let (cx, ios) = (&mut self.cx, &mut self.ios);
-                let finished = self.flushes.ended(cx, ios, number, seat, outcome);
-                self.flush_finished(finished);
-            }
-            Purpose::Batch { sequence, seat } => self.batch_written(sequence, seat, outcome),
-            Purpose::PageRead { read, seat } => {
-                let checkpoint = self.checkpoints.pages(self.log.anchor);
-                let (cx, ios) = (&mut self.cx, &mut self.ios);
-                self.pages
-                    .read_ended(cx, ios, &checkpoint, (read, seat), outcome);
-            }
-            Purpose::Install { transfer } => self.install_written(transfer, outcome),
-            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
-            Purpose::Anchor { seat } => self.anchor_written(seat, outcome),
-            Purpose::Restore { seat } => self.column_restored(seat, outcome),
-            Purpose::Look { job, seat } => {
-                let (cx, ios) = (&mut self.cx, &mut self.ios);
-                if self.jobs.looked(cx, ios, (job, seat), outcome) {
-                    self.step_job(job);
-                }
-            }
-            Purpose::Recovery { seat, index } => self.recovery_read(seat, index, outcome),
-            Purpose::Discard { op } => self.discarded(op, outcome),
-            Purpose::DiscardRing => self.ring_discarded(),
-        }
-        if ended.left {
-            self.ios.mute(false);
-        }
-    }
-
-    /// Does something about reads that are late, if it is time to look for them.
-    fn look_for_late(&mut self) {
-        if let Some(late) = self.ios.look(&mut self.cx) {
-            for id in late {
-                self.hedge(id);
-            }
-            self.ios.looked(self.cx.now);
-        }
-    }
-
-    fn check_here(&self, group: u64) -> Result<(), CommandError> {
-        match self.cx.has_group(group) {
-            true => Ok(()),
-            false => Err(CommandError::NotHere {
-                group,
-                lane: self.cx.lane,
-            }),
-        }
     }
 
     /// Moves every operation that can move.
@@ -615,191 +406,5 @@ impl Lane {
         }
         self.ios.end_turn(&mut self.cx);
         self.direct.turn_ends();
-    }
-
-    /// Loads pages for an operation, which is planned again when they are here.
-    fn fetch_pages(&mut self, id: OpId, names: BTreeSet<PageName>) {
-        let op = &self.ops[&id];
-        // A job, or a stream, is about to ask for those behind them.
-        let streams = op.service.bulk && matches!(op.task, Task::Write(_));
-        let ahead = match matches!(op.owner, Owner::Job(_)) || streams {
-            true => PageCache::ahead(&self.cx, &names),
-            false => Vec::new(),
-        };
-        self.load_pages(names.iter().copied().chain(ahead));
-        if !self.pages.wait(id, names) {
-            self.runnable.push_back(id);
-        }
-    }
-
-    /// Begins to load pages, but for those that are here or on their way.
-    fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
-        let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let nowhere = self.pages.load(cx, ios, self.log.anchor, names);
-        self.pages_nowhere(nowhere);
-    }
-
-    fn pages_nowhere(&mut self, names: Vec<PageName>) {
-        for name in names {
-            let checkpoint = self.checkpoints.pages(self.log.anchor);
-            let ready = { &mut self.pages }.without_copies(&self.cx, &checkpoint, name);
-            self.page_here(ready);
-        }
-    }
-
-    /// The copies of a page are in memory.
-    fn page_computed(&mut self, name: PageName, computed: &Computed) {
-        let checkpoint = self.checkpoints.pages(self.log.anchor);
-        let (cx, ios) = (&mut self.cx, &mut self.ios);
-        match { &mut self.pages }.computed(cx, ios, &checkpoint, name, computed) {
-            Loaded::Again(nowhere) => self.pages_nowhere(nowhere),
-            Loaded::Here { ready, readable } => {
-                self.page_here(ready);
-                if readable {
-                    self.pages.report_unknown(&mut self.cx, name);
-                }
-            }
-            Loaded::Alike => {}
-            Loaded::Differ => self.want_checkpoint(),
-        }
-    }
-
-    /// A page has come, and these operations have waited for it.
-    fn page_here(&mut self, ready: Vec<OpId>) {
-        self.runnable.extend(ready);
-        self.checkpoint_page_here();
-    }
-
-    /// Brings the map of a group into memory; else the pages that it needs.
-    fn load_map(&mut self, group: u64) -> Result<(), BTreeSet<PageName>> {
-        let entries = MapEntries {
-            overlay: &self.overlay,
-            pages: &self.pages,
-            sequence: self.log.next_sequence,
-        };
-        for (name, entry) in self.maps.load(&self.cx, entries, group)? {
-            self.pages.set(name, entry);
-        }
-        Ok(())
-    }
-
-    /// Columns can be read again, of one group or of any.
-    fn forget_nowhere(&mut self, group: Option<u64>) {
-        if self.pages.has_nowhere() {
-            let checkpoint = self.checkpoints.pages(self.log.anchor);
-            self.pages.forget_nowhere(&checkpoint, group);
-            self.maps.drop_unknown();
-        }
-    }
-
-    fn begin_job(&mut self, job: Job) {
-        let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence);
-        match begun {
-            Begun::Looks => {}
-            Begun::Checkpoint => self.await_checkpoint(Wanting::Job(id), []),
-            Begun::Steps => self.step_job(id),
-        }
-    }
-
-    /// Keeps the job's steps in flight; ends it when there are no more.
-    fn step_job(&mut self, id: JobId) {
-        loop {
-            match self.jobs.next(&mut self.cx, id) {
-                Next::Step {
-                    group,
-                    stripes,
-                    task,
-                } => self.start(Op::new(Owner::Job(id), group, stripes, task)),
-                Next::Wait => return,
-                Next::Checkpoint(pages) => {
-                    self.await_checkpoint(Wanting::Job(id), pages);
-                    return;
-                }
-                Next::Flush if self.begin_flush(Waiter::Job(id)) => return,
-                Next::Flush => return self.end_job(id, Ok(())),
-                Next::End(outcome) => return self.end_job(id, outcome),
-            }
-        }
-    }
-
-    /// The checkpoint that a job waited for has ended.
-    fn job_checkpointed(&mut self, id: JobId) {
-        match self.jobs.checkpointed(id, self.checkpoint_fault()) {
-            Some(group) => {
-                self.pages.drop_group(group);
-                self.maps.drop_group(group);
-                self.losses.forget(group);
-                self.step_job(id);
-            }
-            None => self.end_job(id, Ok(())),
-        }
-    }
-
-    /// Jobs that have made way for clients go on, if it is time.
-    fn resume_jobs(&mut self) {
-        for id in self.jobs.due(self.cx.now) {
-            self.step_job(id);
-        }
-    }
-
-    /// The job is done and durable, or has failed with nothing of it in flight.
-    fn end_job(&mut self, id: JobId, outcome: Outcome) {
-        match self.jobs.end(&mut self.cx, id, outcome) {
-            jobs::Ended::Reported => {}
-            jobs::Ended::Scrubbed => {
-                if self.pages.dirty().next().is_some() {
-                    self.want_checkpoint();
-                }
-            }
-            jobs::Ended::FillFailed {
-                group,
-                column,
-                target,
-                fault,
-            } => {
-                self.cx
-                    .change_view(|view, geometry| view.abandon_fill(geometry, group, column));
-                // Requests planned before this still write to the target: it must not be given
-                // to anyone else before they have ended.
-                self.cx.epochs.report_drained(Event::FillFailed {
-                    group,
-                    column,
-                    target,
-                    fault,
-                });
-            }
-        }
-    }
-
-    /// Flushes every drive that holds writes not yet flushed; false if there is none.
-    fn begin_flush(&mut self, waiter: Waiter) -> bool {
-        let covers = self.log.completed;
-        let begun = self
-            .flushes
-            .begin(&mut self.cx, &mut self.ios, waiter, covers);
-        if !begun {
-            self.log.flushed = self.log.flushed.max(covers);
-        }
-        begun
-    }
-
-    fn flush_finished(&mut self, finished: impl IntoIterator<Item = Finished>) {
-        for finished in finished {
-            let outcome = finished.outcome;
-            if outcome.is_ok() {
-                self.log.flushed = self.log.flushed.max(finished.covers);
-                self.direct.flushed(self.log.flushed);
-            }
-            match finished.waiter {
-                Waiter::Request(id) => self.flushed_for(id, outcome),
-                Waiter::Job(id) => self.end_job(id, outcome),
-                Waiter::Checkpoint => self.checkpoint_flushed(outcome),
-                Waiter::Recovery => self.recovery_flushed(),
-                // The next batch's header says it.
-                Waiter::Log => {}
-                Waiter::Moves => self.moves_flushed(outcome),
-            }
-        }
     }
 }

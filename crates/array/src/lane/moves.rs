@@ -51,7 +51,6 @@ impl Lane {
         }
         let group = op.group;
         if let Err(missing) = self.load_map(group) {
-            self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return false;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Seat};
 use layout::Cell;
 
-use super::arbitrate::Arbitration;
+use super::arbitration::Arbitration;
 use super::bounce::BounceBuffer;
 use super::coalesce::Part;
 use super::direct::Direct;
@@ -31,8 +31,8 @@ pub(super) enum Owner {
     Job(JobId),
     /// A second read of what this operation reads, which is late.
     Hedge(OpId),
-    /// Nobody waits: the lane mends what it has found.
-    Lane,
+    /// Nothing waits for it: the lane repairs what it has found, logs preserved blocks again, discards.
+    Background,
     /// Recovery has found the stripe torn.
     Recovery,
 }
@@ -243,7 +243,7 @@ impl Service {
             (_, Task::Scrub) => Self::bulk(Origin::Scrub),
             (_, Task::Discard(_)) => Self::bulk(Origin::Checkpoint),
             (Owner::Job(_), _) => Self::bulk(Origin::Rebuild),
-            (Owner::Lane | Owner::Recovery, _) => Self::prompt(Origin::Scrub),
+            (Owner::Background | Owner::Recovery, _) => Self::prompt(Origin::Scrub),
         }
     }
 }

@@ -162,6 +162,11 @@ impl Overlay {
         self.blocks.get(name)
     }
 
+    /// A block, if it is still as this batch logged it.
+    pub(super) fn get_of(&self, name: BlockName, sequence: u64) -> Option<&Logged> {
+        { self.get(name) }.filter(|logged| logged.sequence == sequence)
+    }
+
     /// Whether any of `count` blocks from `first` on is logged.
     pub(super) fn holds(&self, first: BlockName, count: u32) -> bool {
         self.blocks.has_any(first, count)

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use block::{Fault, Seat};
+use block::Seat;
 
 use super::Lane;
 use super::ids::OpId;
-use super::io::Ended;
 use super::op::Phase;
 
 impl Lane {
@@ -32,8 +31,8 @@ impl Lane {
             self.decide(seat, true);
         }
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
-            self.batches_thinned();
-            self.want_checkpoint();
+            self.preserved.drive_out(self.log.next_sequence);
+            self.checkpoints.want();
         }
     }
 
@@ -67,8 +66,8 @@ impl Lane {
         self.cx.change_view(|view, _| view.successor_out(with));
         self.jobs.lost_seat(with);
         for id in self.ios.in_flight_at(with, false) {
-            if let Some(purpose) = self.ios.abandon(id) {
-                self.io_ended(Ended::new(purpose, Err(Fault::Gone)));
+            if let Some(ended) = self.ios.fail(id) {
+                self.io_ended(ended);
             }
         }
         self.decide(with, true);
@@ -86,7 +85,7 @@ impl Lane {
         self.superseded(seat);
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
             if filled.is_some() {
-                self.batches_thinned();
+                self.preserved.drive_out(self.log.next_sequence);
             }
             self.want_anchor();
         }

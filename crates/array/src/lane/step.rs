@@ -18,11 +18,14 @@ use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
 use erasure::ElementSet;
 
 use super::balance::{Known, Sound};
+use super::blank::plan_blank;
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
-use super::{Computing, Lane, Purpose, trusted};
+use super::repairs::left_to_repair;
+use super::verify::{Verified, report_bad, verify};
+use super::{Computing, Lane, Purpose, preserved, trusted};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
@@ -92,7 +95,9 @@ impl Lane {
     pub(super) fn give_back(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
         let ready = self.locks.release(id, group, stripes.clone());
         self.runnable.extend(ready);
-        self.unlocked(group, stripes);
+        if self.preserved.unlocked(group, stripes) {
+            self.checkpoints.want();
+        }
     }
 
     /// Plans an operation and starts its reads.
@@ -107,11 +112,13 @@ impl Lane {
         self.cx.epochs.enter(&mut op.epoch);
         self.release_scratch(id);
         self.use_bounce_buffer(id);
-        self.drop_written_anew(id);
+        if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[&id]) {
+            self.ops.get_mut(id).expect("just seen").task = Task::Heal(left);
+        }
         // What was tried was read into memory that is released.
         let op = self.ops.get_mut(id).expect("just seen");
         if let Some(arbitration) = op.arbitration.written() {
-            arbitration.trials.clear();
+            arbitration.drop_trials();
         }
         let store = self.cx.geometry.store().is_some();
         let op = &self.ops[&id];
@@ -131,7 +138,7 @@ impl Lane {
             self.discard(id, what);
             return;
         }
-        if !op.arbitration.doubts.is_empty() {
+        if op.arbitration.in_doubt() > 0 {
             self.arbitrate(id);
             return;
         }
@@ -147,7 +154,6 @@ impl Lane {
                 return;
             }
             Some(Sound::Pages(names)) => {
-                self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, names);
                 return;
             }
@@ -164,7 +170,6 @@ impl Lane {
             && self.recovery.is_none()
             && let Err(missing) = self.load_map(group)
         {
-            self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return;
         }
@@ -173,7 +178,6 @@ impl Lane {
         if plain {
             let missing = trusted::missing_pages(&self.cx, &self.pages, &self.ops[&id]);
             if !missing.is_empty() {
-                self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                 self.fetch_pages(id, missing);
                 return;
             }
@@ -195,7 +199,7 @@ impl Lane {
                 .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
             bad: &op.bad,
             avoid: &op.avoid,
-            distrusted: &op.arbitration.distrusted,
+            distrusted: op.arbitration.distrusted(),
             avoided: &avoided,
             missing: RefCell::default(),
             unknown: RefCell::default(),
@@ -246,7 +250,7 @@ impl Lane {
                         let block =
                             (chunk * self.cx.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
                         blocks.contains(&(slot, row.low))
-                            || !op.arbitration.distrusted.contains(&(column, block))
+                            || !op.arbitration.distrusted().contains(&(column, block))
                     });
                 }
                 Ok(plan::plan_heal(plans, &stripe, blocks, name))
@@ -257,7 +261,6 @@ impl Lane {
         let pinned = blocks.pinned.into_inner();
         let unknown = blocks.unknown.into_inner();
         if !missing.is_empty() {
-            op.phase = Phase::Fetching;
             self.fetch_pages(id, missing);
             return;
         }
@@ -315,7 +318,6 @@ impl Lane {
                 if direct {
                     let missing = self.pages_of_writes(self.ops[&id].group, &plan);
                     if !missing.is_empty() {
-                        self.ops.get_mut(id).expect("just seen").phase = Phase::Fetching;
                         self.fetch_pages(id, missing);
                         return;
                     }
@@ -365,6 +367,39 @@ impl Lane {
         }
     }
 
+    /// Logs blocks again from the memory in which they are.
+    fn relog(&mut self, id: OpId, names: &[BlockName]) {
+        let (plan, pinned) = preserved::plan_relog(&self.cx, &self.overlay, names);
+        for &sequence in &pinned {
+            self.overlay.pin(sequence);
+        }
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.pinned = pinned.into_iter().collect();
+        op.plan = Some(plan);
+        self.compute(id);
+    }
+
+    /// Makes a whole group unwritten.
+    fn blank(&mut self, id: OpId) {
+        let group = self.ops[&id].group;
+        if !self.checkpoints.writes_of(group) {
+            // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
+            self.pages.drop_group(group);
+        }
+        self.maps.drop_group(group);
+        let page = self.pages.blank();
+        let scratch = self.cx.fresh_scratch();
+        let (plan, puts) = plan_blank(&self.cx, &page, group, scratch);
+        self.cx
+            .actions
+            .push_back(Action::Allocate(scratch, plan.scratch_bytes));
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.scratch = Some(scratch);
+        op.puts = puts;
+        op.plan = Some(plan);
+        self.compute(id);
+    }
+
     /// An operation needs more than is left.
     fn lost(&mut self, id: OpId) {
         let op = &self.ops[&id];
@@ -379,7 +414,9 @@ impl Lane {
         };
         let kind = match op.owner {
             Owner::Request(request) => self.requests.kind(request),
-            Owner::Job(_) | Owner::Lane | Owner::Recovery | Owner::Hedge(_) => RequestKind::Read,
+            Owner::Job(_) | Owner::Background | Owner::Recovery | Owner::Hedge(_) => {
+                RequestKind::Read
+            }
         };
         // What recovery cannot mend it may leave out.
         if op.owner != Owner::Recovery {
@@ -425,6 +462,30 @@ impl Lane {
                 ..Compute::default()
             },
         );
+    }
+
+    /// What an operation has read has these checksums.
+    pub(super) fn verified(&mut self, id: OpId, sums: &[u32]) {
+        if self.end_orphan(id) {
+            // What it read may have changed since its reader let go of the lock.
+            return;
+        }
+        let op = &self.ops[&id];
+        let Verified::Blocks(blocks, bad) = verify(&self.cx, self.entries(), op, sums) else {
+            self.plan_again(id);
+            return;
+        };
+        report_bad(&mut self.cx, &self.losses, &self.maps, &bad);
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.verified += blocks;
+        let names = bad.iter().map(|bad| bad.name);
+        op.bad
+            .extend(names.map(|name| (name.column, name.block.into())));
+        if bad.is_empty() || matches!(op.task, Task::Scrub) {
+            self.compute(id);
+        } else {
+            self.plan_again(id);
+        }
     }
 
     pub(super) fn push_transfer(&mut self, op: OpId, transfer: Transfer) {
@@ -485,11 +546,12 @@ impl Lane {
         let knows = |transfer: &Transfer| {
             let mut blocks = self.cx.geometry.blocks_of(transfer);
             blocks.any(|block| {
-                self.is_known_lost(BlockName {
+                let name = BlockName {
                     group: op.group,
                     column: transfer.column,
                     block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                })
+                };
+                self.losses.has(&self.cx, &self.maps, name)
             })
         };
         let whole = |read: &&Transfer| {
@@ -539,7 +601,7 @@ impl Lane {
     pub(super) fn compute(&mut self, id: OpId) {
         let op = &self.ops[&id];
         let plan = op.plan.as_ref().expect("it was planned");
-        let open = !op.arbitration.trials.is_empty() || self.must_check(op);
+        let open = op.arbitration.is_trying() || self.must_check(op);
         if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open
         {
             // What nearly all reads come to: the bytes are where they should be.
@@ -571,7 +633,7 @@ impl Lane {
 
     pub(super) fn computed(&mut self, id: OpId, computed: &Computed) {
         let store = self.cx.geometry.store().is_some();
-        if !self.ops[&id].arbitration.trials.is_empty() {
+        if self.ops[&id].arbitration.is_trying() {
             self.arbitrated(id, &computed.sums);
             return;
         }
@@ -605,7 +667,7 @@ impl Lane {
             }
             Task::Fill { column, .. } if store => {
                 let (group, column) = (op.group, *column);
-                if self.fill_must_wait(id, group, column) || self.fill_is_early(id) {
+                if self.checkpoints.fill_must_wait(id, group, column) || self.fill_is_early(id) {
                     return;
                 }
                 if !self.note_filled(id, &computed.sums) {
@@ -783,7 +845,7 @@ impl Lane {
                 { &mut self.jobs }.step_ended(&mut self.cx, job, &op.stripes, outcome);
                 self.step_job(job);
             }
-            Owner::Lane => {}
+            Owner::Background => {}
             Owner::Recovery => {
                 let lost = op.plan.is_none_or(|plan| !plan.lost.is_empty());
                 self.torn_mended(outcome.is_ok() && !lost);

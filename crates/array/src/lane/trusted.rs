@@ -25,7 +25,7 @@ fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {
 /// Whether a fill can be planned without a look at single blocks.
 pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     let fills = matches!(op.task, Task::Fill { .. }) && op.task.held().is_none();
-    let sound = op.bad.is_empty() && op.avoid.is_empty() && op.arbitration.distrusted.is_empty();
+    let sound = op.bad.is_empty() && op.avoid.is_empty() && op.arbitration.distrusted().is_empty();
     // Rows and slots are the same in all columns but for layouts that keep several copies on one drive.
     let alike = cx.geometry.layout().columns() == cx.geometry.code().columns();
     if !(cx.trusted && fills && sound && alike && cx.geometry.store().is_some()) {
@@ -65,6 +65,7 @@ pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSe
 mod tests {
     use super::*;
     use crate::format::{Entry, MetaPage};
+    use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::op::Owner;
     use crate::lane::overlay::{Bytes, Logged};
@@ -81,14 +82,6 @@ mod tests {
         };
         let op = Op::new(Owner::Job(JobId(1)), 0, stripes, task);
         (cx, Overlay::default(), op)
-    }
-
-    const fn block(column: u16, block: u32) -> BlockName {
-        BlockName {
-            group: 0,
-            column,
-            block,
-        }
     }
 
     #[test]

@@ -378,8 +378,9 @@ impl World {
         }
         for (index, lane) in self.lanes.iter().enumerate() {
             assert!(lane.is_idle(), "lane {index} hangs: {lane:#?}");
-            let idle =
-                self.scratch[index].is_idle() || lane.stragglers() > 0 || lane.kept_blocks() > 0;
+            let idle = self.scratch[index].is_idle()
+                || lane.stragglers() > 0
+                || lane.preserved_blocks() > 0;
             assert!(idle, "lane {index} keeps memory");
         }
         assert!(self.pool.is_idle(), "the pool hangs: {:#?}", self.pool);

@@ -1,45 +1,41 @@
-//! A checkpoint's blocks go to their places, and fills keep out of their way.
+//! A checkpoint's blocks go to their places, and their entries into pages.
 
 use std::collections::BTreeSet;
 
-use block::{Outcome, Seat};
+use block::{BLOCK_BYTES, Outcome, Seat};
 
 use super::installs::Installs;
-use super::{Phase, Wanting};
+use super::{Collected, Next, Phase, Running};
 use crate::action::{IoKind, Origin, Service};
 use crate::format::{BlockName, Entry};
-use crate::lane::ids::OpId;
-use crate::lane::op::Owner;
-use crate::lane::overlay::Logged;
-use crate::lane::{Lane, Purpose};
+use crate::lane::Purpose;
+use crate::lane::context::Context;
+use crate::lane::io::IoTable;
+use crate::lane::overlay::{Logged, Overlay};
+use crate::lane::pages::PageCache;
+use crate::lane::writes::Writes;
 use crate::plan::{Transfer, merge};
 use crate::seeded::{self, Bug};
 
-impl Lane {
-    pub(super) fn install(&mut self) {
+impl Running {
+    pub(super) fn install(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        overlay: &Overlay,
+        mut collected: Collected,
+    ) -> Next {
         let mut transfers = Vec::new();
-        let running = self
-            .checkpoints
-            .running
-            .as_mut()
-            .expect("a checkpoint runs");
-        self.cx.epochs.enter(&mut running.epoch);
-        running.phase = Phase::Installing;
+        cx.epochs.enter(&mut self.epoch);
         // What has changed since is left to the next checkpoint: the newer record is complete, and
         // will have been flushed when this one's anchor is written.
-        let overlay = &self.overlay;
-        running.blocks.retain(|(name, logged)| {
-            let now = overlay.get(*name);
-            now.is_some_and(|now| now.sequence == logged.sequence)
-        });
-        for (name, logged) in &running.blocks {
+        { &mut collected.blocks }
+            .retain(|(name, logged)| overlay.get_of(*name, logged.sequence).is_some());
+        for (name, logged) in &collected.blocks {
             let Some(slice) = logged.bytes.memory() else {
                 continue;
             };
-            let column = self
-                .cx
-                .view()
-                .column(&self.cx.geometry, name.group, name.column);
+            let column = cx.view().column(&cx.geometry, name.group, name.column);
             let cells = column.cells();
             let cells = cells.take(if seeded::is(Bug::SkipFillTarget) {
                 1
@@ -50,7 +46,7 @@ impl Lane {
                 seat: cell.seat,
                 column: name.column,
                 kind: IoKind::Write,
-                offset: self.cx.geometry.block_offset(cell, name.block.into()),
+                offset: cx.geometry.block_offset(cell, name.block.into()),
                 length: slice.length,
                 slice: Some(slice),
             }));
@@ -63,218 +59,192 @@ impl Lane {
         merge(&mut transfers);
         let installs = Installs::new(transfers);
         let seats = installs.seats();
-        running.installs = installs;
+        self.phase = Phase::Installing {
+            collected,
+            installs,
+            writes: Writes::default(),
+        };
         for seat in seats {
-            self.begin_installs(seat);
+            self.begin_installs(cx, ios, seat);
         }
-        self.installs_ended();
+        self.installs_ended()
     }
 
     /// Hands out as many installs as a drive may have. Those of one run go in one turn, and so as one operation.
-    fn begin_installs(&mut self, seat: Seat) {
+    fn begin_installs(&mut self, cx: &mut Context, ios: &mut IoTable, seat: Seat) {
+        let Phase::Installing {
+            installs, writes, ..
+        } = &mut self.phase
+        else {
+            unreachable!("nothing is installed in {:?}", self.phase);
+        };
         loop {
-            let members = self.running().installs.begin_run(seat);
+            let members = installs.begin_run(seat);
             if members == 0 {
                 return;
             }
             for _ in 0..members {
-                let running = self.running();
-                let transfer = running.installs.take(seat);
-                if self.cx.view().is_out(seat) {
-                    self.running().installs.ended(&transfer);
+                let transfer = installs.take(seat);
+                if cx.view().is_out(seat) {
+                    installs.ended(&transfer);
                     continue;
                 }
-                self.running().writes.begin();
+                writes.begin();
                 let purpose = Purpose::Install { transfer };
                 let service = Service::bulk(Origin::Checkpoint);
-                self.ios
-                    .submit_transfer(&mut self.cx, purpose, service, &transfer);
+                ios.submit_transfer(cx, purpose, service, &transfer);
             }
         }
     }
 
-    pub(in crate::lane) fn install_written(&mut self, transfer: Transfer, outcome: Outcome) {
-        self.checkpoint_wrote(transfer.seat, transfer.offset, outcome);
-        if outcome.is_err() {
-            let block = self.cx.geometry.block_of(transfer.offset);
-            let blocks = block..block + transfer.length / block::BLOCK_BYTES;
-            let out = self.cx.view().is_out(transfer.seat);
-            let running = self.running();
-            let hit = running.blocks.iter().filter(|(name, logged)| {
+    /// A drive has taken an install, or has not. `out`: it is out by now.
+    pub(in crate::lane) fn install_written(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        transfer: &Transfer,
+        outcome: Outcome,
+        out: bool,
+    ) -> Next {
+        let Phase::Installing {
+            collected,
+            installs,
+            writes,
+        } = &mut self.phase
+        else {
+            unreachable!("nothing is installed in {:?}", self.phase);
+        };
+        writes.ended(transfer.seat, outcome, out);
+        if outcome.is_err() && !out {
+            let block = cx.geometry.block_of(transfer.offset);
+            let blocks = block..block + transfer.length / BLOCK_BYTES;
+            let hit = collected.blocks.iter().filter(|(name, logged)| {
                 name.column == transfer.column
                     && blocks.contains(&u64::from(name.block))
                     && logged.bytes.memory().is_some_and(|slice| {
                         transfer.slice.is_some_and(|all| all.buffer == slice.buffer)
                     })
             });
-            let hit: Vec<BlockName> = hit.map(|&(name, _)| name).collect();
-            if !out {
-                running.stuck.extend(hit);
-            }
+            self.held_back.extend(hit.map(|&(name, _)| name));
         }
-        if self.running().installs.ended(&transfer) {
-            self.begin_installs(transfer.seat);
+        if installs.ended(transfer) {
+            self.begin_installs(cx, ios, transfer.seat);
         }
-        self.installs_ended();
+        self.installs_ended()
     }
 
-    /// Whether a fill must not write to a column now: an older version of one of its blocks may be on
-    /// its way to the target, and come after the fill's. Then the fill is planned again when all
-    /// are in place.
-    pub(in crate::lane) fn fill_must_wait(&mut self, op: OpId, group: u64, column: u16) -> bool {
-        let installing = self.checkpoints.running.as_ref().is_some_and(|running| {
-            !seeded::is(Bug::FillDuringInstall)
-                && running.phase == Phase::Installing
-                && running.blocks.iter().any(|(name, logged)| {
-                    (name.group, name.column) == (group, column) && logged.bytes.memory().is_some()
-                })
-        });
-        if installing {
-            self.checkpoints.fills.push(op);
-        }
-        installing
-    }
-
-    /// Whether a fill of a drive that catches up would write a block that is logged and not yet flushed. The
-    /// power may go and take the batch with it: then what was there before counts again, by its entry the drive
-    /// holds it, and it must not have been overwritten. So the fill is planned again when a checkpoint has put the
-    /// block in place.
-    pub(in crate::lane) fn fill_is_early(&mut self, op: OpId) -> bool {
-        let Owner::Job(job) = self.ops[&op].owner else {
-            return false;
+    pub(super) fn installs_ended(&mut self) -> Next {
+        let Phase::Installing {
+            installs, writes, ..
+        } = &self.phase
+        else {
+            return Next::Wait;
         };
-        if !self.jobs.catches_up(job) {
-            return false;
+        if !installs.have_begun() || !writes.is_done() {
+            return Next::Wait;
         }
-        let flushed = self.log.flushed;
-        let early = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
-            let logged = self.overlay.get(*name);
-            logged.is_some_and(|logged| logged.sequence > flushed)
-        });
-        if early && let Some(fault) = self.log.stuck {
-            // A drive that stays does not take what is logged: nobody knows until when.
-            self.end(op, Err(fault));
-        } else if early {
-            self.checkpoints.fills.push(op);
-            self.want_checkpoint();
+        let refused = writes.kept().values().next().copied();
+        if refused.is_none() {
+            // Whatever failed was on drives that are out now: it is not there to be missed.
+            self.held_back.clear();
         }
-        early
+        Next::Installed(refused)
     }
 
-    pub(super) fn installs_ended(&mut self) {
-        let running = self
-            .checkpoints
-            .running
-            .as_mut()
-            .expect("a checkpoint runs");
-        if running.phase != Phase::Installing
-            || !running.installs.have_begun()
-            || !running.writes.is_done()
-        {
-            return;
+    /// The blocks that it was to put in place.
+    pub(in crate::lane) fn blocks(&self) -> &[(BlockName, Logged)] {
+        match &self.phase {
+            Phase::Installing { collected, .. } => &collected.blocks,
+            other => unreachable!("nothing is installed in {other:?}"),
         }
-        if running.writes.kept().is_empty() {
-            // Whatever failed was on drives that are out now: it is not there to be missed.
-            running.stuck.clear();
-        }
-        self.log.stuck = running.writes.kept().values().next().copied();
-        let (blocks, zeroed) = (
-            std::mem::take(&mut running.blocks),
-            std::mem::take(&mut running.zeroed),
-        );
-        let forgotten = self.groups_forgotten();
-        let room = self.log.wants_checkpoint()
-            || self.overlay.bytes() >= self.batch_memory() / 2
-            || !forgotten.is_empty();
-        let kept = self.keep(&blocks, &forgotten, room);
-        let running = self.running();
-        running.stuck.extend(kept);
+    }
+
+    /// Pages say from now on that blocks are in place, but for those that stay logged: what is `preserved`, what drives have
+    /// refused, and what has come back. `room`: the ring wants room. Returns the stripes that are unwritten from now on.
+    pub(in crate::lane) fn enter(
+        &mut self,
+        cx: &Context,
+        overlay: &mut Overlay,
+        pages: &mut PageCache,
+        preserved: BTreeSet<BlockName>,
+        room: bool,
+    ) -> Vec<(u64, u64)> {
+        let Phase::Installing { collected, .. } = &mut self.phase else {
+            unreachable!("nothing is installed in {:?}", self.phase);
+        };
+        let Collected {
+            blocks,
+            zeroed,
+            pinned,
+        } = std::mem::take(collected);
+        self.held_back.extend(preserved);
         // Nor is what came back while it ran, a column or a page, as it should be.
-        let back = |name: &BlockName| running.back.contains(&(name.group, name.column));
+        let back = |name: &BlockName| {
+            self.back.contains(&(name.group, name.column)) || pages.is_back(cx, name.page())
+        };
         let missed = blocks.iter().map(|&(name, _)| name).filter(back);
-        let missed: Vec<BlockName> = missed.collect();
-        running.stuck.extend(missed);
-        let unlisted = |name: &BlockName| self.pages.is_back(&self.cx, name.page());
-        let unlisted = blocks.iter().map(|&(name, _)| name).filter(unlisted);
-        let unlisted: Vec<BlockName> = unlisted.collect();
-        let running = self.running();
-        running.stuck.extend(unlisted);
-        running.room = room;
-        running.progress = blocks.is_empty() || running.stuck.len() < blocks.len();
-        let stuck = running.stuck.clone();
-        let pinned = std::mem::take(&mut running.pinned);
-        for (stripe, sequence) in zeroed {
-            for name in self.names_of(stripe.0, stripe.1..stripe.1 + 1) {
-                if !seeded::is(Bug::TrimWithoutEntry) {
-                    self.pages.set(name, Entry::UNWRITTEN);
+        self.held_back.extend(missed);
+        self.room = room;
+        self.progress = blocks.is_empty() || self.held_back.len() < blocks.len();
+        for &(stripe, sequence) in &zeroed {
+            if !seeded::is(Bug::TrimWithoutEntry) {
+                for name in { &cx.geometry }.blocks_of_stripes(stripe.0, stripe.1..stripe.1 + 1) {
+                    pages.set(name, Entry::UNWRITTEN);
                 }
             }
-            self.overlay.zeroes_installed(stripe, sequence);
-            self.discards.made_unwritten(stripe);
+            overlay.zeroes_installed(stripe, sequence);
         }
         for (name, logged) in blocks {
-            if stuck.contains(&name) {
+            if self.held_back.contains(&name) {
                 continue;
             }
-            // A block that nobody had may have been reconstructed meanwhile.
-            let now = self.overlay.get(name);
-            let entry = match now.filter(|now| now.sequence == logged.sequence) {
-                Some(now) => now.entry,
-                None => logged.entry,
-            };
-            self.pages.set(name, entry);
-            let logged = Logged { entry, ..logged };
-            self.running().installed.push((name, logged));
+            // A block whose bytes were nowhere may have been reconstructed meanwhile.
+            let now = overlay.get_of(name, logged.sequence);
+            let entry = now.map_or(logged.entry, |now| now.entry);
+            pages.set(name, entry);
+            self.installed.push((name, Logged { entry, ..logged }));
         }
         for sequence in pinned {
-            self.overlay.unpin(sequence);
+            overlay.unpin(sequence);
         }
-        let fills = std::mem::take(&mut self.checkpoints.fills);
-        self.runnable.extend(fills);
-        self.relog_kept(room);
-        self.write_pages();
+        zeroed.into_iter().map(|(stripe, _)| stripe).collect()
+    }
+
+    /// The blocks that are in place and durable there, to be [released](Self::release).
+    pub(in crate::lane) fn take_installed(&mut self) -> Vec<(BlockName, Logged)> {
+        std::mem::take(&mut self.installed)
     }
 
     /// What was put in place is durable there. Until now it was in memory, too: where its drive has gone out since, and
-    /// with it more than the code survives, it may have been in that drive's cache only, and stays logged.
-    pub(super) fn installs_durable(&mut self) {
-        let installed = std::mem::take(&mut self.running().installed);
-        let forgotten = self.groups_forgotten();
-        let room = self.running().room;
-        let mut kept = self.keep_more(&installed, &forgotten, room);
-        let logged = |&&(name, logged): &&(BlockName, Logged)| {
-            let now = self.overlay.get(name);
-            now.is_some_and(|now| now.sequence == logged.sequence)
+    /// with it more than the code survives, it may have been in that drive's cache only, and is `preserved`. Returns the oldest
+    /// batch that still counts.
+    pub(in crate::lane) fn release(
+        &mut self,
+        cx: &Context,
+        overlay: &mut Overlay,
+        pages: &mut PageCache,
+        installed: Vec<(BlockName, Logged)>,
+        preserved: BTreeSet<BlockName>,
+    ) -> u64 {
+        let mut kept = preserved;
+        let back = |&&(name, logged): &&(BlockName, Logged)| {
+            overlay.get_of(name, logged.sequence).is_some() && pages.is_back(cx, name.page())
         };
-        let unlisted = installed.iter().filter(logged).map(|&(name, _)| name);
-        kept.extend(unlisted.filter(|name| self.pages.is_back(&self.cx, name.page())));
+        kept.extend(installed.iter().filter(back).map(|&(name, _)| name));
         for (name, logged) in installed {
             if kept.contains(&name) {
-                let running = self.running();
-                running.first = running.first.min(logged.sequence);
-            } else {
-                // It may have been reconstructed in the meantime, and its entry be known.
-                let now = self.overlay.get(name).copied();
-                let now = now.filter(|now| now.sequence == logged.sequence);
-                if let Some(now) = now.filter(|now| now.entry != logged.entry) {
-                    self.pages.set(name, now.entry);
-                }
-                self.overlay.installed(name, logged.sequence);
+                self.first = self.first.min(logged.sequence);
+                continue;
             }
+            // It may have been reconstructed in the meantime, and its entry be known.
+            let now = overlay.get_of(name, logged.sequence);
+            if let Some(entry) = now.map(|now| now.entry).filter(|&now| now != logged.entry) {
+                pages.set(name, entry);
+            }
+            overlay.installed(name, logged.sequence);
         }
-        let running = self.running();
-        running.late |= !kept.is_empty();
-        running.stuck.extend(kept);
-    }
-
-    /// Groups that those who wait for this checkpoint are about to make unwritten.
-    fn groups_forgotten(&self) -> BTreeSet<u64> {
-        let running = self.checkpoints.running.as_ref();
-        let wanting = running.into_iter().flat_map(|running| &running.wanting);
-        let groups = wanting.filter_map(|wanting| match *wanting {
-            Wanting::Job(job) => self.jobs.zeroes(job),
-            Wanting::Pool => None,
-        });
-        groups.collect()
+        self.late |= !kept.is_empty();
+        self.held_back.extend(kept);
+        self.first
     }
 }

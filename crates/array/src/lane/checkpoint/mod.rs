@@ -1,31 +1,41 @@
 //! Putting what is logged in place, so that the ring's tail can move.
 //!
 //! ```text
-//!   Flushing ─► Loading ─► Installing ─► Paging ─► Ordering ─► Paging ─► Settling ─► Anchoring ─► Closing ─► (end)
-//!   (records)   (pages)    (blocks)      (first    (flush)     (second   (flush)     (anchor)     (flush)
-//!                                        turn)                 turn)
+//!   Flushing ─► Loading ─► Installing ─► Laying ─► Paging ─► Ordering ─► Paging ─► Settling ─► LayingAnchor ─► Anchoring ─► Closing ─► (end)
+//!   (records)   (pages)    (blocks)      (pages,   (first    (flush)     (second   (flush)     (in memory)     (anchor)     (flush)
+//!                                        in        turn)                 turn)        │
+//!                                        memory)                                      └── the tail does not move ─► (end)
 //! ```
 //!
+//! [`Checkpoints`] knows when one begins and what waits for it; [`Running`] is the one under way. It submits its writes, counts
+//! them, and says what is next ([`Next`]); journal and pages are lent to it for the steps that go through them.
+//!
 //! Requests go on meanwhile. What they log is not part of this checkpoint.
+//!
+//! Invariants:
+//! - Nothing is put in place before its record is durable.
+//! - A block leaves the journal only when it and its entry are durable in their places.
+//! - The tail does not move past anything that stays logged (`held_back`), nor if a drive that stays has refused a page or an
+//!   anchor.
 
 mod anchor;
 mod install;
 mod installs;
 mod paging;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 
 use self::installs::Installs;
-use super::Lane;
-use super::backoff::Work;
+use super::context::Context;
 use super::epochs::Epoch;
-use super::flush::Waiter;
 use super::ids::{JobId, OpId};
-use super::overlay::Logged;
-use super::pages::CheckpointPages;
+use super::io::IoTable;
+use super::overlay::{Logged, Overlay};
+use super::pages::{CheckpointPages, PageCache};
+use super::preserved;
 use super::writes::Writes;
 use crate::ScratchId;
 use crate::action::{BufferId, Slice};
@@ -33,55 +43,117 @@ use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::Transfer;
 use crate::seeded::{self, Bug};
 
+pub(super) use self::anchor::{lay_anchor, submit_anchor};
+
 /// How long after the last batch a checkpoint begins by itself: what is in place costs nothing at
 /// the next opening.
 const IDLE: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a checkpoint is doing.
+#[derive(Clone, Debug)]
 enum Phase {
+    /// The records of what it puts in place are flushed.
     Flushing,
-    Loading,
-    Installing,
-    Paging,
-    Ordering,
+    /// Pages are read.
+    Loading(Collected),
+    /// Blocks are on their way to their places.
+    Installing {
+        collected: Collected,
+        installs: Installs,
+        writes: Writes,
+    },
+    /// Its pages are being laid out in memory.
+    Laying,
+    /// Copies of pages are on their way to their places; those of the second turn are not.
+    Paging {
+        writes: Writes,
+        second: Vec<Transfer>,
+    },
+    /// The first turn is flushed.
+    Ordering { second: Vec<Transfer> },
+    /// Blocks and pages are flushed.
     Settling,
-    Anchoring,
+    /// Its anchor is being laid out in memory.
+    LayingAnchor,
+    /// Its anchor is on its way to all drives.
+    Anchoring(Writes),
+    /// The anchor is flushed.
     Closing,
 }
 
-impl Phase {
-    /// Whether pages are on their way to their places.
-    const fn writes_pages(self) -> bool {
-        matches!(self, Self::Paging | Self::Ordering | Self::Settling)
-    }
+/// What a checkpoint puts in place.
+#[derive(Clone, Debug, Default)]
+struct Collected {
+    blocks: Vec<(BlockName, Logged)>,
+    /// Stripes that become unwritten, and since which batch.
+    zeroed: Vec<((u64, u64), u64)>,
+    /// Batches whose memory it reads.
+    pinned: BTreeSet<u64>,
 }
 
-/// Who waits for a checkpoint that begins from now on.
+/// What the checkpoint under way does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanting {
+pub(super) enum Next {
+    /// Nothing before something that it waits for has ended.
+    Wait,
+    /// All that was written is flushed; then [`Running::flushed`].
+    Flush,
+    /// Its records are durable: [`Running::collect`].
+    Collect,
+    /// All installs have ended: [`Running::enter`], and then [`Running::write_pages`]. A drive that stays has refused some with
+    /// this fault.
+    Installed(Option<Fault>),
+    /// All pages are written. When nothing is being logged again any more: [`Running::settle`], and then a flush.
+    Settle,
+    /// Blocks and pages are durable: [`Running::release`], and then perhaps an anchor.
+    Durable,
+    /// A drive that stays has refused what all must have: [`Checkpoints::refuse`], and then [`Checkpoints::end`].
+    Refused(Fault),
+    /// Its anchor is durable: [`Checkpoints::end`].
+    End,
+}
+
+/// What waits for a checkpoint that begins from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CheckpointWaiter {
     /// The pool.
     Pool,
     /// A job of this lane.
     Job(JobId),
 }
 
+/// A checkpoint that has ended.
 #[derive(Clone, Debug)]
-struct Running {
+pub(super) struct Ended {
+    /// The last batch that it was to put in place.
+    pub(super) covers: u64,
+    /// The oldest batch that still counts.
+    pub(super) first: u64,
+    pub(super) waiters: Vec<CheckpointWaiter>,
+    /// It was there to make room, and what it has held back could have been logged again in time.
+    pub(super) in_the_way: bool,
+    /// It has put something in place, or found nothing to put there.
+    pub(super) progress: bool,
+}
+
+impl Ended {
+    /// True if something that it was to put in place stays logged.
+    pub(super) const fn holds_back(&self) -> bool {
+        self.first <= self.covers
+    }
+}
+
+/// The checkpoint under way.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
     phase: Phase,
     /// The last batch that this checkpoint puts in place.
     covers: u64,
-    wanting: Vec<Wanting>,
+    waiters: Vec<CheckpointWaiter>,
     /// An anchor is written in any case.
     anchor: bool,
-    blocks: Vec<(BlockName, Logged)>,
-    zeroed: Vec<((u64, u64), u64)>,
-    pinned: BTreeSet<u64>,
-    installs: Installs,
-    /// Copies of pages for the second turn.
-    queue: VecDeque<Transfer>,
-    writes: Writes,
     /// Blocks that a drive that stays did not take, and those that have no place: they stay logged.
-    stuck: BTreeSet<BlockName>,
+    held_back: BTreeSet<BlockName>,
     /// Columns that came back with their drive while it ran: nothing was written there.
     back: BTreeSet<(u64, u16)>,
     /// Some blocks turned out to have no place when it was too late to log them again.
@@ -97,14 +169,12 @@ struct Running {
     /// The oldest batch that still counts when it has ended.
     first: u64,
     pages: BTreeSet<PageName>,
-    /// Pages that are only read: what is logged is let go by them (`keep.rs`).
+    /// Pages that are only read: preserved blocks are selected by them (`preserved.rs`).
     read_for: BTreeSet<PageName>,
     /// Those of `pages` that have not changed. Every place that counts has them; cells that are being filled, and
     /// successors of drives, lack them.
     unchanged: BTreeSet<PageName>,
     scratch: Option<ScratchId>,
-    /// What this phase writes has been laid out and begun.
-    begun: bool,
     /// While it writes to cells that it knows of, they must not be given away.
     epoch: Option<Epoch>,
 }
@@ -114,14 +184,14 @@ struct Running {
 pub(super) struct Checkpoints {
     running: Option<Running>,
     wanted: bool,
-    wanting: Vec<Wanting>,
+    waiters: Vec<CheckpointWaiter>,
     /// The next one writes an anchor though the tail may not have moved.
     anchor: bool,
     /// The last batch that a checkpoint has covered.
     covered: u64,
     /// When the last batch became complete.
     logged_at: Instant,
-    /// Fills that would write where installs are in flight.
+    /// Fills that would write where installs are in flight, or over what is not flushed.
     fills: Vec<OpId>,
     /// Pages to be written whether they have changed or not: a fill needs them at its target.
     forced: BTreeSet<PageName>,
@@ -130,6 +200,15 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     pub(super) const fn is_idle(&self) -> bool {
         self.running.is_none() && !self.wanted
+    }
+
+    pub(super) const fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// True if one is wanted, and none is under way.
+    pub(super) const fn waits(&self) -> bool {
+        self.wanted && self.running.is_none()
     }
 
     /// What it does with pages. `anchor`: the newest one.
@@ -141,111 +220,83 @@ impl Checkpoints {
                 written: &running.pages,
                 read: &running.read_for,
                 unchanged: &running.unchanged,
-                on_their_way: running.phase.writes_pages(),
+                on_their_way: running.writes_pages(),
             },
         }
     }
 
-    /// Whether the running checkpoint writes a page.
-    pub(super) fn writes(&self, name: PageName) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|running| running.pages.contains(&name))
-    }
-
-    /// Whether the running checkpoint writes any page of a group.
+    /// Whether the one under way writes any page of a group.
     pub(super) fn writes_of(&self, group: u64) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| running.pages.iter().any(|name| name.group == group))
     }
-}
 
-impl Lane {
-    pub(super) const fn checkpoint_is_running(&self) -> bool {
-        self.checkpoints.running.is_some()
+    /// A batch is complete.
+    pub(super) const fn logged(&mut self, now: Instant) {
+        self.logged_at = now;
     }
 
-    pub(super) const fn batch_completed(&mut self) {
-        self.checkpoints.logged_at = self.cx.now;
+    /// True if nothing has been logged for as long as makes a checkpoint begin by itself.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        now.since(self.logged_at) >= IDLE
     }
 
-    /// When a checkpoint begins although nothing asks for it.
-    pub(super) fn idle_checkpoint_at(&self) -> Option<Instant> {
-        let idle = self.checkpoints.is_idle() && self.recovery.is_none() && !self.has_gaps();
-        let behind = self.checkpoints.covered < self.log.completed;
-        let at = self.checkpoints.logged_at + IDLE;
-        (idle && behind).then(|| {
-            self.retries
-                .checkpoints_wait_until()
-                .map_or(at, |until| until.max(at))
-        })
+    /// When one begins although nothing asks for it. `completed`: the last batch.
+    pub(super) fn idle_at(&self, completed: u64) -> Option<Instant> {
+        let behind = self.is_idle() && self.covered < completed;
+        behind.then(|| self.logged_at + IDLE)
     }
 
-    pub(super) fn idle_checkpoint(&mut self) {
-        if self
-            .idle_checkpoint_at()
-            .is_some_and(|at| at <= self.cx.now)
-        {
-            self.want_checkpoint();
-        }
+    /// The first batch that none has covered.
+    pub(super) const fn first_uncovered(&self) -> u64 {
+        self.covered + 1
     }
 
-    /// A checkpoint should begin as soon as none is running.
-    pub(super) fn want_checkpoint(&mut self) {
-        self.checkpoints.wanted = true;
+    /// One should begin as soon as none is running.
+    pub(super) const fn want(&mut self) {
+        self.wanted = true;
     }
 
-    /// A drive has everything: its own anchor must say so, or what it was filled with does not count should
-    /// it go and come back before more is logged.
-    pub(super) fn want_anchor(&mut self) {
-        if self.cx.geometry.store().is_some() {
-            self.checkpoints.anchor = true;
-            self.want_checkpoint();
-        }
+    /// The same, and it writes an anchor.
+    pub(super) const fn want_anchor(&mut self) {
+        self.anchor = true;
+        self.wanted = true;
     }
 
-    /// A checkpoint for somebody who waits for it, with pages that must be written.
-    pub(super) fn await_checkpoint(
+    /// One is awaited that begins from now on, and writes these pages.
+    pub(super) fn await_next(
         &mut self,
-        wanting: Wanting,
+        waiter: CheckpointWaiter,
         pages: impl IntoIterator<Item = PageName>,
     ) {
-        self.checkpoints.wanting.push(wanting);
-        self.checkpoints.forced.extend(pages);
-        self.want_checkpoint();
+        self.waiters.push(waiter);
+        self.forced.extend(pages);
+        self.wanted = true;
     }
 
-    pub(super) fn pump_checkpoint(&mut self) {
-        if self.checkpoints.running.is_some() || !self.checkpoints.wanted {
-            return;
+    /// Whether one begins now. `hindered`: a try would fail, as one before it did; then only what is awaited is tried.
+    /// `log_waits`: something waits to be logged.
+    pub(super) fn is_due(&mut self, hindered: bool, log_waits: bool) -> bool {
+        if !self.waits() {
+            return false;
         }
-        if self.has_gaps() {
-            if self.checkpoints.wanting.is_empty() {
-                self.checkpoints.wanted = self.log.waits() || !self.checkpoints.fills.is_empty();
-                return;
-            }
-            // Whoever waits for this one hears in any case how the next try has ended.
-            if self.fill_gaps_for_checkpoint() {
-                return;
-            }
-        }
-        if self.checkpoints.wanting.is_empty() && self.retries.checkpoints_wait(self.cx.now) {
+        if hindered && self.waiters.is_empty() {
             // With nothing that waits the next try is made when there is something.
-            self.checkpoints.wanted = self.log.waits() || !self.checkpoints.fills.is_empty();
-            return;
+            self.wanted = log_waits || !self.fills.is_empty();
+            return false;
         }
-        self.checkpoints.wanted = false;
-        let running = Running {
+        true
+    }
+
+    /// One begins, and covers batches up to this one. Its records are flushed first.
+    pub(super) fn begin(&mut self, covers: u64) {
+        self.wanted = false;
+        self.running = Some(Running {
             phase: Phase::Flushing,
-            covers: self.log.completed,
-            wanting: std::mem::take(&mut self.checkpoints.wanting),
-            anchor: std::mem::take(&mut self.checkpoints.anchor),
-            blocks: Vec::new(),
-            zeroed: Vec::new(),
-            pinned: BTreeSet::new(),
-            installs: Installs::default(),
-            queue: VecDeque::new(),
-            writes: Writes::default(),
-            stuck: BTreeSet::new(),
+            covers,
+            waiters: std::mem::take(&mut self.waiters),
+            anchor: std::mem::take(&mut self.anchor),
+            held_back: BTreeSet::new(),
             back: BTreeSet::new(),
             late: false,
             installed: Vec::new(),
@@ -253,224 +304,226 @@ impl Lane {
             room: false,
             progress: false,
             first: 0,
-            pages: std::mem::take(&mut self.checkpoints.forced),
+            pages: std::mem::take(&mut self.forced),
             read_for: BTreeSet::new(),
             unchanged: BTreeSet::new(),
             scratch: None,
-            begun: false,
             epoch: None,
-        };
-        self.checkpoints.running = Some(running);
-        if seeded::is(Bug::InstallEarly) || !self.begin_flush(Waiter::Checkpoint) {
-            self.checkpoint_flushed(Ok(()));
+        });
+    }
+
+    /// The one under way.
+    pub(super) fn running(&mut self) -> &mut Running {
+        self.running.as_mut().expect("a checkpoint runs")
+    }
+
+    /// The one under way, if one is.
+    pub(super) const fn if_running(&mut self) -> Option<&mut Running> {
+        self.running.as_mut()
+    }
+
+    /// Whether a fill must not write to a column now: an older version of one of its blocks may be on
+    /// its way to the target, and come after the fill's. Then the fill is planned again when all
+    /// are in place.
+    pub(super) fn fill_must_wait(&mut self, op: OpId, group: u64, column: u16) -> bool {
+        let installing = self.running.as_ref().is_some_and(|running| {
+            let Phase::Installing { collected, .. } = &running.phase else {
+                return false;
+            };
+            let here = |&(name, logged): &(BlockName, Logged)| {
+                (name.group, name.column) == (group, column) && logged.bytes.memory().is_some()
+            };
+            !seeded::is(Bug::FillDuringInstall) && collected.blocks.iter().any(here)
+        });
+        if installing {
+            self.fills.push(op);
+        }
+        installing
+    }
+
+    /// A fill is planned again when one has put in place what is logged.
+    pub(super) fn fill_waits(&mut self, op: OpId) {
+        self.fills.push(op);
+        self.wanted = true;
+    }
+
+    /// Fills that are planned again now.
+    pub(super) fn take_fills(&mut self) -> Vec<OpId> {
+        std::mem::take(&mut self.fills)
+    }
+
+    /// A column is where it was when its drive left, and was not filled: what the one under way puts in place it
+    /// does not put there.
+    pub(super) fn column_is_back(&mut self, group: u64, column: u16) {
+        if let Some(running) = self.running.as_mut() {
+            running.back.insert((group, column));
+            self.wanted = true;
         }
     }
 
-    fn running(&mut self) -> &mut Running {
-        self.checkpoints
-            .running
-            .as_mut()
-            .expect("a checkpoint runs")
-    }
-
-    /// A flush of the checkpoint's has ended. If a drive that stays has failed it the checkpoint ends here:
-    /// nothing is put in place before its record is durable, and the tail does not move past what may
-    /// be in caches only.
-    pub(super) fn checkpoint_flushed(&mut self, outcome: Result<(), Fault>) {
-        if let Err(fault) = outcome {
-            self.checkpoint_refused(fault);
-            return;
-        }
-        match self.running().phase {
-            Phase::Flushing => self.collect(),
-            Phase::Ordering => self.second_turn(),
-            Phase::Settling => self.write_anchor(),
-            Phase::Closing => self.end_checkpoint(None),
-            other => unreachable!("no flush in {other:?}"),
-        }
-    }
-
-    /// A drive that stays has refused something that all must have: the checkpoint ends here, and the tail stays
+    /// A drive that stays has refused something that all must have: the one under way ends here, and the tail stays
     /// where it is.
-    fn checkpoint_refused(&mut self, fault: Fault) {
-        self.log.stuck = Some(fault);
+    pub(super) fn refuse(&mut self, cx: &mut Context, ios: &mut IoTable, pages: &mut PageCache) {
         let running = self.running();
         running.first = 0;
-        let pages = matches!(running.phase, Phase::Paging | Phase::Ordering);
-        let (scratch, mut epoch) = (running.scratch.take(), running.epoch.take());
-        if pages {
+        if matches!(running.phase, Phase::Paging { .. } | Phase::Ordering { .. }) {
             // No copy or some are new, and others stay old until these are durable: the next checkpoint writes all
             // of them.
-            let pages = std::mem::take(&mut running.pages);
-            for &name in &pages {
-                self.pages.unwritten(name);
+            let unsettled = std::mem::take(&mut running.pages);
+            for &name in &unsettled {
+                pages.unwritten(name);
             }
-            self.checkpoints.forced.extend(pages);
+            self.forced.extend(unsettled);
         }
-        scratch
-            .into_iter()
-            .for_each(|scratch| self.ios.release(&mut self.cx, scratch));
-        self.cx.epochs.leave(&mut epoch);
-        self.end_checkpoint(Some(fault));
+        let running = self.running();
+        running.release_scratch(cx, ios);
+        cx.epochs.leave(&mut running.epoch);
     }
 
-    /// What a drive that stays did not take, of what it was last asked.
-    fn refused(&mut self) -> Option<Fault> {
-        self.running().refused.values().next().copied()
+    /// The one under way has ended.
+    pub(super) fn end(&mut self) -> Ended {
+        let running = self.running.take().expect("a checkpoint runs");
+        self.covered = running.covers;
+        let holds_back = running.first <= running.covers;
+        Ended {
+            covers: running.covers,
+            first: running.first,
+            waiters: running.waiters,
+            in_the_way: running.room && holds_back && !running.late,
+            progress: running.progress,
+        }
+    }
+}
+
+impl Running {
+    /// Whether pages are on their way to their places.
+    const fn writes_pages(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Laying | Phase::Paging { .. } | Phase::Ordering { .. } | Phase::Settling
+        )
     }
 
-    /// The records are durable: what is to be put in place?
-    fn collect(&mut self) {
-        if let Some(fault) = self.gap_fault() {
-            // Something newer than what is durable is in memory in its place.
-            self.checkpoint_refused(fault);
-            return;
+    /// What waits for it.
+    pub(super) fn waiters(&self) -> &[CheckpointWaiter] {
+        &self.waiters
+    }
+
+    /// Whether it is there to make room.
+    pub(super) const fn makes_room(&self) -> bool {
+        self.room
+    }
+
+    /// What was written is flushed. If a drive that stays has failed the flush the checkpoint ends here: nothing is put in
+    /// place before its record is durable, and the tail does not move past what may be in caches only.
+    pub(super) fn flushed(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        outcome: Outcome,
+    ) -> Next {
+        match (&mut self.phase, outcome) {
+            (_, Err(fault)) => Next::Refused(fault),
+            (Phase::Flushing, Ok(())) => Next::Collect,
+            (Phase::Ordering { second }, Ok(())) => {
+                let second = std::mem::take(second);
+                self.push_pages(cx, ios, &second, Vec::new())
+            }
+            (Phase::Settling, Ok(())) => Next::Durable,
+            (Phase::Closing, Ok(())) => Next::End,
+            (other, Ok(())) => unreachable!("no flush in {other:?}"),
         }
-        let covers = self.running().covers;
-        let blocks = self.overlay.up_to(covers);
-        let zeroed = self.overlay.zeroed_up_to(covers);
-        let pinned: BTreeSet<u64> = blocks
-            .iter()
-            .filter(|(_, logged)| logged.bytes.memory().is_some())
+    }
+
+    /// The records are durable: what is to be put in place? Returns pages that must be in memory for that.
+    pub(super) fn collect(
+        &mut self,
+        cx: &Context,
+        overlay: &mut Overlay,
+        pages: &PageCache,
+    ) -> Vec<PageName> {
+        let blocks = overlay.up_to(self.covers);
+        let zeroed = overlay.zeroed_up_to(self.covers);
+        let in_memory = |logged: &Logged| logged.bytes.memory().is_some();
+        let pinned: BTreeSet<u64> = { blocks.iter().filter(|(_, logged)| in_memory(logged)) }
             .map(|(_, logged)| logged.sequence)
             .collect();
         for &sequence in &pinned {
-            self.overlay.pin(sequence);
+            overlay.pin(sequence);
         }
-        let mut pages: BTreeSet<PageName> = blocks.iter().map(|(name, _)| name.page()).collect();
+        self.pages
+            .extend(blocks.iter().map(|(name, _)| name.page()));
         for &((group, stripe), _) in &zeroed {
-            let names = self.names_of(group, stripe..stripe + 1);
-            pages.extend(names.iter().map(|name| name.page()));
+            let names = cx.geometry.blocks_of_stripes(group, stripe..stripe + 1);
+            self.pages.extend(names.iter().map(|name| name.page()));
         }
-        pages.extend(self.pages.dirty());
-        let beside = self.pages_to_keep_by(&blocks);
-        let running = self.running();
-        running.blocks = blocks;
-        running.zeroed = zeroed;
-        running.pinned = pinned;
-        running.pages.extend(pages);
-        running.read_for = beside;
-        running.phase = Phase::Loading;
-        let pages: Vec<PageName> = running.pages.union(&running.read_for).copied().collect();
-        self.load_pages(pages);
-        self.checkpoint_page_here();
+        self.pages.extend(pages.dirty());
+        self.read_for = preserved::pages_to_select_by(cx, &blocks);
+        self.phase = Phase::Loading(Collected {
+            blocks,
+            zeroed,
+            pinned,
+        });
+        self.pages.union(&self.read_for).copied().collect()
     }
 
-    fn checkpoint_is_loading(&self) -> bool {
-        let running = self.checkpoints.running.as_ref();
-        running.is_some_and(|running| running.phase == Phase::Loading)
-    }
-
-    /// A page has come into memory.
-    pub(super) fn checkpoint_page_here(&mut self) {
-        if self.checkpoint_is_loading() {
-            let running = self.checkpoints.running.as_ref().expect("just seen");
-            let mut pages = running.pages.iter().chain(&running.read_for);
-            if pages.all(|&page| self.pages.contains(page)) {
-                self.install();
-            }
+    /// A page has come into memory, or all are there.
+    pub(super) fn page_here(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        overlay: &Overlay,
+        pages: &PageCache,
+    ) -> Next {
+        let Phase::Loading(collected) = &mut self.phase else {
+            return Next::Wait;
+        };
+        let mut names = self.pages.iter().chain(&self.read_for);
+        if !names.all(|&name| pages.contains(name)) {
+            return Next::Wait;
         }
-    }
-
-    /// The same for what all drives must have.
-    fn checkpoint_wrote_to_all(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
-            self.running().refused.insert(seat, fault);
-        }
-        self.checkpoint_wrote(seat, offset, outcome);
-    }
-
-    fn checkpoint_wrote(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
-        self.running().writes.ended(seat, outcome, out);
-    }
-
-    /// A column is where it was when its drive left, and was not filled: what the running checkpoint puts in place it
-    /// does not put there.
-    pub(super) fn column_is_back(&mut self, group: u64, column: u16) {
-        if let Some(running) = self.checkpoints.running.as_mut() {
-            running.back.insert((group, column));
-            self.want_checkpoint();
-        }
+        let collected = std::mem::take(collected);
+        self.install(cx, ios, overlay, collected)
     }
 
     /// The pool has decided about a drive.
-    pub(super) fn checkpoint_judged(&mut self, seat: Seat, out: bool) {
-        let Some(running) = self.checkpoints.running.as_mut() else {
-            return;
-        };
-        running.writes.decided(seat, out);
+    pub(super) fn judged(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        seat: Seat,
+        out: bool,
+    ) -> Next {
         if out {
-            running.refused.remove(&seat);
+            self.refused.remove(&seat);
         }
-        match running.phase {
-            Phase::Installing => self.installs_ended(),
-            Phase::Paging => self.pages_ended(),
-            Phase::Anchoring => self.anchors_ended(),
-            _ => {}
-        }
-    }
-
-    /// The anchor is durable, so that the space before it can be used again; or a flush has failed.
-    fn end_checkpoint(&mut self, unflushed: Option<Fault>) {
-        let running = self.checkpoints.running.take().expect("a checkpoint runs");
-        self.log.gaps_tried = false;
-        self.forget_nowhere(None);
-        let held_back = running.first <= running.covers;
-        self.checkpoints.covered = running.covers;
-        self.log.ring.release_before(running.first);
-        if running.covers == self.log.completed && !held_back {
-            self.log.blocked = false;
-        }
-        self.kept_in_the_way(running.room && held_back && !running.late);
-        let refused = unflushed.or(self.log.stuck.filter(|_| !running.progress));
-        match refused {
-            Some(fault) => {
-                self.retries.failed(&mut self.cx, Work::Checkpoint, fault);
-                if self.log.blocked || self.log.crowded {
-                    self.refuse_with(fault);
-                }
+        match &mut self.phase {
+            Phase::Installing { writes, .. } => {
+                writes.decided(seat, out);
+                self.installs_ended()
             }
-            None => self.retries.succeeded(&mut self.cx, Work::Checkpoint),
-        }
-        for wanting in running.wanting {
-            if let Wanting::Job(job) = wanting
-                && held_back
-                && self.log.stuck.is_none()
-                && self.jobs.zeroes(job).is_some()
-            {
-                // The group's earlier life is still in the ring, behind what is kept.
-                self.let_kept_go();
-                self.await_checkpoint(wanting, []);
-                continue;
+            Phase::Paging { writes, .. } => {
+                writes.decided(seat, out);
+                self.pages_ended()
             }
-            match wanting {
-                Wanting::Pool => self.tell_checkpointed(),
-                Wanting::Job(job) => self.job_checkpointed(job),
+            Phase::Anchoring(writes) => {
+                writes.decided(seat, out);
+                self.anchors_ended(cx, ios)
             }
+            _ => Next::Wait,
         }
-        self.checkpoint_has_ended(refused.is_none() && !held_back);
     }
 
-    /// Whether nothing has been logged for as long as makes a checkpoint begin by itself.
-    pub(super) fn logs_nothing_lately(&self) -> bool {
-        self.cx.now.since(self.checkpoints.logged_at) >= IDLE
+    /// What a drive that stays did not take, of what all must have.
+    fn refusal(&self) -> Option<Next> {
+        let fault = self.refused.values().next().copied();
+        fault.map(Next::Refused)
     }
 
-    /// Whether the ring has only what no checkpoint has covered.
-    pub(super) fn ring_is_checkpointed(&self) -> bool {
-        self.log.ring.is_oldest(self.checkpoints.covered + 1)
-    }
-
-    /// True if a checkpoint is to begin when its wait is over.
-    pub(super) const fn checkpoint_waits(&self) -> bool {
-        self.checkpoints.wanted && self.checkpoints.running.is_none()
-    }
-
-    /// What a job that waits for a checkpoint is told if the lane's drives fail it.
-    pub(super) const fn checkpoint_fault(&self) -> Option<Fault> {
-        self.log.stuck
+    fn release_scratch(&mut self, cx: &mut Context, ios: &mut IoTable) {
+        if let Some(scratch) = self.scratch.take() {
+            ios.release(cx, scratch);
+        }
     }
 }
 
@@ -481,3 +534,6 @@ fn page_slice(scratch: ScratchId, index: usize) -> Slice {
         length: PAGE_BYTES,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,68 +14,70 @@ use std::collections::BTreeSet;
 
 use block::{Outcome, Seat};
 
-use super::{Phase, page_slice};
+use super::{Next, Phase, Running, page_slice};
 use crate::action::{Action, Compute, IoKind, Origin, Service};
 use crate::format::{PAGE_BYTES, PageName};
-use crate::lane::flush::Waiter;
-use crate::lane::pages::{PagePlace, page_places};
-use crate::lane::{Computing, Lane, Purpose};
+use crate::lane::context::Context;
+use crate::lane::io::IoTable;
+use crate::lane::pages::{PageCache, PagePlace, page_places};
+use crate::lane::writes::Writes;
+use crate::lane::{Computing, Purpose};
 use crate::plan::{Transfer, merge};
-use crate::seeded::{self, Bug};
 
-impl Lane {
-    pub(super) fn write_pages(&mut self) {
-        let store = *self
-            .cx
+impl Running {
+    /// Lays out its pages in memory. They count as written from now on.
+    pub(in crate::lane) fn write_pages(&mut self, cx: &mut Context, pages: &mut PageCache) -> Next {
+        let pool = cx
             .geometry
             .store()
-            .expect("a checkpoint needs a store");
-        let running = self.running();
-        running.phase = Phase::Paging;
-        running.begun = running.pages.is_empty();
-        let names = in_order(&running.pages);
-        let bytes = names.len() as u64 * PAGE_BYTES;
+            .expect("a checkpoint needs a store")
+            .pool;
+        let names = in_order(&self.pages);
         if names.is_empty() {
-            self.pages_ended();
-            return;
+            self.phase = Phase::Paging {
+                writes: Writes::default(),
+                second: Vec::new(),
+            };
+            return self.pages_ended();
         }
-        let scratch = self.cx.fresh_scratch();
-        self.running().scratch = Some(scratch);
-        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
+        self.phase = Phase::Laying;
+        let scratch = cx.fresh_scratch();
+        self.scratch = Some(scratch);
+        let bytes = names.len() as u64 * PAGE_BYTES;
+        cx.actions.push_back(Action::Allocate(scratch, bytes));
         let mut work = Compute::default();
-        let mut unchanged = BTreeSet::new();
         for (index, &name) in names.iter().enumerate() {
-            let page = self.pages.page(name).expect("the checkpoint keeps it here");
-            if !self.cx.trusted {
-                let bytes = page.encode(store.pool, name);
+            let page = pages.page(name).expect("the checkpoint keeps it here");
+            if !cx.trusted {
+                let bytes = page.encode(pool, name);
                 work.puts.push((page_slice(scratch, index), bytes.into()));
             }
-            if !self.pages.is_dirty(name) {
-                unchanged.insert(name);
+            if !pages.is_dirty(name) {
+                self.unchanged.insert(name);
             }
-            self.pages.written(name);
+            pages.written(name);
         }
-        self.running().unchanged = unchanged;
-        self.cx.push_compute(Computing::Paged, work);
+        cx.push_compute(Computing::Paged, work);
+        Next::Wait
     }
 
     /// The pages are laid out in memory.
-    pub(in crate::lane) fn paged(&mut self) {
-        let running = self
-            .checkpoints
-            .running
-            .as_ref()
-            .expect("a checkpoint runs");
-        let scratch = running.scratch.expect("pages were laid out");
+    pub(in crate::lane) fn paged(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        pages: &PageCache,
+    ) -> Next {
+        let scratch = self.scratch.expect("pages were laid out");
         let mut turns = [Vec::new(), Vec::new()];
-        for (index, name) in in_order(&running.pages).into_iter().enumerate() {
-            if self.pages.is_nowhere(name) {
+        for (index, name) in in_order(&self.pages).into_iter().enumerate() {
+            if pages.is_nowhere(name) {
                 // A drive that has come back since may have it.
                 continue;
             }
-            let mut places = page_places(&self.cx, name, false);
-            if running.unchanged.contains(&name) {
-                places.retain(|place| !place.counts || self.ios.twins().has_successor(place.seat));
+            let mut places = page_places(cx, name, false);
+            if self.unchanged.contains(&name) {
+                places.retain(|place| !place.counts || ios.twins().has_successor(place.seat));
             }
             for (place, turn) in places.iter().zip(turns_of(&places)) {
                 turns[turn].push(Transfer {
@@ -91,87 +93,69 @@ impl Lane {
         let [mut first, mut second] = turns;
         merge(&mut first);
         merge(&mut second);
-        self.running().queue = second.into();
-        self.push_pages(first);
+        self.push_pages(cx, ios, &first, second)
     }
 
-    fn push_pages(&mut self, transfers: Vec<Transfer>) {
+    /// Writes copies of pages; those of the second turn follow when these are durable.
+    pub(super) fn push_pages(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        transfers: &[Transfer],
+        second: Vec<Transfer>,
+    ) -> Next {
+        let mut writes = Writes::default();
         for transfer in transfers {
-            if self.cx.view().is_out(transfer.seat) {
+            if cx.view().is_out(transfer.seat) {
                 continue;
             }
-            self.running().writes.begin();
+            writes.begin();
             let purpose = Purpose::PageWrite {
                 seat: transfer.seat,
                 offset: transfer.offset,
             };
             let service = Service::bulk(Origin::Checkpoint);
-            self.ios
-                .submit_transfer(&mut self.cx, purpose, service, &transfer);
+            ios.submit_transfer(cx, purpose, service, transfer);
         }
-        self.running().begun = true;
-        self.pages_ended();
+        self.phase = Phase::Paging { writes, second };
+        self.pages_ended()
     }
 
-    /// The copies of the first turn are durable.
-    pub(super) fn second_turn(&mut self) {
-        let running = self.running();
-        running.phase = Phase::Paging;
-        let second = std::mem::take(&mut running.queue);
-        self.push_pages(second.into());
+    /// A drive has taken copies of pages, or has not. `out`: it is out by now.
+    pub(in crate::lane) fn page_written(
+        &mut self,
+        seat: Seat,
+        outcome: Outcome,
+        out: bool,
+    ) -> Next {
+        let Phase::Paging { writes, .. } = &mut self.phase else {
+            unreachable!("no page is written in {:?}", self.phase);
+        };
+        writes.ended(seat, outcome, out);
+        if let (Err(fault), false) = (outcome, out) {
+            self.refused.insert(seat, fault);
+        }
+        self.pages_ended()
     }
 
-    pub(in crate::lane) fn page_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
-        if seeded::is(Bug::AnchorBeforePages) && outcome.is_ok() {
-            self.running().writes.ended(seat, outcome, false);
-            self.pages_ended();
-            return;
+    /// What comes after the copies of pages that are being written, if they are.
+    pub(in crate::lane) fn pages_ended(&mut self) -> Next {
+        match &self.phase {
+            Phase::Paging { writes, .. } if writes.is_done() => {}
+            _ => return Next::Wait,
         }
-        self.checkpoint_wrote_to_all(seat, offset, outcome);
-        self.pages_ended();
-    }
-
-    pub(super) fn pages_ended(&mut self) {
-        let relogs = self.keeping.relogs();
-        let running = self.running();
-        if running.phase != Phase::Paging || !running.begun || !running.writes.is_done() {
-            return;
+        if let Some(refusal) = self.refusal() {
+            return refusal;
         }
-        if let Some(fault) = self.refused() {
-            self.checkpoint_refused(fault);
-            return;
+        let Phase::Paging { second, .. } = &mut self.phase else {
+            unreachable!("just seen");
+        };
+        if second.is_empty() {
+            return Next::Settle;
         }
-        let running = self.running();
-        if !running.queue.is_empty() {
-            running.phase = Phase::Ordering;
-            if !self.begin_flush(Waiter::Checkpoint) {
-                self.second_turn();
-            }
-            return;
-        }
-        if relogs {
-            return;
-        }
-        running.phase = Phase::Settling;
-        let mut epoch = running.epoch.take();
-        assert!(epoch.is_some(), "it has installed");
-        if let Some(scratch) = running.scratch.take() {
-            self.ios.release(&mut self.cx, scratch);
-        }
-        self.cx.epochs.leave(&mut epoch);
-        // What has changed or was logged again by now the flush covers; what does so from now on it need
-        // not.
-        self.running().first = self.first_that_counts();
-        if seeded::is(Bug::AnchorBeforeBlocks) || !self.begin_flush(Waiter::Checkpoint) {
-            self.write_anchor();
-        }
-    }
-
-    /// What is kept may have been logged again.
-    pub(in crate::lane) fn checkpoint_relogged(&mut self) {
-        if self.checkpoints.running.is_some() {
-            self.pages_ended();
-        }
+        let second = std::mem::take(second);
+        self.phase = Phase::Ordering { second };
+        Next::Flush
     }
 }
 

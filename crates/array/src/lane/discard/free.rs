@@ -8,35 +8,38 @@ use std::ops::Range;
 
 use block::BLOCK_BYTES;
 
-use crate::lane::Lane;
+use super::look::{Look, entries_of_cell};
+use crate::lane::context::Context;
 
-impl Lane {
+impl Look<'_> {
     /// Whether nothing of a group counts, as far as that is known without I/O. Its pages are in memory when a checkpoint has
     /// just made the last of it unwritten.
-    pub(super) fn group_holds_nothing(&self, group: u64) -> bool {
-        let blocks = self.cx.geometry.cell_bytes() / BLOCK_BYTES;
+    pub(super) fn group_holds_nothing(&self, cx: &Context, group: u64) -> bool {
+        let blocks = cx.geometry.cell_bytes() / BLOCK_BYTES;
         let blocks = u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
-        (0..self.cx.geometry.layout().columns()).all(|column| {
-            let (first, _) = self.entries_of_cell(group, column);
-            self.pages.are_unwritten(first, blocks) && !self.overlay.holds(first, blocks)
+        (0..cx.geometry.layout().columns()).all(|column| {
+            let (first, _) = entries_of_cell(cx, group, column);
+            self.entries.pages.are_unwritten(first, blocks)
+                && !self.entries.overlay.holds(first, blocks)
         })
     }
 
-    /// These stripes are discarded. If they are the last of a group that holds nothing its free stripes are next.
-    pub(super) fn add_free_stripes(&mut self, group: u64, mut stripes: Range<u64>) {
-        if self.cx.geometry.free_stripes() == 0 || self.discards.ready.has_stripes_of(group) {
-            return;
+    /// The free stripes of a group that are discarded next, if these are the last of a group that holds nothing.
+    pub(super) fn free_stripes_beside(
+        &self,
+        cx: &Context,
+        group: u64,
+        mut stripes: Range<u64>,
+    ) -> Vec<u64> {
+        if cx.geometry.free_stripes() == 0 {
+            return Vec::new();
         }
-        let of_data =
-            stripes.any(|stripe| self.maps.data_held_by(&self.cx, group, stripe).is_some());
-        if !of_data || !self.group_holds_nothing(group) {
-            return;
+        let of_data = stripes.any(|stripe| self.maps.data_held_by(cx, group, stripe).is_some());
+        if !of_data || !self.group_holds_nothing(cx, group) {
+            return Vec::new();
         }
-        for stripe in 0..self.cx.geometry.stripes_per_group() {
-            if self.maps.is_known_free(group, stripe) {
-                let ready = &mut self.discards.ready;
-                ready.add_stripes(group, &(stripe..stripe + 1));
-            }
-        }
+        let all = 0..cx.geometry.stripes_per_group();
+        all.filter(|&stripe| self.maps.is_known_free(group, stripe))
+            .collect()
     }
 }

@@ -61,24 +61,28 @@ impl Flight {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::lane) struct Ended {
     pub(in crate::lane) purpose: Purpose,
+    /// First byte on the drive.
+    pub(in crate::lane) offset: u64,
     pub(in crate::lane) outcome: Outcome,
     /// Its drive has left the seat since: a failure says nothing of the drive that has it now.
     pub(in crate::lane) left: bool,
 }
 
 impl Ended {
-    pub(in crate::lane) const fn new(purpose: Purpose, outcome: Outcome) -> Self {
+    pub(in crate::lane) const fn new(purpose: Purpose, offset: u64, outcome: Outcome) -> Self {
         Self {
             purpose,
+            offset,
             outcome,
             left: false,
         }
     }
 
     /// Of a drive that has left its seat.
-    pub(super) fn left(purpose: Purpose, outcome: Outcome) -> Self {
+    pub(super) fn left(purpose: Purpose, offset: u64, outcome: Outcome) -> Self {
         Self {
             purpose,
+            offset,
             outcome: outcome.map_err(|_| Fault::Medium),
             left: true,
         }

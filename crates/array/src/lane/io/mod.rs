@@ -226,19 +226,26 @@ impl IoTable {
     }
 
     fn ended(&mut self, cx: &mut Context, flight: &Flight, outcome: Outcome) -> Option<Ended> {
+        let offset = flight.io.offset;
         match (flight.pair, flight.purpose) {
             (_, Purpose::Second { pair }) => {
                 self.twins.second_ended(cx, &mut self.faults, pair, outcome)
             }
             (Some(pair), _) => self.twins.first_ended(pair, outcome),
-            (None, purpose) if flight.left => Some(Ended::left(purpose, outcome)),
-            (None, purpose) => Some(Ended::new(purpose, outcome)),
+            (None, purpose) if flight.left => Some(Ended::left(purpose, offset, outcome)),
+            (None, purpose) => Some(Ended::new(purpose, offset, outcome)),
         }
     }
 
     /// Nothing waits for an operation any more. Returns its purpose if it was in flight.
     pub(in crate::lane) fn abandon(&mut self, id: IoId) -> Option<Purpose> {
         self.withdraw(id).map(|flight| flight.purpose)
+    }
+
+    /// An operation has failed, whether its drive answers or not.
+    pub(in crate::lane) fn fail(&mut self, id: IoId) -> Option<Ended> {
+        let Flight { purpose, io, .. } = self.withdraw(id)?;
+        Some(Ended::new(purpose, io.offset, Err(Fault::Gone)))
     }
 
     fn withdraw(&mut self, id: IoId) -> Option<Flight> {
@@ -374,7 +381,11 @@ impl IoTable {
         let flight = self.withdraw(id)?;
         match flight.pair {
             Some(pair) => self.twins.first_ended(pair, Ok(())),
-            None => Some(Ended::left(flight.purpose, Err(Fault::Gone))),
+            None => Some(Ended::left(
+                flight.purpose,
+                flight.io.offset,
+                Err(Fault::Gone),
+            )),
         }
     }
 

@@ -155,7 +155,7 @@ impl Twins {
             }
         };
         let pair = self.pairs.remove(&number).expect("just seen");
-        Some(Ended::new(pair.purpose, outcome))
+        Some(Ended::new(pair.purpose, pair.offset, outcome))
     }
 
     fn pairs_of(&self, is_of: impl Fn(&Pair) -> bool) -> Vec<u64> {

@@ -152,13 +152,14 @@ impl GroupJobs {
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
-        (job, seat): (JobId, Seat),
+        job: JobId,
+        (seat, offset): (Seat, u64),
         outcome: Outcome,
     ) -> bool {
         let slice = self.looked_into(job);
         if let Err(fault) = outcome {
             if !cx.view().is_out(seat) {
-                ios.report_fault(cx, FaultReport::of_read(seat, 0, fault));
+                ios.report_fault(cx, FaultReport::of_read(seat, offset, fault));
             }
             // Whatever it holds: it is filled as a whole.
             self.end_look(cx, ios, job, None);
@@ -234,11 +235,17 @@ impl GroupJobs {
 #[cfg(test)]
 impl Held {
     /// Of a target that has no page of its own.
-    pub(super) const fn of_test(column: u16) -> Self {
+    pub(in crate::lane) const fn of_test(column: u16) -> Self {
         Self {
             column,
             before: 0,
             pages: BTreeMap::new(),
         }
+    }
+
+    /// The same with one more page.
+    pub(in crate::lane) fn with_page(mut self, name: PageName, page: MetaPage) -> Self {
+        self.pages.insert(name, page);
+        self
     }
 }

@@ -357,7 +357,7 @@ fn answer(lab: &mut Lab, io: Io, outcome: Outcome) -> bool {
     else {
         panic!("it ends");
     };
-    lab.jobs.looked(cx, ios, (job, seat), outcome)
+    lab.jobs.looked(cx, ios, job, (seat, 4096), outcome)
 }
 
 #[test]
@@ -439,7 +439,11 @@ fn a_target_whose_pages_cannot_be_read_is_filled_as_a_whole() {
     assert!(answer(&mut lab, io, Err(Fault::Medium)));
     assert!(matches!(
         lab.cx.take_events()[..],
-        [Event::DriveFault { waiting: false, .. }]
+        [Event::DriveFault {
+            offset: 4096,
+            waiting: false,
+            ..
+        }]
     ));
     let Next::Step { task, .. } = lab.jobs.next(&mut lab.cx, id) else {
         panic!("it takes its first step");

@@ -127,7 +127,7 @@ impl Lane {
         while let Some((&name, _)) = wanted.first_key_value() {
             let mut lost = ElementSet::new(code.elements());
             let mut blocks: BTreeMap<usize, Slice> = BTreeMap::new();
-            for (slot, name) in self.row_of(name) {
+            for (slot, name) in self.cx.geometry.row_of(name) {
                 if let Some(target) = wanted.remove(&name) {
                     lost.insert(slot);
                     blocks.insert(slot, target);

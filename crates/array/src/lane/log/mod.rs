@@ -42,7 +42,7 @@ use super::{Computing, Lane, Purpose};
 use crate::action::{
     Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
 };
-use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry, RING_HEAD_BYTES};
+use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry};
 use crate::seeded::{self, Bug};
 use crate::{ScratchId, VolumeId};
 
@@ -247,18 +247,10 @@ impl Log {
 }
 
 impl Lane {
-    /// Seats that take part, in order.
-    pub(super) fn live_seats(&self) -> Vec<Seat> {
-        (0..self.cx.geometry.layout().drives())
-            .map(Seat)
-            .filter(|&seat| !self.cx.view().is_out(seat))
-            .collect()
-    }
-
     /// Seats that batches are written to: none whose drive is slow, if there are enough others to
     /// survive as many losses.
     fn batch_seats(&self) -> Vec<Seat> {
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         if !self.ios.any_suspect() {
             return live;
         }
@@ -269,14 +261,6 @@ impl Lane {
         } else {
             live
         }
-    }
-
-    pub(super) fn ring_offset(&self, position: u64) -> u64 {
-        let store = self.cx.geometry.store().expect("a log needs a store");
-        store.journal_offset
-            + u64::from(self.cx.lane) * store.ring_bytes
-            + RING_HEAD_BYTES
-            + position * BLOCK_BYTES
     }
 
     /// Queues units; the operation of each hears when it is logged.
@@ -296,7 +280,7 @@ impl Lane {
     /// Of what waits to be logged nothing is there to be logged again any more: there is no room, and
     /// the checkpoint that would make some waits for it.
     fn refuse_relogs(&mut self) {
-        if !self.keeping.relogs() {
+        if !self.preserved.relogs() {
             return;
         }
         let ops = &self.ops;
@@ -337,14 +321,14 @@ impl Lane {
         if self.log.waiting.is_empty() || due || refused {
             self.log.due = None;
         }
-        if !refused && (self.log.waits() || self.checkpoint_waits()) {
+        if !refused && (self.log.waits() || self.checkpoints.waits()) {
             self.write_gaps();
         }
         while !self.log.waiting.is_empty()
             && self.log.batches.len() < IN_FLIGHT_MAX
             && !self.log.blocked
             && self.log.gaps.is_empty()
-            && !self.discards_ring()
+            && !self.discards.hold_log()
             && !refused
         {
             let ready = self.lots_ready(due);
@@ -362,7 +346,7 @@ impl Lane {
                 let fails = self.retries.checkpoints_fail().is_some();
                 if let Some(fault) = self.log.stuck
                     && !fails
-                    && !self.checkpoint_is_running()
+                    && !self.checkpoints.is_running()
                 {
                     // The ring is full and nothing can be done about it.
                     self.retries.failed(&mut self.cx, Work::Batch, fault);
@@ -372,7 +356,7 @@ impl Lane {
                     // What is kept makes way for what clients write, not for itself.
                     self.log.crowded = self.log.waits();
                     if self.log.crowded {
-                        self.want_checkpoint();
+                        self.checkpoints.want();
                     }
                 }
                 break;
@@ -386,7 +370,7 @@ impl Lane {
             || self.overlay.bytes() >= memory / 2
             || self.overlay.blocks_in_place() >= IN_PLACE_MAX
         {
-            self.want_checkpoint();
+            self.checkpoints.want();
         }
     }
 
@@ -693,9 +677,14 @@ impl Lane {
         }
     }
 
-    pub(super) fn batch_written(&mut self, sequence: u64, seat: Seat, outcome: Outcome) {
+    pub(super) fn batch_written(
+        &mut self,
+        sequence: u64,
+        (seat, offset): (Seat, u64),
+        outcome: Outcome,
+    ) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
         let log = &mut self.log;
         let batch = { log.batches.get_mut(&sequence) }.or_else(|| log.gaps.get_mut(&sequence));
         batch.expect("in flight").writes.ended(seat, outcome, out);
@@ -705,7 +694,7 @@ impl Lane {
 
     /// Writes these of a batch's columns.
     fn push_columns(&mut self, sequence: u64, columns: &Columns) {
-        let offset = self.ring_offset(columns.position);
+        let offset = self.cx.ring_offset(columns.position);
         let service = self.batch_service(sequence);
         for &(seat, slice) in &columns.slices {
             let purpose = Purpose::Batch { sequence, seat };
@@ -744,7 +733,7 @@ impl Lane {
     /// do not excuse the others: one that has its column may go out next.
     fn columns_needed(&self, batch: &Batch) -> usize {
         let drives = self.cx.geometry.layout().drives();
-        let out = usize::from(drives) - self.live_seats().len();
+        let out = usize::from(drives) - self.cx.live_seats().len();
         let tolerance = usize::from(self.cx.geometry.code().tolerance());
         batch.data_columns() + tolerance.saturating_sub(out)
     }
@@ -797,7 +786,7 @@ impl Lane {
         if !gap && self.log.gaps.is_empty() {
             self.log.completed = sequence;
         }
-        self.batch_completed();
+        self.checkpoints.logged(self.cx.now);
         for unit in std::mem::take(&mut batch.units) {
             self.unit_ended(unit.op, fault.map_or(Ok(()), Err));
         }
@@ -889,33 +878,12 @@ impl Lane {
                     count,
                 } => {
                     let stripes = first..first + u64::from(count);
-                    let names = self.names_of(group, stripes.clone());
+                    let names = self.cx.geometry.blocks_of_stripes(group, stripes.clone());
                     self.overlay
                         .zero(group, stripes, header.sequence, names.into_iter());
                 }
             }
         }
-    }
-
-    /// All blocks of some stripes.
-    pub(super) fn names_of(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
-        let geometry = &self.cx.geometry;
-        let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
-        let stripes = stripes.start..stripes.end.min(geometry.stripes_per_group());
-        let mut names = Vec::new();
-        for stripe in stripes {
-            for slot in 0..geometry.code().elements() {
-                let (column, chunk) = geometry.place(group, stripe, slot);
-                names.extend(
-                    (chunk * per_chunk..(chunk + 1) * per_chunk).map(|block| BlockName {
-                        group,
-                        column,
-                        block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                    }),
-                );
-            }
-        }
-        names
     }
 }
 

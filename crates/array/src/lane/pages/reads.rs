@@ -242,7 +242,7 @@ impl PageReads {
                 self.read_one_by_one(cx, ios, seat, &ended);
                 return;
             }
-            ios.report_fault(cx, FaultReport::of_read(seat, 0, fault));
+            ios.report_fault(cx, FaultReport::of_read(seat, ended.offset, fault));
         }
         for (name, index) in ended.parts {
             let loading = self.loading.get_mut(&name);

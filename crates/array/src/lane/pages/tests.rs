@@ -4,7 +4,8 @@ use block::BLOCK_BYTES;
 
 use super::*;
 use crate::action::{Action, BufferId, Compute, Io, IoKind, Slice};
-use crate::format::{BlockName, PAGE_BYTES};
+use crate::format::PAGE_BYTES;
+use crate::lane::blocks::block;
 use crate::lane::io::{Answered, Ended};
 use crate::lane::{Computing, Purpose};
 use crate::{ComputeId, ScratchId};
@@ -30,14 +31,6 @@ const fn page(column: u16) -> PageName {
         group: 0,
         column,
         index: 0,
-    }
-}
-
-const fn block(column: u16, block: u32) -> BlockName {
-    BlockName {
-        group: 0,
-        column,
-        block,
     }
 }
 
@@ -318,10 +311,15 @@ fn a_copy_that_cannot_be_read_is_reported_and_written_anew() {
     lab.answer(2, 1, Ok(()));
     assert_eq!(lab.compute(), here(&[], true));
     assert!(lab.pages.is_dirty(page(2)));
-    assert!(matches!(
-        lab.cx.take_events()[..],
-        [Event::DriveFault { waiting: false, .. }]
-    ));
+    let place = page_places(&lab.cx, page(2), true)[0];
+    let failed = Event::DriveFault {
+        seat: place.seat,
+        kind: IoKind::Read,
+        offset: place.offset,
+        fault: Fault::Medium,
+        waiting: false,
+    };
+    assert_eq!(lab.cx.take_events(), [failed]);
 }
 
 #[test]

@@ -69,13 +69,13 @@ impl Lane {
         let recovery = self.recovery();
         recovery.comparisons += 1;
         let flushed = recovery.flushed;
-        let seats = self.live_seats();
+        let seats = self.cx.live_seats();
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(Bug::DirectUncompared) {
             let mut names = self.overlay.in_place(|sequence| sequence > flushed);
             names.retain(|&name| !self.cx.geometry.is_of_map(name));
             for name in names {
-                let stripe = self.stripe_of(name);
+                let stripe = self.cx.geometry.stripe_of(name);
                 stripes
                     .entry((name.group, stripe))
                     .or_default()
@@ -252,7 +252,7 @@ impl Lane {
     ) -> bool {
         let code = self.cx.geometry.code();
         let mut lost = ElementSet::new(code.elements());
-        for (slot, other) in self.row_of(name) {
+        for (slot, other) in self.cx.geometry.row_of(name) {
             let column = self
                 .cx
                 .view()
@@ -329,7 +329,7 @@ impl Lane {
 
     /// A torn stripe is whole again, or not all of it.
     pub(in crate::lane) fn torn_mended(&mut self, whole: bool) {
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         let again = self.recovery().comparisons < COMPARISONS_MAX;
         let comparison = self.comparison();
         comparison.unmended |= !whole;

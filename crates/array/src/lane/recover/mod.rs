@@ -149,7 +149,7 @@ impl Lane {
 
     /// Reads a range of every drive that takes part.
     fn read_everywhere(&mut self, offset: u64, length: u64) {
-        let seats = self.live_seats();
+        let seats = self.cx.live_seats();
         let scratch = self.cx.fresh_scratch();
         let bytes = seats.len() as u64 * length;
         if seats.is_empty() {
@@ -181,10 +181,15 @@ impl Lane {
     }
 
     /// A read of the recovery's has ended.
-    pub(super) fn recovery_read(&mut self, seat: Seat, index: usize, outcome: Outcome) {
+    pub(super) fn recovery_read(
+        &mut self,
+        (seat, offset): (Seat, u64),
+        index: usize,
+        outcome: Outcome,
+    ) {
         if let (Err(fault), false) = (outcome, self.cx.view().is_out(seat)) {
             self.ios
-                .report_fault(&mut self.cx, FaultReport::of_read(seat, 0, fault));
+                .report_fault(&mut self.cx, FaultReport::of_read(seat, offset, fault));
         }
         if matches!(self.recovery().phase, Phase::Comparing(_)) {
             self.compared_read(index, outcome);
@@ -298,7 +303,7 @@ impl Lane {
             self.headers_read(at, seek, &[]);
             return;
         }
-        let offset = self.ring_offset(at);
+        let offset = self.cx.ring_offset(at);
         self.read_everywhere(offset, blocks * BLOCK_BYTES);
     }
 
@@ -365,9 +370,9 @@ impl Lane {
         self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         self.overlay
             .add_buffer(header.sequence, scratch, bytes, Vec::new());
-        let offset = self.ring_offset(position);
+        let offset = self.cx.ring_offset(position);
         let there: Vec<(usize, Seat)> = header.seats.iter().copied().enumerate().collect();
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         let (there, missing): (Vec<_>, Vec<_>) =
             there.into_iter().partition(|(_, seat)| live.contains(seat));
         let recovery = self.recovery();
@@ -460,7 +465,7 @@ impl Lane {
                 bad.insert((row, column));
             }
         }
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         let lives = |column: usize| live.contains(&header.seats[column]);
         let lacks = bad.iter().any(|&(_, column)| lives(column));
         // The header that told of this batch may have been on a drive that has gone out since: those count
@@ -638,9 +643,9 @@ impl Lane {
     }
 
     fn write_columns(&mut self, found: Found) {
-        let live = self.live_seats();
+        let live = self.cx.live_seats();
         let length = found.header.length();
-        let (scratch, offset) = (found.scratch, self.ring_offset(found.position));
+        let (scratch, offset) = (found.scratch, self.cx.ring_offset(found.position));
         let columns = found.header.seats.iter().copied().enumerate();
         let columns: Vec<_> = columns.filter(|(_, seat)| live.contains(seat)).collect();
         let recovery = self.recovery();
@@ -664,8 +669,8 @@ impl Lane {
     }
 
     /// A column has been written again.
-    pub(super) fn column_restored(&mut self, seat: Seat, outcome: Outcome) {
-        self.recovery_wrote(seat, outcome);
+    pub(super) fn column_restored(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        self.recovery_wrote(seat, offset, outcome);
         self.restoring_ended();
     }
 
@@ -724,7 +729,7 @@ impl Lane {
     /// for.
     fn cover_log(&mut self) {
         self.recovery().phase = Phase::Covering;
-        for seat in self.live_seats() {
+        for seat in self.cx.live_seats() {
             self.flushes.wrote(seat);
         }
         if !self.begin_flush(Waiter::Recovery) {
@@ -749,22 +754,26 @@ impl Lane {
         self.push_anchor(first);
     }
 
-    pub(super) fn recovery_anchor_begins(&mut self, scratch: ScratchId, seats: &[Seat]) {
+    /// The anchor is on its way to so many drives.
+    pub(super) fn recovery_anchor_begins(&mut self, scratch: ScratchId, drives: usize) {
         let recovery = self.recovery();
         recovery.scratch = Some(scratch);
-        for _ in seats {
+        for _ in 0..drives {
             recovery.writes.begin();
+        }
+        if drives == 0 {
+            self.recovered(0, Err(Fault::Lost));
         }
     }
 
-    pub(super) fn recovery_anchor_written(&mut self, seat: Seat, outcome: Outcome) {
-        self.recovery_wrote(seat, outcome);
+    pub(super) fn recovery_anchor_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        self.recovery_wrote(seat, offset, outcome);
         self.recovery_anchors_ended();
     }
 
-    fn recovery_wrote(&mut self, seat: Seat, outcome: Outcome) {
+    fn recovery_wrote(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let out = self.flushes.write_ended(cx, ios, seat, 0, outcome);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
         self.recovery().writes.ended(seat, outcome, out);
     }
 
@@ -815,8 +824,8 @@ impl Lane {
             self.ios.release(&mut self.cx, scratch);
         }
         if batches > 0 && outcome.is_ok() {
-            self.batches_thinned();
-            self.want_checkpoint();
+            self.preserved.drive_out(self.log.next_sequence);
+            self.checkpoints.want();
         }
         self.cx.events.push_back(Event::Recovered {
             lane: self.cx.lane,

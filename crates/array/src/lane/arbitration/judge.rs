@@ -1,0 +1,319 @@
+//! What trials say of a row: is something in it stale, and what?
+//!
+//! A trial is accepted when
+//!
+//! - everything that it does not doubt agrees: each believed parity is what the data says, and each
+//!   block that cannot be read, and whose entry is known, follows from the rest as that entry says;
+//! - there is such evidence at all: what is believed and what is checked is more than the data;
+//! - each block that it finds stale is older, by its generation, than a block that is written whenever
+//!   the stale one is (parity for data, data for parity). A write that was computed from a stale block
+//!   spoils parity and makes the block's entry as new as that parity: it must not be taken for stale;
+//! - no other trial of as many columns is accepted.
+//!
+//! Without evidence (all columns of a code that survives one loss are there) only a parity or a copy in a
+//! mirror is mended, by its generation; data is never made from what nothing confirms.
+
+use erasure::Code;
+use uuid::Uuid;
+
+use crate::format::{BlockName, Entry};
+use crate::lane::blocks::Entries;
+use crate::plan::Trial;
+
+/// What should be in a block of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Element {
+    name: BlockName,
+    entry: Entry,
+}
+
+impl Element {
+    /// What a block should be, wherever it is; `None` if its page is not in memory.
+    pub(super) fn of(entries: Entries<'_>, name: BlockName, stripe: u64) -> Option<Self> {
+        let entry = match entries.overlay.get(name) {
+            Some(logged) => logged.entry,
+            None if entries.overlay.is_zeroed(name.group, stripe) => Entry::UNWRITTEN,
+            None => entries.pages.entry(name)?,
+        };
+        Some(Self { name, entry })
+    }
+
+    /// Whether anything is known of the block.
+    pub(super) fn is_known(&self) -> bool {
+        self.entry != Entry::UNKNOWN
+    }
+
+    /// Whether a block with this plain CRC-32C is what the entry says.
+    pub(super) fn agrees(&self, pool: Uuid, sum: u32) -> bool {
+        match self.entry {
+            Entry::UNWRITTEN => sum == zero_sum(),
+            entry => entry.matches(pool, self.name, sum),
+        }
+    }
+}
+
+/// CRC-32C of a block of zeros.
+fn zero_sum() -> u32 {
+    block::crc32c(&[0; 4096])
+}
+
+/// What a round of trials says of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// Nothing in it is stale.
+    Sound,
+    /// These slots are.
+    Stale(Vec<usize>),
+    /// More columns must be doubted.
+    Open,
+}
+
+/// A row and what is known of its blocks.
+pub(super) struct Facts<'a> {
+    pub(super) code: &'a Code,
+    pub(super) pool: Uuid,
+    pub(super) elements: &'a [Element],
+    /// The number of the next batch: ages are counted from there.
+    pub(super) sequence: u64,
+}
+
+impl Facts<'_> {
+    fn age(&self, slot: usize) -> u64 {
+        self.elements[slot].entry.age(self.sequence)
+    }
+
+    /// Slots that are written whenever `slot` is, or whose writes change it.
+    fn relatives(&self, slot: usize) -> Vec<usize> {
+        match self.code.is_data(slot) {
+            true => self.code.parities_of(slot).to_vec(),
+            false => self
+                .code
+                .data_slots()
+                .filter(|&data| self.code.coefficient(slot, data) != 0)
+                .collect(),
+        }
+    }
+
+    fn is_doubted(&self, trial: &Trial, slot: usize) -> bool {
+        trial.doubted.contains(&self.elements[slot].name.column)
+    }
+
+    /// The slots that are stale if the trial is right, and how much confirms it; `None` if it is not
+    /// right.
+    fn weigh(&self, trial: &Trial, sums: &[u32]) -> Option<(Vec<usize>, usize)> {
+        let mut stale = Vec::new();
+        let mut checks = trial.believed.len();
+        for (&(slot, _), &sum) in trial.results.iter().zip(sums) {
+            let element = &self.elements[slot];
+            if !element.is_known() {
+                continue;
+            }
+            let agrees = element.agrees(self.pool, sum);
+            if self.is_doubted(trial, slot) {
+                if !agrees {
+                    stale.push(slot);
+                }
+            } else if !agrees {
+                return None;
+            } else if !trial.believed.contains(slot) {
+                checks += 1;
+            }
+        }
+        let evidence = checks.checked_sub(self.code.data().len())?;
+        let outdated = |&slot: &usize| {
+            let newer = |other: &usize| {
+                !self.is_doubted(trial, *other)
+                    && self.elements[*other].is_known()
+                    && self.age(*other) < self.age(slot)
+            };
+            self.relatives(slot).iter().any(newer)
+        };
+        stale.iter().all(outdated).then_some((stale, evidence))
+    }
+
+    /// Whether a trial that nothing confirms may be believed by generations alone.
+    fn may_do_without_evidence(&self, trial: &Trial, stale: &[usize]) -> bool {
+        let copies = self.code.data().len() == 1;
+        let whole = trial.believed.iter().count()
+            + (0..self.elements.len())
+                .filter(|&slot| self.is_doubted(trial, slot))
+                .count()
+            == self.elements.len();
+        let believed_parity = |slot: &usize| !self.code.is_data(*slot);
+        // No data that is believed is newer than a parity that is.
+        let in_order = trial.believed.iter().filter(believed_parity).all(|parity| {
+            let data = self.relatives(parity);
+            let mut believed = data.iter().filter(|&&data| trial.believed.contains(data));
+            believed.all(|&data| self.age(parity) <= self.age(data))
+        });
+        whole && (copies || in_order && stale.iter().all(|&slot| !self.code.is_data(slot)))
+    }
+
+    /// Judges a row by its trials, all of which doubt as many columns, and the sums of their results.
+    pub(super) fn judge(&self, trials: &[(&Trial, &[u32])]) -> Judgement {
+        let mut confirmed = Vec::new();
+        let mut likely = Vec::new();
+        for &(trial, sums) in trials {
+            let Some((stale, evidence)) = self.weigh(trial, sums) else {
+                continue;
+            };
+            if trial.doubted.is_empty() {
+                return Judgement::Sound;
+            }
+            if stale.is_empty() {
+                // As it would be without doubting these columns.
+                continue;
+            }
+            if evidence > 0 {
+                confirmed.push(stale);
+            } else if self.may_do_without_evidence(trial, &stale) {
+                likely.push(stale);
+            }
+        }
+        for mut found in [confirmed, likely] {
+            found.dedup();
+            match found.len() {
+                0 => {}
+                1 => return Judgement::Stale(found.remove(0)),
+                _ => return Judgement::Open,
+            }
+        }
+        Judgement::Open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::BLOCK_BYTES;
+    use erasure::ElementSet;
+
+    use super::*;
+    use crate::ScratchId;
+    use crate::action::{BufferId, Slice};
+    use crate::plan::Row;
+
+    const POOL: Uuid = Uuid::from_u128(7);
+
+    /// What should be in each slot: plain sum, and the batch that wrote it.
+    fn elements(of: &[(u32, u64)]) -> Vec<Element> {
+        let element = |(column, &(sum, sequence)): (u16, &(u32, u64))| {
+            let name = BlockName {
+                group: 0,
+                column,
+                block: 3,
+            };
+            let entry = Entry::new(POOL, name, sum, sequence);
+            Element { name, entry }
+        };
+        (0..).zip(of).map(element).collect()
+    }
+
+    /// A trial in a row of one element per column, all of which were read.
+    fn trial(code: &Code, doubted: u16) -> Trial {
+        let believed: ElementSet = (0..code.elements())
+            .filter(|&slot| slot != usize::from(doubted))
+            .collect();
+        let slice = Slice {
+            buffer: BufferId::Scratch(ScratchId(1)),
+            offset: 0,
+            length: BLOCK_BYTES,
+        };
+        let computed = |&slot: &usize| !code.is_data(slot) || !believed.contains(slot);
+        let results = (0..code.elements()).filter(computed);
+        Trial {
+            row: Row { stripe: 0, low: 0 },
+            doubted: vec![doubted],
+            results: results.map(|slot| (slot, slice)).collect(),
+            believed,
+        }
+    }
+
+    fn judge(code: &Code, of: &[(u32, u64)], trials: &[(u16, Vec<u32>)]) -> Judgement {
+        let elements = elements(of);
+        let facts = Facts {
+            code,
+            pool: POOL,
+            elements: &elements,
+            sequence: 100,
+        };
+        let made: Vec<Trial> = trials.iter().map(|(at, _)| trial(code, *at)).collect();
+        let sums = trials.iter().map(|(_, sums)| sums.as_slice());
+        facts.judge(&made.iter().zip(sums).collect::<Vec<_>>())
+    }
+
+    /// Slots of P+Q with two columns of data, data first.
+    fn pq() -> (Code, [usize; 2]) {
+        let code = erasure::by_columns("pq", 4).unwrap();
+        let data: Vec<usize> = code.data_slots().collect();
+        (code, [data[0], data[1]])
+    }
+
+    /// Sums by slot in the order of a trial's results: `anew` for the doubted slot, else what is there.
+    fn sums(code: &Code, of: &[(u32, u64)], doubted: usize, anew: u32) -> Vec<u32> {
+        let results = trial(code, u16::try_from(doubted).unwrap()).results;
+        let sum = |&(slot, _): &(usize, Slice)| if slot == doubted { anew } else { of[slot].0 };
+        results.iter().map(sum).collect()
+    }
+
+    #[test]
+    fn the_column_without_which_all_else_agrees_is_stale_if_it_is_older() {
+        let (code, [first, second]) = pq();
+        let mut of = vec![(10, 9), (20, 9), (30, 9), (40, 9)];
+        of[first].1 = 5;
+        let one = u16::try_from(first).unwrap();
+        let other = u16::try_from(second).unwrap();
+        let right = (one, sums(&code, &of, first, 77));
+        // Whoever else is doubted, parity does not come out as it is.
+        let wrong = (other, vec![1; right.1.len()]);
+        let judged = judge(&code, &of, &[right.clone(), wrong]);
+        assert_eq!(judged, Judgement::Stale(vec![first]));
+        // Written by the batch that wrote the parity: that was computed from what is stale, and spoilt.
+        of[first].1 = 9;
+        assert_eq!(judge(&code, &of, &[right]), Judgement::Open);
+    }
+
+    #[test]
+    fn two_columns_that_may_each_be_stale_are_left_as_they_are() {
+        let (code, [first, second]) = pq();
+        let of: Vec<(u32, u64)> = (0..4)
+            .map(|slot| if code.is_data(slot) { (10, 5) } else { (30, 9) })
+            .collect();
+        let may = |slot: usize| {
+            let column = u16::try_from(slot).unwrap();
+            (column, sums(&code, &of, slot, 77))
+        };
+        let judged = judge(&code, &of, &[may(first), may(second)]);
+        assert_eq!(judged, Judgement::Open);
+    }
+
+    #[test]
+    fn of_two_copies_the_newer_counts_and_data_is_not_made_from_one_parity() {
+        let mirror = erasure::by_columns("mirror", 2).unwrap();
+        let of = [(10, 5), (20, 7)];
+        // Either copy follows from the other.
+        let trials = |code: &Code, of: &[(u32, u64)]| {
+            (0..2)
+                .map(|slot| {
+                    let other = of[1 - slot].0;
+                    let results = trial(code, u16::try_from(slot).unwrap()).results;
+                    (u16::try_from(slot).unwrap(), vec![other; results.len()])
+                })
+                .collect::<Vec<_>>()
+        };
+        let judged = judge(&mirror, &of, &trials(&mirror, &of));
+        assert_eq!(judged, Judgement::Stale(vec![0]));
+
+        let parity = erasure::by_columns("parity", 3).unwrap();
+        let slot = parity.data_slots().next().unwrap();
+        let mut of = vec![(10, 9), (20, 9), (30, 9)];
+        of[slot].1 = 5;
+        let one = (u16::try_from(slot).unwrap(), sums(&parity, &of, slot, 77));
+        assert_eq!(judge(&parity, &of, &[one]), Judgement::Open);
+        // A parity that is older than its data is.
+        let slot = parity.parity_slots().next().unwrap();
+        let mut of = vec![(10, 9), (20, 9), (30, 9)];
+        of[slot].1 = 5;
+        let one = (u16::try_from(slot).unwrap(), sums(&parity, &of, slot, 77));
+        assert_eq!(judge(&parity, &of, &[one]), Judgement::Stale(vec![slot]));
+    }
+}

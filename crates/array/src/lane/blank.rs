@@ -1,0 +1,116 @@
+//! A group begins a new life: its pages say that it is unwritten, and its blocks are left as they are.
+
+use std::sync::Arc;
+
+use super::context::Context;
+use crate::ScratchId;
+use crate::action::{BufferId, IoKind, Slice};
+use crate::format::{MetaPage, PAGE_BYTES, PageName};
+use crate::plan::{Kind, Plan, Transfer};
+
+/// Bytes to be laid into memory.
+type Puts = Vec<(Slice, Arc<[u8]>)>;
+
+/// The plan that writes a page beside all cells of a group, in the place of each of its pages, and what is laid into the plan's
+/// memory before.
+pub(super) fn plan_blank(
+    cx: &Context,
+    page: &MetaPage,
+    group: u64,
+    scratch: ScratchId,
+) -> (Plan, Puts) {
+    let store = *cx.geometry.store().expect("a store");
+    let columns = cx.geometry.layout().columns();
+    let cell_bytes = cx.geometry.pages_beside_bytes();
+    let mut plan = Plan::new(Kind::Zero);
+    plan.scratch_bytes = u64::from(columns) * cell_bytes;
+    let mut puts = Vec::new();
+    for column in 0..columns {
+        let slice = Slice {
+            buffer: BufferId::Scratch(scratch),
+            offset: u64::from(column) * cell_bytes,
+            length: cell_bytes,
+        };
+        let beside = cx.geometry.pages_beside(column);
+        for (place, (column, index)) in (0..).zip(beside) {
+            let place = slice.part(place * PAGE_BYTES, PAGE_BYTES);
+            let name = PageName {
+                group,
+                column,
+                index,
+            };
+            puts.push((place, page.encode(store.pool, name).into()));
+        }
+        let cells = cx.view().column(&cx.geometry, group, column).cells();
+        plan.writes.extend(cells.map(|cell| Transfer {
+            seat: cell.seat,
+            column,
+            kind: IoKind::Write,
+            offset: cx.geometry.pages_offset(&store, cell),
+            length: cell_bytes,
+            slice: Some(slice),
+        }));
+    }
+    (plan, puts)
+}
+
+#[cfg(test)]
+mod tests {
+    use block::Seat;
+
+    use super::*;
+    use crate::format::Entry;
+
+    /// The drives that are written for group 0 of a small lane, and how many pages are laid out.
+    fn planned(cx: &Context) -> (Vec<u16>, usize) {
+        let page = MetaPage::filled(Entry::UNWRITTEN, 7);
+        let (plan, puts) = plan_blank(cx, &page, 0, ScratchId(1));
+        let bytes: u64 = puts.iter().map(|(place, _)| place.length).sum();
+        assert_eq!(
+            plan.scratch_bytes, bytes,
+            "each byte of the memory is laid out"
+        );
+        let seats = plan.writes.iter().map(|write| write.seat.0);
+        (seats.collect(), puts.len())
+    }
+
+    #[test]
+    fn all_copies_of_all_pages_are_written() {
+        let cx = Context::of_test("raid6", 6);
+        assert_eq!(planned(&cx), (vec![0, 1, 2, 3, 4, 5], 12));
+        let cx = Context::of_test_with("raid6", 6, 256 << 10, |store| {
+            store.page_copies = Some(3);
+        });
+        assert_eq!(planned(&cx), (vec![0, 1, 2, 3, 4, 5], 18));
+    }
+
+    #[test]
+    fn each_place_has_the_page_of_its_name() {
+        let cx = Context::of_test("raid6", 6);
+        let page = MetaPage::filled(Entry::UNWRITTEN, 7);
+        let (_, puts) = plan_blank(&cx, &page, 0, ScratchId(1));
+        let pool = cx.geometry.store().unwrap().pool;
+        let names = (0..6).flat_map(|column| cx.geometry.pages_beside(column));
+        for ((column, index), (_, bytes)) in names.zip(&puts) {
+            let name = PageName {
+                group: 0,
+                column,
+                index,
+            };
+            let (read, merged) = MetaPage::merge(pool, name, &[bytes]);
+            assert!(read == page && merged.damaged == 0);
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_nowhere_is_left_and_one_that_is_filled_is_written_at_its_target() {
+        let mut cx = Context::of_test("raid6", 6);
+        cx.change_view(|view, _| view.seat_out(Seat(1)));
+        assert_eq!(planned(&cx).0, [0, 2, 3, 4, 5]);
+        cx.change_view(|view, geometry| {
+            view.seat_in(Seat(1));
+            view.begin_fill(geometry, 0, 1, geometry.layout().cell(0, 1));
+        });
+        assert_eq!(planned(&cx).0, [0, 1, 2, 3, 4, 5]);
+    }
+}

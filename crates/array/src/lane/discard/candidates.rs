@@ -1,0 +1,133 @@
+//! What may be discarded: runs of stripes, and groups of no volume. It is bounded; what is beyond is forgotten.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::runs::{self, Runs};
+
+/// Runs that a lane remembers, of stripes and of groups: 64 KiB each at most.
+const RUNS_MAX: usize = 4096;
+
+/// What may be discarded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Candidates {
+    /// Runs of stripes by group.
+    stripes: BTreeMap<u64, Runs>,
+    /// How many runs these are.
+    stripe_runs: usize,
+    /// Runs of groups of no volume; also of other lanes.
+    groups: Runs,
+}
+
+impl Candidates {
+    pub(super) fn add_stripes(&mut self, group: u64, stripes: &Range<u64>) {
+        if self.stripe_runs >= RUNS_MAX {
+            return;
+        }
+        let runs = self.stripes.entry(group).or_default();
+        let before = runs.len();
+        runs::insert(runs, stripes);
+        self.stripe_runs = self.stripe_runs + runs.len() - before;
+    }
+
+    pub(super) fn has_stripes_of(&self, group: u64) -> bool {
+        self.stripes.contains_key(&group)
+    }
+
+    pub(super) fn add_groups(&mut self, groups: &Range<u64>) {
+        if self.groups.len() < RUNS_MAX {
+            runs::insert(&mut self.groups, groups);
+        }
+    }
+
+    /// The groups begin a new life, or have ended one.
+    pub(super) fn forget(&mut self, groups: &Range<u64>) {
+        runs::remove(&mut self.groups, groups);
+        for (_, runs) in self.stripes.extract_if(groups.clone(), |_, _| true) {
+            self.stripe_runs -= runs.len();
+        }
+    }
+
+    /// Takes over all of another one.
+    pub(super) fn append(&mut self, other: Self) {
+        for (group, runs) in other.stripes {
+            for (first, count) in runs {
+                self.add_stripes(group, &(first..first + count));
+            }
+        }
+        for (first, count) in other.groups {
+            self.add_groups(&(first..first + count));
+        }
+    }
+
+    /// Takes the first run of at most so many stripes.
+    pub(super) fn next_stripes(&mut self, most: u64) -> Option<(u64, Range<u64>)> {
+        let (&group, runs) = self.stripes.first_key_value()?;
+        let &(first, count) = runs.first()?;
+        let stripes = first..first + count.min(most);
+        let runs = self.stripes.get_mut(&group)?;
+        let before = runs.len();
+        runs::remove(runs, &stripes);
+        self.stripe_runs = self.stripe_runs + runs.len() - before;
+        if runs.is_empty() {
+            self.stripes.remove(&group);
+        }
+        Some((group, stripes))
+    }
+
+    /// Takes the first group that `is_here`.
+    pub(super) fn next_group(&mut self, is_here: impl Fn(u64) -> bool) -> Option<u64> {
+        while let Some(&(first, count)) = self.groups.first() {
+            let mut groups = first..first + count;
+            let found = groups.find(|&group| is_here(group));
+            runs::remove(&mut self.groups, &(first..groups.start));
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_are_taken_by_runs_of_one_group_and_no_longer_than_a_step() {
+        let mut candidates = Candidates::default();
+        candidates.add_stripes(5, &(10..14));
+        candidates.add_stripes(5, &(14..20));
+        candidates.add_stripes(3, &(7..8));
+        candidates.add_stripes(5, &(40..41));
+        assert_eq!(candidates.stripe_runs, 3);
+        let mut taken = Vec::new();
+        while let Some(run) = candidates.next_stripes(8) {
+            taken.push(run);
+        }
+        assert_eq!(taken, [(3, 7..8), (5, 10..18), (5, 18..20), (5, 40..41)]);
+        assert_eq!(candidates.stripe_runs, 0);
+    }
+
+    #[test]
+    fn groups_of_other_lanes_are_passed_over() {
+        let mut candidates = Candidates::default();
+        candidates.add_groups(&(2..5));
+        candidates.add_groups(&(7..8));
+        candidates.add_groups(&(20..30));
+        let mut next = || candidates.next_group(|group| group % 4 == 1);
+        let taken: Vec<Option<u64>> = (0..4).map(|_| next()).collect();
+        assert_eq!(taken, [Some(21), Some(25), Some(29), None]);
+    }
+
+    #[test]
+    fn what_is_too_much_to_remember_is_forgotten() {
+        let mut candidates = Candidates::default();
+        for run in 0..2 * RUNS_MAX as u64 {
+            candidates.add_stripes(run % 7, &(2 * run..2 * run + 1));
+            candidates.add_groups(&(2 * run..2 * run + 1));
+        }
+        assert_eq!(candidates.stripe_runs, RUNS_MAX);
+        assert_eq!(candidates.groups.len(), RUNS_MAX);
+    }
+}

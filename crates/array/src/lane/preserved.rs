@@ -1,0 +1,576 @@
+//! Preserved blocks: those that are logged and have no place. They stay in the journal until they have one. So does the
+//! knowledge that a block has changed, while all copies of the page that should say so are away.
+//!
+//! ```text
+//!   logged ── a checkpoint may not release it ─► preserved ── a drive has gone out since, or the ring wants room ─► logged again
+//!                                                 │      ▲                                                            │
+//!                                                 │      └────────────────────────────────────────────────────────────┘
+//!                                                 └── its column or its page is back, or there is no room even for that ─► released
+//! ```
+//!
+//! A stripe that has lost more columns than its code survives cannot tell what its missing blocks are; nor can one in
+//! which parity is unknown, because its drive was away when it changed and has come back before the others. If such a
+//! block is logged, the journal alone has it, and were it released, the drive that should hold it could come back and
+//! the block would still be lost. So it is preserved: it stays in the overlay and holds the ring's tail. It is logged
+//! anew, among the drives that are there, after one has gone out (its batch may be there once less) and when the ring
+//! wants room. It is released only if there is no room even for that.
+//!
+//! What is preserved is little: what was logged when the drives went. A stripe that cannot be read is not
+//! written to; nor is one that preserved blocks make whole, where that would change a block of a column that is
+//! absent: its drive may come back and be taken as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use block::BLOCK_BYTES;
+
+use super::blocks::Entries;
+use super::context::Context;
+use super::overlay::{Bytes, Logged, Overlay};
+use super::pages;
+use crate::action::IoKind;
+use crate::format::{BlockName, Entry, PageName};
+use crate::plan::{Kind, Plan, Transfer};
+
+/// What a lane preserves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Preserved {
+    /// As of the last checkpoint that has put blocks in place.
+    names: BTreeSet<BlockName>,
+    /// Operations that log some of it again.
+    relogs: u64,
+    /// Batches before this one may be on a drive that has gone out since.
+    under_replicated: u64,
+    /// Stripes of which something is to be logged again, and that were locked.
+    locked: BTreeSet<(u64, u64)>,
+    /// There was no room: the next checkpoint preserves nothing.
+    releases: bool,
+}
+
+/// How much a checkpoint may preserve.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits<'a> {
+    /// Groups that are about to begin a new life: nothing of them.
+    pub(super) forgotten: &'a BTreeSet<u64>,
+    /// No more blocks than this.
+    pub(super) most: usize,
+}
+
+/// Blocks of a stripe that are to be logged again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Relog {
+    pub(super) group: u64,
+    pub(super) stripe: u64,
+    pub(super) names: Vec<BlockName>,
+}
+
+impl Preserved {
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// True while something is being logged again.
+    pub(super) const fn relogs(&self) -> bool {
+        self.relogs > 0
+    }
+
+    /// A drive has gone out: batches before `next_sequence` are there once less.
+    pub(super) const fn drive_out(&mut self, next_sequence: u64) {
+        self.under_replicated = next_sequence;
+    }
+
+    /// Of blocks that a checkpoint would release those that have no place are preserved from now on, and no others.
+    pub(super) fn select(
+        &mut self,
+        cx: &Context,
+        entries: Entries<'_>,
+        blocks: &[(BlockName, Logged)],
+        limits: Limits<'_>,
+    ) -> BTreeSet<BlockName> {
+        self.names.clear();
+        self.select_more(cx, entries, blocks, limits)
+    }
+
+    /// The same beside those that are preserved already. Returns only the additional ones.
+    pub(super) fn select_more(
+        &mut self,
+        cx: &Context,
+        entries: Entries<'_>,
+        blocks: &[(BlockName, Logged)],
+        limits: Limits<'_>,
+    ) -> BTreeSet<BlockName> {
+        if self.releases || cx.view().is_whole() {
+            return BTreeSet::new();
+        }
+        let more = blocks.iter().filter(|&&(name, logged)| {
+            entries.overlay.get_of(name, logged.sequence).is_some()
+                && !limits.forgotten.contains(&name.group)
+                && is_in_the_journal_alone(cx, entries, name, logged)
+        });
+        let more: BTreeSet<BlockName> = more.take(limits.most).map(|&(name, _)| name).collect();
+        self.names.extend(&more);
+        more
+    }
+
+    /// What is preserved and must be logged again: everything if the ring wants `room`. A stripe that is not free is
+    /// left to the checkpoint that begins when it is, for the operation that has it locked may wait for this one.
+    pub(super) fn relog(
+        &mut self,
+        cx: &Context,
+        overlay: &Overlay,
+        room: bool,
+        is_free: impl Fn(u64, u64) -> bool,
+    ) -> Vec<Relog> {
+        let mut stripes: BTreeMap<(u64, u64), Vec<BlockName>> = BTreeMap::new();
+        for &name in &self.names {
+            let logged = overlay.get(name).expect("it is preserved");
+            if room || logged.sequence < self.under_replicated {
+                let stripe = cx.geometry.stripe_of(name);
+                stripes.entry((name.group, stripe)).or_default().push(name);
+            }
+        }
+        self.locked.clear();
+        let mut relogs = Vec::new();
+        for ((group, stripe), names) in stripes {
+            if is_free(group, stripe) {
+                relogs.push(Relog {
+                    group,
+                    stripe,
+                    names,
+                });
+            } else {
+                self.locked.insert((group, stripe));
+            }
+        }
+        self.relogs += relogs.len() as u64;
+        relogs
+    }
+
+    /// One of the operations that log again has ended.
+    pub(super) const fn relogged(&mut self) {
+        self.relogs -= 1;
+    }
+
+    /// Stripes are not locked any more; true if a checkpoint is wanted that logs again what could not be because of that.
+    pub(super) fn unlocked(&mut self, group: u64, stripes: Range<u64>) -> bool {
+        let here = (group, stripes.start)..(group, stripes.end);
+        self.locked.extract_if(here, |_| true).count() > 0
+    }
+
+    /// A checkpoint has ended. `in_the_way`: what it holds back leaves no room for what is to be logged.
+    pub(super) fn checkpoint_ended(&mut self, in_the_way: bool) {
+        self.releases = in_the_way && !self.names.is_empty();
+    }
+
+    /// The next checkpoint preserves nothing.
+    pub(super) const fn release(&mut self) {
+        self.releases = true;
+    }
+}
+
+/// True if the journal alone has a block, or alone knows that it has changed.
+fn is_in_the_journal_alone(
+    cx: &Context,
+    entries: Entries<'_>,
+    name: BlockName,
+    logged: Logged,
+) -> bool {
+    match logged.bytes {
+        Bytes::Memory(_) => {
+            let column = cx.view().column(&cx.geometry, name.group, name.column);
+            !column.readable() && !can_be_reconstructed(cx, entries, name)
+        }
+        // All copies of its page are away, and say something else when they are back.
+        Bytes::Nowhere => pages::is_away(cx, name.page()),
+        Bytes::InPlace => false,
+    }
+}
+
+/// True if the other blocks of a stripe tell a block of a column that cannot be read. A drive that comes back can
+/// bring a column of which a block is unknown: parity that a write did not reach because its drive was away, and
+/// that cannot be computed before other columns are there.
+fn can_be_reconstructed(cx: &Context, entries: Entries<'_>, name: BlockName) -> bool {
+    let code = cx.geometry.code();
+    let mut lost = erasure::ElementSet::new(code.elements());
+    for (slot, other) in cx.geometry.row_of(name) {
+        let column = cx.view().column(&cx.geometry, other.group, other.column);
+        let known = match entries.overlay.get(other) {
+            Some(logged) => !matches!(logged.bytes, Bytes::Nowhere),
+            // A page that is not in memory says nothing: the checkpoint reads it first.
+            None => { entries.pages.entry(other) }.is_some_and(|entry| entry != Entry::UNKNOWN),
+        };
+        if !column.readable() || !known {
+            lost.insert(slot);
+        }
+    }
+    code.is_recoverable(&lost)
+}
+
+/// The pages that say whether blocks of columns that cannot be read can be reconstructed without what is logged.
+pub(super) fn pages_to_select_by(
+    cx: &Context,
+    blocks: &[(BlockName, Logged)],
+) -> BTreeSet<PageName> {
+    if cx.view().is_whole() {
+        return BTreeSet::new();
+    }
+    let absent = |&&(name, logged): &&(BlockName, Logged)| {
+        let column = || cx.view().column(&cx.geometry, name.group, name.column);
+        logged.bytes.memory().is_some() && !column().readable()
+    };
+    { blocks.iter().filter(absent) }
+        .flat_map(|&(name, _)| cx.geometry.row_of(name))
+        .map(|(_, other)| other.page())
+        .collect()
+}
+
+/// The plan of an operation that logs blocks again from the memory in which they are, and the batches whose memory that is.
+pub(super) fn plan_relog(
+    cx: &Context,
+    overlay: &Overlay,
+    names: &[BlockName],
+) -> (Plan, BTreeSet<u64>) {
+    let mut plan = Plan::new(Kind::Relog);
+    let mut pinned = BTreeSet::new();
+    for &name in names {
+        let logged = overlay.get(name);
+        let Some((slice, sequence)) =
+            logged.and_then(|logged| Some((logged.bytes.memory()?, logged.sequence)))
+        else {
+            continue;
+        };
+        pinned.insert(sequence);
+        let home = cx.geometry.layout().cell(name.group, name.column);
+        plan.writes.push(Transfer {
+            seat: home.seat,
+            column: name.column,
+            kind: IoKind::Write,
+            offset: cx.geometry.block_offset(home, name.block.into()),
+            length: BLOCK_BYTES,
+            slice: Some(slice),
+        });
+    }
+    (plan, pinned)
+}
+
+/// Of blocks that are logged again those whose bytes are nowhere, with their plain CRC-32C where it is known.
+pub(super) fn relogged_absent(
+    cx: &Context,
+    overlay: &Overlay,
+    names: &[BlockName],
+) -> Vec<(BlockName, Option<u32>)> {
+    let pool = cx.geometry.store().expect("a log needs a store").pool;
+    let absent = names.iter().filter_map(|&name| {
+        let logged = overlay.get(name)?;
+        let crc = (logged.entry != Entry::UNKNOWN).then(|| logged.entry.plain_crc(pool, name));
+        (logged.bytes == Bytes::Nowhere).then_some((name, crc))
+    });
+    absent.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use block::Seat;
+
+    use super::*;
+    use crate::ScratchId;
+    use crate::action::{BufferId, Slice};
+    use crate::format::MetaPage;
+    use crate::lane::blocks::block;
+    use crate::lane::pages::PageCache;
+
+    struct Lab {
+        preserved: Preserved,
+        cx: Context,
+        overlay: Overlay,
+        pages: PageCache,
+        forgotten: BTreeSet<u64>,
+        most: usize,
+    }
+
+    fn names(blocks: &[(u16, u32)]) -> BTreeSet<BlockName> {
+        blocks
+            .iter()
+            .map(|&(column, at)| block(column, at))
+            .collect()
+    }
+
+    impl Lab {
+        /// All blocks of group 0 are written, and their pages are here. A stripe has four blocks of each of six columns.
+        fn new() -> Self {
+            let cx = Context::of_test("raid6", 6);
+            let mut pages = PageCache::new(64);
+            for column in 0..6 {
+                let page = MetaPage::filled(Entry::WRITTEN, 1);
+                pages.put(block(column, 0).page(), page);
+            }
+            Self {
+                preserved: Preserved::default(),
+                cx,
+                overlay: Overlay::default(),
+                pages,
+                forgotten: BTreeSet::new(),
+                most: usize::MAX,
+            }
+        }
+
+        /// Drives are out, those of columns of this number.
+        fn without(columns: &[u16]) -> Self {
+            let mut lab = Self::new();
+            columns.iter().for_each(|&column| lab.out(column));
+            lab
+        }
+
+        fn out(&mut self, column: u16) {
+            let seat: Seat = self.cx.geometry.layout().cell(0, column).seat;
+            self.cx.change_view(|view, _| view.seat_out(seat));
+        }
+
+        /// A block is logged by a batch, in memory.
+        fn log(&mut self, column: u16, at: u32, sequence: u64) {
+            let slice = Slice {
+                buffer: BufferId::Scratch(ScratchId(sequence)),
+                offset: u64::from(at) * BLOCK_BYTES,
+                length: BLOCK_BYTES,
+            };
+            self.log_as(Bytes::Memory(slice), column, at, sequence);
+        }
+
+        fn log_as(&mut self, bytes: Bytes, column: u16, at: u32, sequence: u64) {
+            let logged = Logged {
+                bytes,
+                entry: Entry::WRITTEN,
+                sequence,
+            };
+            self.overlay.insert(block(column, at), logged);
+        }
+
+        /// A checkpoint would release all that is logged by batches up to this one.
+        fn select(&mut self, up_to: u64) -> BTreeSet<BlockName> {
+            let entries = Entries {
+                overlay: &self.overlay,
+                pages: &self.pages,
+            };
+            let limits = Limits {
+                forgotten: &self.forgotten,
+                most: self.most,
+            };
+            let blocks = self.overlay.up_to(up_to);
+            self.preserved.select(&self.cx, entries, &blocks, limits)
+        }
+
+        /// What is logged again, but for what lies in these stripes: they are locked.
+        fn relog(&mut self, room: bool, locked: &[u64]) -> Vec<(u64, usize)> {
+            let is_free = |_, stripe| !locked.contains(&stripe);
+            let relogs = { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free);
+            let relogs = relogs.into_iter();
+            relogs
+                .map(|relog| (relog.stripe, relog.names.len()))
+                .collect()
+        }
+    }
+
+    #[test]
+    fn nothing_is_preserved_while_all_columns_are_there() {
+        let mut lab = Lab::new();
+        lab.log(1, 4, 7);
+        assert_eq!(lab.select(7), names(&[]));
+        assert!(lab.preserved.is_empty());
+    }
+
+    #[test]
+    fn what_the_other_columns_tell_is_released() {
+        let mut lab = Lab::without(&[1, 2]);
+        lab.log(1, 4, 7);
+        assert_eq!(lab.select(7), names(&[]));
+    }
+
+    #[test]
+    fn a_block_of_a_stripe_that_lost_too_many_columns_is_preserved() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        lab.log(1, 4, 7);
+        lab.log(5, 4, 7);
+        assert_eq!(lab.select(7), names(&[(1, 4)]), "column 5 has its place");
+        assert_eq!(lab.preserved.len(), 1);
+    }
+
+    #[test]
+    fn what_else_is_logged_of_a_row_makes_it_whole() {
+        let mut lab = Lab::without(&[1, 2]);
+        lab.log(1, 4, 7);
+        lab.pages.set(block(4, 4), Entry::UNKNOWN);
+        assert_eq!(
+            lab.select(7),
+            names(&[(1, 4)]),
+            "block 4 of column 4 is unknown"
+        );
+        lab.log(4, 4, 7);
+        assert_eq!(lab.select(7), names(&[]));
+    }
+
+    #[test]
+    fn a_page_that_is_not_in_memory_says_nothing() {
+        let mut lab = Lab::without(&[1, 2]);
+        lab.log(1, 4, 7);
+        lab.pages = PageCache::new(64);
+        assert_eq!(lab.select(7), names(&[(1, 4)]));
+        let blocks = lab.overlay.up_to(7);
+        let pages = pages_to_select_by(&lab.cx, &blocks);
+        assert_eq!(pages.len(), 6, "one of each column is read before");
+    }
+
+    #[test]
+    fn pages_are_read_only_for_blocks_of_absent_columns() {
+        let mut lab = Lab::new();
+        lab.log(1, 4, 7);
+        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(7)).is_empty());
+        lab.out(2);
+        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(7)).is_empty());
+    }
+
+    #[test]
+    fn what_was_logged_anew_since_is_left_to_the_next_checkpoint() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        lab.log(1, 4, 7);
+        let blocks = lab.overlay.up_to(7);
+        lab.log(1, 4, 8);
+        let entries = Entries {
+            overlay: &lab.overlay,
+            pages: &lab.pages,
+        };
+        let limits = Limits {
+            forgotten: &BTreeSet::new(),
+            most: usize::MAX,
+        };
+        let selected = lab.preserved.select(&lab.cx, entries, &blocks, limits);
+        assert_eq!(selected, names(&[]));
+    }
+
+    #[test]
+    fn nothing_is_preserved_of_a_group_that_begins_a_new_life() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        lab.log(1, 4, 7);
+        lab.forgotten.insert(0);
+        assert_eq!(lab.select(7), names(&[]));
+    }
+
+    #[test]
+    fn no_more_is_preserved_than_can_be_logged_again() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        (0..9).for_each(|at| lab.log(1, at, 7));
+        lab.most = 2;
+        assert_eq!(lab.select(7), names(&[(1, 0), (1, 1)]));
+    }
+
+    #[test]
+    fn that_a_block_has_changed_is_preserved_while_all_copies_of_its_page_are_away() {
+        let mut lab = Lab::without(&[1]);
+        lab.log_as(Bytes::Nowhere, 1, 4, 7);
+        assert_eq!(lab.select(7), names(&[]), "column 2 has a copy of the page");
+        lab.out(2);
+        assert_eq!(lab.select(7), names(&[(1, 4)]));
+        lab.log_as(Bytes::InPlace, 1, 4, 7);
+        assert_eq!(lab.select(7), names(&[]));
+    }
+
+    #[test]
+    fn a_later_selection_adds_to_what_is_preserved() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        lab.log(1, 4, 7);
+        lab.select(7);
+        lab.log(2, 4, 8);
+        let entries = Entries {
+            overlay: &lab.overlay,
+            pages: &lab.pages,
+        };
+        let limits = Limits {
+            forgotten: &BTreeSet::new(),
+            most: usize::MAX,
+        };
+        let later = [(block(2, 4), *lab.overlay.get(block(2, 4)).unwrap())];
+        let more = { &mut lab.preserved }.select_more(&lab.cx, entries, &later, limits);
+        assert_eq!(more, names(&[(2, 4)]));
+        assert_eq!(lab.preserved.len(), 2);
+        assert_eq!(lab.select(7), names(&[(1, 4)]), "a new one begins anew");
+    }
+
+    #[test]
+    fn what_a_drive_that_went_out_may_have_had_is_logged_again() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        lab.log(1, 4, 7);
+        lab.log(1, 5, 7);
+        lab.log(1, 8, 9);
+        lab.select(9);
+        assert_eq!(lab.relog(false, &[]), [], "no drive has gone out since");
+        lab.preserved.drive_out(8);
+        assert_eq!(lab.relog(false, &[]), [(1, 2)]);
+        assert!(lab.preserved.relogs());
+        lab.preserved.relogged();
+        assert!(!lab.preserved.relogs());
+    }
+
+    #[test]
+    fn all_is_logged_again_if_the_ring_wants_room() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        lab.log(1, 4, 7);
+        lab.log(1, 8, 9);
+        lab.select(9);
+        assert_eq!(lab.relog(true, &[]), [(1, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn a_locked_stripe_is_logged_again_by_the_checkpoint_after_its_release() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        lab.log(1, 4, 7);
+        lab.log(1, 8, 7);
+        lab.select(7);
+        assert_eq!(lab.relog(true, &[2]), [(1, 1)]);
+        assert!(!lab.preserved.unlocked(0, 0..2), "another stripe");
+        assert!(lab.preserved.unlocked(0, 2..3));
+        assert!(!lab.preserved.unlocked(0, 2..3), "one checkpoint is enough");
+    }
+
+    #[test]
+    fn what_leaves_no_room_is_released_by_the_next_checkpoint() {
+        let mut lab = Lab::without(&[1, 2, 3]);
+        lab.preserved.checkpoint_ended(true);
+        lab.log(1, 4, 7);
+        assert_eq!(
+            lab.select(7).len(),
+            1,
+            "nothing was preserved that was in the way"
+        );
+        lab.preserved.checkpoint_ended(true);
+        assert_eq!(lab.select(7).len(), 0);
+        lab.preserved.checkpoint_ended(false);
+        assert_eq!(lab.select(7).len(), 1);
+        lab.preserved.release();
+        assert_eq!(lab.select(7).len(), 0);
+    }
+
+    #[test]
+    fn blocks_are_logged_again_from_memory_and_others_by_their_checksums() {
+        let mut lab = Lab::without(&[1, 2]);
+        lab.log(1, 4, 7);
+        lab.log(1, 5, 6);
+        lab.log_as(Bytes::Nowhere, 2, 4, 7);
+        let logged = [block(1, 4), block(1, 5), block(2, 4), block(2, 5)];
+        let (plan, pinned) = plan_relog(&lab.cx, &lab.overlay, &logged);
+        assert_eq!(plan.writes.len(), 2);
+        assert_eq!(pinned, BTreeSet::from([6, 7]));
+        let absent = relogged_absent(&lab.cx, &lab.overlay, &logged);
+        assert!(matches!(absent[..], [(name, Some(_))] if name == block(2, 4)));
+        let unknown = Logged {
+            bytes: Bytes::Nowhere,
+            entry: Entry::UNKNOWN,
+            sequence: 7,
+        };
+        lab.overlay.insert(block(2, 4), unknown);
+        let absent = relogged_absent(&lab.cx, &lab.overlay, &logged);
+        assert_eq!(absent, [(block(2, 4), None)]);
+    }
+}

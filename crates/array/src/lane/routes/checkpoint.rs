@@ -1,0 +1,370 @@
+//! The checkpoint under way: what it needs of log, journal, pages and preserved blocks, and what follows for them.
+
+use std::collections::BTreeSet;
+
+use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
+
+use crate::ScratchId;
+use crate::format::Anchor;
+use crate::lane::Lane;
+use crate::lane::backoff::Work;
+use crate::lane::blocks::Entries;
+use crate::lane::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor};
+use crate::lane::flush::Waiter;
+use crate::lane::ids::OpId;
+use crate::lane::op::{Op, Owner, Task};
+use crate::lane::preserved::Limits;
+use crate::plan::Transfer;
+use crate::seeded::{self, Bug};
+
+impl Lane {
+    /// A drive has everything: its own anchor must say so, or what it was filled with does not count should
+    /// it go and come back before more is logged.
+    pub(in crate::lane) fn want_anchor(&mut self) {
+        if self.cx.geometry.store().is_some() {
+            self.checkpoints.want_anchor();
+        }
+    }
+
+    /// When a checkpoint begins although nothing asks for it.
+    pub(in crate::lane) fn idle_checkpoint_at(&self) -> Option<Instant> {
+        if self.recovery.is_some() || self.has_gaps() {
+            return None;
+        }
+        let at = self.checkpoints.idle_at(self.log.completed)?;
+        Some(at.max(self.retries.checkpoints_wait_until().unwrap_or(at)))
+    }
+
+    pub(in crate::lane) fn idle_checkpoint(&mut self) {
+        if self
+            .idle_checkpoint_at()
+            .is_some_and(|at| at <= self.cx.now)
+        {
+            self.checkpoints.want();
+        }
+    }
+
+    /// Begins the next checkpoint, if it is wanted and none is under way.
+    pub(in crate::lane) fn pump_checkpoint(&mut self) {
+        let hindered = self.has_gaps() || self.retries.checkpoints_wait(self.cx.now);
+        if !self.checkpoints.is_due(hindered, self.log.waits()) {
+            return;
+        }
+        // An awaited checkpoint is tried in any case: its waiters hear how that has ended.
+        if self.has_gaps() && self.fill_gaps_for_checkpoint() {
+            return;
+        }
+        self.checkpoints.begin(self.log.completed);
+        if seeded::is(Bug::InstallEarly) {
+            self.checkpoint_flushed(Ok(()));
+        } else {
+            self.checkpoint_goes_on(Next::Flush);
+        }
+    }
+
+    /// Does what the checkpoint under way needs next.
+    pub(in crate::lane) fn checkpoint_goes_on(&mut self, next: Next) {
+        match next {
+            Next::Wait => {}
+            Next::Flush => {
+                if !self.begin_flush(Waiter::Checkpoint) {
+                    self.checkpoint_flushed(Ok(()));
+                }
+            }
+            Next::Collect => self.collect(),
+            Next::Installed(refused) => self.blocks_installed(refused),
+            // Preserved blocks are on their way to where they count when the tail has moved.
+            Next::Settle if self.preserved.relogs() => {}
+            Next::Settle => {
+                let running = self.checkpoints.running();
+                running.settle(&mut self.cx, &mut self.ios, &self.overlay);
+                match seeded::is(Bug::AnchorBeforeBlocks) {
+                    true => self.checkpoint_flushed(Ok(())),
+                    false => self.checkpoint_goes_on(Next::Flush),
+                }
+            }
+            Next::Durable => self.blocks_durable(),
+            Next::Refused(fault) => self.checkpoint_refused(fault),
+            Next::End => self.end_checkpoint(None),
+        }
+    }
+
+    /// A flush of the checkpoint's has ended.
+    pub(in crate::lane) fn checkpoint_flushed(&mut self, outcome: Outcome) {
+        let running = self.checkpoints.running();
+        let next = running.flushed(&mut self.cx, &mut self.ios, outcome);
+        self.checkpoint_goes_on(next);
+    }
+
+    /// The records are durable: the pages that they need are read.
+    fn collect(&mut self) {
+        if let Some(fault) = self.gap_fault() {
+            // Something newer than what is durable is in memory in its place.
+            self.checkpoint_refused(fault);
+            return;
+        }
+        let running = self.checkpoints.running();
+        let pages = running.collect(&self.cx, &mut self.overlay, &self.pages);
+        self.load_pages(pages);
+        self.checkpoint_page_here();
+    }
+
+    /// A page has come into memory.
+    pub(in crate::lane) fn checkpoint_page_here(&mut self) {
+        if let Some(running) = self.checkpoints.if_running() {
+            let (cx, ios) = (&mut self.cx, &mut self.ios);
+            let next = running.page_here(cx, ios, &self.overlay, &self.pages);
+            self.checkpoint_goes_on(next);
+        }
+    }
+
+    pub(in crate::lane) fn install_written(&mut self, transfer: &Transfer, outcome: Outcome) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let (seat, offset) = (transfer.seat, transfer.offset);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
+        let running = self.checkpoints.running();
+        let next = running.install_written(cx, ios, transfer, outcome, out);
+        self.checkpoint_goes_on(next);
+    }
+
+    /// All installs have ended: entries say so, and what has no place is preserved, or logged again.
+    fn blocks_installed(&mut self, refused: Option<Fault>) {
+        self.log.stuck = refused;
+        let forgotten = self.groups_forgotten();
+        let room = self.log.wants_checkpoint()
+            || self.overlay.bytes() >= self.batch_memory() / 2
+            || !forgotten.is_empty();
+        let limits = Limits {
+            forgotten: &forgotten,
+            most: self.preserved_at_most(room),
+        };
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        let running = self.checkpoints.running();
+        let preserved = { &mut self.preserved }.select(&self.cx, entries, running.blocks(), limits);
+        let (overlay, pages) = (&mut self.overlay, &mut self.pages);
+        for stripe in running.enter(&self.cx, overlay, pages, preserved, room) {
+            self.discards.made_unwritten(stripe);
+        }
+        self.runnable.extend(self.checkpoints.take_fills());
+        self.relog_preserved(room);
+        let running = self.checkpoints.running();
+        let next = running.write_pages(&mut self.cx, &mut self.pages);
+        self.checkpoint_goes_on(next);
+    }
+
+    /// Blocks and pages are durable: the journal need not have them, and the tail moves if it can.
+    fn blocks_durable(&mut self) {
+        if let Some(fault) = self.gap_fault() {
+            // What a newer record has superseded was left out, and that record is not durable.
+            self.checkpoint_refused(fault);
+            return;
+        }
+        let running = self.checkpoints.running();
+        let (installed, room) = (running.take_installed(), running.makes_room());
+        let forgotten = self.groups_forgotten();
+        let limits = Limits {
+            forgotten: &forgotten,
+            most: self.preserved_at_most(room),
+        };
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        let kept = { &mut self.preserved }.select_more(&self.cx, entries, &installed, limits);
+        let running = self.checkpoints.running();
+        let (overlay, pages) = (&mut self.overlay, &mut self.pages);
+        let first = running.release(&self.cx, overlay, pages, installed, kept);
+        let ring = &self.log.ring;
+        let moves = !ring.is_empty() && !ring.is_oldest(first);
+        if running.begin_anchor(moves) {
+            self.push_anchor(first);
+        } else {
+            self.end_checkpoint(None);
+        }
+    }
+
+    /// Writes an anchor to all drives that take part: the log begins with this batch.
+    pub(in crate::lane) fn push_anchor(&mut self, first: u64) {
+        self.log.anchor += 1;
+        let anchor = Anchor {
+            incarnation: self.log.incarnation,
+            first,
+            position: self.log.ring.position_of(first),
+            inherited: self.log.inherited,
+            number: self.log.anchor,
+        };
+        lay_anchor(&mut self.cx, &anchor);
+    }
+
+    /// The anchor is laid out in memory.
+    pub(in crate::lane) fn anchor_laid(&mut self, scratch: ScratchId) {
+        let drives = submit_anchor(&mut self.cx, &mut self.ios, self.log.anchor, scratch);
+        if let Some(running) = self.checkpoints.if_running() {
+            let next = running.anchor_submitted(scratch, drives);
+            self.checkpoint_goes_on(next);
+        } else {
+            self.recovery_anchor_begins(scratch, drives);
+        }
+    }
+
+    pub(in crate::lane) fn anchor_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        if let Some(running) = self.checkpoints.if_running() {
+            let (cx, ios) = (&mut self.cx, &mut self.ios);
+            let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
+            let next = running.anchor_written(cx, ios, seat, outcome, out);
+            self.checkpoint_goes_on(next);
+        } else {
+            self.recovery_anchor_written(seat, offset, outcome);
+        }
+    }
+
+    /// The checkpoint's pages are laid out in memory.
+    pub(in crate::lane) fn paged(&mut self) {
+        let running = self.checkpoints.running();
+        let next = running.paged(&mut self.cx, &mut self.ios, &self.pages);
+        self.checkpoint_goes_on(next);
+    }
+
+    pub(in crate::lane) fn page_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let unflushed = seeded::is(Bug::AnchorBeforePages) && outcome.is_ok();
+        let out = !unflushed && self.flushes.write_ended(cx, ios, seat, offset, outcome);
+        let next = { self.checkpoints.running() }.page_written(seat, outcome, out);
+        self.checkpoint_goes_on(next);
+    }
+
+    /// One of the operations that log preserved blocks again has ended.
+    pub(in crate::lane) fn relogged(&mut self) {
+        self.preserved.relogged();
+        if let Some(running) = self.checkpoints.if_running() {
+            let next = running.pages_ended();
+            self.checkpoint_goes_on(next);
+        }
+    }
+
+    /// The pool has decided about a drive.
+    pub(in crate::lane) fn checkpoint_judged(&mut self, seat: Seat, out: bool) {
+        if let Some(running) = self.checkpoints.if_running() {
+            let next = running.judged(&mut self.cx, &mut self.ios, seat, out);
+            self.checkpoint_goes_on(next);
+        }
+    }
+
+    /// A drive that stays has refused something that all must have.
+    fn checkpoint_refused(&mut self, fault: Fault) {
+        self.log.stuck = Some(fault);
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        self.checkpoints.refuse(cx, ios, &mut self.pages);
+        self.end_checkpoint(Some(fault));
+    }
+
+    /// The anchor is durable, so that the space before it can be used again; or a drive has refused something.
+    fn end_checkpoint(&mut self, refused: Option<Fault>) {
+        let ended = self.checkpoints.end();
+        self.log.gaps_tried = false;
+        self.forget_nowhere(None);
+        let holds_back = ended.holds_back();
+        self.log.ring.release_before(ended.first);
+        if ended.covers == self.log.completed && !holds_back {
+            self.log.blocked = false;
+        }
+        // Where no drive is there nothing is logged, whatever is released.
+        let full = self.log.crowded && !self.cx.live_seats().is_empty();
+        self.preserved.checkpoint_ended(ended.in_the_way && full);
+        let refused = refused.or(self.log.stuck.filter(|_| !ended.progress));
+        match refused {
+            Some(fault) => {
+                self.retries.failed(&mut self.cx, Work::Checkpoint, fault);
+                if self.log.blocked || self.log.crowded {
+                    self.refuse_with(fault);
+                }
+            }
+            None => self.retries.succeeded(&mut self.cx, Work::Checkpoint),
+        }
+        for waiter in ended.waiters {
+            match waiter {
+                CheckpointWaiter::Pool => self.discards.report_checkpointed(&mut self.cx),
+                CheckpointWaiter::Job(job)
+                    if holds_back
+                        && self.log.stuck.is_none()
+                        && self.jobs.zeroes(job).is_some() =>
+                {
+                    // The group's earlier life is still in the ring, behind what is preserved.
+                    self.preserved.release();
+                    self.checkpoints.await_next(waiter, []);
+                }
+                CheckpointWaiter::Job(job) => self.job_checkpointed(job),
+            }
+        }
+        self.discard_after_checkpoint(refused.is_none() && !holds_back);
+    }
+
+    /// Whether the ring has only what no checkpoint has covered.
+    pub(in crate::lane) fn ring_is_checkpointed(&self) -> bool {
+        let first = self.checkpoints.first_uncovered();
+        self.log.ring.is_oldest(first)
+    }
+
+    /// Groups that the jobs that wait for this checkpoint are about to make unwritten.
+    fn groups_forgotten(&mut self) -> BTreeSet<u64> {
+        let running = self.checkpoints.running();
+        let groups = running.waiters().iter().filter_map(|waiter| match *waiter {
+            CheckpointWaiter::Job(job) => self.jobs.zeroes(job),
+            CheckpointWaiter::Pool => None,
+        });
+        groups.collect()
+    }
+
+    /// How many blocks may be preserved: none while a batch has to be made unnecessary; if the ring wants `room` what can be
+    /// logged again, which takes no more than a part of ring and memory.
+    fn preserved_at_most(&self, room: bool) -> usize {
+        if self.log.blocked {
+            return 0;
+        }
+        if !room {
+            return usize::MAX;
+        }
+        let ring = self.log.ring.batch_blocks_max();
+        let memory = self.batch_memory() / BLOCK_BYTES / 8;
+        usize::try_from(ring.min(memory)).expect("a ring fits into memory")
+    }
+
+    /// Logs again what is preserved and must be.
+    fn relog_preserved(&mut self, room: bool) {
+        let locks = &self.locks;
+        let is_free = |group, stripe| locks.is_free(group, stripe);
+        for relog in { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free) {
+            let stripes = relog.stripe..relog.stripe + 1;
+            let task = Task::Relog(relog.names);
+            self.start(Op::new(Owner::Background, relog.group, stripes, task));
+        }
+    }
+
+    /// Whether a fill of a drive that catches up would write a block that is logged and not yet flushed. The
+    /// power may go and take the batch with it: then what was there before counts again, by its entry the drive
+    /// holds it, and it must not have been overwritten. So the fill is planned again when a checkpoint has put the
+    /// block in place.
+    pub(in crate::lane) fn fill_is_early(&mut self, op: OpId) -> bool {
+        let Owner::Job(job) = self.ops[&op].owner else {
+            return false;
+        };
+        if !self.jobs.catches_up(job) {
+            return false;
+        }
+        let flushed = self.log.flushed;
+        let early = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
+            let logged = self.overlay.get(*name);
+            logged.is_some_and(|logged| logged.sequence > flushed)
+        });
+        if early && let Some(fault) = self.log.stuck {
+            // A drive that stays does not take what is logged, and it is not known until when.
+            self.end(op, Err(fault));
+        } else if early {
+            self.checkpoints.fill_waits(op);
+        }
+        early
+    }
+}

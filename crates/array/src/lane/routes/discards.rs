@@ -1,0 +1,79 @@
+//! Discards: a run is an operation that has the locks of its stripes.
+
+use crate::lane::Lane;
+use crate::lane::blocks::Entries;
+use crate::lane::discard::{Begun, Discarded, Look, RingUse, Run};
+use crate::lane::ids::OpId;
+use crate::lane::op::{Op, Owner, Phase, Task};
+
+impl Lane {
+    /// Begins to discard the next run, if none is under way.
+    pub(in crate::lane) fn begin_discard(&mut self) {
+        if self.recovery.is_some() {
+            return;
+        }
+        let past_ring = self.ring_is_checkpointed();
+        if let Some(run) = self.discards.next(&self.cx, past_ring) {
+            let task = Task::Discard(run.what);
+            self.start(Op::new(Owner::Background, run.group, run.stripes, task));
+        }
+    }
+
+    /// The stripes of a run are locked.
+    pub(in crate::lane) fn discard(&mut self, id: OpId, what: Discarded) {
+        let op = &self.ops[&id];
+        let run = Run {
+            group: op.group,
+            stripes: op.stripes.clone(),
+            what,
+        };
+        let past_ring = self.ring_is_checkpointed();
+        if self.discards.looks_at_map(&run, past_ring)
+            && let Err(missing) = self.load_map(run.group)
+        {
+            self.fetch_pages(id, missing);
+            return;
+        }
+        let look = Look {
+            entries: Entries {
+                overlay: &self.overlay,
+                pages: &self.pages,
+            },
+            maps: &self.maps,
+            checkpoint: self.checkpoints.pages(self.log.anchor),
+            has_job: self.jobs.has(run.group),
+        };
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        match { &mut self.discards }.begin(cx, ios, &look, (id, &run), past_ring) {
+            Begun::Asked => {
+                self.ops.get_mut(id).expect("just seen").phase = Phase::Writing;
+            }
+            Begun::Missing(names) => {
+                self.fetch_pages(id, names);
+            }
+            Begun::Nothing => self.end_discard(id),
+        }
+    }
+
+    pub(in crate::lane) fn end_discard(&mut self, id: OpId) {
+        self.end(id, Ok(()));
+        self.discards.end(&mut self.cx);
+        self.begin_discard();
+    }
+
+    /// A checkpoint has ended. `whole`: it has held nothing back, and all that it has changed is durable.
+    pub(in crate::lane) fn discard_after_checkpoint(&mut self, whole: bool) {
+        if !{ &mut self.discards }.checkpoint_ended(&self.cx, &self.maps, whole) {
+            return;
+        }
+        self.begin_discard();
+        let ring = &self.log.ring;
+        let unused = ring.is_empty() && self.log.is_idle() && !self.has_gaps();
+        let ring = RingUse {
+            blocks: ring.blocks(),
+            taken: ring.taken(),
+            unused: unused && self.checkpoints.is_quiet(self.cx.now),
+        };
+        { &mut self.discards }.begin_ring(&mut self.cx, &mut self.ios, ring);
+    }
+}

@@ -1,0 +1,85 @@
+//! Drive operations that have ended: each goes to the machine that it was for.
+
+use crate::lane::io::{Answered, Ended};
+use crate::lane::{Lane, Purpose};
+
+impl Lane {
+    /// A drive has answered: hands what has ended to its purpose.
+    pub(in crate::lane) fn route_answer(&mut self, answered: Answered) {
+        match answered {
+            Answered::Ended(ended) => self.io_ended(ended),
+            Answered::Pending => {}
+            Answered::Members(members) => {
+                for (member, outcome) in members {
+                    let answered = self.ios.member_answered(&mut self.cx, member, outcome);
+                    self.route_answer(answered);
+                }
+            }
+            Answered::Late(late) => {
+                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.pages
+                    .late_copies_came(cx, ios, &checkpoint, late.seat, late.copies);
+                self.ios.straggler_came_back(&mut self.cx);
+            }
+        }
+    }
+
+    /// A drive operation has ended: its purpose goes on.
+    pub(in crate::lane) fn io_ended(&mut self, ended: Ended) {
+        let (offset, outcome) = (ended.offset, ended.outcome);
+        if ended.left {
+            self.ios.mute(true);
+        }
+        match ended.purpose {
+            Purpose::Second { .. } => unreachable!("it ends with its pair"),
+            Purpose::Transfer { op, transfer } => self.transferred(op, transfer, outcome),
+            Purpose::Flush { number, seat } => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                let finished = self.flushes.ended(cx, ios, number, seat, outcome);
+                self.flush_finished(finished);
+            }
+            Purpose::Batch { sequence, seat } => {
+                self.batch_written(sequence, (seat, offset), outcome);
+            }
+            Purpose::PageRead { read, seat } => {
+                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                self.pages
+                    .read_ended(cx, ios, &checkpoint, (read, seat), outcome);
+            }
+            Purpose::Install { transfer } => self.install_written(&transfer, outcome),
+            Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
+            Purpose::Anchor { seat } => self.anchor_written(seat, offset, outcome),
+            Purpose::Restore { seat } => self.column_restored(seat, offset, outcome),
+            Purpose::Look { job, seat } => {
+                let (cx, ios) = (&mut self.cx, &mut self.ios);
+                if self.jobs.looked(cx, ios, job, (seat, offset), outcome) {
+                    self.step_job(job);
+                }
+            }
+            Purpose::Recovery { seat, index } => {
+                self.recovery_read((seat, offset), index, outcome);
+            }
+            Purpose::Discard { op } => {
+                if self.discards.discarded(outcome) {
+                    self.end_discard(op);
+                }
+            }
+            Purpose::DiscardRing => self.discards.ring_discarded(&mut self.cx),
+        }
+        if ended.left {
+            self.ios.mute(false);
+        }
+    }
+
+    /// Does something about reads that are late, if it is time to look for them.
+    pub(in crate::lane) fn look_for_late(&mut self) {
+        if let Some(late) = self.ios.look(&mut self.cx) {
+            for id in late {
+                self.hedge(id);
+            }
+            self.ios.looked(self.cx.now);
+        }
+    }
+}

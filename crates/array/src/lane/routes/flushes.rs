@@ -1,0 +1,37 @@
+//! Flushes: what has waited for one goes on.
+
+use crate::lane::Lane;
+use crate::lane::flush::{Finished, Waiter};
+
+impl Lane {
+    /// Flushes every drive that holds writes not yet flushed; false if there is none.
+    pub(in crate::lane) fn begin_flush(&mut self, waiter: Waiter) -> bool {
+        let covers = self.log.completed;
+        let begun = self
+            .flushes
+            .begin(&mut self.cx, &mut self.ios, waiter, covers);
+        if !begun {
+            self.log.flushed = self.log.flushed.max(covers);
+        }
+        begun
+    }
+
+    pub(in crate::lane) fn flush_finished(&mut self, finished: impl IntoIterator<Item = Finished>) {
+        for finished in finished {
+            let outcome = finished.outcome;
+            if outcome.is_ok() {
+                self.log.flushed = self.log.flushed.max(finished.covers);
+                self.direct.flushed(self.log.flushed);
+            }
+            match finished.waiter {
+                Waiter::Request(id) => self.flushed_for(id, outcome),
+                Waiter::Job(id) => self.end_job(id, outcome),
+                Waiter::Checkpoint => self.checkpoint_flushed(outcome),
+                Waiter::Recovery => self.recovery_flushed(),
+                // The next batch's header says it.
+                Waiter::Log => {}
+                Waiter::Moves => self.moves_flushed(outcome),
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Jobs of groups: their steps are operations, and they wait for checkpoints and flushes.
+
+use block::Outcome;
+
+use crate::action::Event;
+use crate::format::BlockName;
+use crate::lane::Lane;
+use crate::lane::checkpoint::CheckpointWaiter;
+use crate::lane::fills;
+use crate::lane::flush::Waiter;
+use crate::lane::ids::{JobId, OpId};
+use crate::lane::jobs::{Begun, Ended, Job, Next};
+use crate::lane::op::{Op, Owner};
+
+impl Lane {
+    pub(in crate::lane) fn begin_job(&mut self, job: Job) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence);
+        match begun {
+            Begun::Looks => {}
+            Begun::Checkpoint => self.checkpoints.await_next(CheckpointWaiter::Job(id), []),
+            Begun::Steps => self.step_job(id),
+        }
+    }
+
+    /// Keeps the job's steps in flight; ends it when there are no more.
+    pub(in crate::lane) fn step_job(&mut self, id: JobId) {
+        loop {
+            match self.jobs.next(&mut self.cx, id) {
+                Next::Step {
+                    group,
+                    stripes,
+                    task,
+                } => self.start(Op::new(Owner::Job(id), group, stripes, task)),
+                Next::Wait => return,
+                Next::Checkpoint(pages) => {
+                    self.checkpoints
+                        .await_next(CheckpointWaiter::Job(id), pages);
+                    return;
+                }
+                Next::Flush if self.begin_flush(Waiter::Job(id)) => return,
+                Next::Flush => return self.end_job(id, Ok(())),
+                Next::End(outcome) => return self.end_job(id, outcome),
+            }
+        }
+    }
+
+    /// The checkpoint that a job waited for has ended.
+    pub(in crate::lane) fn job_checkpointed(&mut self, id: JobId) {
+        match self.jobs.checkpointed(id, self.log.stuck) {
+            Some(group) => {
+                self.pages.drop_group(group);
+                self.maps.drop_group(group);
+                self.losses.forget(group);
+                self.step_job(id);
+            }
+            None => self.end_job(id, Ok(())),
+        }
+    }
+
+    /// Jobs that have made way for clients go on, if it is time.
+    pub(in crate::lane) fn resume_jobs(&mut self) {
+        for id in self.jobs.due(self.cx.now) {
+            self.step_job(id);
+        }
+    }
+
+    /// The job is done and durable, or has failed with nothing of it in flight.
+    pub(in crate::lane) fn end_job(&mut self, id: JobId, outcome: Outcome) {
+        match self.jobs.end(&mut self.cx, id, outcome) {
+            Ended::Reported => {}
+            Ended::Scrubbed => {
+                if self.pages.dirty().next().is_some() {
+                    self.checkpoints.want();
+                }
+            }
+            Ended::FillFailed {
+                group,
+                column,
+                target,
+                fault,
+            } => {
+                self.cx
+                    .change_view(|view, geometry| view.abandon_fill(geometry, group, column));
+                // Requests planned before this still write to the target: it must not be given
+                // to anyone else before they have ended.
+                self.cx.epochs.report_drained(Event::FillFailed {
+                    group,
+                    column,
+                    target,
+                    fault,
+                });
+            }
+        }
+    }
+
+    /// Compares the target's pages with what they should be, as far as a step of a fill goes; false if
+    /// pages have to be read first, and the operation waits for them.
+    pub(in crate::lane) fn compare_pages(&mut self, id: OpId) -> bool {
+        let op = &self.ops[&id];
+        let Owner::Job(job) = op.owner else {
+            return true;
+        };
+        match fills::compare_pages(&self.cx, &mut self.pages, op) {
+            Ok(stale) => {
+                for name in stale {
+                    self.jobs.page_is_stale(job, name);
+                }
+                true
+            }
+            Err(missing) => {
+                self.fetch_pages(id, missing);
+                false
+            }
+        }
+    }
+
+    /// A fill has these checksums. False if it is to be planned again.
+    pub(in crate::lane) fn note_filled(&mut self, id: OpId, sums: &[u32]) -> bool {
+        if self.cx.trusted {
+            return true;
+        }
+        let op = &self.ops[&id];
+        let names = self.written_blocks(op).into_iter().map(|(name, _)| name);
+        let blocks: Vec<(BlockName, u32)> = names.zip(sums.iter().copied()).collect();
+        let (overlay, pages) = (&mut self.overlay, &mut self.pages);
+        fills::note_filled(
+            &mut self.cx,
+            overlay,
+            pages,
+            op,
+            &blocks,
+            self.log.completed,
+        )
+    }
+}

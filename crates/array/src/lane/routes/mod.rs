@@ -1,0 +1,10 @@
+//! Routing: what comes to a lane, or from one of its machines, goes to the machine that it is for.
+
+mod checkpoint;
+mod commands;
+mod discards;
+mod ends;
+mod flushes;
+mod jobs;
+mod pages;
+mod repairs;

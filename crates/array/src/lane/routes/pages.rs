@@ -1,0 +1,89 @@
+//! Pages and maps: what waits for them goes on when they are in memory.
+
+use std::collections::BTreeSet;
+
+use crate::action::Computed;
+use crate::format::PageName;
+use crate::lane::Lane;
+use crate::lane::ids::OpId;
+use crate::lane::maps::MapEntries;
+use crate::lane::op::{Owner, Phase, Task};
+use crate::lane::pages::{Loaded, PageCache};
+
+impl Lane {
+    /// Loads pages for an operation, which is planned again when they are here.
+    pub(in crate::lane) fn fetch_pages(&mut self, id: OpId, names: BTreeSet<PageName>) {
+        let op = self.ops.get_mut(id).expect("it is being planned");
+        op.phase = Phase::Fetching;
+        // A job, or a stream, is about to ask for those behind them.
+        let streams = op.service.bulk && matches!(op.task, Task::Write(_));
+        let ahead = match matches!(op.owner, Owner::Job(_)) || streams {
+            true => PageCache::ahead(&self.cx, &names),
+            false => Vec::new(),
+        };
+        self.load_pages(names.iter().copied().chain(ahead));
+        if !self.pages.wait(id, names) {
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// Begins to load pages, but for those that are here or on their way.
+    pub(in crate::lane) fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let nowhere = self.pages.load(cx, ios, self.log.anchor, names);
+        self.pages_nowhere(nowhere);
+    }
+
+    pub(in crate::lane) fn pages_nowhere(&mut self, names: Vec<PageName>) {
+        for name in names {
+            let checkpoint = self.checkpoints.pages(self.log.anchor);
+            let ready = { &mut self.pages }.without_copies(&self.cx, &checkpoint, name);
+            self.page_here(ready);
+        }
+    }
+
+    /// The copies of a page are in memory.
+    pub(in crate::lane) fn page_computed(&mut self, name: PageName, computed: &Computed) {
+        let checkpoint = self.checkpoints.pages(self.log.anchor);
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        match { &mut self.pages }.computed(cx, ios, &checkpoint, name, computed) {
+            Loaded::Again(nowhere) => self.pages_nowhere(nowhere),
+            Loaded::Here { ready, readable } => {
+                self.page_here(ready);
+                if readable {
+                    self.pages.report_unknown(&mut self.cx, name);
+                }
+            }
+            Loaded::Alike => {}
+            Loaded::Differ => self.checkpoints.want(),
+        }
+    }
+
+    /// A page has come, and these operations have waited for it.
+    pub(in crate::lane) fn page_here(&mut self, ready: Vec<OpId>) {
+        self.runnable.extend(ready);
+        self.checkpoint_page_here();
+    }
+
+    /// Brings the map of a group into memory; else the pages that it needs.
+    pub(in crate::lane) fn load_map(&mut self, group: u64) -> Result<(), BTreeSet<PageName>> {
+        let entries = MapEntries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+            sequence: self.log.next_sequence,
+        };
+        for (name, entry) in self.maps.load(&self.cx, entries, group)? {
+            self.pages.set(name, entry);
+        }
+        Ok(())
+    }
+
+    /// Columns can be read again, of one group or of any.
+    pub(in crate::lane) fn forget_nowhere(&mut self, group: Option<u64>) {
+        if self.pages.has_nowhere() {
+            let checkpoint = self.checkpoints.pages(self.log.anchor);
+            self.pages.forget_nowhere(&checkpoint, group);
+            self.maps.drop_unknown();
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Repairs: what an operation has found is repaired by operations of their own, for which a scrub waits.
+
+use block::Outcome;
+
+use crate::lane::Lane;
+use crate::lane::blocks::Entries;
+use crate::lane::op::{Op, Owner, Task};
+use crate::seeded::{self, Bug};
+
+impl Lane {
+    /// Starts repairs of what an operation has found bad or unknown.
+    pub(in crate::lane) fn begin_repairs(&mut self, op: &Op, outcome: Outcome) {
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        for repair in { &mut self.repairs }.found(&self.cx, entries, op, outcome) {
+            if let Some(job) = repair.repair.scrub {
+                self.jobs.repair_begins(job);
+            }
+            self.start(repair);
+        }
+    }
+
+    /// A repair has ended.
+    pub(in crate::lane) fn repair_ended(&mut self, op: &Op, outcome: Outcome) {
+        let (cx, assessed) = (&mut self.cx, &op.repair.assessed);
+        let lost = match outcome {
+            Ok(()) => self.losses.assessed(cx, op.group, assessed),
+            Err(_) => 0,
+        };
+        let mended = self.repairs.ended(cx, op, outcome);
+        if let Some(job) = op.repair.scrub
+            && self.jobs.repair_ended(job, mended, lost)
+        {
+            self.step_job(job);
+        }
+    }
+
+    /// An operation has ended: what it has found is repaired.
+    pub(in crate::lane) fn after(&mut self, op: &Op, outcome: Outcome) {
+        if self.cx.geometry.store().is_none() || op.owner == Owner::Recovery {
+            return;
+        }
+        if matches!(op.task, Task::Heal(_)) {
+            self.repair_ended(op, outcome);
+            return;
+        }
+        if matches!(op.task, Task::Relog(_)) {
+            self.relogged();
+            return;
+        }
+        if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
+            let bad = op.bad.len() + op.arbitration.in_doubt();
+            self.jobs.verified(job, op.verified, bad as u64);
+        }
+        if self.recovery.is_some() || seeded::is(Bug::HealWithoutWrite) {
+            return;
+        }
+        if outcome.is_ok() {
+            { &mut self.losses }.op_ended_well(&mut self.cx, &self.maps, op);
+        }
+        let trim = matches!((op.owner, &op.task), (Owner::Request(_), Task::Zero));
+        if trim && seeded::is(Bug::DiscardUnflushed) {
+            self.discards.trimmed(op.group, &op.stripes);
+            self.begin_discard();
+        }
+        self.begin_repairs(op, outcome);
+    }
+}
