@@ -179,11 +179,12 @@ impl Running {
         } = std::mem::take(collected);
         self.held_back.extend(preserved);
         // Nor is what came back while it ran, a column or a page, as it should be.
-        let back = |name: &BlockName| {
-            self.back.contains(&(name.group, name.column)) || pages.is_back(cx, name.page())
-        };
-        let missed = blocks.iter().map(|&(name, _)| name).filter(back);
-        self.held_back.extend(missed);
+        for same in of_pages(&blocks) {
+            let (name, _) = same[0];
+            if self.back.contains(&(name.group, name.column)) || pages.is_back(cx, name.page()) {
+                self.held_back.extend(same.iter().map(|&(name, _)| name));
+            }
+        }
         self.room = room;
         self.progress = blocks.is_empty() || self.held_back.len() < blocks.len();
         for &(stripe, sequence) in &zeroed {
@@ -194,15 +195,20 @@ impl Running {
             }
             overlay.zeroes_installed(stripe, sequence);
         }
-        for (name, logged) in blocks {
-            if self.held_back.contains(&name) {
-                continue;
+        for same in of_pages(&blocks) {
+            let begin = self.installed.len();
+            for &(name, logged) in same {
+                if self.held_back.contains(&name) {
+                    continue;
+                }
+                // A block whose bytes were nowhere may have been reconstructed meanwhile.
+                let now = overlay.get_of(name, logged.sequence);
+                let entry = now.map_or(logged.entry, |now| now.entry);
+                self.installed.push((name, Logged { entry, ..logged }));
             }
-            // A block whose bytes were nowhere may have been reconstructed meanwhile.
-            let now = overlay.get_of(name, logged.sequence);
-            let entry = now.map_or(logged.entry, |now| now.entry);
-            pages.set(name, entry);
-            self.installed.push((name, Logged { entry, ..logged }));
+            let entered = self.installed[begin..].iter();
+            let entries = entered.map(|&(name, logged)| (name, logged.entry));
+            pages.set_all(same[0].0.page(), entries);
         }
         for sequence in pinned {
             overlay.unpin(sequence);
@@ -227,10 +233,14 @@ impl Running {
         preserved: BTreeSet<BlockName>,
     ) -> u64 {
         let mut kept = preserved;
-        let back = |&&(name, logged): &&(BlockName, Logged)| {
-            overlay.get_of(name, logged.sequence).is_some() && pages.is_back(cx, name.page())
-        };
-        kept.extend(installed.iter().filter(back).map(|&(name, _)| name));
+        for same in of_pages(&installed) {
+            if pages.is_back(cx, same[0].0.page()) {
+                let there = |&&(name, logged): &&(BlockName, Logged)| {
+                    overlay.get_of(name, logged.sequence).is_some()
+                };
+                kept.extend(same.iter().filter(there).map(|&(name, _)| name));
+            }
+        }
         for (name, logged) in installed {
             if kept.contains(&name) {
                 self.first = self.first.min(logged.sequence);
@@ -247,4 +257,9 @@ impl Running {
         self.held_back.extend(kept);
         self.first
     }
+}
+
+/// Blocks in order, page by page: there are tens of thousands of a stream, and what is asked of their pages is the same for all.
+fn of_pages(blocks: &[(BlockName, Logged)]) -> impl Iterator<Item = &[(BlockName, Logged)]> {
+    blocks.chunk_by(|(a, _), (b, _)| a.page() == b.page())
 }

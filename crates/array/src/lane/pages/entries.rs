@@ -110,17 +110,30 @@ impl PageCache {
 
     /// Changes an entry of a page that is here.
     pub(in crate::lane) fn set(&mut self, name: BlockName, entry: Entry) {
-        self.clock += 1;
-        let clock = self.clock;
-        if let Some(cached) = self.cached.get_mut(&name.page()) {
+        self.set_all(name.page(), [(name, entry)]);
+    }
+
+    /// Changes entries of one page, if it is here.
+    pub(in crate::lane) fn set_all(
+        &mut self,
+        page: PageName,
+        entries: impl IntoIterator<Item = (BlockName, Entry)>,
+    ) {
+        let mut cached = self.cached.get_mut(&page);
+        for (name, entry) in entries {
+            debug_assert_eq!(name.page(), page, "one page's blocks");
+            self.clock += 1;
+            let Some(cached) = &mut cached else {
+                continue;
+            };
             let was = cached.page.get(name.entry()) == Entry::UNKNOWN;
             let is = entry == Entry::UNKNOWN;
             cached.unknown = cached.unknown + u32::from(is) - u32::from(was);
             self.unknown = self.unknown + u64::from(is) - u64::from(was);
-            cached.page.set(name.entry(), entry, clock);
+            cached.page.set(name.entry(), entry, self.clock);
             if cached.owes {
                 // Of the others nothing is known here, and a drive that is away may have them.
-                let owed = self.owed.entry(name.page()).or_default();
+                let owed = self.owed.entry(page).or_default();
                 owed.insert(name.entry(), entry);
             } else {
                 cached.dirty = true;
