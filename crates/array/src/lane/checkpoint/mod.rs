@@ -366,9 +366,10 @@ impl Checkpoints {
     pub(super) fn refuse(&mut self, cx: &mut Context, ios: &mut IoTable, pages: &mut PageCache) {
         let running = self.running();
         running.first = 0;
-        if matches!(running.phase, Phase::Paging { .. } | Phase::Ordering { .. }) {
+        if running.writes_pages() {
             // No copy or some are new, and others stay old until these are durable: the next checkpoint writes all
-            // of them.
+            // of them. So it does when the flush fails that was to cover them: a drive may have dropped what it had in its cache,
+            // and would take the next flush as if nothing had happened.
             let unsettled = std::mem::take(&mut running.pages);
             for &name in &unsettled {
                 pages.unwritten(name);

@@ -353,6 +353,29 @@ fn pages_that_a_drive_has_refused_are_written_anew_by_the_next_checkpoint() {
 }
 
 #[test]
+fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
+    let mut lab = Lab::new();
+    lab.overlay.zero(0, 3..4, 7, std::iter::empty());
+    let mut next = lab.begin(7);
+    for _ in 0..2 {
+        assert_eq!(next, Next::Flush, "of the records, and between the turns");
+        next = lab.flushed();
+        assert_eq!(next, Next::Wait);
+        next = lab.answer(&[]);
+    }
+    assert_eq!(next, Next::Flush, "of the pages");
+    assert!((0..6).all(|column| !lab.pages.is_dirty(page(column))));
+    let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+    let next = { lab.checkpoints.running() }.flushed(cx, ios, Err(Fault::Medium));
+    assert_eq!(next, Next::Refused(Fault::Medium));
+    assert!(lab.refuse().holds_back());
+    assert!((0..6).all(|column| lab.pages.is_dirty(page(column))));
+    let next = lab.begin(7);
+    let steps = lab.finish(next);
+    assert_eq!(steps[..4], ["flush", "6 x page", "flush", "6 x page"]);
+}
+
+#[test]
 fn a_column_that_came_back_meanwhile_stays_logged() {
     let mut lab = Lab::logged();
     lab.checkpoints.column_is_back(0, 1);
