@@ -351,6 +351,10 @@ mod tests {
 
         /// A checkpoint would release all that is logged by batches up to this one.
         fn select(&mut self, up_to: u64) -> BTreeSet<BlockName> {
+            self.select_of(&self.overlay.up_to(up_to))
+        }
+
+        fn select_of(&mut self, blocks: &[(BlockName, Logged)]) -> BTreeSet<BlockName> {
             let entries = Entries {
                 overlay: &self.overlay,
                 pages: &self.pages,
@@ -359,8 +363,7 @@ mod tests {
                 forgotten: &self.forgotten,
                 most: self.most,
             };
-            let blocks = self.overlay.up_to(up_to);
-            self.preserved.select(&self.cx, entries, &blocks, limits)
+            self.preserved.select(&self.cx, entries, blocks, limits)
         }
 
         /// What is logged again, but for what lies in these stripes: they are locked.
@@ -438,16 +441,7 @@ mod tests {
         lab.log(1, 4, 7);
         let blocks = lab.overlay.up_to(7);
         lab.log(1, 4, 8);
-        let entries = Entries {
-            overlay: &lab.overlay,
-            pages: &lab.pages,
-        };
-        let limits = Limits {
-            forgotten: &BTreeSet::new(),
-            most: usize::MAX,
-        };
-        let selected = lab.preserved.select(&lab.cx, entries, &blocks, limits);
-        assert_eq!(selected, names(&[]));
+        assert_eq!(lab.select_of(&blocks), names(&[]));
     }
 
     #[test]
@@ -495,7 +489,11 @@ mod tests {
         let more = { &mut lab.preserved }.select_more(&lab.cx, entries, &later, limits);
         assert_eq!(more, names(&[(2, 4)]));
         assert_eq!(lab.preserved.len(), 2);
-        assert_eq!(lab.select(7), names(&[(1, 4)]), "a new one begins anew");
+        assert_eq!(
+            lab.select(7),
+            names(&[(1, 4)]),
+            "a new one starts with none"
+        );
     }
 
     #[test]

@@ -440,8 +440,7 @@ impl LaneThread {
 
     /// What short requests need not wait for comes after them.
     fn begin_long_writes(&mut self) {
-        self.long_writes.turn_ends();
-        while let Some(message) = self.long_writes.next(self.now) {
+        for message in self.long_writes.turn(self.now) {
             self.take(message);
         }
     }

@@ -35,8 +35,6 @@ pub(super) struct LongWrites {
     waiting: VecDeque<LaneMessage>,
     /// When a short request last came.
     short_at: Option<Instant>,
-    /// Bytes that this turn has begun.
-    begun: u64,
 }
 
 /// Bytes of a request that moves some, and whether it writes.
@@ -74,19 +72,18 @@ impl LongWrites {
         self.short_at.is_some_and(|at| now.since(at) <= QUIET)
     }
 
-    /// All messages of a turn have been taken: what it may begin is asked for next.
-    pub(super) const fn turn_ends(&mut self) {
-        self.begun = 0;
-    }
-
-    /// A write that this turn may begin.
-    pub(super) fn next(&mut self, now: Instant) -> Option<LaneMessage> {
-        let (bytes, _) = transfer(self.waiting.front()?)?;
-        if self.limits(now) && self.begun > 0 && self.begun + bytes > TURN_BYTES {
-            return None;
+    /// The writes that a turn begins when it has taken all messages.
+    pub(super) fn turn(&mut self, now: Instant) -> Vec<LaneMessage> {
+        let limits = self.limits(now);
+        let (mut begins, mut begun) = (Vec::new(), 0);
+        while let Some((bytes, _)) = self.waiting.front().and_then(transfer) {
+            if limits && begun > 0 && begun + bytes > TURN_BYTES {
+                break;
+            }
+            begun += bytes;
+            begins.extend(self.waiting.pop_front());
         }
-        self.begun += bytes;
-        self.waiting.pop_front()
+        begins
     }
 }
 
@@ -103,9 +100,9 @@ mod tests {
     const KIB: u64 = 1 << 10;
     const MS: Duration = Duration::from_millis(1);
 
-    struct Nobody;
+    struct Unheard;
 
-    impl PartEnded for Nobody {
+    impl PartEnded for Unheard {
         fn part_ended(&self, _: Outcome) -> Option<Answer> {
             None
         }
@@ -130,7 +127,7 @@ mod tests {
                 volume: VolumeId::NONE,
             },
             memory: Memory::empty(),
-            to: Arc::new(Nobody),
+            to: Arc::new(Unheard),
         }
     }
 
@@ -140,15 +137,13 @@ mod tests {
 
     /// The groups of the long writes that a turn begins.
     fn turn(long: &mut LongWrites, now: Instant) -> Vec<u64> {
-        long.turn_ends();
-        let mut groups = Vec::new();
-        while let Some(message) = long.next(now) {
-            let LaneMessage::Request { request, .. } = message else {
-                unreachable!("only requests wait");
-            };
-            groups.push(request.group);
-        }
-        groups
+        let begins = long.turn(now).into_iter();
+        begins
+            .map(|message| match message {
+                LaneMessage::Request { request, .. } => request.group,
+                _ => unreachable!("only requests wait"),
+            })
+            .collect()
     }
 
     #[test]
