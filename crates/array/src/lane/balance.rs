@@ -224,11 +224,7 @@ mod tests {
         /// All blocks of group 0 are written and in their places, and their pages are here.
         fn new(scheme: &str, drives: u16) -> Self {
             let cx = Context::of_test(scheme, drives);
-            let mut pages = PageCache::new(64);
-            for column in 0..cx.geometry.layout().columns() {
-                let page = MetaPage::filled(Entry::WRITTEN, 1);
-                pages.put(block(column, 0).page(), page);
-            }
+            let pages = PageCache::all_written(cx.geometry.layout().columns());
             Self {
                 balance: Balance::new(&cx.geometry),
                 cx,

@@ -279,7 +279,6 @@ mod tests {
     use super::*;
     use crate::ScratchId;
     use crate::action::{BufferId, Slice};
-    use crate::format::MetaPage;
     use crate::lane::blocks::block;
     use crate::lane::pages::PageCache;
 
@@ -303,11 +302,7 @@ mod tests {
         /// All blocks of group 0 are written, and their pages are here. A stripe has four blocks of each of six columns.
         fn new() -> Self {
             let cx = Context::of_test("raid6", 6);
-            let mut pages = PageCache::new(64);
-            for column in 0..6 {
-                let page = MetaPage::filled(Entry::WRITTEN, 1);
-                pages.put(block(column, 0).page(), page);
-            }
+            let pages = PageCache::all_written(6);
             Self {
                 preserved: Preserved::default(),
                 cx,

@@ -176,7 +176,6 @@ mod tests {
 
     use super::*;
     use crate::action::{BufferId, Slice};
-    use crate::format::MetaPage;
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::overlay::{Logged, Overlay};
@@ -211,11 +210,7 @@ mod tests {
     impl Lab {
         fn new() -> Self {
             let cx = Context::of_test("raid6", 6);
-            let mut pages = PageCache::new(64);
-            for column in 0..6 {
-                let page = MetaPage::filled(Entry::WRITTEN, 1);
-                pages.put(block(column, 0).page(), page);
-            }
+            let pages = PageCache::all_written(6);
             Self {
                 repairs: Repairs::default(),
                 cx,
@@ -368,7 +363,7 @@ mod tests {
         assert_eq!(repairs.len(), 1);
         assert_eq!(repairs[0].stripes, 2..3);
         let next = repairs[0].arbitration.next_rows(6);
-        assert_eq!(next, (vec![row], 0), "it begins anew");
+        assert_eq!(next, (vec![row], 0), "the search starts again");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) struct BadBlock {
 pub(super) enum Verified {
     /// So many blocks were compared, and these are bad.
     Blocks(u64, Vec<BadBlock>),
-    /// It cannot be told: the operation is planned again.
+    /// It is not known yet: the operation is planned again.
     Again,
 }
 
@@ -226,7 +226,7 @@ mod tests {
                     let names = bad.iter().map(|bad| (bad.name.column, bad.name.block));
                     names.collect()
                 }
-                Verified::Again => panic!("it can be told"),
+                Verified::Again => panic!("it is known"),
             }
         }
 
@@ -244,7 +244,7 @@ mod tests {
         /// What is reported of blocks that are wrong: drive, first block and blocks.
         fn reported(&mut self, wrong: &[(u16, u32)], losses: &KnownLosses) -> Vec<(u16, u64, u64)> {
             let Verified::Blocks(_, bad) = self.verify(wrong) else {
-                panic!("it can be told");
+                panic!("it is known");
             };
             report_bad(&mut self.cx, losses, &StripeMaps::default(), &bad);
             let events = self.cx.take_events().into_iter();

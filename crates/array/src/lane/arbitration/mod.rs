@@ -51,7 +51,7 @@ pub(super) struct Arbitration {
     trials: Vec<Trial>,
     /// Blocks (column, block of its cell) whose entries are stale, and with them what lies there.
     overruled: BTreeSet<(u16, u64)>,
-    /// These, and all blocks of rows of which it cannot be told what is stale in them.
+    /// These, and all blocks of rows in which the stale blocks cannot be found.
     distrusted: BTreeSet<(u16, u64)>,
 }
 
@@ -174,7 +174,7 @@ impl Arbitration {
         self.doubts = doubts;
     }
 
-    /// It cannot be told what is stale in a row: nothing is reconstructed from it.
+    /// The stale blocks of a row cannot be found: nothing is reconstructed from it.
     pub(super) fn despair(&mut self, geometry: &Geometry, group: u64, row: Row) {
         let names = row_blocks(geometry, group, row);
         self.doubts.remove(&row);

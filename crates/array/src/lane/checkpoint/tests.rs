@@ -33,10 +33,7 @@ const JOB: CheckpointWaiter = CheckpointWaiter::Job(JobId(5));
 impl Lab {
     fn new() -> Self {
         let cx = Context::of_test("raid6", 6);
-        let mut pages = PageCache::new(64);
-        for column in 0..6 {
-            pages.put(page(column), MetaPage::filled(Entry::WRITTEN, 1));
-        }
+        let pages = PageCache::all_written(6);
         Self {
             checkpoints: Checkpoints::default(),
             cx,

@@ -30,7 +30,7 @@ pub(super) enum Found {
     Nothing(BTreeMap<u16, Runs>),
     /// Pages must be read first.
     Missing(BTreeSet<PageName>),
-    /// It can be told when a checkpoint has ended.
+    /// It is known when a checkpoint has ended.
     Later,
 }
 

@@ -5,7 +5,7 @@
 //!   volume deleted ─► labels ─► Freed ───────────────────────────► candidates ─┤
 //!                                                                              ▼
 //!                   locks of a run of stripes ─► look again ─► discard ─► (end): the next run
-//!                                                    └─ not to be told now ─► after the next checkpoint
+//!                                                    └─ not known now ──────► after the next checkpoint
 //! ```
 //!
 //! What is discarded may read as anything afterwards (`docs/design/discards.md` goes through all that look). A discard that

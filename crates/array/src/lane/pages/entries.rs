@@ -335,6 +335,17 @@ impl PageCache {
         self.insert(name, page, Found::Same, &BTreeSet::new());
     }
 
+    /// With the first pages of the columns of group 0, all of whose blocks are written.
+    #[cfg(test)]
+    pub(in crate::lane) fn all_written(columns: u16) -> Self {
+        let mut pages = Self::new(64);
+        for column in 0..columns {
+            let first = crate::lane::blocks::block(column, 0);
+            pages.put(first.page(), MetaPage::filled(Entry::WRITTEN, 1));
+        }
+        pages
+    }
+
     /// What was put into a page is a drive's to have from now on.
     pub(super) fn forget_owed(&mut self, name: PageName) {
         self.owed.remove(&name);
