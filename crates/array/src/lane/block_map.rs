@@ -73,10 +73,23 @@ impl<V> Leaf<V> {
         }
     }
 
-    /// The bits of its blocks, in order.
-    fn bits(&self) -> impl Iterator<Item = u32> {
-        (0..LEAF_BLOCKS).filter(|bit| self.present >> bit & 1 == 1)
+    /// Blocks that are there go.
+    fn remove_all(&mut self, removed: u16) {
+        let mut bits = bits(self.present);
+        self.values
+            .retain(|_| bits.next().is_some_and(|bit| removed >> bit & 1 == 0));
+        self.present &= !removed;
     }
+
+    /// The bits of its blocks, in order.
+    fn bits(&self) -> impl Iterator<Item = u32> + use<V> {
+        bits(self.present)
+    }
+}
+
+/// The bits that are set, in order.
+fn bits(set: u16) -> impl Iterator<Item = u32> {
+    (0..LEAF_BLOCKS).filter(move |bit| set >> bit & 1 == 1)
 }
 
 /// The leaf of a block, and which of its blocks it is.
@@ -165,6 +178,43 @@ impl<V> BlockMap<V> {
         indices.any(|index| { self.leaves.get(&name(index)) }.is_some_and(|leaf| has(index, leaf)))
     }
 
+    /// For blocks that are asked about in order: neighbours are looked up together.
+    pub(super) const fn in_order(&self) -> InOrder<'_, V> {
+        InOrder {
+            map: self,
+            leaf: None,
+        }
+    }
+
+    /// Removes those of `blocks`, which are in order, that `such` picks by what comes with them and by what is there.
+    pub(super) fn remove_in_order<'a, T: 'a>(
+        &mut self,
+        blocks: impl IntoIterator<Item = &'a (BlockName, T)>,
+        mut such: impl FnMut(&'a (BlockName, T), &V) -> bool,
+    ) {
+        let mut blocks = blocks.into_iter().peekable();
+        while let Some(first) = blocks.peek() {
+            let (leaf_name, _) = leaf_of(first.0);
+            let mut same =
+                std::iter::from_fn(|| blocks.next_if(|block| leaf_of(block.0).0 == leaf_name));
+            let Entry::Occupied(mut entry) = self.leaves.entry(leaf_name) else {
+                same.by_ref().for_each(drop);
+                continue;
+            };
+            let mut removed = 0;
+            for block in same {
+                let (_, bit) = leaf_of(block.0);
+                let at = entry.get().place(bit);
+                removed |=
+                    u16::from(at.is_ok_and(|at| such(block, &entry.get().values[at]))) << bit;
+            }
+            entry.get_mut().remove_all(removed);
+            if entry.get().present == 0 {
+                entry.remove();
+            }
+        }
+    }
+
     /// Those with such values, in order of their names.
     pub(super) fn select(&self, such: impl Fn(&V) -> bool) -> Vec<(BlockName, V)>
     where
@@ -172,7 +222,8 @@ impl<V> BlockMap<V> {
     {
         let mut leaves: Vec<_> = self.leaves.iter().collect();
         leaves.sort_unstable_by_key(|&(name, _)| *name);
-        let mut selected = Vec::new();
+        let most = leaves.iter().map(|(_, leaf)| leaf.values.len()).sum();
+        let mut selected = Vec::with_capacity(most);
         for (name, leaf) in leaves {
             let block = |bit| BlockName {
                 group: name.group,
@@ -186,6 +237,27 @@ impl<V> BlockMap<V> {
             selected.extend(values.map(|(bit, &value)| (block(bit), value)));
         }
         selected
+    }
+}
+
+/// Looks up blocks that come in order. In any other order it is right, and slower.
+#[derive(Debug)]
+pub(super) struct InOrder<'a, V> {
+    map: &'a BlockMap<V>,
+    /// The leaf of the last block.
+    leaf: Option<(LeafName, Option<&'a Leaf<V>>)>,
+}
+
+impl<'a, V> InOrder<'a, V> {
+    pub(super) fn get(&mut self, name: BlockName) -> Option<&'a V> {
+        let (leaf_name, bit) = leaf_of(name);
+        let leaf = match self.leaf {
+            Some((last, leaf)) if last == leaf_name => leaf,
+            _ => self.map.leaves.get(&leaf_name),
+        };
+        self.leaf = Some((leaf_name, leaf));
+        let leaf = leaf?;
+        leaf.place(bit).ok().map(|at| &leaf.values[at])
     }
 }
 
@@ -261,7 +333,26 @@ mod tests {
         }
         let all: Vec<_> = model.iter().map(|(&name, &value)| (name, value)).collect();
         assert_eq!(map.select(|_| true), all);
-        for &(name, value) in &all {
+        // Blocks that are there and others, in order, of which some go.
+        let asked: Vec<(BlockName, u32)> =
+            { (0..2).flat_map(|column| (0..110).map(move |block| (column, block))) }
+                .map(|(column, block)| (name(0, column, block), block % 3))
+                .collect();
+        let mut in_order = map.in_order();
+        for &(name, _) in &asked {
+            assert_eq!(in_order.get(name), model.get(&name));
+        }
+        let mut seen = Vec::new();
+        map.remove_in_order(&asked, |&(name, third), &value| {
+            seen.push((name, value));
+            third == 0
+        });
+        assert_eq!(seen, all, "each that is there, once and in order");
+        let rest: Vec<_> = { all.into_iter() }
+            .filter(|(name, _)| name.block % 3 != 0)
+            .collect();
+        assert_eq!(map.select(|_| true), rest);
+        for &(name, value) in &rest {
             assert_eq!(map.remove(name), Some(value));
         }
         assert!(map.leaves.is_empty(), "a leaf goes with its last block");

@@ -167,6 +167,16 @@ impl Overlay {
         { self.get(name) }.filter(|logged| logged.sequence == sequence)
     }
 
+    /// For blocks that are asked about in order: the same as [`get_of`](Self::get_of), and quicker.
+    pub(super) fn get_in_order<'a>(&'a self) -> impl FnMut(BlockName, u64) -> Option<&'a Logged> {
+        let mut blocks = self.blocks.in_order();
+        move |name, sequence| {
+            blocks
+                .get(name)
+                .filter(|logged| logged.sequence == sequence)
+        }
+    }
+
     /// Whether any of `count` blocks from `first` on is logged.
     pub(super) fn holds(&self, first: BlockName, count: u32) -> bool {
         self.blocks.has_any(first, count)
@@ -243,16 +253,26 @@ impl Overlay {
             .collect()
     }
 
-    /// A block is in place and its entry says so.
-    pub(super) fn installed(&mut self, name: BlockName, sequence: u64) {
-        if self
-            .blocks
-            .get(name)
-            .is_some_and(|logged| logged.sequence == sequence || seeded::is(Bug::ForgetChanged))
-        {
-            let old = self.blocks.remove(name).expect("just seen");
-            self.forget(old);
-        }
+    /// Blocks, in order, are in place and their entries say so. Those that are still as these batches logged them are not logged any
+    /// more. `known` hears of entries that have come to be known since they were collected.
+    pub(super) fn installed<'a>(
+        &mut self,
+        installed: impl IntoIterator<Item = &'a (BlockName, Logged)>,
+        mut known: impl FnMut(BlockName, Entry),
+    ) {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.remove_in_order(installed, |&(name, was), logged| {
+            let same = logged.sequence == was.sequence;
+            if same && logged.entry != was.entry {
+                known(name, logged.entry);
+            }
+            let leaves = same || seeded::is(Bug::ForgetChanged);
+            if leaves {
+                self.forget(*logged);
+            }
+            leaves
+        });
+        self.blocks = blocks;
     }
 
     /// What a block that nobody had is, is known again, and it is being written in its place.

@@ -29,8 +29,8 @@ impl Running {
         cx.epochs.enter(&mut self.epoch);
         // What has changed since is left to the next checkpoint: the newer record is complete, and
         // will have been flushed when this one's anchor is written.
-        { &mut collected.blocks }
-            .retain(|(name, logged)| overlay.get_of(*name, logged.sequence).is_some());
+        let mut get_of = overlay.get_in_order();
+        { &mut collected.blocks }.retain(|&(name, logged)| get_of(name, logged.sequence).is_some());
         for (name, logged) in &collected.blocks {
             let Some(slice) = logged.bytes.memory() else {
                 continue;
@@ -173,7 +173,7 @@ impl Running {
             unreachable!("nothing is installed in {:?}", self.phase);
         };
         let Collected {
-            blocks,
+            mut blocks,
             zeroed,
             pinned,
         } = std::mem::take(collected);
@@ -195,21 +195,23 @@ impl Running {
             }
             overlay.zeroes_installed(stripe, sequence);
         }
-        for same in of_pages(&blocks) {
-            let begin = self.installed.len();
-            for &(name, logged) in same {
-                if self.held_back.contains(&name) {
-                    continue;
-                }
-                // A block whose bytes were nowhere may have been reconstructed meanwhile.
-                let now = overlay.get_of(name, logged.sequence);
-                let entry = now.map_or(logged.entry, |now| now.entry);
-                self.installed.push((name, Logged { entry, ..logged }));
+        let mut get_of = overlay.get_in_order();
+        blocks.retain_mut(|(name, logged)| {
+            if self.held_back.contains(name) {
+                return false;
             }
-            let entered = self.installed[begin..].iter();
-            let entries = entered.map(|&(name, logged)| (name, logged.entry));
+            // A block whose bytes were nowhere may have been reconstructed meanwhile.
+            if let Some(now) = get_of(*name, logged.sequence) {
+                logged.entry = now.entry;
+            }
+            true
+        });
+        drop(get_of);
+        for same in of_pages(&blocks) {
+            let entries = same.iter().map(|&(name, logged)| (name, logged.entry));
             pages.set_all(same[0].0.page(), entries);
         }
+        self.installed = blocks;
         for sequence in pinned {
             overlay.unpin(sequence);
         }
@@ -229,11 +231,11 @@ impl Running {
         cx: &Context,
         overlay: &mut Overlay,
         pages: &mut PageCache,
-        installed: Vec<(BlockName, Logged)>,
+        installed: &[(BlockName, Logged)],
         preserved: BTreeSet<BlockName>,
     ) -> u64 {
         let mut kept = preserved;
-        for same in of_pages(&installed) {
+        for same in of_pages(installed) {
             if pages.is_back(cx, same[0].0.page()) {
                 let there = |&&(name, logged): &&(BlockName, Logged)| {
                     overlay.get_of(name, logged.sequence).is_some()
@@ -241,18 +243,12 @@ impl Running {
                 kept.extend(same.iter().filter(there).map(|&(name, _)| name));
             }
         }
-        for (name, logged) in installed {
-            if kept.contains(&name) {
-                self.first = self.first.min(logged.sequence);
-                continue;
-            }
-            // It may have been reconstructed in the meantime, and its entry be known.
-            let now = overlay.get_of(name, logged.sequence);
-            if let Some(entry) = now.map(|now| now.entry).filter(|&now| now != logged.entry) {
-                pages.set(name, entry);
-            }
-            overlay.installed(name, logged.sequence);
-        }
+        let stays = |&&(name, _): &&(BlockName, Logged)| kept.contains(&name);
+        let oldest = installed.iter().filter(stays).map(|(_, was)| was.sequence);
+        self.first = oldest.fold(self.first, u64::min);
+        let leave = installed.iter().filter(|block| !stays(block));
+        // A block may have been reconstructed in the meantime, and its entry be known.
+        overlay.installed(leave, |name, entry| pages.set(name, entry));
         self.late |= !kept.is_empty();
         self.held_back.extend(kept);
         self.first
@@ -260,6 +256,8 @@ impl Running {
 }
 
 /// Blocks in order, page by page: there are tens of thousands of a stream, and what is asked of their pages is the same for all.
-fn of_pages(blocks: &[(BlockName, Logged)]) -> impl Iterator<Item = &[(BlockName, Logged)]> {
+pub(super) fn of_pages(
+    blocks: &[(BlockName, Logged)],
+) -> impl Iterator<Item = &[(BlockName, Logged)]> {
     blocks.chunk_by(|(a, _), (b, _)| a.page() == b.page())
 }

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 
+use self::install::of_pages;
 use self::installs::Installs;
 use super::context::Context;
 use super::epochs::Epoch;
@@ -453,7 +454,7 @@ impl Running {
             overlay.pin(sequence);
         }
         self.pages
-            .extend(blocks.iter().map(|(name, _)| name.page()));
+            .extend(of_pages(&blocks).map(|same| same[0].0.page()));
         for &((group, stripe), _) in &zeroed {
             let names = cx.geometry.blocks_of_stripes(group, stripe..stripe + 1);
             self.pages.extend(names.iter().map(|name| name.page()));

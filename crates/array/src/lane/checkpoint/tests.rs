@@ -106,7 +106,7 @@ impl Lab {
                 let installed = running.take_installed();
                 let (overlay, pages) = (&mut self.overlay, &mut self.pages);
                 let preserved = self.preserved_late.clone();
-                let first = running.release(cx, overlay, pages, installed, preserved);
+                let first = running.release(cx, overlay, pages, &installed, preserved);
                 if !running.begin_anchor(first > 1) {
                     return Next::End;
                 }

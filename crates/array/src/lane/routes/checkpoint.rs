@@ -176,7 +176,7 @@ impl Lane {
         let kept = { &mut self.preserved }.select_more(&self.cx, entries, &installed, limits);
         let running = self.checkpoints.running();
         let (overlay, pages) = (&mut self.overlay, &mut self.pages);
-        let first = running.release(&self.cx, overlay, pages, installed, kept);
+        let first = running.release(&self.cx, overlay, pages, &installed, kept);
         let ring = &self.log.ring;
         let moves = !ring.is_empty() && !ring.is_oldest(first);
         if running.begin_anchor(moves) {
