@@ -38,6 +38,8 @@ bugs! {
     FlushLeavesOut,
     /// a flush does not wait for flushes in flight
     FlushOvertakes,
+    /// a flush does not wait for the verdict about a drive that has failed an earlier one
+    FlushForgetsFailed,
     /// blocks are put in place before their record is flushed
     InstallEarly,
     /// the anchor moves before pages are flushed

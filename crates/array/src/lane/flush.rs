@@ -113,16 +113,24 @@ impl Flushes {
             seats.pop();
         }
         self.dirty.clear();
+        // What a flush has failed to cover is in no other one, and no write makes the drive dirty again: this one waits for the
+        // verdict, too.
+        let failed: BTreeMap<Seat, Fault> = { self.pending.values() }
+            .flat_map(|pending| &pending.failed)
+            .filter(|_| !seeded::is(Bug::FlushForgetsFailed))
+            .map(|(&seat, &fault)| (seat, fault))
+            .collect();
         let number = self.next;
         self.next += 1;
-        if seats.is_empty() {
+        let begins = !seats.is_empty() || !failed.is_empty();
+        if !begins {
             return false;
         }
         let pending = Pending {
             waiter,
             covers,
             outstanding: seats.len() as u64,
-            failed: BTreeMap::new(),
+            failed,
             fault: None,
         };
         self.pending.insert(number, pending);
@@ -347,6 +355,25 @@ mod tests {
             assert_eq!(lab.cx.take_events(), [report]);
             assert_eq!(lab.decide(1, true), [], "another drive");
             assert_eq!(lab.decide(0, out), [(1, end)]);
+        }
+    }
+
+    #[test]
+    fn a_flush_that_begins_before_the_verdict_waits_for_it() {
+        for (out, end) in [(true, Ok(())), (false, Err(Fault::Medium))] {
+            let mut lab = Lab::with(&[0, 1]);
+            lab.begin(1);
+            assert_eq!(lab.end(0, 0, Err(Fault::Medium)), []);
+            assert_eq!(lab.end(0, 1, Ok(())), []);
+            let waiter = Waiter::Request(RequestId(2));
+            let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+            assert!(lab.flushes.begin(cx, ios, waiter, 2), "no drive is asked");
+            assert!(lab.cx.take_actions().is_empty());
+            lab.flushes.wrote(Seat(2));
+            assert_eq!(lab.begin(3), [2]);
+            assert_eq!(lab.end(2, 2, Ok(())), []);
+            assert_eq!(lab.decide(0, out), [(1, end), (2, end), (3, end)]);
+            assert_eq!(lab.begin(4), if out { vec![] } else { vec![0] });
         }
     }
 
