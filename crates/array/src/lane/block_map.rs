@@ -178,6 +178,11 @@ impl<V> BlockMap<V> {
         indices.any(|index| { self.leaves.get(&name(index)) }.is_some_and(|leaf| has(index, leaf)))
     }
 
+    /// All values. What is made of them must not depend on their order.
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.leaves.values().flat_map(|leaf| &leaf.values)
+    }
+
     /// For blocks that are asked about in order: neighbours are looked up together.
     pub(super) const fn in_order(&self) -> InOrder<'_, V> {
         InOrder {

@@ -103,7 +103,7 @@ impl Lane {
     }
 
     /// The blocks of a transfer: the first, and how many.
-    fn run_of(&self, group: u64, write: &Transfer) -> (BlockName, u32) {
+    pub(super) fn run_of(&self, group: u64, write: &Transfer) -> (BlockName, u32) {
         let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
         let first = BlockName {
             group,

@@ -56,6 +56,7 @@ pub(super) struct Flushes {
 /// The end of a flush of all drives that it was begun on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finished {
+    pub(super) number: u64,
     pub(super) waiter: Waiter,
     pub(super) outcome: Outcome,
     /// Batches up to this one are durable, if it ended well.
@@ -123,6 +124,7 @@ impl Flushes {
         let number = self.next;
         self.next += 1;
         let begins = !seats.is_empty() || !failed.is_empty();
+        ios.flush_begins(cx, begins.then_some(number));
         if !begins {
             return false;
         }
@@ -210,6 +212,7 @@ impl Flushes {
         }
         let pending = self.pending.remove(&number)?;
         Some(Finished {
+            number,
             waiter: pending.waiter,
             outcome: pending.fault.map_or(Ok(()), Err),
             covers: pending.covers,

@@ -57,6 +57,12 @@ impl<Holder: Copy + Debug + Ord> StripeLocks<Holder> {
         !self.queues.contains_key(&(group, stripe))
     }
 
+    /// Whether `holder` has all of these stripes.
+    pub fn has(&self, holder: Holder, group: u64, mut stripes: Range<u64>) -> bool {
+        let first = |stripe| self.queues.get(&(group, stripe))?.front();
+        stripes.all(|stripe| first(stripe) == Some(&holder))
+    }
+
     /// Gives the stripes back; returns who has all of theirs now, in a fixed order.
     pub fn release(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> Vec<Holder> {
         let mut ready = Vec::new();
@@ -103,6 +109,8 @@ mod tests {
             "3 is first in line for stripe 3"
         );
         assert!(locks.acquire(5, 1, 0..4), "another group");
+        assert!(locks.has(1, 0, 0..1) && !locks.has(3, 0, 0..2));
+        assert!(!locks.has(3, 0, 1..4), "4 is not before 3, but 2 is");
         assert!(locks.release(1, 0, 0..1).is_empty());
         assert_eq!(locks.release(2, 0, 2..3), [3]);
         assert_eq!(locks.release(3, 0, 0..4), [4]);

@@ -8,6 +8,7 @@ mod blank;
 mod block_map;
 mod blocks;
 mod bounce;
+mod check;
 mod checkpoint;
 mod coalesce;
 mod context;

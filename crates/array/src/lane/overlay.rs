@@ -73,6 +73,37 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
+    /// Checks its sums.
+    ///
+    /// # Panics
+    /// When one is not that of its blocks.
+    pub(super) fn check(&self) {
+        let (mut nowhere, mut in_place) = (0, 0);
+        let mut live: BTreeMap<u64, u64> = BTreeMap::new();
+        for logged in self.blocks.values() {
+            match logged.bytes {
+                Bytes::Memory(_) => *live.entry(logged.sequence).or_default() += 1,
+                Bytes::InPlace => in_place += 1,
+                Bytes::Nowhere => nowhere += 1,
+            }
+        }
+        assert_eq!((nowhere, in_place), (self.nowhere, self.in_place));
+        for (sequence, &live) in &live {
+            let counted = self.buffers.get(sequence).map(|buffer| buffer.live);
+            assert_eq!(counted, Some(live), "blocks of batch {sequence} in memory");
+        }
+        for (sequence, buffer) in &self.buffers {
+            let live = live.get(sequence).copied().unwrap_or(0);
+            assert_eq!(buffer.live, live, "blocks of batch {sequence} in memory");
+            assert!(
+                live > 0 || buffer.pins > 0,
+                "batch {sequence} is still needed"
+            );
+        }
+        let bytes: u64 = self.buffers.values().map(|buffer| buffer.bytes).sum();
+        assert_eq!(bytes, self.bytes);
+    }
+
     /// Whether there are blocks that nobody has.
     pub(super) const fn lacks_blocks(&self) -> bool {
         self.nowhere > 0

@@ -94,6 +94,9 @@ impl Lane {
     /// The pool has decided about a drive; whatever waited for that goes on.
     pub(super) fn decide(&mut self, seat: Seat, out: bool) {
         self.ios.decided(seat);
+        if out {
+            self.ios.forget_unflushed(seat);
+        }
         let finished = self.flushes.decided(seat, out);
         self.flush_finished(finished);
         self.verdict(seat, out);
@@ -102,6 +105,7 @@ impl Lane {
     /// The seat has another drive now: what the one before it failed is on this one, or is absent.
     fn superseded(&mut self, seat: Seat) {
         self.ios.decided(seat);
+        self.ios.forget_unflushed(seat);
         let finished = self.flushes.superseded(seat);
         self.flush_finished(finished);
         self.verdict(seat, true);

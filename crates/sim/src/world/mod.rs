@@ -147,6 +147,8 @@ pub struct World {
     write_sequence: u64,
     trace: u64,
     ios: u64,
+    /// How often lanes have been checked.
+    checks: u64,
     /// Writes and flushes that have ended.
     boundaries: u64,
     /// Everything that the pool reported.
@@ -224,6 +226,7 @@ impl World {
             write_sequence: 0,
             trace: 0,
             ios: 0,
+            checks: 0,
             boundaries: 0,
             reports: Vec::new(),
         };
@@ -645,6 +648,15 @@ impl World {
                 self.armed[index] = Some(at);
                 self.push(at, Happening::Timer(lane));
             }
+        }
+        self.check_lane(index);
+    }
+
+    /// What must hold between two events of a lane does. Sums are counted anew at each sixteenth.
+    fn check_lane(&mut self, index: usize) {
+        if cfg!(debug_assertions) && self.contents != Contents::Lengths {
+            self.checks += 1;
+            self.lanes[index].check(self.checks.is_multiple_of(16));
         }
     }
 

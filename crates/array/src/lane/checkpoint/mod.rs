@@ -226,6 +226,21 @@ impl Checkpoints {
         }
     }
 
+    /// Checks the one under way; batches up to `flushed` are durable.
+    ///
+    /// # Panics
+    /// When something is put in place whose record is not.
+    pub(super) fn check(&self, flushed: u64) {
+        let Some(running) = &self.running else {
+            return;
+        };
+        assert!(
+            matches!(running.phase, Phase::Flushing) || running.covers <= flushed,
+            "a checkpoint covers batches up to {}, and those up to {flushed} are flushed",
+            running.covers
+        );
+    }
+
     /// Whether the one under way writes any page of a group.
     pub(super) fn writes_of(&self, group: u64) -> bool {
         let running = self.running.as_ref();

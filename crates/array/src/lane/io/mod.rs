@@ -22,6 +22,7 @@ mod latency;
 mod load;
 mod stragglers;
 mod twins;
+mod unflushed;
 
 use std::collections::BTreeSet;
 
@@ -39,6 +40,7 @@ use self::latency::LatencyTracker;
 use self::load::DriveLoad;
 use self::stragglers::Stragglers;
 use self::twins::Twins;
+use self::unflushed::Unflushed;
 use crate::ScratchId;
 use crate::action::{Action, Io, IoId, IoKind, Service, Slice};
 use crate::format::PageName;
@@ -60,6 +62,7 @@ pub(in crate::lane) struct IoTable {
     suspects: BTreeSet<Seat>,
     load: DriveLoad,
     faults: FaultReports,
+    unflushed: Unflushed,
 }
 
 impl IoTable {
@@ -74,6 +77,7 @@ impl IoTable {
             suspects: BTreeSet::new(),
             load: DriveLoad::default(),
             faults: FaultReports::default(),
+            unflushed: Unflushed::default(),
         }
     }
 
@@ -235,6 +239,26 @@ impl IoTable {
             (None, purpose) if flight.left => Some(Ended::left(purpose, offset, outcome)),
             (None, purpose) => Some(Ended::new(purpose, offset, outcome)),
         }
+    }
+
+    /// An operation has ended, and is about to be handed to its purpose.
+    pub(in crate::lane) fn handed_over(&mut self, ended: &Ended) {
+        self.unflushed.ended(ended.purpose, ended.outcome);
+    }
+
+    /// A flush of all drives with unflushed writes begins; `None`: there is none.
+    pub(in crate::lane) fn flush_begins(&mut self, cx: &Context, number: Option<u64>) {
+        self.unflushed.flush_begins(cx, number);
+    }
+
+    /// A flush has ended on all drives.
+    pub(in crate::lane) fn flush_finished(&mut self, cx: &Context, number: u64, outcome: Outcome) {
+        self.unflushed.flush_finished(cx, number, outcome);
+    }
+
+    /// Nothing that was written to a seat waits for a flush: its drive is out, or another one has the seat, with all of it.
+    pub(in crate::lane) fn forget_unflushed(&mut self, seat: Seat) {
+        self.unflushed.forget(seat);
     }
 
     /// Nothing waits for an operation any more. Returns its purpose if it was in flight.

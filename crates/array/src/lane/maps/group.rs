@@ -101,6 +101,28 @@ impl GroupMap {
         self.held_by.iter().all(Option::is_some)
     }
 
+    /// Checks it; `taken`: whether a stripe is on its way to be used, or not yet free.
+    pub(super) fn check(&self, taken: impl Fn(u64) -> bool) {
+        for (data, &stripe) in (0_u32..).zip(&self.held_by) {
+            let holds = stripe.map(|stripe| self.holds[stripe as usize]);
+            assert!(
+                holds.is_none_or(|holds| holds == Some(data)),
+                "stripe {stripe:?} is to hold {data} and holds {holds:?}"
+            );
+        }
+        let known = self.held_by.iter().flatten().count();
+        let holding = self.holds.iter().flatten().count();
+        assert_eq!(
+            known, holding,
+            "each stripe that holds something is known to"
+        );
+        for &stripe in &self.free {
+            let holds = self.holds[stripe as usize];
+            assert_eq!(holds, None, "stripe {stripe} is free");
+            assert!(!taken(stripe.into()), "free stripe {stripe} is on its way");
+        }
+    }
+
     /// Stripes that are `taken` are not free, though the map does not use them.
     pub(super) fn without(mut self, taken: impl Fn(u64) -> bool) -> Self {
         self.free.retain(|&stripe| !taken(stripe.into()));

@@ -197,6 +197,16 @@ pub(super) struct StripeMaps {
 }
 
 impl StripeMaps {
+    /// Checks the maps in memory.
+    ///
+    /// # Panics
+    /// When the two sides of one do not agree, or a free stripe is not free.
+    pub(super) fn check(&self) {
+        for (&group, map) in &self.groups {
+            map.check(|stripe| self.moves.has(group, stripe));
+        }
+    }
+
     /// As long as it is the same, all data is where it was.
     pub(super) const fn version(&self) -> u64 {
         self.version

@@ -63,6 +63,12 @@ impl PageCache {
         Some(cached.page.get(name.entry()))
     }
 
+    /// The same for who only checks: it does not count as a use of the page.
+    pub(in crate::lane) fn peek(&self, name: BlockName) -> Option<Entry> {
+        let cached = self.cached.get(&name.page())?;
+        Some(cached.page.get(name.entry()))
+    }
+
     /// Whether `count` blocks from `first` on are known to have been written, and with what checksum.
     pub(in crate::lane) fn are_written(&self, first: BlockName, count: u32) -> bool {
         self.are_such(first, count, |entry| {

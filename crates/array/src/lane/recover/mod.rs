@@ -239,7 +239,7 @@ impl Lane {
             Phase::Anchors => self.anchors_read(&computed.bytes),
             Phase::Headers { at, seek } => self.headers_read(at, seek, &computed.bytes),
             Phase::Checking(found) => self.columns_checked(found, &computed.sums),
-            Phase::Mending(found) => self.check(found),
+            Phase::Mending(found) => self.take_batch(found),
             Phase::Restoring(found) => self.write_columns(found),
             Phase::Deriving(found) => self.derived(found, &computed.sums),
             other => unreachable!("nothing is computed in {other:?}"),
@@ -416,11 +416,11 @@ impl Lane {
         let Phase::Columns(found) = phase else {
             unreachable!("columns were read")
         };
-        self.check(found);
+        self.take_batch(found);
     }
 
     /// Asks for the checksums of all blocks of a batch: its columns', then their headers'.
-    fn check(&mut self, found: Found) {
+    fn take_batch(&mut self, found: Found) {
         let columns = 0..found.header.seats.len();
         let bodies = { columns.clone() }
             .filter(|_| found.header.rows > 0)

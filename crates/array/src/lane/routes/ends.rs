@@ -28,6 +28,7 @@ impl Lane {
     /// A drive operation has ended: its purpose goes on.
     pub(in crate::lane) fn io_ended(&mut self, ended: Ended) {
         let (offset, outcome) = (ended.offset, ended.outcome);
+        self.ios.handed_over(&ended);
         if ended.left {
             self.ios.mute(true);
         }

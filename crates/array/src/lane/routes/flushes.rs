@@ -19,6 +19,7 @@ impl Lane {
     pub(in crate::lane) fn flush_finished(&mut self, finished: impl IntoIterator<Item = Finished>) {
         for finished in finished {
             let outcome = finished.outcome;
+            self.ios.flush_finished(&self.cx, finished.number, outcome);
             if outcome.is_ok() {
                 self.log.flushed = self.log.flushed.max(finished.covers);
                 self.direct.flushed(self.log.flushed);

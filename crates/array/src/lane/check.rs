@@ -1,0 +1,193 @@
+//! What holds between any two events, whatever has happened before: the simulator asks after each of its steps.
+//!
+//! | part | what holds |
+//! | --- | --- |
+//! | locks | an operation that has locked its stripes, and is past waiting for them, is first in line for each; so is one that moves for the stripe that it moves from |
+//! | locks | nothing is written, logged or discarded without the lock of its stripe |
+//! | in place | where a stripe goes in place before it is logged, no block counts: none is in the overlay, each entry says *unwritten*; or it was vacated, and that is flushed |
+//! | free stripes | nothing else that is in flight was planned for a stripe that is being written as a free one |
+//! | maps | as long as no data has moved, what a client asks for is planned where its data is |
+//! | maps | each stripe holds at most one stripe of the data, and is known to hold it by both sides; free stripes hold none, and are not on their way |
+//! | discards | what drives discard is locked, and nothing of it counts or is logged |
+//! | checkpoint | what is put in place is flushed in the journal |
+//! | overlay | its sums are those of its blocks |
+//!
+//! What is said of flushes is checked when one ends (`io/unflushed.rs`).
+
+use block::BLOCK_BYTES;
+
+use super::Lane;
+use super::discard::Discarded;
+use super::ids::OpId;
+use super::op::{Op, Phase, Task};
+use super::{Purpose, io::Flight};
+use crate::format::{BlockName, Entry};
+
+impl Lane {
+    /// Checks what holds between events. `all`: also what has to be counted anew for that.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub fn check(&self, all: bool) {
+        for (id, op) in self.ops.iter() {
+            self.check_locks(id, op);
+            self.check_place(id, op);
+            if op.direct.is_some() {
+                self.check_direct(id, op);
+            }
+        }
+        self.check_discards();
+        self.checkpoints.check(self.log.flushed);
+        if all {
+            self.overlay.check();
+            self.maps.check();
+        }
+    }
+
+    fn check_locks(&self, id: OpId, op: &Op) {
+        let writes = !matches!(op.task, Task::Read(_));
+        let acts = match op.phase {
+            Phase::Locking | Phase::Fetching | Phase::Waiting => false,
+            Phase::Reading | Phase::Verifying | Phase::Computing => op.locked,
+            Phase::Gathering | Phase::Logging | Phase::Writing | Phase::Judging => writes,
+        };
+        if !acts || op.borrowed {
+            return;
+        }
+        let (group, stripes) = (op.group, &op.stripes);
+        assert!(
+            self.locks.has(id, group, stripes.clone()),
+            "{id:?} is {:?} without the locks of stripes {stripes:?} of group {group}",
+            op.phase
+        );
+        if let Some(from) = op.moves_from {
+            assert!(
+                self.locks.has(id, group, from..from + 1),
+                "{id:?} moves from stripe {from} of group {group} without its lock"
+            );
+        }
+    }
+
+    /// It is planned where its data is.
+    fn check_place(&self, id: OpId, op: &Op) {
+        let (Some(data), Some(located)) = (op.data, op.located) else {
+            return;
+        };
+        if matches!(op.phase, Phase::Locking | Phase::Fetching) || located != self.maps.version() {
+            return;
+        }
+        let holder = self.maps.stripe_holding(&self.cx, op.group, data);
+        let planned = op.moves_from.unwrap_or(op.stripes.start);
+        assert!(
+            holder.is_none_or(|holder| holder == planned),
+            "{id:?} is planned for stripe {planned} of group {}, and {holder:?} holds its data",
+            op.group
+        );
+    }
+
+    fn check_direct(&self, id: OpId, op: &Op) {
+        let (group, stripe) = (op.group, op.stripes.start);
+        let since = self.overlay.zeroed_since(group, stripe);
+        let vacated = since.is_some() && op.moves_from.is_some();
+        if let Some(since) = since {
+            assert!(
+                vacated && since <= self.log.flushed,
+                "{id:?} goes in place on stripe {stripe} of group {group}, unwritten since batch {since}, which is not flushed"
+            );
+        }
+        let plan = op.plan.as_ref().expect("it was planned");
+        for write in &plan.writes {
+            let (first, count) = self.run_of(group, write);
+            for block in first.block..first.block + count {
+                self.check_counts_not(BlockName { block, ..first }, vacated, "is written in place");
+            }
+        }
+        if op.moves_from.is_some() {
+            let touches = |other: &Op| {
+                (other.group, other.stripes.contains(&stripe)) == (group, true)
+                    && other.epoch.is_some()
+            };
+            let mut others = self.ops.iter().filter(|&(other, _)| other != id);
+            let other = others.find(|(_, other)| touches(other));
+            assert!(
+                other.is_none(),
+                "{id:?} writes stripe {stripe} of group {group}, which {:?} was planned for",
+                other.map(|(other, _)| other)
+            );
+        }
+    }
+
+    fn check_discards(&self) {
+        for (_, flight) in self.ios.in_flight() {
+            let Purpose::Discard { op: id } = flight.purpose else {
+                continue;
+            };
+            let op = &self.ops[&id];
+            let Task::Discard(what) = op.task else {
+                panic!("{id:?} discards, and is no discard");
+            };
+            if what == Discarded::Group {
+                assert!(
+                    !self.overlay.has_zeroed(op.group),
+                    "group {} is discarded, and a trim of it is logged",
+                    op.group
+                );
+            }
+            for name in self.blocks_of_flight(op.group, flight) {
+                match what {
+                    Discarded::Stripes => {
+                        self.check_counts_not(name, false, "is discarded");
+                        let stripe = self.cx.geometry.stripe_of(name);
+                        assert!(
+                            !self.overlay.is_zeroed(op.group, stripe),
+                            "{name:?} is discarded, and a trim of its stripe is logged"
+                        );
+                    }
+                    Discarded::Group => {
+                        assert!(
+                            self.overlay.get(name).is_none(),
+                            "{name:?} is discarded, and logged"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// The blocks of a group that lie where an operation in flight is, as the view is now.
+    fn blocks_of_flight(
+        &self,
+        group: u64,
+        flight: &Flight,
+    ) -> impl Iterator<Item = BlockName> + use<> {
+        let columns = self.cx.view().columns(&self.cx.geometry, group);
+        let here = |column: &(u16, layout::Cell)| column.1.seat == flight.io.seat;
+        let column = (0..).zip(columns.iter()).find_map(|(number, column)| {
+            let mut cells = column.cells().map(|cell| (number, cell));
+            cells.find(here)
+        });
+        let first = self.cx.geometry.block_of(flight.io.offset);
+        let count = flight.io.length / BLOCK_BYTES;
+        let blocks = first..first + count;
+        column.into_iter().flat_map(move |(column, _)| {
+            blocks.clone().map(move |block| BlockName {
+                group,
+                column,
+                block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+            })
+        })
+    }
+
+    /// A block holds nothing that counts, as far as pages in memory say. `vacated`: they are yet to say so.
+    fn check_counts_not(&self, name: BlockName, vacated: bool, what: &str) {
+        assert!(
+            self.overlay.get(name).is_none(),
+            "{name:?} {what}, and is logged"
+        );
+        let entry = self.pages.peek(name).filter(|_| !vacated);
+        assert!(
+            entry.is_none_or(|entry| entry == Entry::UNWRITTEN),
+            "{name:?} {what}, and counts: {entry:?}"
+        );
+    }
+}
