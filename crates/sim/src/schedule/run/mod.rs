@@ -150,11 +150,12 @@ impl Runner {
     }
 
     fn run_with(&mut self, schedule: &Schedule, log: Option<Log>) -> Verdict {
-        let mut run = self.begin(schedule, log);
-        for drive in run.world().drives_mut() {
-            drive.forgo_digest();
-        }
+        // Making the pool is part of it: a check may fail there.
         let outcome = caught(|| {
+            let mut run = self.begin(schedule, log);
+            for drive in run.world().drives_mut() {
+                drive.forgo_digest();
+            }
             let violation = run.all(&schedule.events).err();
             run.report();
             run.count();
