@@ -188,7 +188,7 @@ impl Lane {
             pages: &self.pages,
         };
         let op = self.ops.get_mut(id).expect("the operation exists");
-        let (cx, group, next) = (&mut self.cx, op.group, self.log.next_sequence);
+        let (cx, group, next) = (&mut self.cx, op.group, self.log.next_sequence());
         let stale = op.arbitration.tried(cx, entries, group, sums, next);
         if let Task::Heal(blocks) = &mut op.task {
             for at in stale {

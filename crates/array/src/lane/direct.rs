@@ -121,7 +121,7 @@ impl Lane {
         // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`moves.rs`). Of one
         // that was trimmed blocks may still be on their way to their places.
         let is_vacated = |since| {
-            let durable = since <= self.log.flushed || seeded::is(Bug::VacatedNotFlushed);
+            let durable = since <= self.log.flushed() || seeded::is(Bug::VacatedNotFlushed);
             op.moves_from.is_some() && durable
         };
         let unwritten =
@@ -247,7 +247,7 @@ impl Lane {
     /// Flushes if recovery would have to look at too much.
     pub(super) fn flush_direct(&mut self) {
         let lanes = self.cx.geometry.lanes();
-        if self.direct.ask_flush(self.log.completed, lanes) {
+        if self.direct.ask_flush(self.log.completed(), lanes) {
             self.begin_flush(Waiter::Log);
         }
     }

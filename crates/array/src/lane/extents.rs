@@ -83,7 +83,7 @@ impl Lane {
         let entries = MapEntries {
             overlay: &self.overlay,
             pages: &self.pages,
-            sequence: self.log.next_sequence,
+            sequence: self.log.next_sequence(),
         };
         self.maps.if_known(&self.cx, entries, group)
     }

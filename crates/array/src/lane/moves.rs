@@ -236,8 +236,8 @@ impl Lane {
     pub(super) fn pump_moves(&mut self) {
         loop {
             let progress = Progress {
-                completed: self.log.completed,
-                flushed: self.log.flushed,
+                completed: self.log.completed(),
+                flushed: self.log.flushed(),
                 gaps: self.has_gaps(),
             };
             let idle = self.runnable.is_empty();

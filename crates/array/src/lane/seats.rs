@@ -31,7 +31,7 @@ impl Lane {
             self.decide(seat, true);
         }
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
-            self.preserved.drive_out(self.log.next_sequence);
+            self.preserved.drive_out(self.log.next_sequence());
             self.checkpoints.want();
         }
     }
@@ -85,7 +85,7 @@ impl Lane {
         self.superseded(seat);
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
             if filled.is_some() {
-                self.preserved.drive_out(self.log.next_sequence);
+                self.preserved.drive_out(self.log.next_sequence());
             }
             self.want_anchor();
         }

@@ -76,8 +76,8 @@ impl Lane {
             self.log.gaps.remove(&sequence);
             self.overlay.unpin(sequence);
         }
-        let first = self.log.gaps.keys().next();
-        self.log.completed = first.map_or(self.log.ended, |first| first - 1);
+        let first = self.log.gaps.keys().next().copied();
+        self.log.sequences.gaps_filled(first);
         if let Some(fault) = refused {
             self.retries.failed(&mut self.cx, Work::Batch, fault);
             self.refuse_with(fault);

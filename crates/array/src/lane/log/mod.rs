@@ -17,6 +17,7 @@
 
 pub(super) mod derived;
 mod gaps;
+mod sequences;
 mod shape;
 pub(super) mod shares;
 mod waiting;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
+use self::sequences::Sequences;
 use self::shape::{Shape, data_columns_max};
 use self::shares::{Weights, divide};
 use self::waiting::{Lot, Waiting, weight};
@@ -42,7 +44,7 @@ use super::{Computing, Lane, Purpose};
 use crate::action::{
     Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
 };
-use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry};
+use crate::format::{Anchor, BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry};
 use crate::seeded::{self, Bug};
 use crate::{ScratchId, VolumeId};
 
@@ -184,27 +186,21 @@ pub(super) struct Log {
     batches: BTreeMap<u64, Batch>,
     /// Batches that have ended and that recovery would not find; `writing` if they are being written again.
     gaps: BTreeMap<u64, Batch>,
-    /// The gaps have been tried for the checkpoint that somebody waits for.
-    pub(super) gaps_tried: bool,
-    pub(super) ring: Ring,
-    pub(super) incarnation: u64,
-    pub(super) inherited: u64,
-    pub(super) next_sequence: u64,
-    /// The last batch that has ended in order, whether before a gap or behind one.
-    pub(super) ended: u64,
-    /// All batches up to this one are complete: there is no gap before the next one.
-    pub(super) completed: u64,
-    /// All batches up to this one have been flushed.
-    pub(super) flushed: u64,
+    /// The gaps have been tried for the checkpoint that is awaited.
+    gaps_tried: bool,
+    ring: Ring,
+    incarnation: u64,
+    sequences: Sequences,
     /// Number of the newest anchor.
-    pub(super) anchor: u64,
+    anchor: u64,
     /// A batch could not be written as it must: nothing more before a checkpoint has made it
     /// unnecessary.
-    pub(super) blocked: bool,
+    blocked: bool,
     /// What waits could not be logged for want of room in the ring or in memory.
-    pub(super) crowded: bool,
-    /// What writes are told while the ring is full of blocks that cannot be put in place.
-    pub(super) stuck: Option<Fault>,
+    out_of_space: bool,
+    /// Why checkpoints make no room: drives that stay refuse what is to be put in place, or there is no drive. Writes end with it
+    /// while the ring is full.
+    tail_fault: Option<Fault>,
     codes: BTreeMap<(u16, u16), Arc<Code>>,
 }
 
@@ -224,8 +220,108 @@ impl Log {
         batches.filter(|batch| batch.lot == lot).count()
     }
 
-    pub(super) fn wants_checkpoint(&self) -> bool {
+    /// True if a checkpoint should make room, or a batch unnecessary.
+    pub(super) const fn wants_checkpoint(&self) -> bool {
         self.ring.wants_checkpoint() || self.blocked
+    }
+
+    /// True if nothing more is logged before a checkpoint has ended.
+    pub(super) const fn needs_checkpoint(&self) -> bool {
+        self.blocked || self.out_of_space
+    }
+
+    /// True if a batch could not be written as it must, and is not unnecessary yet.
+    pub(super) const fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// True if what waits finds no room.
+    pub(super) const fn is_out_of_space(&self) -> bool {
+        self.out_of_space
+    }
+
+    /// Why checkpoints make no room, if they do not.
+    pub(super) const fn tail_fault(&self) -> Option<Fault> {
+        self.tail_fault
+    }
+
+    /// A checkpoint has put in place what it could; drives that stay have refused some of it.
+    pub(super) const fn installs_ended(&mut self, refused: Option<Fault>) {
+        self.tail_fault = refused;
+    }
+
+    /// A checkpoint has ended that covers batches up to `covers`; the oldest that still counts is `first`.
+    pub(super) fn checkpoint_ended(&mut self, covers: u64, first: u64) {
+        self.gaps_tried = false;
+        self.ring.release_before(first);
+        if covers == self.completed() && first > covers {
+            self.blocked = false;
+        }
+    }
+
+    /// The lane's ring.
+    pub(super) const fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// The last batch that is complete, with no gap before it.
+    pub(super) const fn completed(&self) -> u64 {
+        self.sequences.completed()
+    }
+
+    /// The last batch that a flush has covered.
+    pub(super) const fn flushed(&self) -> u64 {
+        self.sequences.flushed()
+    }
+
+    /// The batch that begins next.
+    pub(super) const fn next_sequence(&self) -> u64 {
+        self.sequences.next()
+    }
+
+    /// A flush has covered batches up to this one.
+    pub(super) fn flush_covered(&mut self, sequence: u64) {
+        self.sequences.flush_covered(sequence);
+    }
+
+    /// Number of the newest anchor.
+    pub(super) const fn anchor(&self) -> u64 {
+        self.anchor
+    }
+
+    /// The next anchor: the log begins with this batch.
+    pub(super) fn next_anchor(&mut self, first: u64) -> Anchor {
+        self.anchor += 1;
+        Anchor {
+            incarnation: self.incarnation,
+            first,
+            position: self.ring.position_of(first),
+            inherited: self.sequences.inherited(),
+            number: self.anchor,
+        }
+    }
+
+    /// An incarnation begins to read its ring.
+    pub(super) fn begin_ring(&mut self, blocks: u64, incarnation: u64) {
+        self.ring = Ring::new(blocks);
+        self.incarnation = incarnation;
+    }
+
+    /// The log is read anew from where this anchor says.
+    pub(super) fn begin_at(&mut self, anchor: &Anchor) {
+        self.ring = Ring::new(self.ring.blocks());
+        self.ring.begin_at(anchor.position);
+        self.anchor = anchor.number;
+    }
+
+    /// Recovery has found a batch.
+    pub(super) fn found(&mut self, placed: Placed) {
+        self.ring.take(placed, Vec::new());
+    }
+
+    /// All of the log is read: it goes on with batch `next`.
+    pub(super) const fn go_on_at(&mut self, next: u64) {
+        self.sequences.go_on_at(next);
     }
 
     /// The code of a batch of `data` and `parity` columns: P, Q and R; copies where there is one
@@ -341,10 +437,10 @@ impl Lane {
                 break;
             }
             let started = ready.any(|lot| self.start_batch(lot));
-            self.log.crowded = !started;
-            if self.log.crowded {
+            self.log.out_of_space = !started;
+            if self.log.out_of_space {
                 let fails = self.retries.checkpoints_fail().is_some();
-                if let Some(fault) = self.log.stuck
+                if let Some(fault) = self.log.tail_fault
                     && !fails
                     && !self.checkpoints.is_running()
                 {
@@ -354,8 +450,8 @@ impl Lane {
                 } else {
                     self.refuse_relogs();
                     // What is kept makes way for what clients write, not for itself.
-                    self.log.crowded = self.log.waits();
-                    if self.log.crowded {
+                    self.log.out_of_space = self.log.waits();
+                    if self.log.out_of_space {
                         self.checkpoints.want();
                     }
                 }
@@ -417,7 +513,7 @@ impl Lane {
     fn refuse_overdue(&mut self) {
         let Some((fault, since)) = self
             .retries
-            .refusal(self.cx.now, self.log.blocked || self.log.crowded)
+            .refusal(self.cx.now, self.log.needs_checkpoint())
         else {
             return;
         };
@@ -443,7 +539,7 @@ impl Lane {
         let seats = self.batch_seats();
         let live = u16::try_from(seats.len()).expect("seats are 16 bits");
         if live == 0 {
-            self.log.stuck = self.log.stuck.or(Some(Fault::Lost));
+            self.log.tail_fault = self.log.tail_fault.or(Some(Fault::Lost));
             return false;
         }
         let parity = self.cx.geometry.code().tolerance().min(live - 1);
@@ -470,8 +566,7 @@ impl Lane {
             return false;
         };
         self.log.waiting.went(lot);
-        let sequence = self.log.next_sequence;
-        self.log.next_sequence += 1;
+        let sequence = self.log.sequences.begin();
         let weights = weights_of(&owned);
         let units: Vec<Unit> = owned.into_iter().map(|(_, unit)| unit).collect();
         let placed = Placed {
@@ -486,7 +581,7 @@ impl Lane {
         let header = BatchHeader {
             incarnation: self.log.incarnation,
             sequence,
-            flushed: self.log.flushed,
+            flushed: self.log.flushed(),
             seats: (0..columns)
                 .map(|i| seats[(first + i) % seats.len()])
                 .collect(),
@@ -506,7 +601,7 @@ impl Lane {
         lot: Lot,
         fits: impl Fn(usize, usize) -> bool,
     ) -> (Vec<Owned>, usize, usize) {
-        let shared = self.log.waiting.is_shared(self.cx.now) && self.log.stuck.is_none();
+        let shared = self.log.waiting.is_shared(self.cx.now) && self.log.tail_fault.is_none();
         let memory_left = lot.share(self.batch_memory()) - self.overlay.bytes();
         let ring_left = lot
             .share(self.log.ring.blocks())
@@ -782,10 +877,8 @@ impl Lane {
         }
         let in_memory = columns_in_memory(&batch.header);
         self.apply_batch(&batch.header, batch.scratch, in_memory);
-        self.log.ended = sequence;
-        if !gap && self.log.gaps.is_empty() {
-            self.log.completed = sequence;
-        }
+        let complete = !gap && self.log.gaps.is_empty();
+        self.log.sequences.ended(sequence, complete);
         self.checkpoints.logged(self.cx.now);
         for unit in std::mem::take(&mut batch.units) {
             self.unit_ended(unit.op, fault.map_or(Ok(()), Err));

@@ -28,7 +28,6 @@ use crate::action::{Action, BufferId, Compute, IoKind, Origin, Service, Slice};
 use crate::format::BlockName;
 use crate::lane::op::{Op, Owner};
 use crate::lane::overlay::Bytes;
-use crate::lane::ring::Ring;
 use crate::lane::{Computing, Lane, Purpose};
 use crate::seeded::{self, Bug};
 
@@ -282,15 +281,13 @@ impl Lane {
     fn recover_up_to(&mut self, limit: u64) {
         self.overlay.clear();
         self.direct.flushed(u64::MAX);
-        let blocks = self.log.ring.blocks();
-        self.log.ring = Ring::new(blocks);
         let recovery = self.recovery();
         let anchor = recovery.anchor;
         recovery.limit = Some(limit);
         recovery.expected = anchor.first;
         recovery.batches = 0;
         recovery.flushed = anchor.inherited;
-        self.log.ring.begin_at(anchor.position);
+        self.log.begin_at(&anchor);
         self.read_headers(anchor.position, super::Seek::Next);
     }
 

@@ -27,7 +27,7 @@ use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 use crate::lane::flush::Waiter;
 use crate::lane::io::FaultReport;
 use crate::lane::log::{column_slice, derived};
-use crate::lane::ring::{Placed, Ring};
+use crate::lane::ring::Placed;
 use crate::lane::writes::Writes;
 use crate::lane::{Computing, Lane, Purpose};
 use crate::seeded::{self, Bug};
@@ -113,8 +113,7 @@ impl Lane {
             return;
         };
         let blocks = (store.ring_bytes - RING_HEAD_BYTES) / BLOCK_BYTES;
-        self.log.ring = Ring::new(blocks);
-        self.log.incarnation = incarnation;
+        self.log.begin_ring(blocks, incarnation);
         self.pages.begin_clock(incarnation);
         self.recovery = Some(Recovery {
             phase: Phase::Anchors,
@@ -266,8 +265,7 @@ impl Lane {
         recovery.expected = anchor.first;
         // The recovery before this one has mended and flushed all that it found.
         recovery.flushed = anchor.inherited;
-        self.log.ring.begin_at(anchor.position);
-        self.log.anchor = anchor.number;
+        self.log.begin_at(&anchor);
         self.read_headers(anchor.position, Seek::Next);
     }
 
@@ -296,7 +294,7 @@ impl Lane {
             self.end_of_log();
             return;
         }
-        let left = self.log.ring.blocks().saturating_sub(at);
+        let left = self.log.ring().blocks().saturating_sub(at);
         let blocks = left.min(HEADER_BLOCKS_MAX);
         self.recovery().phase = Phase::Headers { at, seek };
         if blocks == 0 {
@@ -360,7 +358,7 @@ impl Lane {
     /// Reads a batch's columns to where they were when it was written.
     fn read_columns(&mut self, header: BatchHeader, position: u64) {
         let length = header.length();
-        if position + length > self.log.ring.blocks() {
+        if position + length > self.log.ring().blocks() {
             self.end_of_log();
             return;
         }
@@ -709,14 +707,14 @@ impl Lane {
             position,
             length: header.length(),
         };
-        self.log.ring.take(placed, Vec::new());
+        self.log.found(placed);
         self.apply_batch(&header, scratch, header.seats.len());
         self.overlay.unpin(header.sequence);
         let recovery = self.recovery();
         recovery.batches += 1;
         recovery.flushed = recovery.flushed.max(header.flushed);
         recovery.expected = header.sequence + 1;
-        let head = self.log.ring.head();
+        let head = self.log.ring().head();
         self.read_headers(head, Seek::Next);
     }
 
@@ -747,10 +745,7 @@ impl Lane {
         } else {
             expected
         };
-        self.log.next_sequence = expected;
-        self.log.completed = expected - 1;
-        self.log.ended = expected - 1;
-        self.log.inherited = expected - 1;
+        self.log.go_on_at(expected);
         self.push_anchor(first);
     }
 
@@ -813,7 +808,7 @@ impl Lane {
             return;
         }
         let batches = self.recovery().batches;
-        self.log.flushed = self.log.completed;
+        self.log.flush_covered(self.log.completed());
         self.recovered(batches, Ok(()));
     }
 
@@ -824,7 +819,7 @@ impl Lane {
             self.ios.release(&mut self.cx, scratch);
         }
         if batches > 0 && outcome.is_ok() {
-            self.preserved.drive_out(self.log.next_sequence);
+            self.preserved.drive_out(self.log.next_sequence());
             self.checkpoints.want();
         }
         self.cx.events.push_back(Event::Recovered {

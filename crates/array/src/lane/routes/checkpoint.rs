@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 
 use crate::ScratchId;
-use crate::format::Anchor;
 use crate::lane::Lane;
 use crate::lane::backoff::Work;
 use crate::lane::blocks::Entries;
@@ -31,7 +30,7 @@ impl Lane {
         if self.recovery.is_some() || self.has_gaps() {
             return None;
         }
-        let at = self.checkpoints.idle_at(self.log.completed)?;
+        let at = self.checkpoints.idle_at(self.log.completed())?;
         Some(at.max(self.retries.checkpoints_wait_until().unwrap_or(at)))
     }
 
@@ -54,7 +53,7 @@ impl Lane {
         if self.has_gaps() && self.fill_gaps_for_checkpoint() {
             return;
         }
-        self.checkpoints.begin(self.log.completed);
+        self.checkpoints.begin(self.log.completed());
         if seeded::is(Bug::InstallEarly) {
             self.checkpoint_flushed(Ok(()));
         } else {
@@ -129,7 +128,7 @@ impl Lane {
 
     /// All installs have ended: entries say so, and what has no place is preserved, or logged again.
     fn blocks_installed(&mut self, refused: Option<Fault>) {
-        self.log.stuck = refused;
+        self.log.installs_ended(refused);
         let forgotten = self.groups_forgotten();
         let room = self.log.wants_checkpoint()
             || self.overlay.bytes() >= self.batch_memory() / 2
@@ -177,7 +176,7 @@ impl Lane {
         let running = self.checkpoints.running();
         let (overlay, pages) = (&mut self.overlay, &mut self.pages);
         let first = running.release(&self.cx, overlay, pages, installed, kept);
-        let ring = &self.log.ring;
+        let ring = self.log.ring();
         let moves = !ring.is_empty() && !ring.is_oldest(first);
         if running.begin_anchor(moves) {
             self.push_anchor(first);
@@ -188,20 +187,13 @@ impl Lane {
 
     /// Writes an anchor to all drives that take part: the log begins with this batch.
     pub(in crate::lane) fn push_anchor(&mut self, first: u64) {
-        self.log.anchor += 1;
-        let anchor = Anchor {
-            incarnation: self.log.incarnation,
-            first,
-            position: self.log.ring.position_of(first),
-            inherited: self.log.inherited,
-            number: self.log.anchor,
-        };
+        let anchor = self.log.next_anchor(first);
         lay_anchor(&mut self.cx, &anchor);
     }
 
     /// The anchor is laid out in memory.
     pub(in crate::lane) fn anchor_laid(&mut self, scratch: ScratchId) {
-        let drives = submit_anchor(&mut self.cx, &mut self.ios, self.log.anchor, scratch);
+        let drives = submit_anchor(&mut self.cx, &mut self.ios, self.log.anchor(), scratch);
         if let Some(running) = self.checkpoints.if_running() {
             let next = running.anchor_submitted(scratch, drives);
             self.checkpoint_goes_on(next);
@@ -255,7 +247,7 @@ impl Lane {
 
     /// A drive that stays has refused something that all must have.
     fn checkpoint_refused(&mut self, fault: Fault) {
-        self.log.stuck = Some(fault);
+        self.log.installs_ended(Some(fault));
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         self.checkpoints.refuse(cx, ios, &mut self.pages);
         self.end_checkpoint(Some(fault));
@@ -264,21 +256,17 @@ impl Lane {
     /// The anchor is durable, so that the space before it can be used again; or a drive has refused something.
     fn end_checkpoint(&mut self, refused: Option<Fault>) {
         let ended = self.checkpoints.end();
-        self.log.gaps_tried = false;
         self.forget_nowhere(None);
         let holds_back = ended.holds_back();
-        self.log.ring.release_before(ended.first);
-        if ended.covers == self.log.completed && !holds_back {
-            self.log.blocked = false;
-        }
+        self.log.checkpoint_ended(ended.covers, ended.first);
         // Where no drive is there nothing is logged, whatever is released.
-        let full = self.log.crowded && !self.cx.live_seats().is_empty();
+        let full = self.log.is_out_of_space() && !self.cx.live_seats().is_empty();
         self.preserved.checkpoint_ended(ended.in_the_way && full);
-        let refused = refused.or(self.log.stuck.filter(|_| !ended.progress));
+        let refused = refused.or(self.log.tail_fault().filter(|_| !ended.progress));
         match refused {
             Some(fault) => {
                 self.retries.failed(&mut self.cx, Work::Checkpoint, fault);
-                if self.log.blocked || self.log.crowded {
+                if self.log.needs_checkpoint() {
                     self.refuse_with(fault);
                 }
             }
@@ -289,7 +277,7 @@ impl Lane {
                 CheckpointWaiter::Pool => self.discards.report_checkpointed(&mut self.cx),
                 CheckpointWaiter::Job(job)
                     if holds_back
-                        && self.log.stuck.is_none()
+                        && self.log.tail_fault().is_none()
                         && self.jobs.zeroes(job).is_some() =>
                 {
                     // The group's earlier life is still in the ring, behind what is preserved.
@@ -305,7 +293,7 @@ impl Lane {
     /// Whether the ring has only what no checkpoint has covered.
     pub(in crate::lane) fn ring_is_checkpointed(&self) -> bool {
         let first = self.checkpoints.first_uncovered();
-        self.log.ring.is_oldest(first)
+        self.log.ring().is_oldest(first)
     }
 
     /// Groups that the jobs that wait for this checkpoint are about to make unwritten.
@@ -321,13 +309,13 @@ impl Lane {
     /// How many blocks may be preserved: none while a batch has to be made unnecessary; if the ring wants `room` what can be
     /// logged again, which takes no more than a part of ring and memory.
     fn preserved_at_most(&self, room: bool) -> usize {
-        if self.log.blocked {
+        if self.log.is_blocked() {
             return 0;
         }
         if !room {
             return usize::MAX;
         }
-        let ring = self.log.ring.batch_blocks_max();
+        let ring = self.log.ring().batch_blocks_max();
         let memory = self.batch_memory() / BLOCK_BYTES / 8;
         usize::try_from(ring.min(memory)).expect("a ring fits into memory")
     }
@@ -354,12 +342,12 @@ impl Lane {
         if !self.jobs.catches_up(job) {
             return false;
         }
-        let flushed = self.log.flushed;
+        let flushed = self.log.flushed();
         let early = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
             let logged = self.overlay.get(*name);
             logged.is_some_and(|logged| logged.sequence > flushed)
         });
-        if early && let Some(fault) = self.log.stuck {
+        if early && let Some(fault) = self.log.tail_fault() {
             // A drive that stays does not take what is logged, and it is not known until when.
             self.end(op, Err(fault));
         } else if early {

@@ -16,7 +16,7 @@ impl Lane {
                 }
             }
             Answered::Late(late) => {
-                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let checkpoint = self.checkpoints.pages(self.log.anchor());
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
                 self.pages
                     .late_copies_came(cx, ios, &checkpoint, late.seat, late.copies);
@@ -43,7 +43,7 @@ impl Lane {
                 self.batch_written(sequence, (seat, offset), outcome);
             }
             Purpose::PageRead { read, seat } => {
-                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let checkpoint = self.checkpoints.pages(self.log.anchor());
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
                 self.pages
                     .read_ended(cx, ios, &checkpoint, (read, seat), outcome);

@@ -15,7 +15,7 @@ use crate::lane::op::{Op, Owner};
 impl Lane {
     pub(in crate::lane) fn begin_job(&mut self, job: Job) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence);
+        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence());
         match begun {
             Begun::Looks => {}
             Begun::Checkpoint => self.checkpoints.await_next(CheckpointWaiter::Job(id), []),
@@ -47,7 +47,7 @@ impl Lane {
 
     /// The checkpoint that a job waited for has ended.
     pub(in crate::lane) fn job_checkpointed(&mut self, id: JobId) {
-        match self.jobs.checkpointed(id, self.log.stuck) {
+        match self.jobs.checkpointed(id, self.log.tail_fault()) {
             Some(group) => {
                 self.pages.drop_group(group);
                 self.maps.drop_group(group);
@@ -130,7 +130,7 @@ impl Lane {
             pages,
             op,
             &blocks,
-            self.log.completed,
+            self.log.completed(),
         )
     }
 }
