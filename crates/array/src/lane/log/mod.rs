@@ -12,38 +12,39 @@
 //! What is part of a stream waits apart from what somebody waits for (`waiting.rs`): a batch has one or the other. Ring and
 //! memory are shared among volumes (`shares.rs`).
 //!
-//! A *unit* is what must be logged together: the blocks of one band of one stripe. An operation
-//! that writes more than a band is several units, which need not be in one batch.
+//! What waits are units (`unit.rs`): blocks that count only together.
 
+mod batch;
 pub(super) mod derived;
 mod gaps;
 mod sequences;
 mod shape;
 pub(super) mod shares;
+mod unit;
 mod waiting;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
+pub(super) use self::batch::column_slice;
+use self::batch::{Batch, Columns, ZEROS_CRC, columns_in_memory, crc_of_sum};
 use self::sequences::Sequences;
 use self::shape::{Shape, data_columns_max};
 use self::shares::{Weights, divide};
+pub(super) use self::unit::Unit;
+use self::unit::descriptors_of;
 use self::waiting::{Lot, Waiting, weight};
 use super::backoff::Work;
 use super::direct::IN_PLACE_MAX;
-use super::ids::OpId;
 use super::op::Task;
 use super::overlay::{Bytes, Logged};
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Computing, Lane, Purpose};
-use crate::action::{
-    Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
-};
+use crate::action::{Action, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice};
 use crate::format::{Anchor, BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry};
 use crate::seeded::{self, Bug};
 use crate::{ScratchId, VolumeId};
@@ -67,114 +68,9 @@ const DESCRIPTORS_MAX: usize = 480;
 /// not run out while a checkpoint of that lane goes through its flushes: with 64 MiB `raid6` on drives of 100 MB/s and 500 operations
 /// a second overwrites 65 MiB/s, with 128 it is 81, with 256 100, with 1024 107.
 const MEMORY_MAX: u64 = 256 << 20;
-/// CRC-32C of a block of zeros.
-const ZEROS_CRC: u32 = 0x98f9_4189;
-
-/// Blocks that count only together.
-#[derive(Clone, Debug)]
-pub(super) struct Unit {
-    /// The operation that waits for it.
-    pub(super) op: OpId,
-    /// What is written: the bytes, and their plain CRC-32C.
-    pub(super) blocks: Vec<(BlockName, Slice, u32)>,
-    /// The same of parity that follows from `blocks`: it is written to its place only.
-    pub(super) derived: Vec<(BlockName, Slice, u32)>,
-    /// What has changed and is written nowhere.
-    pub(super) unknown: Vec<BlockName>,
-    /// The same where the block's checksum is known: plain CRC-32C.
-    pub(super) absent: Vec<(BlockName, u32)>,
-    /// Runs of blocks that are in place: the first of each, and the plain CRC-32C of all.
-    pub(super) direct: Vec<(BlockName, Vec<u32>)>,
-    /// Stripes that become zero.
-    pub(super) zeroed: Option<(u64, Range<u64>)>,
-    /// A stripe of the group's data that another stripe holds from now on.
-    pub(super) moved: Option<(u64, u64, u32)>,
-}
-
-impl Unit {
-    /// An operation's, with nothing in it yet.
-    pub(super) const fn of(op: OpId) -> Self {
-        Self {
-            op,
-            blocks: Vec::new(),
-            derived: Vec::new(),
-            unknown: Vec::new(),
-            absent: Vec::new(),
-            direct: Vec::new(),
-            zeroed: None,
-            moved: None,
-        }
-    }
-
-    /// Descriptors for whose sake a batch begins though another one is in flight. Those of blocks in place can wait: the
-    /// fewer batches they share, the fewer operations they cost their drives.
-    fn urgent(&self) -> usize {
-        let nowhere = self.unknown.len() + self.absent.len();
-        let written = self.blocks.len() + self.derived.len();
-        let zeroed = self.zeroed.is_some() && self.moved.is_none();
-        written + nowhere + usize::from(zeroed)
-    }
-
-    /// Bytes of its descriptors.
-    fn bytes(&self) -> usize {
-        let runs = self.direct.iter();
-        let direct = runs.map(|(_, crcs)| Descriptor::bytes_of_direct(crcs.len()));
-        // That of where it goes, and that of where it was.
-        let moved = 2 * usize::from(self.moved.is_some());
-        (self.urgent() + moved) * DESCRIPTOR_BYTES + direct.sum::<usize>()
-    }
-}
 
 /// A unit, and whose it is.
 type Owned = (Option<VolumeId>, Unit);
-
-#[derive(Clone, Debug)]
-struct Batch {
-    units: Vec<Unit>,
-    lot: Lot,
-    /// Whose it is, if all of it is one volume's.
-    volume: Option<VolumeId>,
-    header: BatchHeader,
-    position: u64,
-    scratch: ScratchId,
-    writes: Writes,
-    writing: bool,
-}
-
-impl Batch {
-    fn data_columns(&self) -> usize {
-        usize::from(self.header.data_columns)
-    }
-}
-
-/// Columns of a batch that are to be written.
-struct Columns {
-    position: u64,
-    slices: Vec<(Seat, Slice)>,
-}
-
-impl Columns {
-    /// Those on these seats; they count as in flight from now on.
-    fn of(batch: &mut Batch, seats: &[Seat]) -> Self {
-        let length = batch.header.length();
-        let in_memory = columns_in_memory(&batch.header);
-        let columns = batch.header.seats.iter().enumerate();
-        let slices = columns
-            .filter(|(_, seat)| seats.contains(seat))
-            .map(|(index, &seat)| {
-                let slice = column_slice(batch.scratch, index.min(in_memory - 1), length);
-                (seat, slice)
-            });
-        let slices: Vec<_> = slices.collect();
-        for _ in &slices {
-            batch.writes.begin();
-        }
-        Self {
-            position: batch.position,
-            slices,
-        }
-    }
-}
 
 /// What is written where, in which order.
 #[derive(Clone, Debug, Default)]
@@ -980,35 +876,6 @@ impl Lane {
     }
 }
 
-/// Columns of a batch's buffer: where there is one data column the others are the same bytes, and are
-/// written from there.
-fn columns_in_memory(header: &BatchHeader) -> usize {
-    match header.data_columns {
-        1 => 1,
-        _ => header.seats.len(),
-    }
-}
-
-/// CRC-32C of the XOR of row `row`'s blocks, from those of the blocks, column by column. A checksum is
-/// linear but for a constant, so that each two blocks leave that of zeros.
-fn crc_of_sum(crcs: &[u32], row: usize, rows: usize) -> u32 {
-    let of_row = crcs.iter().skip(row).step_by(rows);
-    let (sum, count) = of_row.fold((0, 0_u32), |(sum, count), crc| (sum ^ crc, count + 1));
-    match count % 2 {
-        0 => sum ^ ZEROS_CRC,
-        _ => sum,
-    }
-}
-
-/// A column of a batch's buffer.
-pub(super) fn column_slice(scratch: ScratchId, index: usize, length: u64) -> Slice {
-    Slice {
-        buffer: BufferId::Scratch(scratch),
-        offset: index as u64 * length * BLOCK_BYTES,
-        length: length * BLOCK_BYTES,
-    }
-}
-
 /// How much of a batch is whose.
 fn weights_of(units: &[Owned]) -> Weights {
     let mut weights = Weights::new();
@@ -1016,65 +883,4 @@ fn weights_of(units: &[Owned]) -> Weights {
         *weights.entry(*volume).or_default() += weight(unit);
     }
     weights
-}
-
-fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
-    let mut descriptors = Vec::new();
-    for unit in units {
-        // Stripes that become zero do so before anything else that the unit says.
-        if let Some((group, stripes)) = &unit.zeroed {
-            descriptors.push(Descriptor::Zeroed {
-                group: *group,
-                first: stripes.start,
-                count: u32::try_from(stripes.end - stripes.start).expect("few at a time"),
-            });
-        }
-        descriptors.extend(
-            unit.blocks
-                .iter()
-                .map(|&(name, _, crc)| Descriptor::Content { name, crc }),
-        );
-        let derived = unit.derived.iter();
-        descriptors.extend(derived.map(|&(name, _, crc)| Descriptor::Derived { name, crc }));
-        descriptors.extend(unit.unknown.iter().map(|&name| Descriptor::Unknown(name)));
-        let absent = unit.absent.iter();
-        descriptors.extend(absent.map(|&(name, crc)| Descriptor::Absent { name, crc }));
-        let direct = unit.direct.iter().cloned();
-        descriptors.extend(direct.map(|(first, crcs)| Descriptor::Direct { first, crcs }));
-        let moved = unit.moved.into_iter();
-        descriptors.extend(moved.map(|(group, data, to)| Descriptor::Moved { group, data, to }));
-    }
-    descriptors
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_checksum_of_a_sum_follows_from_those_of_its_terms() {
-        let block = |seed: u8| -> Vec<u8> {
-            (0..=255)
-                .cycle()
-                .map(|b: u8| b.wrapping_mul(seed))
-                .take(4096)
-                .collect()
-        };
-        assert_eq!(block::crc32c(&block(0)), ZEROS_CRC);
-        for (data, rows) in [(2, 1), (2, 3), (3, 2), (4, 2), (5, 1)] {
-            let blocks: Vec<Vec<u8>> = (0..data * rows)
-                .map(|index| block(u8::try_from(index).unwrap() * 2 + 1))
-                .collect();
-            let crcs: Vec<u32> = blocks.iter().map(|block| block::crc32c(block)).collect();
-            for row in 0..rows {
-                let mut sum = vec![0; 4096];
-                for column in 0..data {
-                    for (byte, &more) in sum.iter_mut().zip(&blocks[column * rows + row]) {
-                        *byte ^= more;
-                    }
-                }
-                assert_eq!(crc_of_sum(&crcs, row, rows), block::crc32c(&sum));
-            }
-        }
-    }
 }
