@@ -156,7 +156,6 @@ const OF_LANE: &[&str] = &[
     "direct.rs",
     "extents.rs",
     "hedge.rs",
-    "log/derived.rs",
     "log/gaps.rs",
     "log/mod.rs",
     "mod.rs",

@@ -3,7 +3,7 @@
 use block::{BLOCK_BYTES, Outcome};
 
 use super::ids::OpId;
-use super::log::Unit;
+use super::log::{Unit, derived};
 use super::op::{Op, Phase, Task};
 use super::verify::blocks_of;
 use super::{Lane, preserved};
@@ -111,7 +111,7 @@ impl Lane {
             }
         }
         let mut units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
-        self.leave_out_derived(id, &mut units);
+        derived::leave_out(&self.cx, &self.ops[&id], &mut units);
         self.log_units(id, units);
     }
 

@@ -1,20 +1,14 @@
-//! A batch: its columns in memory and on drives, and its checksums.
-//!
-//! ```text
-//!   buffer   [header|rows…][header|rows…] … [header|rows…] [derived blocks]     one column after another
-//!             └ data columns ─┘              └ parity ─┘     not on the ring (`derived.rs`)
-//! ```
-//!
-//! Where there is one data column the others are the same bytes, and the buffer has it once.
+//! A batch: its units, its header, and what of it is on drives.
 
-use block::{BLOCK_BYTES, Seat};
+use block::Seat;
 
+use super::buffer::BatchBuffer;
 use super::unit::Unit;
 use super::waiting::Lot;
-use crate::action::{BufferId, Slice};
+use crate::VolumeId;
+use crate::action::Slice;
 use crate::format::BatchHeader;
 use crate::lane::writes::Writes;
-use crate::{ScratchId, VolumeId};
 
 /// CRC-32C of a block of zeros.
 pub(super) const ZEROS_CRC: u32 = 0x98f9_4189;
@@ -28,7 +22,7 @@ pub(super) struct Batch {
     pub(super) volume: Option<VolumeId>,
     pub(super) header: BatchHeader,
     pub(super) position: u64,
-    pub(super) scratch: ScratchId,
+    pub(super) buffer: BatchBuffer,
     pub(super) writes: Writes,
     pub(super) writing: bool,
 }
@@ -48,15 +42,10 @@ pub(super) struct Columns {
 impl Columns {
     /// Those on these seats; they count as in flight from now on.
     pub(super) fn of(batch: &mut Batch, seats: &[Seat]) -> Self {
-        let length = batch.header.length();
-        let in_memory = columns_in_memory(&batch.header);
         let columns = batch.header.seats.iter().enumerate();
         let slices = columns
             .filter(|(_, seat)| seats.contains(seat))
-            .map(|(index, &seat)| {
-                let slice = column_slice(batch.scratch, index.min(in_memory - 1), length);
-                (seat, slice)
-            });
+            .map(|(index, &seat)| (seat, batch.buffer.column(index)));
         let slices: Vec<_> = slices.collect();
         for _ in &slices {
             batch.writes.begin();
@@ -68,15 +57,6 @@ impl Columns {
     }
 }
 
-/// Columns of a batch's buffer: where there is one data column the others are the same bytes, and are
-/// written from there.
-pub(super) fn columns_in_memory(header: &BatchHeader) -> usize {
-    match header.data_columns {
-        1 => 1,
-        _ => header.seats.len(),
-    }
-}
-
 /// CRC-32C of the XOR of row `row`'s blocks, from those of the blocks, column by column. A checksum is
 /// linear but for a constant, so that each two blocks leave that of zeros.
 pub(super) fn crc_of_sum(crcs: &[u32], row: usize, rows: usize) -> u32 {
@@ -85,15 +65,6 @@ pub(super) fn crc_of_sum(crcs: &[u32], row: usize, rows: usize) -> u32 {
     match count % 2 {
         0 => sum ^ ZEROS_CRC,
         _ => sum,
-    }
-}
-
-/// A column of a batch's buffer.
-pub(in crate::lane) fn column_slice(scratch: ScratchId, index: usize, length: u64) -> Slice {
-    Slice {
-        buffer: BufferId::Scratch(scratch),
-        offset: index as u64 * length * BLOCK_BYTES,
-        length: length * BLOCK_BYTES,
     }
 }
 

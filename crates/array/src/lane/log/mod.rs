@@ -15,6 +15,7 @@
 //! What waits are units (`unit.rs`): blocks that count only together.
 
 mod batch;
+mod buffer;
 pub(super) mod derived;
 mod gaps;
 mod sequences;
@@ -26,11 +27,11 @@ mod waiting;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
+use block::{Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
-pub(super) use self::batch::column_slice;
-use self::batch::{Batch, Columns, ZEROS_CRC, columns_in_memory, crc_of_sum};
+use self::batch::{Batch, Columns, ZEROS_CRC, crc_of_sum};
+pub(super) use self::buffer::BatchBuffer;
 use self::sequences::Sequences;
 use self::shape::{Shape, data_columns_max};
 use self::shares::{Weights, divide};
@@ -44,10 +45,10 @@ use super::overlay::{Bytes, Logged};
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Computing, Lane, Purpose};
+use crate::VolumeId;
 use crate::action::{Action, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice};
 use crate::format::{Anchor, BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry};
 use crate::seeded::{self, Bug};
-use crate::{ScratchId, VolumeId};
 
 /// Batches in flight.
 const IN_FLIGHT_MAX: usize = 4;
@@ -483,10 +484,16 @@ impl Lane {
                 .collect(),
             data_columns: u16::try_from(data).expect("at most 64"),
             rows: u16::try_from(rows).expect("a batch is short"),
-            parity_crcs: Vec::new(),
+            // They are computed when the blocks are laid out, and count towards the header's length.
+            parity_crcs: vec![0; usize::from(parity) * rows],
             descriptors: descriptors_of(&units),
         };
-        self.lay(sequence, (lot, units, weights), header, position, length);
+        assert_eq!(
+            header.length(),
+            length,
+            "the header is as long as was planned"
+        );
+        self.lay(sequence, (lot, units, weights), header, position);
         true
     }
 
@@ -531,33 +538,25 @@ impl Lane {
         (lot, units, weights): (Lot, Vec<Unit>, Weights),
         mut header: BatchHeader,
         position: u64,
-        length: u64,
     ) {
         let scratch = self.cx.fresh_scratch();
         let columns = header.seats.len();
         let rows = usize::from(header.rows);
         let data = usize::from(header.data_columns);
         let parities = columns - data;
-        let in_memory = columns_in_memory(&header);
-        let bytes = (in_memory as u64 * length + derived::blocks(&header)) * BLOCK_BYTES;
+        let buffer = BatchBuffer::new(&header, scratch);
+        let bytes = buffer.bytes(derived::blocks(&header));
         self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         let memory = divide(bytes, &weights);
         self.overlay.add_buffer(sequence, scratch, bytes, memory);
         let mut volumes = weights.into_keys();
         let alone = volumes.next().filter(|_| volumes.next().is_none());
-        // `parity_crcs` is still empty, and counts towards the header's length.
-        let head = length - u64::from(header.rows);
-        let column = |index: usize| {
-            column_slice(scratch, index, length)
-                .part(head * BLOCK_BYTES, u64::from(header.rows) * BLOCK_BYTES)
-        };
         let mut work = Compute::default();
         let all = units.iter().flat_map(|unit| &unit.blocks);
         let mut crcs = Vec::with_capacity(data * rows);
-        for (index, &(_, slice, crc)) in all.enumerate() {
-            let row = (index % rows) as u64;
+        for (index, &(_, slice, crc)) in (0..).zip(all) {
             work.steps.push(ComputeStep {
-                target: column(index / rows).part(row * BLOCK_BYTES, BLOCK_BYTES),
+                target: buffer.content(index),
                 accumulate: false,
                 terms: vec![(slice, 1)],
             });
@@ -566,15 +565,14 @@ impl Lane {
         let derived = units.iter().flat_map(|unit| &unit.derived);
         for (index, &(_, slice, _)) in (0..).zip(derived) {
             work.steps.push(ComputeStep {
-                target: derived::slice(scratch, in_memory, length, index),
+                target: buffer.derived(index),
                 accumulate: false,
                 terms: vec![(slice, 1)],
             });
         }
         for index in crcs.len()..data * rows {
-            let row = (index % rows) as u64;
             work.steps.push(ComputeStep {
-                target: column(index / rows).part(row * BLOCK_BYTES, BLOCK_BYTES),
+                target: buffer.content(index as u64),
                 accumulate: false,
                 terms: Vec::new(),
             });
@@ -585,15 +583,15 @@ impl Lane {
             let code = self.log.code(header.data_columns, parities);
             for parity in data..columns {
                 let terms = (0..data)
-                    .map(|index| (column(index), code.coefficient(parity, index)))
+                    .map(|index| (buffer.rows(index), code.coefficient(parity, index)))
                     .collect();
                 work.steps.push(ComputeStep {
-                    target: column(parity),
+                    target: buffer.rows(parity),
                     accumulate: false,
                     terms,
                 });
                 if parities > 1 {
-                    work.sums.push(column(parity));
+                    work.sums.push(buffer.rows(parity));
                 }
             }
         }
@@ -608,7 +606,7 @@ impl Lane {
             volume: alone.flatten(),
             header,
             position,
-            scratch,
+            buffer,
             writes: Writes::default(),
             writing: false,
         };
@@ -639,12 +637,8 @@ impl Lane {
     fn headers(&self, batch: &Batch) -> Vec<(Slice, Arc<[u8]>)> {
         let store = self.cx.geometry.store().expect("a log needs a store");
         let bytes: Arc<[u8]> = batch.header.encode(store.pool, self.cx.lane).into();
-        let length = batch.header.length();
-        (0..columns_in_memory(&batch.header))
-            .map(|index| {
-                let column = column_slice(batch.scratch, index, length);
-                (column.part(0, bytes.len() as u64), Arc::clone(&bytes))
-            })
+        (0..batch.buffer.columns())
+            .map(|index| (batch.buffer.header(index), Arc::clone(&bytes)))
             .collect()
     }
 
@@ -771,8 +765,7 @@ impl Lane {
         } else {
             self.retries.succeeded(&mut self.cx, Work::Batch);
         }
-        let in_memory = columns_in_memory(&batch.header);
-        self.apply_batch(&batch.header, batch.scratch, in_memory);
+        self.apply_batch(&batch.header, batch.buffer);
         let complete = !gap && self.log.gaps.is_empty();
         self.log.sequences.ended(sequence, complete);
         self.checkpoints.logged(self.cx.now);
@@ -790,18 +783,9 @@ impl Lane {
         }
     }
 
-    /// What a batch says is the truth from now on; its blocks' bytes are in `scratch`, in so many columns, and derived ones
-    /// behind them.
-    pub(super) fn apply_batch(
-        &mut self,
-        header: &BatchHeader,
-        scratch: ScratchId,
-        in_memory: usize,
-    ) {
+    /// What a batch says is the truth from now on.
+    pub(super) fn apply_batch(&mut self, header: &BatchHeader, buffer: BatchBuffer) {
         let pool = self.cx.geometry.store().expect("a log needs a store").pool;
-        let length = header.length();
-        let head = header.header_blocks();
-        let rows = u64::from(header.rows);
         let (mut index, mut derived) = (0, 0);
         for descriptor in &header.descriptors {
             match *descriptor {
@@ -818,22 +802,17 @@ impl Lane {
                     }
                 }
                 Descriptor::Content { name, crc } => {
-                    let column = column_slice(
-                        scratch,
-                        usize::try_from(index / rows).expect("few columns"),
-                        length,
-                    );
-                    let offset = (head + index % rows) * BLOCK_BYTES;
+                    let slice = buffer.content(index);
                     index += 1;
                     let logged = Logged {
-                        bytes: Bytes::Memory(column.part(offset, BLOCK_BYTES)),
+                        bytes: Bytes::Memory(slice),
                         entry: Entry::new(pool, name, crc, header.sequence),
                         sequence: header.sequence,
                     };
                     self.overlay.insert(name, logged);
                 }
                 Descriptor::Derived { name, crc } => {
-                    let slice = derived::slice(scratch, in_memory, length, derived);
+                    let slice = buffer.derived(derived);
                     derived += 1;
                     let logged = Logged {
                         bytes: Bytes::Memory(slice),

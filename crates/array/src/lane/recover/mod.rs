@@ -26,7 +26,7 @@ use crate::action::{
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 use crate::lane::flush::Waiter;
 use crate::lane::io::FaultReport;
-use crate::lane::log::{column_slice, derived};
+use crate::lane::log::{BatchBuffer, derived};
 use crate::lane::ring::Placed;
 use crate::lane::writes::Writes;
 use crate::lane::{Computing, Lane, Purpose};
@@ -71,7 +71,7 @@ enum Seek {
 struct Found {
     header: BatchHeader,
     position: u64,
-    scratch: ScratchId,
+    buffer: BatchBuffer,
     /// Columns whose drive did not answer.
     missing: BTreeSet<usize>,
     mended: bool,
@@ -206,7 +206,7 @@ impl Lane {
             return;
         }
         if let Phase::Columns(found) = &recovery.phase {
-            let memory = BufferId::Scratch(found.scratch);
+            let memory = BufferId::Scratch(found.buffer.scratch());
             if self.ios.stragglers().hold(memory) {
                 // What is put together in this memory would not stay so.
                 self.read_columns_again();
@@ -363,8 +363,8 @@ impl Lane {
             return;
         }
         let scratch = self.cx.fresh_scratch();
-        let blocks = header.seats.len() as u64 * length + derived::blocks(&header);
-        let bytes = blocks * BLOCK_BYTES;
+        let buffer = BatchBuffer::with_all_columns(&header, scratch);
+        let bytes = buffer.bytes(derived::blocks(&header));
         self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         self.overlay
             .add_buffer(header.sequence, scratch, bytes, Vec::new());
@@ -378,13 +378,13 @@ impl Lane {
         recovery.phase = Phase::Columns(Found {
             header,
             position,
-            scratch,
+            buffer,
             missing: missing.into_iter().map(|(index, _)| index).collect(),
             mended: false,
             whole: true,
         });
         for &(index, seat) in &there {
-            let slice = column_slice(scratch, index, length);
+            let slice = buffer.column(index);
             self.ios.submit_slice(
                 &mut self.cx,
                 Purpose::Recovery { seat, index },
@@ -422,9 +422,9 @@ impl Lane {
         let columns = 0..found.header.seats.len();
         let bodies = { columns.clone() }
             .filter(|_| found.header.rows > 0)
-            .map(|index| body(&found, index));
+            .map(|index| found.buffer.rows(index));
         let sums = bodies
-            .chain(columns.map(|index| head(&found, index)))
+            .chain(columns.map(|index| found.buffer.header(index)))
             .collect();
         self.recovery().phase = Phase::Checking(found);
         self.cx.push_compute(
@@ -508,7 +508,10 @@ impl Lane {
                 break;
             };
             let block = |slot: usize| match slot.checked_sub(columns) {
-                None => body(&found, slot).part(row as u64 * BLOCK_BYTES, BLOCK_BYTES),
+                None => found
+                    .buffer
+                    .rows(slot)
+                    .part(row as u64 * BLOCK_BYTES, BLOCK_BYTES),
                 Some(index) => Slice {
                     buffer: BufferId::Scratch(temporary),
                     offset: index as u64 * BLOCK_BYTES,
@@ -565,8 +568,8 @@ impl Lane {
     /// Computes the parity that a batch leaves out.
     fn derive(&mut self, found: Found) {
         let temporary = self.cx.fresh_scratch();
-        let memory = (found.scratch, temporary);
-        let Some(derivation) = self.derivation(&found.header, memory) else {
+        let derivation = derived::derivation(&self.cx, &found.header, found.buffer, temporary);
+        let Some(derivation) = derivation else {
             self.not_whole(&found);
             return;
         };
@@ -611,12 +614,8 @@ impl Lane {
         let header = &found.header;
         let data = usize::from(header.data_columns);
         let columns = header.seats.len();
-        let length = header.length();
         let bytes: Arc<[u8]> = header.encode(pool, self.cx.lane).into();
-        let puts = (0..columns).map(|index| {
-            let column = column_slice(found.scratch, index, length);
-            (column.part(0, bytes.len() as u64), Arc::clone(&bytes))
-        });
+        let puts = (0..columns).map(|index| (found.buffer.header(index), Arc::clone(&bytes)));
         let mut work = Compute {
             puts: puts.collect(),
             steps: padding(&found, contents),
@@ -627,10 +626,10 @@ impl Lane {
             let code = self.log.code(header.data_columns, parity);
             work.steps.extend((data..columns).map(|parity| {
                 let terms = (0..data)
-                    .map(|index| (body(&found, index), code.coefficient(parity, index)))
+                    .map(|index| (found.buffer.rows(index), code.coefficient(parity, index)))
                     .collect();
                 ComputeStep {
-                    target: body(&found, parity),
+                    target: found.buffer.rows(parity),
                     accumulate: false,
                     terms,
                 }
@@ -642,8 +641,7 @@ impl Lane {
 
     fn write_columns(&mut self, found: Found) {
         let live = self.cx.live_seats();
-        let length = found.header.length();
-        let (scratch, offset) = (found.scratch, self.cx.ring_offset(found.position));
+        let (buffer, offset) = (found.buffer, self.cx.ring_offset(found.position));
         let columns = found.header.seats.iter().copied().enumerate();
         let columns: Vec<_> = columns.filter(|(_, seat)| live.contains(seat)).collect();
         let recovery = self.recovery();
@@ -653,7 +651,7 @@ impl Lane {
             recovery.writes.begin();
         }
         for (index, seat) in columns {
-            let slice = column_slice(scratch, index, length);
+            let slice = buffer.column(index);
             self.ios.submit_slice(
                 &mut self.cx,
                 Purpose::Restore { seat },
@@ -699,7 +697,7 @@ impl Lane {
         let Found {
             header,
             position,
-            scratch,
+            buffer,
             ..
         } = found;
         let placed = Placed {
@@ -708,7 +706,7 @@ impl Lane {
             length: header.length(),
         };
         self.log.found(placed);
-        self.apply_batch(&header, scratch, header.seats.len());
+        self.apply_batch(&header, buffer);
         self.overlay.unpin(header.sequence);
         let recovery = self.recovery();
         recovery.batches += 1;
@@ -832,27 +830,12 @@ impl Lane {
 
 /// Zeros behind the last block of a batch's content, up to the end of its data columns.
 fn padding(found: &Found, contents: usize) -> Vec<ComputeStep> {
-    let rows = usize::from(found.header.rows);
-    let data = usize::from(found.header.data_columns);
-    (contents..data * rows)
+    let blocks = u64::from(found.header.rows) * u64::from(found.header.data_columns);
+    (contents as u64..blocks)
         .map(|index| ComputeStep {
-            target: body(found, index / rows)
-                .part((index % rows) as u64 * BLOCK_BYTES, BLOCK_BYTES),
+            target: found.buffer.content(index),
             accumulate: false,
             terms: Vec::new(),
         })
         .collect()
-}
-
-/// The header before a batch's column.
-fn head(found: &Found, index: usize) -> Slice {
-    let head = found.header.header_blocks() * BLOCK_BYTES;
-    column_slice(found.scratch, index, found.header.length()).part(0, head)
-}
-
-/// A column of a batch without its header.
-fn body(found: &Found, index: usize) -> Slice {
-    let head = found.header.header_blocks() * BLOCK_BYTES;
-    let rows = u64::from(found.header.rows) * BLOCK_BYTES;
-    column_slice(found.scratch, index, found.header.length()).part(head, rows)
 }
