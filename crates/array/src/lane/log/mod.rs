@@ -14,6 +14,7 @@
 //!
 //! What waits are units (`unit.rs`): blocks that count only together.
 
+mod apply;
 mod batch;
 mod buffer;
 pub(super) mod derived;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use block::{Fault, Instant, Outcome, Seat};
 use erasure::Code;
 
+pub(super) use self::apply::Applied;
 use self::batch::{Batch, Columns, ZEROS_CRC, crc_of_sum};
 pub(super) use self::buffer::BatchBuffer;
 use self::sequences::Sequences;
@@ -41,13 +43,12 @@ use self::waiting::{Lot, Waiting, weight};
 use super::backoff::Work;
 use super::direct::IN_PLACE_MAX;
 use super::op::Task;
-use super::overlay::{Bytes, Logged};
 use super::ring::{Placed, Ring};
 use super::writes::Writes;
 use super::{Computing, Lane, Purpose};
 use crate::VolumeId;
 use crate::action::{Action, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice};
-use crate::format::{Anchor, BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry};
+use crate::format::{Anchor, BatchHeader, DESCRIPTOR_BYTES};
 use crate::seeded::{self, Bug};
 
 /// Batches in flight.
@@ -780,77 +781,6 @@ impl Lane {
         }
         if let Some(fault) = fault {
             self.refuse_with(fault);
-        }
-    }
-
-    /// What a batch says is the truth from now on.
-    pub(super) fn apply_batch(&mut self, header: &BatchHeader, buffer: BatchBuffer) {
-        let pool = self.cx.geometry.store().expect("a log needs a store").pool;
-        let (mut index, mut derived) = (0, 0);
-        for descriptor in &header.descriptors {
-            match *descriptor {
-                Descriptor::Direct { first, ref crcs } => {
-                    self.direct.logged(header.sequence, crcs.len() as u64);
-                    for (block, &crc) in (first.block..).zip(crcs) {
-                        let name = BlockName { block, ..first };
-                        let logged = Logged {
-                            bytes: Bytes::InPlace,
-                            entry: Entry::new(pool, name, crc, header.sequence),
-                            sequence: header.sequence,
-                        };
-                        self.overlay.insert(name, logged);
-                    }
-                }
-                Descriptor::Content { name, crc } => {
-                    let slice = buffer.content(index);
-                    index += 1;
-                    let logged = Logged {
-                        bytes: Bytes::Memory(slice),
-                        entry: Entry::new(pool, name, crc, header.sequence),
-                        sequence: header.sequence,
-                    };
-                    self.overlay.insert(name, logged);
-                }
-                Descriptor::Derived { name, crc } => {
-                    let slice = buffer.derived(derived);
-                    derived += 1;
-                    let logged = Logged {
-                        bytes: Bytes::Memory(slice),
-                        entry: Entry::new(pool, name, crc, header.sequence),
-                        sequence: header.sequence,
-                    };
-                    self.overlay.insert(name, logged);
-                }
-                Descriptor::Moved { group, data, to } => {
-                    self.moved(group, data, to, header.sequence);
-                }
-                Descriptor::Unknown(name) => {
-                    let logged = Logged {
-                        bytes: Bytes::Nowhere,
-                        entry: Entry::UNKNOWN,
-                        sequence: header.sequence,
-                    };
-                    self.overlay.insert(name, logged);
-                }
-                Descriptor::Absent { name, crc } => {
-                    let logged = Logged {
-                        bytes: Bytes::Nowhere,
-                        entry: Entry::new(pool, name, crc, header.sequence),
-                        sequence: header.sequence,
-                    };
-                    self.overlay.insert(name, logged);
-                }
-                Descriptor::Zeroed {
-                    group,
-                    first,
-                    count,
-                } => {
-                    let stripes = first..first + u64::from(count);
-                    let names = self.cx.geometry.blocks_of_stripes(group, stripes.clone());
-                    self.overlay
-                        .zero(group, stripes, header.sequence, names.into_iter());
-                }
-            }
         }
     }
 }

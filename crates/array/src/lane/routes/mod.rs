@@ -6,5 +6,6 @@ mod discards;
 mod ends;
 mod flushes;
 mod jobs;
+mod log;
 mod pages;
 mod repairs;
