@@ -156,8 +156,6 @@ const OF_LANE: &[&str] = &[
     "direct.rs",
     "extents.rs",
     "hedge.rs",
-    "log/gaps.rs",
-    "log/mod.rs",
     "mod.rs",
     "moves.rs",
     "records.rs",

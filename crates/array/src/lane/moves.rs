@@ -221,7 +221,7 @@ impl Lane {
             let progress = Progress {
                 completed: self.log.completed(),
                 flushed: self.log.flushed(),
-                gaps: self.has_gaps(),
+                gaps: self.log.has_gaps(),
             };
             let idle = self.runnable.is_empty();
             let pumped = self.maps.pump(&self.cx, progress, idle);

@@ -141,10 +141,8 @@ impl Lane {
         }
         if units.is_empty() {
             self.end(id, Ok(()));
-        } else if again {
-            self.log_first(units);
         } else {
-            self.log(units);
+            self.log.push(self.cx.now, &self.ops[&id], units);
         }
     }
 

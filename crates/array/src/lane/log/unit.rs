@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use block::Instant;
+
 use crate::action::Slice;
 use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor};
 use crate::lane::ids::OpId;
@@ -12,6 +14,9 @@ use crate::lane::ids::OpId;
 pub(in crate::lane) struct Unit {
     /// The operation that waits for it.
     pub(in crate::lane) op: OpId,
+    /// When the operation got in line, and whether it logs again what is preserved: the log notes both.
+    pub(in crate::lane) begun: Instant,
+    pub(in crate::lane) again: bool,
     /// What is written: the bytes, and their plain CRC-32C.
     pub(in crate::lane) blocks: Vec<(BlockName, Slice, u32)>,
     /// The same of parity that follows from `blocks`: it is written to its place only.
@@ -33,6 +38,8 @@ impl Unit {
     pub(in crate::lane) const fn of(op: OpId) -> Self {
         Self {
             op,
+            begun: Instant::ZERO,
+            again: false,
             blocks: Vec::new(),
             derived: Vec::new(),
             unknown: Vec::new(),

@@ -491,7 +491,7 @@ impl Lane {
         }
         let columns = header.seats.len();
         let parity = u16::try_from(columns - data).expect("at most 2^16");
-        let code = self.log.code(header.data_columns, parity);
+        let code = self.log.codes().of(header.data_columns, parity);
         let temporary = self.cx.fresh_scratch();
         let mut temporaries = 0;
         // A column that is missing lacks its zeros too.
@@ -623,7 +623,7 @@ impl Lane {
         };
         if header.rows > 0 {
             let parity = u16::try_from(columns - data).expect("at most 2^16");
-            let code = self.log.code(header.data_columns, parity);
+            let code = self.log.codes().of(header.data_columns, parity);
             work.steps.extend((data..columns).map(|parity| {
                 let terms = (0..data)
                     .map(|index| (found.buffer.rows(index), code.coefficient(parity, index)))

@@ -11,6 +11,7 @@ use crate::lane::blocks::Entries;
 use crate::lane::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor};
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
+use crate::lane::log::batch_memory;
 use crate::lane::op::{Op, Owner, Task};
 use crate::lane::preserved::Limits;
 use crate::plan::Transfer;
@@ -27,7 +28,7 @@ impl Lane {
 
     /// When a checkpoint begins although nothing asks for it.
     pub(in crate::lane) fn idle_checkpoint_at(&self) -> Option<Instant> {
-        if self.recovery.is_some() || self.has_gaps() {
+        if self.recovery.is_some() || self.log.has_gaps() {
             return None;
         }
         let at = self.checkpoints.idle_at(self.log.completed())?;
@@ -45,12 +46,12 @@ impl Lane {
 
     /// Begins the next checkpoint, if it is wanted and none is under way.
     pub(in crate::lane) fn pump_checkpoint(&mut self) {
-        let hindered = self.has_gaps() || self.retries.checkpoints_wait(self.cx.now);
+        let hindered = self.log.has_gaps() || self.retries.checkpoints_wait(self.cx.now);
         if !self.checkpoints.is_due(hindered, self.log.waits()) {
             return;
         }
         // An awaited checkpoint is tried in any case: its waiters hear how that has ended.
-        if self.has_gaps() && self.fill_gaps_for_checkpoint() {
+        if self.log.has_gaps() && self.fill_gaps_for_checkpoint() {
             return;
         }
         self.checkpoints.begin(self.log.completed());
@@ -97,7 +98,7 @@ impl Lane {
 
     /// The records are durable: the pages that they need are read.
     fn collect(&mut self) {
-        if let Some(fault) = self.gap_fault() {
+        if let Some(fault) = self.log.gap_fault() {
             // Something newer than what is durable is in memory in its place.
             self.checkpoint_refused(fault);
             return;
@@ -130,9 +131,7 @@ impl Lane {
     fn blocks_installed(&mut self, refused: Option<Fault>) {
         self.log.installs_ended(refused);
         let forgotten = self.groups_forgotten();
-        let room = self.log.wants_checkpoint()
-            || self.overlay.bytes() >= self.batch_memory() / 2
-            || !forgotten.is_empty();
+        let room = self.log.wants_checkpoint(&self.cx, &self.overlay) || !forgotten.is_empty();
         let limits = Limits {
             forgotten: &forgotten,
             most: self.preserved_at_most(room),
@@ -156,7 +155,7 @@ impl Lane {
 
     /// Blocks and pages are durable: the journal need not have them, and the tail moves if it can.
     fn blocks_durable(&mut self) {
-        if let Some(fault) = self.gap_fault() {
+        if let Some(fault) = self.log.gap_fault() {
             // What a newer record has superseded was left out, and that record is not durable.
             self.checkpoint_refused(fault);
             return;
@@ -316,7 +315,7 @@ impl Lane {
             return usize::MAX;
         }
         let ring = self.log.ring().batch_blocks_max();
-        let memory = self.batch_memory() / BLOCK_BYTES / 8;
+        let memory = batch_memory(&self.cx) / BLOCK_BYTES / 8;
         usize::try_from(ring.min(memory)).expect("a ring fits into memory")
     }
 

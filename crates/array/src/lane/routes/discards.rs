@@ -68,7 +68,7 @@ impl Lane {
         }
         self.begin_discard();
         let ring = self.log.ring();
-        let unused = ring.is_empty() && self.log.is_idle() && !self.has_gaps();
+        let unused = ring.is_empty() && self.log.is_idle() && !self.log.has_gaps();
         let ring = RingUse {
             blocks: ring.blocks(),
             taken: ring.taken(),
