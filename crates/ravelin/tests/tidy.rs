@@ -159,8 +159,6 @@ const OF_LANE: &[&str] = &[
     "mod.rs",
     "moves.rs",
     "records.rs",
-    "recover/compare.rs",
-    "recover/mod.rs",
     "request.rs",
     "seats.rs",
     "step.rs",

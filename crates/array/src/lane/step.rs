@@ -848,7 +848,7 @@ impl Lane {
             Owner::Background => {}
             Owner::Recovery => {
                 let lost = op.plan.is_none_or(|plan| !plan.lost.is_empty());
-                self.torn_mended(outcome.is_ok() && !lost);
+                self.torn_repaired(outcome.is_ok() && !lost);
             }
             Owner::Hedge(_) => unreachable!("ended above"),
         }

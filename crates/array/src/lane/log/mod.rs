@@ -53,7 +53,8 @@ use super::context::Context;
 use super::ids::OpId;
 use super::op::{Op, Task};
 use super::overlay::Overlay;
-use super::ring::{Placed, Ring};
+use super::recover::Recovered;
+use super::ring::Ring;
 use crate::format::Anchor;
 
 /// Blocks and other descriptors of one batch: a header of three blocks, or four with the checksums
@@ -238,31 +239,15 @@ impl Log {
         }
     }
 
-    /// An incarnation begins to read its ring.
-    pub(super) fn begin_ring(&mut self, blocks: u64, incarnation: u64) {
-        self.ring = Ring::new(blocks);
-        self.incarnation = incarnation;
+    /// Recovery has found the newest anchor.
+    pub(super) const fn anchored(&mut self, number: u64) {
+        self.anchor = number;
     }
 
-    /// The log is read anew from where this anchor says.
-    pub(super) fn begin_at(&mut self, anchor: &Anchor) {
-        self.ring = Ring::new(self.ring.blocks());
-        self.ring.begin_at(anchor.position);
-        self.anchor = anchor.number;
-    }
-
-    /// Recovery has found a batch.
-    pub(super) fn found(&mut self, placed: Placed) {
-        self.ring.take(placed, Vec::new());
-    }
-
-    /// The codes of batches.
-    pub(super) const fn codes(&mut self) -> &mut ColumnCodes {
-        &mut self.codes
-    }
-
-    /// All of the log is read: it goes on with batch `next`.
-    pub(super) const fn go_on_at(&mut self, next: u64) {
-        self.sequences.go_on_at(next);
+    /// All of the log is read.
+    pub(super) fn go_on(&mut self, recovered: Recovered) {
+        self.ring = recovered.ring;
+        self.incarnation = recovered.incarnation;
+        self.sequences.go_on_at(recovered.next);
     }
 }

@@ -36,8 +36,12 @@ fn at(millis: u64) -> Instant {
 impl Lab {
     fn new() -> Self {
         let mut log = Log::default();
-        log.begin_ring(RING_BLOCKS, 3);
-        log.go_on_at(7);
+        log.go_on(Recovered {
+            ring: Ring::new(RING_BLOCKS),
+            incarnation: 3,
+            first: 7,
+            next: 7,
+        });
         Self {
             log,
             cx: Context::of_test("raid6", 6),

@@ -197,7 +197,7 @@ impl Lane {
             let next = running.anchor_submitted(scratch, drives);
             self.checkpoint_goes_on(next);
         } else {
-            self.recovery_anchor_begins(scratch, drives);
+            self.recovery_anchor_submitted(scratch, drives);
         }
     }
 
@@ -208,7 +208,7 @@ impl Lane {
             let next = running.anchor_written(cx, ios, seat, outcome, out);
             self.checkpoint_goes_on(next);
         } else {
-            self.recovery_anchor_written(seat, offset, outcome);
+            self.recovery_written(seat, offset, outcome);
         }
     }
 

@@ -51,7 +51,7 @@ impl Lane {
             Purpose::Install { transfer } => self.install_written(&transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, offset, outcome),
-            Purpose::Restore { seat } => self.column_restored(seat, offset, outcome),
+            Purpose::Restore { seat } => self.recovery_written(seat, offset, outcome),
             Purpose::Look { job, seat } => {
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
                 if self.jobs.looked(cx, ios, job, (seat, offset), outcome) {

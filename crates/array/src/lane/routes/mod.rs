@@ -8,4 +8,5 @@ mod flushes;
 mod jobs;
 mod log;
 mod pages;
+mod recovery;
 mod repairs;
