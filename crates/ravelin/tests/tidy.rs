@@ -154,7 +154,6 @@ const OF_LANE: &[&str] = &[
     "arbitrate.rs",
     "bounce.rs",
     "direct.rs",
-    "extents.rs",
     "hedge.rs",
     "mod.rs",
     "moves.rs",

@@ -4,6 +4,7 @@ mod checkpoint;
 mod commands;
 mod discards;
 mod ends;
+mod extents;
 mod flushes;
 mod jobs;
 mod log;
