@@ -157,7 +157,6 @@ const OF_LANE: &[&str] = &[
     "hedge.rs",
     "mod.rs",
     "moves.rs",
-    "records.rs",
     "request.rs",
     "seats.rs",
     "step.rs",

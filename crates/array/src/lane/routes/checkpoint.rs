@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 
 use crate::ScratchId;
-use crate::lane::Lane;
 use crate::lane::backoff::Work;
 use crate::lane::blocks::Entries;
 use crate::lane::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor};
@@ -14,6 +13,7 @@ use crate::lane::ids::OpId;
 use crate::lane::log::batch_memory;
 use crate::lane::op::{Op, Owner, Task};
 use crate::lane::preserved::Limits;
+use crate::lane::{Lane, records};
 use crate::plan::Transfer;
 use crate::seeded::{self, Bug};
 
@@ -342,10 +342,12 @@ impl Lane {
             return false;
         }
         let flushed = self.log.flushed();
-        let early = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
-            let logged = self.overlay.get(*name);
-            logged.is_some_and(|logged| logged.sequence > flushed)
-        });
+        let early = records::written_blocks(&self.cx, &self.ops[&op])
+            .iter()
+            .any(|(name, _)| {
+                let logged = self.overlay.get(*name);
+                logged.is_some_and(|logged| logged.sequence > flushed)
+            });
         if early && let Some(fault) = self.log.tail_fault() {
             // A drive that stays does not take what is logged, and it is not known until when.
             self.end(op, Err(fault));

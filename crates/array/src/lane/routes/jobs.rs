@@ -4,13 +4,13 @@ use block::Outcome;
 
 use crate::action::Event;
 use crate::format::BlockName;
-use crate::lane::Lane;
 use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::fills;
 use crate::lane::flush::Waiter;
 use crate::lane::ids::{JobId, OpId};
 use crate::lane::jobs::{Begun, Ended, Job, Next};
 use crate::lane::op::{Op, Owner};
+use crate::lane::{Lane, records};
 
 impl Lane {
     pub(in crate::lane) fn begin_job(&mut self, job: Job) {
@@ -121,7 +121,9 @@ impl Lane {
             return true;
         }
         let op = &self.ops[&id];
-        let names = self.written_blocks(op).into_iter().map(|(name, _)| name);
+        let names = records::written_blocks(&self.cx, op)
+            .into_iter()
+            .map(|(name, _)| name);
         let blocks: Vec<(BlockName, u32)> = names.zip(sums.iter().copied()).collect();
         let (overlay, pages) = (&mut self.overlay, &mut self.pages);
         fills::note_filled(
