@@ -158,7 +158,6 @@ const OF_LANE: &[&str] = &[
     "mod.rs",
     "moves.rs",
     "request.rs",
-    "seats.rs",
     "step.rs",
 ];
 

@@ -39,7 +39,6 @@ mod request;
 mod requests;
 mod ring;
 mod routes;
-mod seats;
 mod sequence_map;
 mod step;
 mod trusted;

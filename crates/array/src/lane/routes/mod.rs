@@ -11,3 +11,4 @@ mod log;
 mod pages;
 mod recovery;
 mod repairs;
+mod seats;
