@@ -156,18 +156,10 @@ const OF_LANE: &[&str] = &[
     // Looks at all machines of a lane, and changes none.
     "check.rs",
     "direct.rs",
-    "extents.rs",
     "hedge.rs",
-    "log/derived.rs",
-    "log/gaps.rs",
-    "log/mod.rs",
     "mod.rs",
     "moves.rs",
-    "records.rs",
-    "recover/compare.rs",
-    "recover/mod.rs",
     "request.rs",
-    "seats.rs",
     "step.rs",
 ];
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault};
 
-use super::Lane;
 use super::arbitration::Reconstructed;
 use super::blocks::{Entries, LaneBlocks};
 use super::ids::OpId;
 use super::op::{Op, Owner, Task};
+use super::{Lane, records};
 use crate::action::{Action, Slice};
 use crate::format::BlockName;
 use crate::plan::{self, Row, Scratch, Stripe};
@@ -34,7 +34,7 @@ impl Lane {
             return (op.arbitration.results().collect(), plan.steps.len());
         }
         if self.writes_what_it_recovers(id) {
-            return (self.sums_of_writes(id), plan.steps.len());
+            return (records::sums_of_writes(&self.cx, op), plan.steps.len());
         }
         let slices = plan.recovered.iter().map(|recovered| recovered.slice);
         (slices.collect(), plan.first_steps)
@@ -69,7 +69,7 @@ impl Lane {
         let blocks = self.recovered_blocks(op);
         let written: BTreeMap<BlockName, u32> = match self.writes_what_it_recovers(id) {
             true => {
-                let written = self.written_blocks(op).into_iter();
+                let written = records::written_blocks(&self.cx, op).into_iter();
                 written
                     .map(|(name, _)| name)
                     .zip(sums.iter().copied())
@@ -188,7 +188,7 @@ impl Lane {
             pages: &self.pages,
         };
         let op = self.ops.get_mut(id).expect("the operation exists");
-        let (cx, group, next) = (&mut self.cx, op.group, self.log.next_sequence);
+        let (cx, group, next) = (&mut self.cx, op.group, self.log.next_sequence());
         let stale = op.arbitration.tried(cx, entries, group, sums, next);
         if let Task::Heal(blocks) = &mut op.task {
             for at in stale {

@@ -37,7 +37,7 @@ impl Lane {
             }
         }
         self.check_discards();
-        self.checkpoints.check(self.log.flushed);
+        self.checkpoints.check(self.log.flushed());
         if all {
             self.overlay.check();
             self.maps.check();
@@ -91,7 +91,7 @@ impl Lane {
         let vacated = since.is_some() && op.moves_from.is_some();
         if let Some(since) = since {
             assert!(
-                vacated && since <= self.log.flushed,
+                vacated && since <= self.log.flushed(),
                 "{id:?} goes in place on stripe {stripe} of group {group}, unwritten since batch {since}, which is not flushed"
             );
         }

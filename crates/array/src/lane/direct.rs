@@ -21,12 +21,12 @@ use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
 
-use super::Lane;
 use super::direct_writes::Turn;
 use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
 use super::op::{Op, Owner, Phase, Task};
+use super::{Lane, records};
 use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
 use crate::plan::{Plan, Transfer};
 use crate::seeded::{self, Bug};
@@ -42,7 +42,7 @@ const UNIT_BYTES_MAX: usize = 4 << 10;
 /// What an operation that writes in place knows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Direct {
-    /// Plain CRC-32C of the blocks that it writes, in the order of [`Lane::written_blocks`].
+    /// Plain CRC-32C of the blocks that it writes, in the order of [`records::written_blocks`].
     sums: Vec<u32>,
     /// A drive has not taken what it should have.
     failed: bool,
@@ -121,7 +121,7 @@ impl Lane {
         // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`moves.rs`). Of one
         // that was trimmed blocks may still be on their way to their places.
         let is_vacated = |since| {
-            let durable = since <= self.log.flushed || seeded::is(Bug::VacatedNotFlushed);
+            let durable = since <= self.log.flushed() || seeded::is(Bug::VacatedNotFlushed);
             op.moves_from.is_some() && durable
         };
         let unwritten =
@@ -215,10 +215,11 @@ impl Lane {
         let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let rows = rows_of_unit(self.cx.geometry.code().elements()).expect("it was considered");
         let unit_of = |name: &BlockName| u64::from(name.block) % per_chunk / rows;
-        let mut blocks: Vec<(BlockName, u32)> = { self.written_blocks(op).into_iter() }
-            .map(|(name, _)| name)
-            .zip(direct.sums)
-            .collect();
+        let mut blocks: Vec<(BlockName, u32)> =
+            { records::written_blocks(&self.cx, op).into_iter() }
+                .map(|(name, _)| name)
+                .zip(direct.sums)
+                .collect();
         let runs_of = |blocks: &[(BlockName, u32)]| -> Vec<(BlockName, Vec<u32>)> {
             let follows = |(a, _): &(BlockName, u32), (b, _): &(BlockName, u32)| {
                 a.column == b.column && a.block + 1 == b.block
@@ -247,7 +248,7 @@ impl Lane {
     /// Flushes if recovery would have to look at too much.
     pub(super) fn flush_direct(&mut self) {
         let lanes = self.cx.geometry.lanes();
-        if self.direct.ask_flush(self.log.completed, lanes) {
+        if self.direct.ask_flush(self.log.completed(), lanes) {
             self.begin_flush(Waiter::Log);
         }
     }

@@ -11,7 +11,7 @@
 //! called a hole reads as zeros. A block may be called data that reads as zeros; one that was acknowledged is never
 //! called a hole, for acknowledgement comes after it is in the overlay.
 //!
-//! Pages that are not in memory are read on demand ([`Command::ReadPages`]): whoever asks, asks again when they are.
+//! Pages that are not in memory are read on demand ([`Command::ReadPages`]): an answer after that knows more.
 //!
 //! [`LaneBlocks::state`]: super::blocks::LaneBlocks
 //! [`Command::ReadPages`]: crate::Command::ReadPages
@@ -21,36 +21,29 @@ use std::ops::Range;
 
 use block::{BLOCK_BYTES, Extent, Request, RequestKind, push_extent};
 
-use super::Lane;
-use super::maps::{Known, MapEntries};
+use super::context::Context;
+use super::maps::{Known, MapEntries, StripeMaps};
 use crate::format::{BlockName, Entry, MetaPage, PageName};
 use crate::geometry::Segment;
 use crate::{GroupRequest, VolumeId};
 
-impl Lane {
-    /// Which of these bytes of a group's data hold nothing, as far as it is known without I/O.
-    #[must_use]
-    pub fn extents(&self, group: u64, bytes: Range<u64>) -> Vec<Extent> {
-        let length = bytes.end - bytes.start;
-        let whole = |hole| vec![Extent { length, hole }];
-        if self.uninitialized.contains(group) {
-            return whole(true);
-        }
-        if !self.knows_blocks(group) {
-            return whole(false);
-        }
+/// What journal, pages and maps say of groups, without I/O.
+pub(super) struct Extents<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) entries: MapEntries<'a>,
+    pub(super) maps: &'a StripeMaps,
+}
+
+impl Extents<'_> {
+    /// Which of these bytes of a group's data hold nothing.
+    pub(super) fn of(&self, group: u64, bytes: Range<u64>) -> Vec<Extent> {
         let mut extents = Vec::new();
         let map = self.map_of(group);
         for (data, segments) in self.segments_of(group, bytes) {
             let Some(stripe) = map.stripe_holding(data) else {
                 let length = segments.iter().map(|part| part.high - part.low).sum();
-                push_extent(
-                    &mut extents,
-                    Extent {
-                        length,
-                        hole: false,
-                    },
-                );
+                let hole = false;
+                push_extent(&mut extents, Extent { length, hole });
                 continue;
             };
             for segment in segments {
@@ -60,63 +53,25 @@ impl Lane {
         extents
     }
 
-    /// True if asking for the pages of these bytes would make [`extents`](Self::extents) know more.
-    #[must_use]
-    pub fn lacks_pages(&self, group: u64, bytes: Range<u64>) -> bool {
-        !self.pages_lacking(group, bytes).is_empty()
-    }
-
-    /// True while pages of the group are on their way into memory.
-    #[must_use]
-    pub fn reads_pages(&self, group: u64) -> bool {
-        self.pages.reads_group(group)
-    }
-
-    /// The stripe of a group's data that a stripe holds, as far as that is known without I/O; `None` also if it holds none.
-    #[must_use]
-    pub fn data_of_stripe(&self, group: u64, stripe: u64) -> Option<u64> {
-        self.map_of(group).data_held_by(stripe)
-    }
-
-    /// What is known of a group's map without I/O.
-    fn map_of(&self, group: u64) -> Known<'_> {
-        let entries = MapEntries {
-            overlay: &self.overlay,
-            pages: &self.pages,
-            sequence: self.log.next_sequence,
-        };
-        self.maps.if_known(&self.cx, entries, group)
-    }
-
-    /// For [`Command::ReadPages`](crate::Command::ReadPages).
-    pub(super) fn read_pages(&mut self, group: u64, bytes: Range<u64>) {
-        let names = self.pages_lacking(group, bytes);
-        self.load_pages(names);
-    }
-
-    /// Whether pages and overlay say what the group's blocks hold: not in a pool without them, and not before recovery
-    /// has found all that is logged.
-    fn knows_blocks(&self, group: u64) -> bool {
-        let store = self.cx.geometry.store().is_some() && !self.cx.trusted;
-        store && self.recovery.is_none() && self.check_here(group).is_ok()
-    }
-
-    fn pages_lacking(&self, group: u64, bytes: Range<u64>) -> BTreeSet<PageName> {
-        let mut missing = BTreeSet::new();
-        if self.uninitialized.contains(group) || !self.knows_blocks(group) {
-            return missing;
-        }
-        missing.extend(self.maps.pages_lacking(&self.cx, &self.pages, group));
+    /// The pages that are not in memory and would make [`of`](Self::of) know more.
+    pub(super) fn pages_lacking(&self, group: u64, bytes: Range<u64>) -> BTreeSet<PageName> {
+        let pages = self.entries.pages;
+        let mut missing = self.maps.pages_lacking(self.cx, pages, group);
         let map = self.map_of(group);
         for (data, segments) in self.segments_of(group, bytes) {
             // Until the map is here: nearly all data is in its own place, or near it.
             let stripe = map.stripe_holding(data).unwrap_or(data);
             for segment in segments {
                 let (first, count) = self.blocks_of_segment(group, stripe, &segment);
-                missing.extend(self.pages.missing(first, count));
+                missing.extend(pages.missing(first, count));
             }
         }
         missing
+    }
+
+    /// What is known of a group's map.
+    pub(super) fn map_of(&self, group: u64) -> Known<'_> {
+        self.maps.if_known(self.cx, self.entries, group)
     }
 
     fn segments_of(&self, group: u64, bytes: Range<u64>) -> Vec<(u64, Vec<Segment>)> {
@@ -153,8 +108,8 @@ impl Lane {
 
     fn push_extents(&self, extents: &mut Vec<Extent>, group: u64, stripe: u64, segment: &Segment) {
         let (first, count) = self.blocks_of_segment(group, stripe, segment);
-        let logged = self.overlay.holds(first, count);
-        let trimmed = self.overlay.is_zeroed(group, stripe);
+        let logged = self.entries.overlay.holds(first, count);
+        let trimmed = self.entries.overlay.is_zeroed(group, stripe);
         let mut page: Option<(PageName, Option<&MetaPage>)> = None;
         let mut low = segment.low;
         for block in first.block..first.block + count {
@@ -162,14 +117,157 @@ impl Lane {
             let of = name.page();
             let page = match page {
                 Some((last, page)) if last == of => page,
-                _ => page.insert((of, self.pages.page(of))).1,
+                _ => page.insert((of, self.entries.pages.page(of))).1,
             };
             let unwritten = page.is_some_and(|page| page.get(name.entry()) == Entry::UNWRITTEN);
-            let hole = (trimmed || unwritten) && !(logged && self.overlay.get(name).is_some());
+            let hole =
+                (trimmed || unwritten) && !(logged && self.entries.overlay.get(name).is_some());
             let high = segment.high.min((low / BLOCK_BYTES + 1) * BLOCK_BYTES);
             let length = high - low;
             push_extent(extents, Extent { length, hole });
             low = high;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ScratchId;
+    use crate::action::{BufferId, Slice};
+    use crate::lane::blocks::block;
+    use crate::lane::overlay::{Bytes, Logged, Overlay};
+    use crate::lane::pages::PageCache;
+
+    /// A small group of which all pages are in memory, and say that all is unwritten.
+    struct Lab {
+        cx: Context,
+        overlay: Overlay,
+        pages: PageCache,
+        maps: StripeMaps,
+    }
+
+    const CHUNK: u64 = 16 << 10;
+
+    fn page(column: u16) -> PageName {
+        block(column, 0).page()
+    }
+
+    impl Lab {
+        fn new(free_stripes: u64) -> Self {
+            let change = |store: &mut crate::Store| store.free_stripes = free_stripes;
+            let mut lab = Self {
+                cx: Context::of_test_with("raid6", 6, 256 << 10, change),
+                overlay: Overlay::default(),
+                pages: PageCache::new(64),
+                maps: StripeMaps::default(),
+            };
+            for column in 0..6 {
+                lab.put(column, Entry::UNWRITTEN);
+            }
+            lab
+        }
+
+        fn put(&mut self, column: u16, entry: Entry) {
+            self.pages.put(page(column), MetaPage::filled(entry, 1));
+        }
+
+        /// The place of the first block of a stripe's first data element.
+        fn first_block(&self, stripe: u64) -> BlockName {
+            let (column, chunk) = self.cx.geometry.place(0, stripe, 0);
+            let at = chunk * CHUNK / BLOCK_BYTES;
+            block(column, u32::try_from(at).unwrap())
+        }
+
+        fn log(&mut self, name: BlockName) {
+            let slice = Slice {
+                buffer: BufferId::Scratch(ScratchId(1)),
+                offset: 0,
+                length: BLOCK_BYTES,
+            };
+            let logged = Logged {
+                bytes: Bytes::Memory(slice),
+                entry: Entry::WRITTEN,
+                sequence: 9,
+            };
+            self.overlay.insert(name, logged);
+        }
+
+        fn extents(&self) -> Extents<'_> {
+            let entries = MapEntries {
+                overlay: &self.overlay,
+                pages: &self.pages,
+                sequence: 10,
+            };
+            Extents {
+                cx: &self.cx,
+                entries,
+                maps: &self.maps,
+            }
+        }
+
+        /// The extents of these bytes: length, and whether it is a hole.
+        fn of(&self, bytes: Range<u64>) -> Vec<(u64, bool)> {
+            let extents = self.extents().of(0, bytes).into_iter();
+            extents.map(|extent| (extent.length, extent.hole)).collect()
+        }
+    }
+
+    #[test]
+    fn what_was_never_written_is_one_hole() {
+        let lab = Lab::new(0);
+        assert_eq!(lab.of(0..9 * CHUNK), [(9 * CHUNK, true)]);
+        assert!(lab.extents().pages_lacking(0, 0..9 * CHUNK).is_empty());
+    }
+
+    #[test]
+    fn a_logged_block_is_data_and_ranges_need_not_be_whole_blocks() {
+        let mut lab = Lab::new(0);
+        lab.log(lab.first_block(0));
+        assert_eq!(lab.of(0..CHUNK), [(4096, false), (CHUNK - 4096, true)]);
+        assert_eq!(lab.of(100..5000), [(3996, false), (904, true)]);
+    }
+
+    #[test]
+    fn a_written_chunk_is_data_until_its_stripe_is_trimmed() {
+        let mut lab = Lab::new(0);
+        let first = lab.first_block(0);
+        lab.put(first.column, Entry::WRITTEN);
+        let data = [(CHUNK, false), (3 * CHUNK, true)];
+        assert_eq!(lab.of(0..4 * CHUNK), data);
+        lab.overlay.zero(0, 0..1, 9, std::iter::empty());
+        assert_eq!(lab.of(0..4 * CHUNK), [(4 * CHUNK, true)]);
+        lab.log(first);
+        assert_eq!(lab.of(0..4096), [(4096, false)], "written since");
+    }
+
+    #[test]
+    fn what_no_page_in_memory_says_is_data_and_its_page_is_lacking() {
+        let mut lab = Lab::new(0);
+        let column = lab.first_block(0).column;
+        lab.pages = PageCache::new(64);
+        for other in (0..6).filter(|&other| other != column) {
+            lab.put(other, Entry::UNWRITTEN);
+        }
+        assert_eq!(lab.of(0..2 * CHUNK), [(CHUNK, false), (CHUNK, true)]);
+        let lacking = |bytes| lab.extents().pages_lacking(0, bytes);
+        assert_eq!(lacking(0..CHUNK), BTreeSet::from([page(column)]));
+        assert!(lacking(CHUNK..2 * CHUNK).is_empty());
+    }
+
+    #[test]
+    fn data_that_has_moved_is_looked_at_where_it_is() {
+        let mut lab = Lab::new(2);
+        let entries = MapEntries {
+            overlay: &lab.overlay,
+            pages: &lab.pages,
+            sequence: 10,
+        };
+        assert_eq!(lab.maps.load(&lab.cx, entries, 0), Ok(Vec::new()));
+        assert!(lab.maps.moved(&mut lab.cx, (0, 1), 15, 9));
+        lab.log(lab.first_block(15));
+        let stripe = lab.cx.geometry.stripe_data_bytes();
+        assert_eq!(lab.of(stripe..stripe + 4096), [(4096, false)]);
+        assert_eq!(lab.extents().map_of(0).data_held_by(15), Some(1));
     }
 }

@@ -40,7 +40,6 @@ mod request;
 mod requests;
 mod ring;
 mod routes;
-mod seats;
 mod sequence_map;
 mod step;
 mod trusted;
@@ -280,8 +279,8 @@ impl Lane {
         match computing.expect("the computation is in flight") {
             Computing::Op(op) => self.computed(op, &computed),
             Computing::Verify(op) => self.verified(op, &computed.sums),
-            Computing::Laid(sequence) => self.laid(sequence, computed),
-            Computing::Headed(sequence) => self.headed(sequence),
+            Computing::Laid(sequence) => self.log.laid(&mut self.cx, sequence, computed),
+            Computing::Headed(sequence) => self.batch_headed(sequence),
             Computing::Page(name) => self.page_computed(name, &computed),
             Computing::Paged => self.paged(),
             Computing::Anchor(scratch) => self.anchor_laid(scratch),
@@ -328,7 +327,7 @@ impl Lane {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let times = [
-            self.batch_due_at(),
+            self.log.due_at(),
             self.coalescing.due_at(),
             self.idle_checkpoint_at(),
             self.ios.look_at(),

@@ -28,8 +28,7 @@ use super::ids::OpId;
 use super::log::Unit;
 use super::maps::{Progress, Taken};
 use super::op::{Op, Owner, Phase, Task};
-use super::overlay::{Bytes, Logged};
-use crate::format::{BlockName, Descriptor, Entry};
+use crate::format::{BlockName, Descriptor};
 use crate::seeded::{self, Bug};
 
 /// Bytes of the descriptors of a stripe that moves: they have to be in one batch, whose header has four blocks.
@@ -208,22 +207,6 @@ impl Lane {
         }
     }
 
-    /// A batch says that a stripe of the data has moved: the map of each column says so.
-    pub(super) fn moved(&mut self, group: u64, data: u64, to: u32, sequence: u64) {
-        if !self.maps.moved(&mut self.cx, (group, data), to, sequence) {
-            return;
-        }
-        for column in 0..self.cx.geometry.layout().columns() {
-            let name = self.cx.geometry.map_name(group, column, data);
-            let logged = Logged {
-                bytes: Bytes::InPlace,
-                entry: Entry::of_map(to, sequence),
-                sequence,
-            };
-            self.overlay.insert(name, logged);
-        }
-    }
-
     /// What waits for free stripes waits no more: it goes through the journal.
     fn stay(&mut self, ops: Vec<OpId>) {
         for id in ops {
@@ -236,9 +219,9 @@ impl Lane {
     pub(super) fn pump_moves(&mut self) {
         loop {
             let progress = Progress {
-                completed: self.log.completed,
-                flushed: self.log.flushed,
-                gaps: self.has_gaps(),
+                completed: self.log.completed(),
+                flushed: self.log.flushed(),
+                gaps: self.log.has_gaps(),
             };
             let idle = self.runnable.is_empty();
             let pumped = self.maps.pump(&self.cx, progress, idle);

@@ -1,162 +1,298 @@
 //! What operations log: units of blocks with their checksums, band by band.
 
-use block::{BLOCK_BYTES, Outcome};
+use std::collections::BTreeMap;
 
+use block::BLOCK_BYTES;
+
+use super::context::Context;
 use super::ids::OpId;
-use super::log::Unit;
-use super::op::{Op, Phase, Task};
+use super::log::{Unit, derived};
+use super::op::{Op, Task};
+use super::overlay::Overlay;
+use super::preserved;
 use super::verify::blocks_of;
-use super::{Lane, preserved};
 use crate::action::Slice;
 use crate::format::BlockName;
 
-impl Lane {
-    /// The blocks that an operation writes: what their checksums are wanted of.
-    pub(super) fn sums_of_writes(&self, id: OpId) -> Vec<Slice> {
-        let op = &self.ops[&id];
-        let wanted = match &op.task {
-            Task::Write(prepared) => prepared.staged,
-            Task::Heal(_) | Task::Fill { .. } | Task::Relog(_) => true,
-            _ => false,
-        };
-        let trusted = self.cx.trusted && matches!(op.task, Task::Fill { .. });
-        if !wanted || trusted || self.cx.geometry.store().is_none() {
-            return Vec::new();
-        }
-        let blocks = self.written_blocks(op).into_iter();
-        let absent = self.absent_blocks(op).into_iter();
-        let absent = absent.filter_map(|(_, slice)| slice);
-        blocks.map(|(_, slice)| slice).chain(absent).collect()
+/// The blocks that an operation writes: what their checksums are wanted of.
+pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
+    let wanted = match &op.task {
+        Task::Write(prepared) => prepared.staged,
+        Task::Heal(_) | Task::Fill { .. } | Task::Relog(_) => true,
+        _ => false,
+    };
+    let trusted = cx.trusted && matches!(op.task, Task::Fill { .. });
+    if !wanted || trusted || cx.geometry.store().is_none() {
+        return Vec::new();
     }
+    let blocks = written_blocks(cx, op).into_iter();
+    let absent = absent_blocks(cx, op).into_iter();
+    let absent = absent.filter_map(|(_, slice)| slice);
+    blocks.map(|(_, slice)| slice).chain(absent).collect()
+}
 
-    /// Blocks that an operation changes while their columns are nowhere, with the bytes that they should
-    /// have where these are known and can be logged; band by band.
-    fn absent_blocks(&self, op: &Op) -> Vec<(BlockName, Option<Slice>)> {
-        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        let keeps = self.cx.geometry.keeps_sums_of_absent();
-        let absent = &op.plan.as_ref().expect("it was planned").absent;
-        let mut blocks: Vec<(BlockName, Option<Slice>)> = absent
-            .iter()
-            .flat_map(|part| {
-                let first = part.offset / BLOCK_BYTES;
-                let group = op.group;
-                (0..part.length / BLOCK_BYTES).map(move |index| {
-                    let name = BlockName {
-                        group,
-                        column: part.column,
-                        block: u32::try_from(first + index)
-                            .expect("cells have fewer than 2^32 blocks"),
-                    };
-                    let bytes = part.slice.filter(|_| keeps);
-                    let bytes = bytes.map(|all| all.part(index * BLOCK_BYTES, BLOCK_BYTES));
-                    (name, bytes)
-                })
+/// Blocks that an operation changes while their columns are nowhere, with the bytes that they should
+/// have where these are known and can be logged; band by band.
+fn absent_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Option<Slice>)> {
+    let keeps = cx.geometry.keeps_sums_of_absent();
+    let absent = &op.plan.as_ref().expect("it was planned").absent;
+    let mut blocks: Vec<(BlockName, Option<Slice>)> = absent
+        .iter()
+        .flat_map(|part| {
+            let first = part.offset / BLOCK_BYTES;
+            let group = op.group;
+            (0..part.length / BLOCK_BYTES).map(move |index| {
+                let name = BlockName {
+                    group,
+                    column: part.column,
+                    block: u32::try_from(first + index).expect("cells have fewer than 2^32 blocks"),
+                };
+                let bytes = part.slice.filter(|_| keeps);
+                let bytes = bytes.map(|all| all.part(index * BLOCK_BYTES, BLOCK_BYTES));
+                (name, bytes)
             })
-            .collect();
-        blocks.sort_by_key(|&(name, _)| (u64::from(name.block) % per_chunk, name));
-        blocks
+        })
+        .collect();
+    blocks.sort_by_key(|&(name, _)| (band(cx, name), name));
+    blocks
+}
+
+/// Each block that a plan writes, once, though it may go to two cells; neighbours in the
+/// elements of a stripe (a band) are neighbours here.
+pub(super) fn written_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Slice)> {
+    let writes = &op.plan.as_ref().expect("it was planned").writes;
+    let mut blocks: Vec<(BlockName, Slice)> = writes
+        .iter()
+        .flat_map(|&write| blocks_of(&cx.geometry, op.group, write))
+        .map(|(name, _, slice)| (name, slice))
+        .collect();
+    blocks.sort_by_key(|&(name, _)| (band(cx, name), name));
+    blocks.dedup_by_key(|&mut (name, _)| name);
+    blocks
+}
+
+/// The band of a block: its place in its element.
+fn band(cx: &Context, name: BlockName) -> u64 {
+    u64::from(name.block) % (cx.geometry.chunk_bytes() / BLOCK_BYTES)
+}
+
+/// What an operation logs whose writes have these checksums, in the order of [`sums_of_writes`].
+pub(super) fn units_of_writes(
+    cx: &Context,
+    overlay: &Overlay,
+    (id, op): (OpId, &Op),
+    sums: &[u32],
+) -> Vec<Unit> {
+    let mut sums = sums.iter().copied();
+    let mut units: BTreeMap<u64, Unit> = BTreeMap::new();
+    for (name, slice) in written_blocks(cx, op) {
+        let sum = sums.next().expect("one for each block");
+        let unit = units.entry(band(cx, name));
+        let unit = unit.or_insert_with(|| Unit::of(id));
+        unit.blocks.push((name, slice, sum));
+    }
+    let absent = absent_blocks(cx, op).into_iter();
+    let mut absent: Vec<(BlockName, Option<u32>)> = absent
+        .map(|(name, slice)| (name, slice.and_then(|_| sums.next())))
+        .collect();
+    if let Task::Relog(names) = &op.task {
+        absent.extend(preserved::relogged_absent(cx, overlay, names));
+    }
+    for (name, sum) in absent {
+        let unit = units.entry(band(cx, name));
+        let unit = unit.or_insert_with(|| Unit::of(id));
+        match sum {
+            Some(sum) => unit.absent.push((name, sum)),
+            None => unit.unknown.push(name),
+        }
+    }
+    let mut units: Vec<Unit> = units.into_values().collect();
+    derived::leave_out(cx, op, &mut units);
+    units
+}
+
+/// Stripes become zero by a record alone.
+pub(super) fn unit_of_zeroes(id: OpId, op: &Op) -> Unit {
+    Unit {
+        zeroed: Some((op.group, op.stripes.clone())),
+        ..Unit::of(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::Seat;
+
+    use super::*;
+    use crate::ScratchId;
+    use crate::action::{BufferId, IoKind};
+    use crate::format::Entry;
+    use crate::lane::blocks::block;
+    use crate::lane::op::{Owner, Prepared};
+    use crate::lane::overlay::{Bytes, Logged};
+    use crate::plan::{Absent, Kind, Plan, Transfer};
+
+    const ID: OpId = OpId(1);
+
+    /// Where a test's bytes are.
+    fn memory(offset: u64, blocks: u64) -> Slice {
+        Slice {
+            buffer: BufferId::Scratch(ScratchId(1)),
+            offset,
+            length: blocks * BLOCK_BYTES,
+        }
     }
 
-    /// Each block that a plan writes, once, though it may go to two cells; neighbours in the
-    /// elements of a stripe (a band) are neighbours here.
-    pub(super) fn written_blocks(&self, op: &Op) -> Vec<(BlockName, Slice)> {
-        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        let writes = &op.plan.as_ref().expect("it was planned").writes;
-        let mut blocks: Vec<(BlockName, Slice)> = writes
-            .iter()
-            .flat_map(|&write| blocks_of(&self.cx.geometry, op.group, write))
-            .map(|(name, _, slice)| (name, slice))
-            .collect();
-        blocks.sort_by_key(|&(name, _)| (u64::from(name.block) % per_chunk, name));
-        blocks.dedup_by_key(|&mut (name, _)| name);
-        blocks
+    /// An operation of a small lane whose chunks have four blocks.
+    struct Lab {
+        cx: Context,
+        overlay: Overlay,
+        op: Op,
     }
 
-    /// What an operation writes is computed: to the journal with it, band by band.
-    pub(super) fn log_writes(&mut self, id: OpId, sums: &[u32]) {
-        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        let band = |name: &BlockName| u64::from(name.block) % per_chunk;
-        let op = &self.ops[&id];
-        let blocks = self.written_blocks(op);
-        let absent = self.absent_blocks(op);
-        let mut units: Vec<(u64, Unit)> = Vec::new();
-        let unit_at = |units: &mut Vec<(u64, Unit)>, band| {
-            let place = units.partition_point(|(other, _)| *other < band);
-            if units.get(place).is_none_or(|(other, _)| *other != band) {
-                let unit = Unit::of(id);
-                units.insert(place, (band, unit));
+    impl Lab {
+        fn new(task: Task) -> Self {
+            let change = |store: &mut crate::Store| store.page_copies = Some(2);
+            let mut op = Op::new(Owner::Background, 0, 0..1, task);
+            op.plan = Some(Plan::new(Kind::FullStripe));
+            Self {
+                cx: Context::of_test_with("raid6", 6, 256 << 10, change),
+                overlay: Overlay::default(),
+                op,
             }
-            place
-        };
-        let mut sums = sums.iter().copied();
-        for (name, slice) in blocks {
-            let place = unit_at(&mut units, band(&name));
-            let sum = sums.next().expect("one for each block");
-            units[place].1.blocks.push((name, slice, sum));
         }
-        for (name, slice) in absent {
-            let place = unit_at(&mut units, band(&name));
-            match slice.and_then(|_| sums.next()) {
-                Some(sum) => units[place].1.absent.push((name, sum)),
-                None => units[place].1.unknown.push(name),
-            }
-        }
-        if let Task::Relog(names) = &self.ops[&id].task {
-            for (name, sum) in preserved::relogged_absent(&self.cx, &self.overlay, names) {
-                let place = unit_at(&mut units, band(&name));
-                match sum {
-                    Some(sum) => units[place].1.absent.push((name, sum)),
-                    None => units[place].1.unknown.push(name),
-                }
-            }
-        }
-        let mut units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
-        self.leave_out_derived(id, &mut units);
-        self.log_units(id, units);
-    }
 
-    /// Stripes become zero by a record alone.
-    pub(super) fn log_zeroes(&mut self, id: OpId) {
-        let op = &self.ops[&id];
-        let unit = Unit {
-            zeroed: Some((op.group, op.stripes.clone())),
-            ..Unit::of(id)
-        };
-        self.log_units(id, vec![unit]);
-    }
-
-    pub(super) fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        op.phase = Phase::Logging;
-        op.units = units.len() as u64;
-        let again = matches!(op.task, Task::Relog(_));
-        // What it was computed from is not needed any more; were it kept while the operation waits
-        // for memory, none would become free. What is logged again is itself in a batch's buffer.
-        let pinned = match again {
-            true => Vec::new(),
-            false => std::mem::take(&mut op.pinned),
-        };
-        for sequence in pinned {
-            self.overlay.unpin(sequence);
+        fn writes() -> Self {
+            Self::new(Task::Write(Prepared::of(Vec::new())))
         }
-        if units.is_empty() {
-            self.end(id, Ok(()));
-        } else if again {
-            self.log_first(units);
-        } else {
-            self.log(units);
+
+        fn plan(&mut self) -> &mut Plan {
+            self.op.plan.as_mut().expect("it has one")
+        }
+
+        /// The plan writes blocks of a column, at this place of a drive.
+        fn write(&mut self, seat: u16, column: u16, first: u64, blocks: u64) {
+            let seat = Seat(seat);
+            let cell = layout::Cell { seat, row: 0 };
+            let write = Transfer {
+                seat,
+                column,
+                kind: IoKind::Write,
+                offset: self.cx.geometry.block_offset(cell, first),
+                length: blocks * BLOCK_BYTES,
+                slice: Some(memory(0, blocks)),
+            };
+            self.plan().writes.push(write);
+        }
+
+        /// A block of an absent column changes, of which these bytes are known.
+        fn absent(&mut self, column: u16, block: u64, slice: Option<Slice>) {
+            let absent = Absent {
+                column,
+                offset: block * BLOCK_BYTES,
+                length: BLOCK_BYTES,
+                slice,
+            };
+            self.plan().absent.push(absent);
+        }
+
+        /// The units, with checksums from 10 on.
+        fn units(&self) -> Vec<Unit> {
+            let count = u32::try_from(sums_of_writes(&self.cx, &self.op).len()).unwrap();
+            let sums: Vec<u32> = (10..10 + count).collect();
+            units_of_writes(&self.cx, &self.overlay, (ID, &self.op), &sums)
         }
     }
 
-    /// One of an operation's units is logged, or will not be.
-    pub(super) fn unit_ended(&mut self, id: OpId, outcome: Outcome) {
-        let op = self.ops.get_mut(id).expect("it waits for its units");
-        op.units -= 1;
-        if let (None, Err(fault)) = (op.fault, outcome) {
-            op.fault = Some(fault);
+    /// The blocks of a unit: column, block and checksum.
+    fn blocks_of(unit: &Unit) -> Vec<(u16, u32, u32)> {
+        let blocks = unit.blocks.iter();
+        let blocks = blocks.map(|&(name, _, sum)| (name.column, name.block, sum));
+        blocks.collect()
+    }
+
+    #[test]
+    fn blocks_of_a_band_are_one_unit_whatever_element_they_are_of() {
+        let mut lab = Lab::writes();
+        lab.write(0, 0, 0, 2);
+        lab.write(1, 1, 4, 2);
+        let units = lab.units();
+        assert_eq!(units.len(), 2);
+        assert_eq!(blocks_of(&units[0]), [(0, 0, 10), (1, 4, 11)]);
+        assert_eq!(blocks_of(&units[1]), [(0, 1, 12), (1, 5, 13)]);
+        assert!(units.iter().all(|unit| unit.op == ID));
+    }
+
+    #[test]
+    fn a_block_that_goes_to_two_cells_is_logged_once() {
+        let mut lab = Lab::writes();
+        lab.write(0, 0, 0, 1);
+        lab.write(5, 0, 0, 1);
+        assert_eq!(blocks_of(&lab.units()[0]), [(0, 0, 10)]);
+    }
+
+    #[test]
+    fn what_changes_in_an_absent_column_has_its_checksum_if_its_bytes_are_known() {
+        let mut lab = Lab::writes();
+        lab.write(0, 0, 0, 1);
+        lab.absent(2, 0, Some(memory(0, 1)));
+        lab.absent(3, 0, None);
+        let units = lab.units();
+        assert_eq!(units.len(), 1);
+        assert_eq!(blocks_of(&units[0]), [(0, 0, 10)]);
+        assert_eq!(units[0].absent, [(block(2, 0), 11)]);
+        assert_eq!(units[0].unknown, [block(3, 0)]);
+    }
+
+    #[test]
+    fn a_pool_with_one_copy_of_its_pages_keeps_no_checksum_of_what_is_absent() {
+        let mut lab = Lab::writes();
+        lab.cx = Context::of_test("raid6", 6);
+        lab.absent(2, 0, Some(memory(0, 1)));
+        let units = lab.units();
+        assert!(units[0].absent.is_empty());
+        assert_eq!(units[0].unknown, [block(2, 0)]);
+    }
+
+    #[test]
+    fn what_is_logged_again_and_nowhere_keeps_what_is_known_of_it() {
+        let mut lab = Lab::new(Task::Relog(vec![block(1, 0), block(1, 1), block(1, 2)]));
+        let pool = lab.cx.geometry.store().unwrap().pool;
+        let known = Entry::new(pool, block(1, 0), 7, 5);
+        let written = Bytes::Memory(memory(0, 1));
+        let all = [
+            (0, Bytes::Nowhere, known),
+            (1, Bytes::Nowhere, Entry::UNKNOWN),
+            (2, written, known),
+        ];
+        for (at, bytes, entry) in all {
+            let logged = Logged {
+                bytes,
+                entry,
+                sequence: 5,
+            };
+            lab.overlay.insert(block(1, at), logged);
         }
-        if op.units == 0 {
-            self.end(id, Ok(()));
-        }
+        lab.write(0, 1, 2, 1);
+        let units = lab.units();
+        assert_eq!(units.len(), 3);
+        assert_eq!(units[0].absent, [(block(1, 0), 7)]);
+        assert_eq!(units[1].unknown, [block(1, 1)]);
+        assert_eq!(blocks_of(&units[2]), [(1, 2, 10)]);
+    }
+
+    #[test]
+    fn checksums_are_wanted_of_what_is_logged_or_filled() {
+        let count = |task: Task| {
+            let mut lab = Lab::new(task);
+            lab.write(0, 0, 0, 3);
+            sums_of_writes(&lab.cx, &lab.op).len()
+        };
+        assert_eq!(count(Task::Write(Prepared::of(Vec::new()))), 3);
+        assert_eq!(count(Task::Heal(Vec::new())), 3);
+        assert_eq!(count(Task::Resync), 0);
+        let mut staging = Prepared::of(Vec::new());
+        staging.staged = false;
+        assert_eq!(count(Task::Write(staging)), 0, "it is put together first");
     }
 }

@@ -25,7 +25,7 @@ use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
 use super::repairs::left_to_repair;
 use super::verify::{Verified, report_bad, verify};
-use super::{Computing, Lane, Purpose, preserved, trusted};
+use super::{Computing, Lane, Purpose, preserved, records, trusted};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
@@ -125,7 +125,10 @@ impl Lane {
         if store && matches!(op.task, Task::Zero) {
             match op.owner {
                 Owner::Job(_) => self.blank(id),
-                _ => self.log_zeroes(id),
+                _ => {
+                    let unit = records::unit_of_zeroes(id, &self.ops[&id]);
+                    self.log_units(id, vec![unit]);
+                }
             }
             return;
         }
@@ -610,7 +613,7 @@ impl Lane {
         }
         let (sums, count) = match open {
             true => self.sums_to_check(id),
-            false => (self.sums_of_writes(id), plan.steps.len()),
+            false => (records::sums_of_writes(&self.cx, op), plan.steps.len()),
         };
         let op = self.ops.get_mut(id).expect("the operation exists");
         let plan = op.plan.as_mut().expect("it was planned");
@@ -848,7 +851,7 @@ impl Lane {
             Owner::Background => {}
             Owner::Recovery => {
                 let lost = op.plan.is_none_or(|plan| !plan.lost.is_empty());
-                self.torn_mended(outcome.is_ok() && !lost);
+                self.torn_repaired(outcome.is_ok() && !lost);
             }
             Owner::Hedge(_) => unreachable!("ended above"),
         }

@@ -35,8 +35,8 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("healing", "repairing", 0),
     retired("wanting", "waiter", 0),
     retired("thinned", "under-replicated", 0),
-    retired("crowded", "out of space", 3),
-    retired("stuck", "blocked", 8),
+    retired("crowded", "out of space", 1),
+    retired("stuck", "blocked", 5),
     retired("keeping", "preserved blocks", 0),
     // Pool.
     retired("chores", "resync", 0),

@@ -21,13 +21,13 @@ use std::collections::BTreeMap;
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
 
-use super::{Unit, column_slice};
+use super::Unit;
+use super::buffer::BatchBuffer;
 use crate::ScratchId;
 use crate::action::{BufferId, ComputeStep, Slice};
 use crate::format::{BatchHeader, BlockName, Descriptor};
-use crate::lane::Lane;
-use crate::lane::ids::OpId;
-use crate::lane::op::Task;
+use crate::lane::context::Context;
+use crate::lane::op::{Op, Task};
 use crate::seeded::{self, Bug};
 
 /// How many blocks of a batch are derived.
@@ -43,15 +43,6 @@ fn names(header: &BatchHeader) -> impl Iterator<Item = (BlockName, u32)> + '_ {
     })
 }
 
-/// Where derived block `index` of a batch is: behind so many columns of `length` blocks.
-pub(super) const fn slice(scratch: ScratchId, columns: usize, length: u64, index: u64) -> Slice {
-    Slice {
-        buffer: BufferId::Scratch(scratch),
-        offset: (columns as u64 * length + index) * BLOCK_BYTES,
-        length: BLOCK_BYTES,
-    }
-}
-
 /// What recovery computes: the derived blocks of a batch that it has put together.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Derivation {
@@ -62,102 +53,93 @@ pub(in crate::lane) struct Derivation {
     pub(in crate::lane) temporaries: usize,
 }
 
-impl Lane {
-    /// Takes parity out of units that have all data of its row.
-    pub(in crate::lane) fn leave_out_derived(&self, id: OpId, units: &mut [Unit]) {
-        let op = &self.ops[&id];
-        let allowed = { self.cx.geometry.store() }.is_some_and(|store| store.derived_parity);
-        if !allowed || !matches!(op.task, Task::Write(_)) {
-            return;
-        }
-        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        let (group, stripe) = (op.group, op.stripes.start);
-        let slots = self.cx.geometry.code().data_slots();
-        let mut data: Vec<(u16, u64)> = slots
-            .map(|slot| self.cx.geometry.place(group, stripe, slot))
-            .collect();
-        data.sort_unstable();
-        let is_data = |&(name, ..): &(BlockName, Slice, u32)| {
-            let place = (name.column, u64::from(name.block) / per_chunk);
-            data.binary_search(&place).is_ok()
-        };
-        for unit in units.iter_mut() {
-            let there = unit.blocks.iter().filter(|block| is_data(block)).count();
-            if there == data.len() || seeded::is(Bug::DerivedFromPart) {
-                let parity = unit.blocks.extract_if(.., |block| !is_data(block));
-                unit.derived = parity.collect();
-            }
+/// Takes parity out of units that have all data of its row.
+pub(in crate::lane) fn leave_out(cx: &Context, op: &Op, units: &mut [Unit]) {
+    let allowed = { cx.geometry.store() }.is_some_and(|store| store.derived_parity);
+    if !allowed || !matches!(op.task, Task::Write(_)) {
+        return;
+    }
+    let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
+    let (group, stripe) = (op.group, op.stripes.start);
+    let slots = cx.geometry.code().data_slots();
+    let mut data: Vec<(u16, u64)> = slots
+        .map(|slot| cx.geometry.place(group, stripe, slot))
+        .collect();
+    data.sort_unstable();
+    let is_data = |&(name, ..): &(BlockName, Slice, u32)| {
+        let place = (name.column, u64::from(name.block) / per_chunk);
+        data.binary_search(&place).is_ok()
+    };
+    for unit in units.iter_mut() {
+        let there = unit.blocks.iter().filter(|block| is_data(block)).count();
+        if there == data.len() || seeded::is(Bug::DerivedFromPart) {
+            let parity = unit.blocks.extract_if(.., |block| !is_data(block));
+            unit.derived = parity.collect();
         }
     }
+}
 
-    /// How the derived blocks of a batch follow from its content; `temporary` is memory for what is between. `None` if
-    /// the batch does not have all that they follow from.
-    pub(in crate::lane) fn derivation(
-        &self,
-        header: &BatchHeader,
-        (scratch, temporary): (ScratchId, ScratchId),
-    ) -> Option<Derivation> {
-        let code = self.cx.geometry.code();
-        let (columns, length) = (header.seats.len(), header.length());
-        let (head, rows) = (header.header_blocks(), u64::from(header.rows));
-        let contents = header
-            .descriptors
-            .iter()
-            .filter_map(|descriptor| match *descriptor {
-                Descriptor::Content { name, .. } => Some(name),
-                _ => None,
-            });
-        let place = |index: u64| {
-            let column = usize::try_from(index / rows).expect("few columns");
-            let column = column_slice(scratch, column, length);
-            column.part((head + index % rows) * BLOCK_BYTES, BLOCK_BYTES)
-        };
-        let contents: BTreeMap<BlockName, Slice> = contents
-            .zip(0..)
-            .map(|(name, index)| (name, place(index)))
-            .collect();
-        let mut wanted: BTreeMap<BlockName, Slice> = BTreeMap::new();
-        let mut derivation = Derivation::default();
-        for ((name, _), index) in names(header).zip(0..) {
-            let target = slice(scratch, columns, length, index);
-            wanted.insert(name, target);
-            derivation.sums.push(target);
-        }
-        let known: ElementSet = code.data_slots().collect();
-        while let Some((&name, _)) = wanted.first_key_value() {
-            let mut lost = ElementSet::new(code.elements());
-            let mut blocks: BTreeMap<usize, Slice> = BTreeMap::new();
-            for (slot, name) in self.cx.geometry.row_of(name) {
-                if let Some(target) = wanted.remove(&name) {
-                    lost.insert(slot);
-                    blocks.insert(slot, target);
-                } else if known.contains(slot) {
-                    blocks.insert(slot, *contents.get(&name)?);
-                }
-            }
-            let recovery = code.recover(&known, &lost).ok()?;
-            let block = |slot: usize| match slot.checked_sub(code.elements()) {
-                None => blocks.get(&slot).copied(),
-                Some(index) => Some(Slice {
-                    buffer: BufferId::Scratch(temporary),
-                    offset: index as u64 * BLOCK_BYTES,
-                    length: BLOCK_BYTES,
-                }),
-            };
-            let temporaries = recovery.schedule.temporaries();
-            derivation.temporaries = derivation.temporaries.max(temporaries);
-            for step in &recovery.schedule.steps {
-                let terms = step.terms.iter();
-                let terms = terms.map(|&(slot, factor)| Some((block(slot.into())?, factor)));
-                derivation.steps.push(ComputeStep {
-                    target: block(step.target.into())?,
-                    accumulate: step.accumulate,
-                    terms: terms.collect::<Option<_>>()?,
-                });
-            }
-        }
-        Some(derivation)
+/// How the derived blocks of a batch follow from its content; `temporary` is memory for what is between. `None` if
+/// the batch does not have all that they follow from.
+pub(in crate::lane) fn derivation(
+    cx: &Context,
+    header: &BatchHeader,
+    buffer: BatchBuffer,
+    temporary: ScratchId,
+) -> Option<Derivation> {
+    let code = cx.geometry.code();
+    let contents = header
+        .descriptors
+        .iter()
+        .filter_map(|descriptor| match *descriptor {
+            Descriptor::Content { name, .. } => Some(name),
+            _ => None,
+        });
+    let contents: BTreeMap<BlockName, Slice> = contents
+        .zip(0..)
+        .map(|(name, index)| (name, buffer.content(index)))
+        .collect();
+    let mut wanted: BTreeMap<BlockName, Slice> = BTreeMap::new();
+    let mut derivation = Derivation::default();
+    for ((name, _), index) in names(header).zip(0..) {
+        let target = buffer.derived(index);
+        wanted.insert(name, target);
+        derivation.sums.push(target);
     }
+    let known: ElementSet = code.data_slots().collect();
+    while let Some((&name, _)) = wanted.first_key_value() {
+        let mut lost = ElementSet::new(code.elements());
+        let mut blocks: BTreeMap<usize, Slice> = BTreeMap::new();
+        for (slot, name) in cx.geometry.row_of(name) {
+            if let Some(target) = wanted.remove(&name) {
+                lost.insert(slot);
+                blocks.insert(slot, target);
+            } else if known.contains(slot) {
+                blocks.insert(slot, *contents.get(&name)?);
+            }
+        }
+        let recovery = code.recover(&known, &lost).ok()?;
+        let block = |slot: usize| match slot.checked_sub(code.elements()) {
+            None => blocks.get(&slot).copied(),
+            Some(index) => Some(Slice {
+                buffer: BufferId::Scratch(temporary),
+                offset: index as u64 * BLOCK_BYTES,
+                length: BLOCK_BYTES,
+            }),
+        };
+        let temporaries = recovery.schedule.temporaries();
+        derivation.temporaries = derivation.temporaries.max(temporaries);
+        for step in &recovery.schedule.steps {
+            let terms = step.terms.iter();
+            let terms = terms.map(|&(slot, factor)| Some((block(slot.into())?, factor)));
+            derivation.steps.push(ComputeStep {
+                target: block(step.target.into())?,
+                accumulate: step.accumulate,
+                terms: terms.collect::<Option<_>>()?,
+            });
+        }
+    }
+    Some(derivation)
 }
 
 /// Whether the derived blocks have the checksums that their descriptors say.

@@ -1,62 +1,62 @@
-//! Logging: records gather into batches, batches go to the ring.
+//! The log: units gather into batches, batches go to the ring.
 //!
 //! ```text
-//!   waiting ─► Laying (copy, parity) ─► (Heading) ─► Writing ─► complete, in order of sequence
+//!   units ─► waiting ─► Laying (copy, parity) ─► (Heading) ─► Writing ─► ended, in order of sequence ─► what it says counts
+//!                │                                                        └─ refused ─► a gap, written again
+//!                └─ no room: a checkpoint ends ─► … or what waits is refused
 //! ```
 //!
 //! Heading is a step of its own where the checksums of parity must be known first: P's follow from
 //! those of the data, and copies have theirs.
 //!
-//! What drives refuse of a batch may leave a gap in the log (`gaps.rs`).
+//! [`Log`] decides which batch begins (`begin.rs`), writes it (`batch.rs`) and finds how it has ended (`ended.rs`). What its
+//! batches say it does not read: [`Applied`] does. Operations are known to it by the units for which they wait (`unit.rs`).
 //!
-//! What is part of a stream waits apart from what somebody waits for (`waiting.rs`): a batch has one or the other. Ring and
-//! memory are shared among volumes (`shares.rs`).
+//! Commits wait apart from streams (`waiting.rs`): a batch has one or the other. Ring and memory are shared among volumes
+//! (`shares.rs`).
 //!
-//! A *unit* is what must be logged together: the blocks of one band of one stripe. An operation
-//! that writes more than a band is several units, which need not be in one batch.
+//! Invariants:
+//! - Batches end in order: recovery stops at the first one that it does not find, so nothing is acknowledged before all
+//!   batches before its own are there.
+//! - Nothing is logged behind a batch that recovery would not find (`gaps.rs`), nor before a checkpoint has made such a batch
+//!   unnecessary.
+//! - A batch takes room in the ring that no batch has which still counts.
 
+mod apply;
+mod batch;
+mod begin;
+mod buffer;
 pub(super) mod derived;
+mod ended;
 mod gaps;
+mod sequences;
 mod shape;
 pub(super) mod shares;
+#[cfg(test)]
+mod tests;
+mod unit;
 mod waiting;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::Arc;
 
-use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
-use erasure::Code;
+use block::{Fault, Instant};
 
-use self::shape::{Shape, data_columns_max};
-use self::shares::{Weights, divide};
-use self::waiting::{Lot, Waiting, weight};
-use super::backoff::Work;
-use super::direct::IN_PLACE_MAX;
+pub(super) use self::apply::Applied;
+use self::batch::Batch;
+pub(super) use self::batch::ColumnCodes;
+pub(super) use self::begin::{Begun, Inputs};
+pub(super) use self::buffer::BatchBuffer;
+use self::sequences::Sequences;
+pub(super) use self::unit::Unit;
+use self::waiting::{Lot, Waiting};
+use super::context::Context;
 use super::ids::OpId;
-use super::op::Task;
-use super::overlay::{Bytes, Logged};
-use super::ring::{Placed, Ring};
-use super::writes::Writes;
-use super::{Computing, Lane, Purpose};
-use crate::action::{
-    Action, BufferId, Compute, ComputeStep, Computed, IoKind, Origin, Service, Slice,
-};
-use crate::format::{BatchHeader, BlockName, DESCRIPTOR_BYTES, Descriptor, Entry};
-use crate::seeded::{self, Bug};
-use crate::{ScratchId, VolumeId};
+use super::op::{Op, Task};
+use super::overlay::Overlay;
+use super::recover::Recovered;
+use super::ring::Ring;
+use crate::format::Anchor;
 
-/// Batches in flight.
-const IN_FLIGHT_MAX: usize = 4;
-/// Descriptors that must have gathered before a batch begins while another is in flight: with fewer
-/// the next one costs less if it takes along what comes meanwhile, for headers and drive operations
-/// are by batch. With many more, few requests of a lane are under way at once, and it waits for its
-/// drives (`docs/performance.md`).
-const GATHERED: usize = 12;
-/// Batches of streams in flight while commits come: a commit counts when those before it do.
-const STREAM_IN_FLIGHT_MAX: usize = 2;
-/// Descriptors of a batch of a stream while commits come.
-const STREAM_DESCRIPTORS_MAX: usize = 192;
 /// Blocks and other descriptors of one batch: a header of three blocks, or four with the checksums
 /// of parity.
 const DESCRIPTORS_MAX: usize = 480;
@@ -65,152 +65,76 @@ const DESCRIPTORS_MAX: usize = 480;
 /// not run out while a checkpoint of that lane goes through its flushes: with 64 MiB `raid6` on drives of 100 MB/s and 500 operations
 /// a second overwrites 65 MiB/s, with 128 it is 81, with 256 100, with 1024 107.
 const MEMORY_MAX: u64 = 256 << 20;
-/// CRC-32C of a block of zeros.
-const ZEROS_CRC: u32 = 0x98f9_4189;
 
-/// Blocks that count only together.
-#[derive(Clone, Debug)]
-pub(super) struct Unit {
-    /// The operation that waits for it.
-    pub(super) op: OpId,
-    /// What is written: the bytes, and their plain CRC-32C.
-    pub(super) blocks: Vec<(BlockName, Slice, u32)>,
-    /// The same of parity that follows from `blocks`: it is written to its place only.
-    pub(super) derived: Vec<(BlockName, Slice, u32)>,
-    /// What has changed and is written nowhere.
-    pub(super) unknown: Vec<BlockName>,
-    /// The same where the block's checksum is known: plain CRC-32C.
-    pub(super) absent: Vec<(BlockName, u32)>,
-    /// Runs of blocks that are in place: the first of each, and the plain CRC-32C of all.
-    pub(super) direct: Vec<(BlockName, Vec<u32>)>,
-    /// Stripes that become zero.
-    pub(super) zeroed: Option<(u64, Range<u64>)>,
-    /// A stripe of the group's data that another stripe holds from now on.
-    pub(super) moved: Option<(u64, u64, u32)>,
-}
-
-impl Unit {
-    /// An operation's, with nothing in it yet.
-    pub(super) const fn of(op: OpId) -> Self {
-        Self {
-            op,
-            blocks: Vec::new(),
-            derived: Vec::new(),
-            unknown: Vec::new(),
-            absent: Vec::new(),
-            direct: Vec::new(),
-            zeroed: None,
-            moved: None,
-        }
-    }
-
-    /// Descriptors for whose sake a batch begins though another one is in flight. Those of blocks in place can wait: the
-    /// fewer batches they share, the fewer operations they cost their drives.
-    fn urgent(&self) -> usize {
-        let nowhere = self.unknown.len() + self.absent.len();
-        let written = self.blocks.len() + self.derived.len();
-        let zeroed = self.zeroed.is_some() && self.moved.is_none();
-        written + nowhere + usize::from(zeroed)
-    }
-
-    /// Bytes of its descriptors.
-    fn bytes(&self) -> usize {
-        let runs = self.direct.iter();
-        let direct = runs.map(|(_, crcs)| Descriptor::bytes_of_direct(crcs.len()));
-        // That of where it goes, and that of where it was.
-        let moved = 2 * usize::from(self.moved.is_some());
-        (self.urgent() + moved) * DESCRIPTOR_BYTES + direct.sum::<usize>()
-    }
-}
-
-/// A unit, and whose it is.
-type Owned = (Option<VolumeId>, Unit);
-
-#[derive(Clone, Debug)]
-struct Batch {
-    units: Vec<Unit>,
-    lot: Lot,
-    /// Whose it is, if all of it is one volume's.
-    volume: Option<VolumeId>,
-    header: BatchHeader,
-    position: u64,
-    scratch: ScratchId,
-    writes: Writes,
-    writing: bool,
-}
-
-impl Batch {
-    fn data_columns(&self) -> usize {
-        usize::from(self.header.data_columns)
-    }
-}
-
-/// Columns of a batch that are to be written.
-struct Columns {
-    position: u64,
-    slices: Vec<(Seat, Slice)>,
-}
-
-impl Columns {
-    /// Those on these seats; they count as in flight from now on.
-    fn of(batch: &mut Batch, seats: &[Seat]) -> Self {
-        let length = batch.header.length();
-        let in_memory = columns_in_memory(&batch.header);
-        let columns = batch.header.seats.iter().enumerate();
-        let slices = columns
-            .filter(|(_, seat)| seats.contains(seat))
-            .map(|(index, &seat)| {
-                let slice = column_slice(batch.scratch, index.min(in_memory - 1), length);
-                (seat, slice)
-            });
-        let slices: Vec<_> = slices.collect();
-        for _ in &slices {
-            batch.writes.begin();
-        }
-        Self {
-            position: batch.position,
-            slices,
-        }
-    }
+/// Bytes of batches in memory from which on this lane logs nothing more.
+pub(super) fn batch_memory(cx: &Context) -> u64 {
+    MEMORY_MAX / u64::from(cx.geometry.lanes())
 }
 
 /// What is written where, in which order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     waiting: Waiting,
-    /// When the next batch should begin: as soon as everything that has happened until then has
-    /// been told.
+    /// When the next batch should begin: as soon as all that has happened until then is known.
     due: Option<Instant>,
     batches: BTreeMap<u64, Batch>,
     /// Batches that have ended and that recovery would not find; `writing` if they are being written again.
     gaps: BTreeMap<u64, Batch>,
-    /// The gaps have been tried for the checkpoint that somebody waits for.
-    pub(super) gaps_tried: bool,
-    pub(super) ring: Ring,
-    pub(super) incarnation: u64,
-    pub(super) inherited: u64,
-    pub(super) next_sequence: u64,
-    /// The last batch that has ended in order, whether before a gap or behind one.
-    pub(super) ended: u64,
-    /// All batches up to this one are complete: there is no gap before the next one.
-    pub(super) completed: u64,
-    /// All batches up to this one have been flushed.
-    pub(super) flushed: u64,
+    /// The gaps have been tried for the checkpoint that is awaited.
+    gaps_tried: bool,
+    ring: Ring,
+    incarnation: u64,
+    sequences: Sequences,
     /// Number of the newest anchor.
-    pub(super) anchor: u64,
+    anchor: u64,
     /// A batch could not be written as it must: nothing more before a checkpoint has made it
     /// unnecessary.
-    pub(super) blocked: bool,
+    blocked: bool,
     /// What waits could not be logged for want of room in the ring or in memory.
-    pub(super) crowded: bool,
-    /// What writes are told while the ring is full of blocks that cannot be put in place.
-    pub(super) stuck: Option<Fault>,
-    codes: BTreeMap<(u16, u16), Arc<Code>>,
+    out_of_space: bool,
+    /// Why checkpoints make no room: drives that stay refuse what is to be put in place, or there is no drive. Writes end with it
+    /// while the ring is full.
+    tail_fault: Option<Fault>,
+    codes: ColumnCodes,
 }
 
+/// What waits.
 impl Log {
-    pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.batches.is_empty()
+    /// An operation logs these. What is logged again is before all that waits: it makes room for them.
+    pub(super) fn push(&mut self, now: Instant, op: &Op, mut units: Vec<Unit>) {
+        let again = matches!(op.task, Task::Relog(_));
+        for unit in &mut units {
+            unit.begun = op.begun;
+            unit.again = again;
+        }
+        if again {
+            self.waiting.push_first(units);
+            return;
+        }
+        let (lot, volume) = (Lot::of(op), op.service.volume);
+        for unit in units {
+            self.waiting.push(lot, volume, unit, now);
+        }
+    }
+
+    /// Gives up what waits: the operations, once for each unit.
+    pub(super) fn refuse_all(&mut self) -> Vec<OpId> {
+        self.refuse(|_| true)
+    }
+
+    /// The same of operations that have begun up to this time.
+    pub(super) fn refuse_overdue(&mut self, since: Instant) -> Vec<OpId> {
+        self.refuse(|unit| unit.begun <= since)
+    }
+
+    /// The same of what is logged again: there is no room, and the checkpoint that would make some waits for it.
+    pub(super) fn refuse_relogs(&mut self) -> Vec<OpId> {
+        self.refuse(|unit| unit.again)
+    }
+
+    fn refuse(&mut self, such: impl Fn(&Unit) -> bool) -> Vec<OpId> {
+        let refused = self.waiting.take_if(such).into_iter();
+        refused.map(|unit| unit.op).collect()
     }
 
     /// True if something waits to be logged.
@@ -218,770 +142,112 @@ impl Log {
         !self.waiting.is_empty()
     }
 
-    /// Batches of a lot in flight.
-    fn in_flight(&self, lot: Lot) -> usize {
-        let batches = self.batches.values();
-        batches.filter(|batch| batch.lot == lot).count()
-    }
-
-    pub(super) fn wants_checkpoint(&self) -> bool {
-        self.ring.wants_checkpoint() || self.blocked
-    }
-
-    /// The code of a batch of `data` and `parity` columns: P, Q and R; copies where there is one
-    /// data column.
-    pub(super) fn code(&mut self, data: u16, parity: u16) -> Arc<Code> {
-        let make = || {
-            let name = match (data, parity) {
-                (_, 0) => "none",
-                (1, _) => "mirror",
-                (_, 1) => "parity",
-                (_, 2) => "pq",
-                _ => "pqr",
-            };
-            let code = erasure::by_columns(name, data + parity);
-            Arc::new(code.expect("these codes exist in every width"))
-        };
-        Arc::clone(self.codes.entry((data, parity)).or_insert_with(make))
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.batches.is_empty()
     }
 }
 
-impl Lane {
-    /// Seats that batches are written to: none whose drive is slow, if there are enough others to
-    /// survive as many losses.
-    fn batch_seats(&self) -> Vec<Seat> {
-        let live = self.cx.live_seats();
-        if !self.ios.any_suspect() {
-            return live;
-        }
-        let swift = live.iter().copied();
-        let swift: Vec<Seat> = swift.filter(|&seat| !self.ios.is_suspect(seat)).collect();
-        if swift.len() > usize::from(self.cx.geometry.code().tolerance()) {
-            swift
-        } else {
-            live
+/// Room, and why there is none.
+impl Log {
+    /// True if a checkpoint should make room, or a batch unnecessary.
+    pub(super) fn wants_checkpoint(&self, cx: &Context, overlay: &Overlay) -> bool {
+        self.ring.wants_checkpoint() || self.blocked || overlay.bytes() >= batch_memory(cx) / 2
+    }
+
+    /// True if nothing more is logged before a checkpoint has ended.
+    pub(super) const fn needs_checkpoint(&self) -> bool {
+        self.blocked || self.out_of_space
+    }
+
+    /// True if a batch could not be written as it must, and is not unnecessary yet.
+    pub(super) const fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// True if what waits finds no room.
+    pub(super) const fn is_out_of_space(&self) -> bool {
+        self.out_of_space
+    }
+
+    /// True if something still waits for room: what is preserved makes way for what clients write, and not for itself.
+    pub(super) fn still_waits_for_room(&mut self) -> bool {
+        self.out_of_space = self.waits();
+        self.out_of_space
+    }
+
+    /// Why checkpoints make no room, if they do not.
+    pub(super) const fn tail_fault(&self) -> Option<Fault> {
+        self.tail_fault
+    }
+
+    /// A checkpoint has put in place what it could; drives that stay have refused some of it.
+    pub(super) const fn installs_ended(&mut self, refused: Option<Fault>) {
+        self.tail_fault = refused;
+    }
+
+    /// A checkpoint has ended that covers batches up to `covers`; the oldest that still counts is `first`.
+    pub(super) fn checkpoint_ended(&mut self, covers: u64, first: u64) {
+        self.gaps_tried = false;
+        self.ring.release_before(first);
+        if covers == self.completed() && first > covers {
+            self.blocked = false;
         }
     }
 
-    /// Queues units; the operation of each hears when it is logged.
-    pub(super) fn log(&mut self, units: impl IntoIterator<Item = Unit>) {
-        for unit in units {
-            let op = &self.ops[&unit.op];
-            let (lot, volume) = (Lot::of(op), op.service.volume);
-            self.log.waiting.push(lot, volume, unit, self.cx.now);
-        }
-    }
-
-    /// The same before all that waits: it makes room for them.
-    pub(super) fn log_first(&mut self, units: Vec<Unit>) {
-        self.log.waiting.push_first(units);
-    }
-
-    /// Of what waits to be logged nothing is there to be logged again any more: there is no room, and
-    /// the checkpoint that would make some waits for it.
-    fn refuse_relogs(&mut self) {
-        if !self.preserved.relogs() {
-            return;
-        }
-        let ops = &self.ops;
-        let again = |unit: &Unit| matches!(ops[&unit.op].task, Task::Relog(_));
-        for unit in self.log.waiting.take_if(again) {
-            self.unit_ended(unit.op, Err(Fault::Full));
-        }
-    }
-
-    /// What the writes of a batch are for.
-    fn batch_service(&self, sequence: u64) -> Service {
-        let batch = self.log.batches.get(&sequence);
-        Service {
-            origin: Origin::Log,
-            bulk: batch.is_some_and(|batch| batch.lot == Lot::Streams),
-            volume: batch.and_then(|batch| batch.volume),
-        }
-    }
-
-    /// Bytes of batches in memory from which on this lane logs nothing more.
-    pub(super) fn batch_memory(&self) -> u64 {
-        MEMORY_MAX / u64::from(self.cx.geometry.lanes())
-    }
-
-    /// When a batch begins that waits for nothing but to be filled.
-    pub(super) const fn batch_due_at(&self) -> Option<Instant> {
-        self.log.due
-    }
-
-    /// Starts the batches that should be in flight. One that nothing else is before begins when
-    /// everything of this moment has been told (`due`), others when enough has gathered or nothing
-    /// is before them any more.
-    pub(super) fn pump_log(&mut self) {
-        let memory = self.batch_memory();
-        let due = self.log.due.is_some_and(|due| due <= self.cx.now) && self.timed_out;
-        self.refuse_overdue();
-        let refused = self.retries.batches_wait(self.cx.now);
-        if self.log.waiting.is_empty() || due || refused {
-            self.log.due = None;
-        }
-        if !refused && (self.log.waits() || self.checkpoints.waits()) {
-            self.write_gaps();
-        }
-        while !self.log.waiting.is_empty()
-            && self.log.batches.len() < IN_FLIGHT_MAX
-            && !self.log.blocked
-            && self.log.gaps.is_empty()
-            && !self.discards.hold_log()
-            && !refused
-        {
-            let ready = self.lots_ready(due);
-            // One lot may be due though the other finds no room.
-            if self.log.due.is_none() && self.some_lot_may_be_due(ready) {
-                self.log.due = Some(self.cx.now);
-            }
-            let mut ready = ready.into_iter().flatten().peekable();
-            if ready.peek().is_none() {
-                break;
-            }
-            let started = ready.any(|lot| self.start_batch(lot));
-            self.log.crowded = !started;
-            if self.log.crowded {
-                let fails = self.retries.checkpoints_fail().is_some();
-                if let Some(fault) = self.log.stuck
-                    && !fails
-                    && !self.checkpoints.is_running()
-                {
-                    // The ring is full and nothing can be done about it.
-                    self.retries.failed(&mut self.cx, Work::Batch, fault);
-                    self.refuse_with(fault);
-                } else {
-                    self.refuse_relogs();
-                    // What is kept makes way for what clients write, not for itself.
-                    self.log.crowded = self.log.waits();
-                    if self.log.crowded {
-                        self.checkpoints.want();
-                    }
-                }
-                break;
-            }
-        }
-        if self.log.blocked || self.has_gaps() {
-            self.refuse_relogs();
-        }
-        self.flush_direct();
-        if self.log.wants_checkpoint()
-            || self.overlay.bytes() >= memory / 2
-            || self.overlay.blocks_in_place() >= IN_PLACE_MAX
-        {
-            self.checkpoints.want();
-        }
-    }
-
-    /// Lots of which a batch should begin, the one whose turn it is first. `due`: everything of this moment has
-    /// been told.
-    fn lots_ready(&self, due: bool) -> [Option<Lot>; 2] {
-        let log = &self.log;
-        let ready = |&lot: &Lot| match log.waiting.urgent(lot) {
-            _ if !log.waiting.has(lot) => false,
-            enough if enough >= GATHERED => {
-                lot == Lot::Commits
-                    || !log.waiting.has_commits(self.cx.now)
-                    || log.in_flight(lot) < STREAM_IN_FLIGHT_MAX
-            }
-            _ => due && self.may_begin_lone(lot),
-        };
-        log.waiting.in_turn().map(|lot| Some(lot).filter(ready))
-    }
-
-    /// Whether a batch of little may begin: one that is under way would take along what comes meanwhile.
-    fn may_begin_lone(&self, lot: Lot) -> bool {
-        match lot {
-            Lot::Commits => self.log.in_flight(lot) == 0,
-            // What is in place takes no room, and must not wait for commits that never end. It waits for as many as are on
-            // their way to their places: each batch is an operation on several drives.
-            Lot::Streams if self.log.waiting.urgent(lot) == 0 => {
-                self.log.in_flight(lot) == 0
-                    && self.log.waiting.count(lot) >= self.direct.in_flight()
-            }
-            Lot::Streams => self.log.batches.is_empty(),
-        }
-    }
-
-    /// Whether something waits for nothing but that all of this moment be told.
-    fn some_lot_may_be_due(&self, ready: [Option<Lot>; 2]) -> bool {
-        let mut lots = self.log.waiting.in_turn().into_iter();
-        lots.any(|lot| {
-            let waits = self.log.waiting.has(lot) && !ready.contains(&Some(lot));
-            waits && self.may_begin_lone(lot)
-        })
-    }
-
-    /// What has waited long enough for drives that refuse does not wait for the next try, too.
-    fn refuse_overdue(&mut self) {
-        let Some((fault, since)) = self
-            .retries
-            .refusal(self.cx.now, self.log.blocked || self.log.crowded)
-        else {
-            return;
-        };
-        let ops = &self.ops;
-        let overdue = |unit: &Unit| ops[&unit.op].begun <= since;
-        for unit in self.log.waiting.take_if(overdue) {
-            self.unit_ended(unit.op, Err(fault));
-        }
-    }
-
-    /// A try has failed: what waited for it ends with it.
-    pub(super) fn refuse_with(&mut self, fault: Fault) {
-        for unit in self.log.waiting.take_if(|_| true) {
-            self.unit_ended(unit.op, Err(fault));
-        }
-    }
-
-    /// Takes what fits into one batch; false if there is no room for it.
-    fn start_batch(&mut self, lot: Lot) -> bool {
-        if self.overlay.bytes() >= lot.share(self.batch_memory()) {
-            return false;
-        }
-        let seats = self.batch_seats();
-        let live = u16::try_from(seats.len()).expect("seats are 16 bits");
-        if live == 0 {
-            self.log.stuck = self.log.stuck.or(Some(Fault::Lost));
-            return false;
-        }
-        let parity = self.cx.geometry.code().tolerance().min(live - 1);
-        let parity = parity.saturating_sub(u16::from(seeded::is(Bug::LessParity)));
-        let widest = usize::from(data_columns_max(live, parity));
-        let sides = (widest, usize::from(parity));
-        let limit = self.log.ring.batch_blocks_max();
-        let most = match lot {
-            Lot::Streams if self.log.waiting.has_commits(self.cx.now) => STREAM_DESCRIPTORS_MAX,
-            _ => DESCRIPTORS_MAX,
-        };
-        let fits = |blocks, bytes| {
-            bytes <= most * DESCRIPTOR_BYTES
-                && Shape::new(widest, sides.1, blocks, bytes).fits(limit)
-        };
-        let (owned, blocks, bytes) = self.gather(lot, fits);
-        let shape = Shape::cheapest(sides, (blocks, bytes), limit);
-        let Shape { data, rows, .. } = shape;
-        let length = shape.length();
-        let most = lot.share(self.log.ring.blocks());
-        let place = self.log.ring.place_up_to(length, most);
-        let Some(position) = place.filter(|_| !owned.is_empty()) else {
-            self.log.waiting.give_back(lot, owned);
-            return false;
-        };
-        self.log.waiting.went(lot);
-        let sequence = self.log.next_sequence;
-        self.log.next_sequence += 1;
-        let weights = weights_of(&owned);
-        let units: Vec<Unit> = owned.into_iter().map(|(_, unit)| unit).collect();
-        let placed = Placed {
-            sequence,
-            position,
-            length,
-        };
-        self.log.ring.take(placed, divide(length, &weights));
-        // Another drive first each time, so that none is always written to.
-        let first = usize::try_from(sequence % u64::from(live)).expect("below 2^16");
-        let columns = data + usize::from(parity);
-        let header = BatchHeader {
-            incarnation: self.log.incarnation,
-            sequence,
-            flushed: self.log.flushed,
-            seats: (0..columns)
-                .map(|i| seats[(first + i) % seats.len()])
-                .collect(),
-            data_columns: u16::try_from(data).expect("at most 64"),
-            rows: u16::try_from(rows).expect("a batch is short"),
-            parity_crcs: Vec::new(),
-            descriptors: descriptors_of(&units),
-        };
-        self.lay(sequence, (lot, units, weights), header, position, length);
-        true
-    }
-
-    /// Takes units of a lot for a batch, as many as fit: of each of the volumes that have room, by turns. With their blocks and the
-    /// bytes of their descriptors.
-    fn gather(
-        &mut self,
-        lot: Lot,
-        fits: impl Fn(usize, usize) -> bool,
-    ) -> (Vec<Owned>, usize, usize) {
-        let shared = self.log.waiting.is_shared(self.cx.now) && self.log.stuck.is_none();
-        let memory_left = lot.share(self.batch_memory()) - self.overlay.bytes();
-        let ring_left = lot
-            .share(self.log.ring.blocks())
-            .saturating_sub(self.log.ring.used());
-        let (mut units, mut blocks, mut bytes) = (Vec::new(), 0, 0);
-        loop {
-            let log = &self.log;
-            let may = |volume| {
-                !shared
-                    || (log.ring.shares().may_take(volume, ring_left)
-                        && self.overlay.shares().may_take(volume, memory_left))
-            };
-            let Some((volume, unit)) = log.waiting.next(lot, may) else {
-                break;
-            };
-            let (more, all) = (blocks + unit.blocks.len(), bytes + unit.bytes());
-            if !fits(more, all) && !units.is_empty() {
-                break;
-            }
-            (blocks, bytes) = (more, all);
-            let unit = self.log.waiting.take(lot, volume).expect("just seen");
-            units.push((volume, unit));
-        }
-        (units, blocks, bytes)
-    }
-
-    /// Copies the blocks into place and computes the parity.
-    fn lay(
-        &mut self,
-        sequence: u64,
-        (lot, units, weights): (Lot, Vec<Unit>, Weights),
-        mut header: BatchHeader,
-        position: u64,
-        length: u64,
-    ) {
-        let scratch = self.cx.fresh_scratch();
-        let columns = header.seats.len();
-        let rows = usize::from(header.rows);
-        let data = usize::from(header.data_columns);
-        let parities = columns - data;
-        let in_memory = columns_in_memory(&header);
-        let bytes = (in_memory as u64 * length + derived::blocks(&header)) * BLOCK_BYTES;
-        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
-        let memory = divide(bytes, &weights);
-        self.overlay.add_buffer(sequence, scratch, bytes, memory);
-        let mut volumes = weights.into_keys();
-        let alone = volumes.next().filter(|_| volumes.next().is_none());
-        // `parity_crcs` is still empty, and counts towards the header's length.
-        let head = length - u64::from(header.rows);
-        let column = |index: usize| {
-            column_slice(scratch, index, length)
-                .part(head * BLOCK_BYTES, u64::from(header.rows) * BLOCK_BYTES)
-        };
-        let mut work = Compute::default();
-        let all = units.iter().flat_map(|unit| &unit.blocks);
-        let mut crcs = Vec::with_capacity(data * rows);
-        for (index, &(_, slice, crc)) in all.enumerate() {
-            let row = (index % rows) as u64;
-            work.steps.push(ComputeStep {
-                target: column(index / rows).part(row * BLOCK_BYTES, BLOCK_BYTES),
-                accumulate: false,
-                terms: vec![(slice, 1)],
-            });
-            crcs.push(crc);
-        }
-        let derived = units.iter().flat_map(|unit| &unit.derived);
-        for (index, &(_, slice, _)) in (0..).zip(derived) {
-            work.steps.push(ComputeStep {
-                target: derived::slice(scratch, in_memory, length, index),
-                accumulate: false,
-                terms: vec![(slice, 1)],
-            });
-        }
-        for index in crcs.len()..data * rows {
-            let row = (index % rows) as u64;
-            work.steps.push(ComputeStep {
-                target: column(index / rows).part(row * BLOCK_BYTES, BLOCK_BYTES),
-                accumulate: false,
-                terms: Vec::new(),
-            });
-            crcs.push(ZEROS_CRC);
-        }
-        if rows > 0 && data > 1 {
-            let parities = u16::try_from(parities).expect("at most 2^16");
-            let code = self.log.code(header.data_columns, parities);
-            for parity in data..columns {
-                let terms = (0..data)
-                    .map(|index| (column(index), code.coefficient(parity, index)))
-                    .collect();
-                work.steps.push(ComputeStep {
-                    target: column(parity),
-                    accumulate: false,
-                    terms,
-                });
-                if parities > 1 {
-                    work.sums.push(column(parity));
-                }
-            }
-        }
-        if data == 1 {
-            header.parity_crcs = crcs.repeat(parities);
-        } else if parities == 1 {
-            header.parity_crcs = (0..rows).map(|row| crc_of_sum(&crcs, row, rows)).collect();
-        }
-        let batch = Batch {
-            units,
-            lot,
-            volume: alone.flatten(),
-            header,
-            position,
-            scratch,
-            writes: Writes::default(),
-            writing: false,
-        };
-        if work.sums.is_empty() {
-            work.puts = self.headers(&batch);
-            self.cx.push_compute(Computing::Headed(sequence), work);
-        } else {
-            self.cx.push_compute(Computing::Laid(sequence), work);
-        }
-        self.log.batches.insert(sequence, batch);
-    }
-
-    /// The batch's parity is there: put the header before each column.
-    pub(super) fn laid(&mut self, sequence: u64, computed: Computed) {
-        let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
-        batch.header.parity_crcs = computed.sums;
-        let puts = self.headers(&self.log.batches[&sequence]);
-        self.cx.push_compute(
-            Computing::Headed(sequence),
-            Compute {
-                puts,
-                ..Compute::default()
-            },
-        );
-    }
-
-    /// The header before each of a batch's columns.
-    fn headers(&self, batch: &Batch) -> Vec<(Slice, Arc<[u8]>)> {
-        let store = self.cx.geometry.store().expect("a log needs a store");
-        let bytes: Arc<[u8]> = batch.header.encode(store.pool, self.cx.lane).into();
-        let length = batch.header.length();
-        (0..columns_in_memory(&batch.header))
-            .map(|index| {
-                let column = column_slice(batch.scratch, index, length);
-                (column.part(0, bytes.len() as u64), Arc::clone(&bytes))
-            })
-            .collect()
-    }
-
-    /// The batch is ready to be written.
-    pub(super) fn headed(&mut self, sequence: u64) {
-        let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
-        batch.writing = true;
-        let seats: Vec<Seat> = { batch.header.seats.iter().copied() }
-            .filter(|&seat| !self.cx.view().is_out(seat))
-            .collect();
-        let columns = Columns::of(batch, &seats);
-        self.push_columns(sequence, &columns);
-        if seeded::is(Bug::AcknowledgeEarly) {
-            let batch = self.log.batches.get_mut(&sequence).expect("it was laid");
-            for unit in std::mem::take(&mut batch.units) {
-                self.unit_ended(unit.op, Ok(()));
-            }
-        }
-        if seats.is_empty() {
-            self.batches_ended();
-        }
-    }
-
-    pub(super) fn batch_written(
-        &mut self,
-        sequence: u64,
-        (seat, offset): (Seat, u64),
-        outcome: Outcome,
-    ) {
-        let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
-        let log = &mut self.log;
-        let batch = { log.batches.get_mut(&sequence) }.or_else(|| log.gaps.get_mut(&sequence));
-        batch.expect("in flight").writes.ended(seat, outcome, out);
-        self.batches_ended();
-        self.gaps_ended();
-    }
-
-    /// Writes these of a batch's columns.
-    fn push_columns(&mut self, sequence: u64, columns: &Columns) {
-        let offset = self.cx.ring_offset(columns.position);
-        let service = self.batch_service(sequence);
-        for &(seat, slice) in &columns.slices {
-            let purpose = Purpose::Batch { sequence, seat };
-            self.ios.submit_slice(
-                &mut self.cx,
-                purpose,
-                service,
-                IoKind::Write,
-                (seat, offset),
-                slice,
-            );
-        }
-    }
-
-    /// The pool has decided about a drive.
-    pub(super) fn batches_judged(&mut self, seat: Seat, out: bool) {
-        let log = &mut self.log;
-        for batch in log.batches.values_mut().chain(log.gaps.values_mut()) {
-            batch.writes.decided(seat, out);
-        }
-        self.batches_ended();
-        self.gaps_ended();
-    }
-
-    /// How many of a batch's columns are on their drives, and how many could be.
-    fn columns_there(&self, batch: &Batch) -> (usize, usize) {
-        let seats = &batch.header.seats;
-        let live = seats.iter().filter(|&&seat| !self.cx.view().is_out(seat));
-        let kept = batch.writes.kept();
-        let there = live.clone().filter(|&seat| !kept.contains_key(seat));
-        (there.count(), live.count())
-    }
-
-    /// How many of a batch's columns must be on their drives before anybody is told that it is durable: as many as
-    /// recovery needs, and one for each drive that may still be lost. Drives that are in use and refuse their columns
-    /// do not excuse the others: one that has its column may go out next.
-    fn columns_needed(&self, batch: &Batch) -> usize {
-        let drives = self.cx.geometry.layout().drives();
-        let out = usize::from(drives) - self.cx.live_seats().len();
-        let tolerance = usize::from(self.cx.geometry.code().tolerance());
-        batch.data_columns() + tolerance.saturating_sub(out)
-    }
-
-    /// True if recovery would not find a batch now, or not after losses that the pool survives, and would if drives
-    /// took what they have refused.
-    fn is_gap(&self, batch: &Batch) -> bool {
-        let (there, live) = self.columns_there(batch);
-        live >= batch.data_columns() && there < self.columns_needed(batch).min(live)
-    }
-
-    /// Completes batches in order of their sequence: recovery stops at the first gap, so a
-    /// request must not be answered before all batches before its own are there.
-    fn batches_ended(&mut self) {
-        while let Some((&sequence, batch)) = self.log.batches.first_key_value()
-            && batch.writing
-            && batch.writes.is_done()
-        {
-            let batch = self.log.batches.remove(&sequence).expect("just seen");
-            self.complete(sequence, batch);
-        }
-    }
-
-    fn complete(&mut self, sequence: u64, mut batch: Batch) {
-        let mut fault = None;
-        let mut gap = false;
-        if let Some(&kept) = batch.writes.kept().values().next() {
-            // A drive that failed its column stays in use, because nothing can be lost any more
-            // but by losing data.
-            gap = self.is_gap(&batch);
-            if gap || self.columns_there(&batch).0 < batch.data_columns() {
-                fault = Some(kept);
-            }
-            // Recovery finds it on fewer drives than it should, or never.
-            self.log.blocked |= !gap;
-            self.retries.failed(&mut self.cx, Work::Batch, kept);
-        } else if let Some(before) = self.gap_fault() {
-            // Recovery does not come as far as this.
-            fault = Some(before);
-        } else if self.columns_there(&batch).0 < batch.data_columns() {
-            // Its drives have gone out, more of them than it survives: it is in memory alone, where the stripe's blocks
-            // are kept, and nobody is told that it is durable.
-            fault = Some(Fault::Lost);
-        } else {
-            self.retries.succeeded(&mut self.cx, Work::Batch);
-        }
-        let in_memory = columns_in_memory(&batch.header);
-        self.apply_batch(&batch.header, batch.scratch, in_memory);
-        self.log.ended = sequence;
-        if !gap && self.log.gaps.is_empty() {
-            self.log.completed = sequence;
-        }
-        self.checkpoints.logged(self.cx.now);
-        for unit in std::mem::take(&mut batch.units) {
-            self.unit_ended(unit.op, fault.map_or(Ok(()), Err));
-        }
-        if gap {
-            batch.writing = false;
-            self.log.gaps.insert(sequence, batch);
-        } else {
-            self.overlay.unpin(sequence);
-        }
-        if let Some(fault) = fault {
-            self.refuse_with(fault);
-        }
-    }
-
-    /// What a batch says is the truth from now on; its blocks' bytes are in `scratch`, in so many columns, and derived ones
-    /// behind them.
-    pub(super) fn apply_batch(
-        &mut self,
-        header: &BatchHeader,
-        scratch: ScratchId,
-        in_memory: usize,
-    ) {
-        let pool = self.cx.geometry.store().expect("a log needs a store").pool;
-        let length = header.length();
-        let head = header.header_blocks();
-        let rows = u64::from(header.rows);
-        let (mut index, mut derived) = (0, 0);
-        for descriptor in &header.descriptors {
-            match *descriptor {
-                Descriptor::Direct { first, ref crcs } => {
-                    self.direct.logged(header.sequence, crcs.len() as u64);
-                    for (block, &crc) in (first.block..).zip(crcs) {
-                        let name = BlockName { block, ..first };
-                        let logged = Logged {
-                            bytes: Bytes::InPlace,
-                            entry: Entry::new(pool, name, crc, header.sequence),
-                            sequence: header.sequence,
-                        };
-                        self.overlay.insert(name, logged);
-                    }
-                }
-                Descriptor::Content { name, crc } => {
-                    let column = column_slice(
-                        scratch,
-                        usize::try_from(index / rows).expect("few columns"),
-                        length,
-                    );
-                    let offset = (head + index % rows) * BLOCK_BYTES;
-                    index += 1;
-                    let logged = Logged {
-                        bytes: Bytes::Memory(column.part(offset, BLOCK_BYTES)),
-                        entry: Entry::new(pool, name, crc, header.sequence),
-                        sequence: header.sequence,
-                    };
-                    self.overlay.insert(name, logged);
-                }
-                Descriptor::Derived { name, crc } => {
-                    let slice = derived::slice(scratch, in_memory, length, derived);
-                    derived += 1;
-                    let logged = Logged {
-                        bytes: Bytes::Memory(slice),
-                        entry: Entry::new(pool, name, crc, header.sequence),
-                        sequence: header.sequence,
-                    };
-                    self.overlay.insert(name, logged);
-                }
-                Descriptor::Moved { group, data, to } => {
-                    self.moved(group, data, to, header.sequence);
-                }
-                Descriptor::Unknown(name) => {
-                    let logged = Logged {
-                        bytes: Bytes::Nowhere,
-                        entry: Entry::UNKNOWN,
-                        sequence: header.sequence,
-                    };
-                    self.overlay.insert(name, logged);
-                }
-                Descriptor::Absent { name, crc } => {
-                    let logged = Logged {
-                        bytes: Bytes::Nowhere,
-                        entry: Entry::new(pool, name, crc, header.sequence),
-                        sequence: header.sequence,
-                    };
-                    self.overlay.insert(name, logged);
-                }
-                Descriptor::Zeroed {
-                    group,
-                    first,
-                    count,
-                } => {
-                    let stripes = first..first + u64::from(count);
-                    let names = self.cx.geometry.blocks_of_stripes(group, stripes.clone());
-                    self.overlay
-                        .zero(group, stripes, header.sequence, names.into_iter());
-                }
-            }
-        }
+    /// The lane's ring.
+    pub(super) const fn ring(&self) -> &Ring {
+        &self.ring
     }
 }
 
-/// Columns of a batch's buffer: where there is one data column the others are the same bytes, and are
-/// written from there.
-fn columns_in_memory(header: &BatchHeader) -> usize {
-    match header.data_columns {
-        1 => 1,
-        _ => header.seats.len(),
+/// How far the log is.
+impl Log {
+    /// The last batch that is complete, with no gap before it.
+    pub(super) const fn completed(&self) -> u64 {
+        self.sequences.completed()
     }
-}
 
-/// CRC-32C of the XOR of row `row`'s blocks, from those of the blocks, column by column. A checksum is
-/// linear but for a constant, so that each two blocks leave that of zeros.
-fn crc_of_sum(crcs: &[u32], row: usize, rows: usize) -> u32 {
-    let of_row = crcs.iter().skip(row).step_by(rows);
-    let (sum, count) = of_row.fold((0, 0_u32), |(sum, count), crc| (sum ^ crc, count + 1));
-    match count % 2 {
-        0 => sum ^ ZEROS_CRC,
-        _ => sum,
+    /// The last batch that a flush has covered.
+    pub(super) const fn flushed(&self) -> u64 {
+        self.sequences.flushed()
     }
-}
 
-/// A column of a batch's buffer.
-pub(super) fn column_slice(scratch: ScratchId, index: usize, length: u64) -> Slice {
-    Slice {
-        buffer: BufferId::Scratch(scratch),
-        offset: index as u64 * length * BLOCK_BYTES,
-        length: length * BLOCK_BYTES,
+    /// The batch that begins next.
+    pub(super) const fn next_sequence(&self) -> u64 {
+        self.sequences.next()
     }
-}
 
-/// How much of a batch is whose.
-fn weights_of(units: &[Owned]) -> Weights {
-    let mut weights = Weights::new();
-    for (volume, unit) in units {
-        *weights.entry(*volume).or_default() += weight(unit);
+    /// A flush has covered batches up to this one.
+    pub(super) fn flush_covered(&mut self, sequence: u64) {
+        self.sequences.flush_covered(sequence);
     }
-    weights
-}
 
-fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
-    let mut descriptors = Vec::new();
-    for unit in units {
-        // Stripes that become zero do so before anything else that the unit says.
-        if let Some((group, stripes)) = &unit.zeroed {
-            descriptors.push(Descriptor::Zeroed {
-                group: *group,
-                first: stripes.start,
-                count: u32::try_from(stripes.end - stripes.start).expect("few at a time"),
-            });
+    /// Number of the newest anchor.
+    pub(super) const fn anchor(&self) -> u64 {
+        self.anchor
+    }
+
+    /// The next anchor: the log begins with this batch.
+    pub(super) fn next_anchor(&mut self, first: u64) -> Anchor {
+        self.anchor += 1;
+        Anchor {
+            incarnation: self.incarnation,
+            first,
+            position: self.ring.position_of(first),
+            inherited: self.sequences.inherited(),
+            number: self.anchor,
         }
-        descriptors.extend(
-            unit.blocks
-                .iter()
-                .map(|&(name, _, crc)| Descriptor::Content { name, crc }),
-        );
-        let derived = unit.derived.iter();
-        descriptors.extend(derived.map(|&(name, _, crc)| Descriptor::Derived { name, crc }));
-        descriptors.extend(unit.unknown.iter().map(|&name| Descriptor::Unknown(name)));
-        let absent = unit.absent.iter();
-        descriptors.extend(absent.map(|&(name, crc)| Descriptor::Absent { name, crc }));
-        let direct = unit.direct.iter().cloned();
-        descriptors.extend(direct.map(|(first, crcs)| Descriptor::Direct { first, crcs }));
-        let moved = unit.moved.into_iter();
-        descriptors.extend(moved.map(|(group, data, to)| Descriptor::Moved { group, data, to }));
     }
-    descriptors
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Recovery has found the newest anchor.
+    pub(super) const fn anchored(&mut self, number: u64) {
+        self.anchor = number;
+    }
 
-    #[test]
-    fn the_checksum_of_a_sum_follows_from_those_of_its_terms() {
-        let block = |seed: u8| -> Vec<u8> {
-            (0..=255)
-                .cycle()
-                .map(|b: u8| b.wrapping_mul(seed))
-                .take(4096)
-                .collect()
-        };
-        assert_eq!(block::crc32c(&block(0)), ZEROS_CRC);
-        for (data, rows) in [(2, 1), (2, 3), (3, 2), (4, 2), (5, 1)] {
-            let blocks: Vec<Vec<u8>> = (0..data * rows)
-                .map(|index| block(u8::try_from(index).unwrap() * 2 + 1))
-                .collect();
-            let crcs: Vec<u32> = blocks.iter().map(|block| block::crc32c(block)).collect();
-            for row in 0..rows {
-                let mut sum = vec![0; 4096];
-                for column in 0..data {
-                    for (byte, &more) in sum.iter_mut().zip(&blocks[column * rows + row]) {
-                        *byte ^= more;
-                    }
-                }
-                assert_eq!(crc_of_sum(&crcs, row, rows), block::crc32c(&sum));
-            }
-        }
+    /// All of the log is read.
+    pub(super) fn go_on(&mut self, recovered: Recovered) {
+        self.ring = recovered.ring;
+        self.incarnation = recovered.incarnation;
+        self.sequences.go_on_at(recovered.next);
     }
 }

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 
 use crate::ScratchId;
-use crate::format::Anchor;
-use crate::lane::Lane;
 use crate::lane::backoff::Work;
 use crate::lane::blocks::Entries;
 use crate::lane::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor};
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
+use crate::lane::log::batch_memory;
 use crate::lane::op::{Op, Owner, Task};
 use crate::lane::preserved::Limits;
+use crate::lane::{Lane, records};
 use crate::plan::Transfer;
 use crate::seeded::{self, Bug};
 
@@ -28,10 +28,10 @@ impl Lane {
 
     /// When a checkpoint begins although nothing asks for it.
     pub(in crate::lane) fn idle_checkpoint_at(&self) -> Option<Instant> {
-        if self.recovery.is_some() || self.has_gaps() {
+        if self.recovery.is_some() || self.log.has_gaps() {
             return None;
         }
-        let at = self.checkpoints.idle_at(self.log.completed)?;
+        let at = self.checkpoints.idle_at(self.log.completed())?;
         Some(at.max(self.retries.checkpoints_wait_until().unwrap_or(at)))
     }
 
@@ -46,15 +46,15 @@ impl Lane {
 
     /// Begins the next checkpoint, if it is wanted and none is under way.
     pub(in crate::lane) fn pump_checkpoint(&mut self) {
-        let hindered = self.has_gaps() || self.retries.checkpoints_wait(self.cx.now);
+        let hindered = self.log.has_gaps() || self.retries.checkpoints_wait(self.cx.now);
         if !self.checkpoints.is_due(hindered, self.log.waits()) {
             return;
         }
         // An awaited checkpoint is tried in any case: its waiters hear how that has ended.
-        if self.has_gaps() && self.fill_gaps_for_checkpoint() {
+        if self.log.has_gaps() && self.fill_gaps_for_checkpoint() {
             return;
         }
-        self.checkpoints.begin(self.log.completed);
+        self.checkpoints.begin(self.log.completed());
         if seeded::is(Bug::InstallEarly) {
             self.checkpoint_flushed(Ok(()));
         } else {
@@ -98,7 +98,7 @@ impl Lane {
 
     /// The records are durable: the pages that they need are read.
     fn collect(&mut self) {
-        if let Some(fault) = self.gap_fault() {
+        if let Some(fault) = self.log.gap_fault() {
             // Something newer than what is durable is in memory in its place.
             self.checkpoint_refused(fault);
             return;
@@ -129,11 +129,9 @@ impl Lane {
 
     /// All installs have ended: entries say so, and what has no place is preserved, or logged again.
     fn blocks_installed(&mut self, refused: Option<Fault>) {
-        self.log.stuck = refused;
+        self.log.installs_ended(refused);
         let forgotten = self.groups_forgotten();
-        let room = self.log.wants_checkpoint()
-            || self.overlay.bytes() >= self.batch_memory() / 2
-            || !forgotten.is_empty();
+        let room = self.log.wants_checkpoint(&self.cx, &self.overlay) || !forgotten.is_empty();
         let limits = Limits {
             forgotten: &forgotten,
             most: self.preserved_at_most(room),
@@ -157,7 +155,7 @@ impl Lane {
 
     /// Blocks and pages are durable: the journal need not have them, and the tail moves if it can.
     fn blocks_durable(&mut self) {
-        if let Some(fault) = self.gap_fault() {
+        if let Some(fault) = self.log.gap_fault() {
             // What a newer record has superseded was left out, and that record is not durable.
             self.checkpoint_refused(fault);
             return;
@@ -177,7 +175,7 @@ impl Lane {
         let running = self.checkpoints.running();
         let (overlay, pages) = (&mut self.overlay, &mut self.pages);
         let first = running.release(&self.cx, overlay, pages, &installed, kept);
-        let ring = &self.log.ring;
+        let ring = self.log.ring();
         let moves = !ring.is_empty() && !ring.is_oldest(first);
         if running.begin_anchor(moves) {
             self.push_anchor(first);
@@ -188,25 +186,18 @@ impl Lane {
 
     /// Writes an anchor to all drives that take part: the log begins with this batch.
     pub(in crate::lane) fn push_anchor(&mut self, first: u64) {
-        self.log.anchor += 1;
-        let anchor = Anchor {
-            incarnation: self.log.incarnation,
-            first,
-            position: self.log.ring.position_of(first),
-            inherited: self.log.inherited,
-            number: self.log.anchor,
-        };
+        let anchor = self.log.next_anchor(first);
         lay_anchor(&mut self.cx, &anchor);
     }
 
     /// The anchor is laid out in memory.
     pub(in crate::lane) fn anchor_laid(&mut self, scratch: ScratchId) {
-        let drives = submit_anchor(&mut self.cx, &mut self.ios, self.log.anchor, scratch);
+        let drives = submit_anchor(&mut self.cx, &mut self.ios, self.log.anchor(), scratch);
         if let Some(running) = self.checkpoints.if_running() {
             let next = running.anchor_submitted(scratch, drives);
             self.checkpoint_goes_on(next);
         } else {
-            self.recovery_anchor_begins(scratch, drives);
+            self.recovery_anchor_submitted(scratch, drives);
         }
     }
 
@@ -217,7 +208,7 @@ impl Lane {
             let next = running.anchor_written(cx, ios, seat, outcome, out);
             self.checkpoint_goes_on(next);
         } else {
-            self.recovery_anchor_written(seat, offset, outcome);
+            self.recovery_written(seat, offset, outcome);
         }
     }
 
@@ -255,7 +246,7 @@ impl Lane {
 
     /// A drive that stays has refused something that all must have.
     fn checkpoint_refused(&mut self, fault: Fault) {
-        self.log.stuck = Some(fault);
+        self.log.installs_ended(Some(fault));
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         self.checkpoints.refuse(cx, ios, &mut self.pages);
         self.end_checkpoint(Some(fault));
@@ -264,21 +255,17 @@ impl Lane {
     /// The anchor is durable, so that the space before it can be used again; or a drive has refused something.
     fn end_checkpoint(&mut self, refused: Option<Fault>) {
         let ended = self.checkpoints.end();
-        self.log.gaps_tried = false;
         self.forget_nowhere(None);
         let holds_back = ended.holds_back();
-        self.log.ring.release_before(ended.first);
-        if ended.covers == self.log.completed && !holds_back {
-            self.log.blocked = false;
-        }
+        self.log.checkpoint_ended(ended.covers, ended.first);
         // Where no drive is there nothing is logged, whatever is released.
-        let full = self.log.crowded && !self.cx.live_seats().is_empty();
+        let full = self.log.is_out_of_space() && !self.cx.live_seats().is_empty();
         self.preserved.checkpoint_ended(ended.in_the_way && full);
-        let refused = refused.or(self.log.stuck.filter(|_| !ended.progress));
+        let refused = refused.or(self.log.tail_fault().filter(|_| !ended.progress));
         match refused {
             Some(fault) => {
                 self.retries.failed(&mut self.cx, Work::Checkpoint, fault);
-                if self.log.blocked || self.log.crowded {
+                if self.log.needs_checkpoint() {
                     self.refuse_with(fault);
                 }
             }
@@ -289,7 +276,7 @@ impl Lane {
                 CheckpointWaiter::Pool => self.discards.report_checkpointed(&mut self.cx),
                 CheckpointWaiter::Job(job)
                     if holds_back
-                        && self.log.stuck.is_none()
+                        && self.log.tail_fault().is_none()
                         && self.jobs.zeroes(job).is_some() =>
                 {
                     // The group's earlier life is still in the ring, behind what is preserved.
@@ -305,7 +292,7 @@ impl Lane {
     /// Whether the ring has only what no checkpoint has covered.
     pub(in crate::lane) fn ring_is_checkpointed(&self) -> bool {
         let first = self.checkpoints.first_uncovered();
-        self.log.ring.is_oldest(first)
+        self.log.ring().is_oldest(first)
     }
 
     /// Groups that the jobs that wait for this checkpoint are about to make unwritten.
@@ -321,14 +308,14 @@ impl Lane {
     /// How many blocks may be preserved: none while a batch has to be made unnecessary; if the ring wants `room` what can be
     /// logged again, which takes no more than a part of ring and memory.
     fn preserved_at_most(&self, room: bool) -> usize {
-        if self.log.blocked {
+        if self.log.is_blocked() {
             return 0;
         }
         if !room {
             return usize::MAX;
         }
-        let ring = self.log.ring.batch_blocks_max();
-        let memory = self.batch_memory() / BLOCK_BYTES / 8;
+        let ring = self.log.ring().batch_blocks_max();
+        let memory = batch_memory(&self.cx) / BLOCK_BYTES / 8;
         usize::try_from(ring.min(memory)).expect("a ring fits into memory")
     }
 
@@ -354,12 +341,14 @@ impl Lane {
         if !self.jobs.catches_up(job) {
             return false;
         }
-        let flushed = self.log.flushed;
-        let early = self.written_blocks(&self.ops[&op]).iter().any(|(name, _)| {
-            let logged = self.overlay.get(*name);
-            logged.is_some_and(|logged| logged.sequence > flushed)
-        });
-        if early && let Some(fault) = self.log.stuck {
+        let flushed = self.log.flushed();
+        let early = records::written_blocks(&self.cx, &self.ops[&op])
+            .iter()
+            .any(|(name, _)| {
+                let logged = self.overlay.get(*name);
+                logged.is_some_and(|logged| logged.sequence > flushed)
+            });
+        if early && let Some(fault) = self.log.tail_fault() {
             // A drive that stays does not take what is logged, and it is not known until when.
             self.end(op, Err(fault));
         } else if early {

@@ -81,7 +81,7 @@ impl Lane {
                 if !before.writable() {
                     self.checkpoints.column_is_back(group, column);
                     // Its drive may have left after those whose copies of pages are in memory, with later ones.
-                    let checkpoint = self.checkpoints.pages(self.log.anchor);
+                    let checkpoint = self.checkpoints.pages(self.log.anchor());
                     self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }
                 self.forget_nowhere(Some(group));
@@ -152,7 +152,7 @@ impl Lane {
                 self.check_here(group)?;
                 // Copies of pages are compared when they are read: those in memory hide a bad one.
                 if !seeded::is(Bug::ScrubKeepsPages) {
-                    let checkpoint = self.checkpoints.pages(self.log.anchor);
+                    let checkpoint = self.checkpoints.pages(self.log.anchor());
                     self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }
                 self.begin_job(Job::scrub(group));

@@ -40,7 +40,7 @@ impl Lane {
                 pages: &self.pages,
             },
             maps: &self.maps,
-            checkpoint: self.checkpoints.pages(self.log.anchor),
+            checkpoint: self.checkpoints.pages(self.log.anchor()),
             has_job: self.jobs.has(run.group),
         };
         let (cx, ios) = (&mut self.cx, &mut self.ios);
@@ -67,8 +67,8 @@ impl Lane {
             return;
         }
         self.begin_discard();
-        let ring = &self.log.ring;
-        let unused = ring.is_empty() && self.log.is_idle() && !self.has_gaps();
+        let ring = self.log.ring();
+        let unused = ring.is_empty() && self.log.is_idle() && !self.log.has_gaps();
         let ring = RingUse {
             blocks: ring.blocks(),
             taken: ring.taken(),

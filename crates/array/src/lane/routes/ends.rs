@@ -16,7 +16,7 @@ impl Lane {
                 }
             }
             Answered::Late(late) => {
-                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let checkpoint = self.checkpoints.pages(self.log.anchor());
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
                 self.pages
                     .late_copies_came(cx, ios, &checkpoint, late.seat, late.copies);
@@ -44,7 +44,7 @@ impl Lane {
                 self.batch_written(sequence, (seat, offset), outcome);
             }
             Purpose::PageRead { read, seat } => {
-                let checkpoint = self.checkpoints.pages(self.log.anchor);
+                let checkpoint = self.checkpoints.pages(self.log.anchor());
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
                 self.pages
                     .read_ended(cx, ios, &checkpoint, (read, seat), outcome);
@@ -52,7 +52,7 @@ impl Lane {
             Purpose::Install { transfer } => self.install_written(&transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, offset, outcome),
-            Purpose::Restore { seat } => self.column_restored(seat, offset, outcome),
+            Purpose::Restore { seat } => self.recovery_written(seat, offset, outcome),
             Purpose::Look { job, seat } => {
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
                 if self.jobs.looked(cx, ios, job, (seat, offset), outcome) {

@@ -6,12 +6,12 @@ use crate::lane::flush::{Finished, Waiter};
 impl Lane {
     /// Flushes every drive that holds writes not yet flushed; false if there is none.
     pub(in crate::lane) fn begin_flush(&mut self, waiter: Waiter) -> bool {
-        let covers = self.log.completed;
+        let covers = self.log.completed();
         let begun = self
             .flushes
             .begin(&mut self.cx, &mut self.ios, waiter, covers);
         if !begun {
-            self.log.flushed = self.log.flushed.max(covers);
+            self.log.flush_covered(covers);
         }
         begun
     }
@@ -21,8 +21,8 @@ impl Lane {
             let outcome = finished.outcome;
             self.ios.flush_finished(&self.cx, finished.number, outcome);
             if outcome.is_ok() {
-                self.log.flushed = self.log.flushed.max(finished.covers);
-                self.direct.flushed(self.log.flushed);
+                self.log.flush_covered(finished.covers);
+                self.direct.flushed(self.log.flushed());
             }
             match finished.waiter {
                 Waiter::Request(id) => self.flushed_for(id, outcome),

@@ -4,18 +4,18 @@ use block::Outcome;
 
 use crate::action::Event;
 use crate::format::BlockName;
-use crate::lane::Lane;
 use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::fills;
 use crate::lane::flush::Waiter;
 use crate::lane::ids::{JobId, OpId};
 use crate::lane::jobs::{Begun, Ended, Job, Next};
 use crate::lane::op::{Op, Owner};
+use crate::lane::{Lane, records};
 
 impl Lane {
     pub(in crate::lane) fn begin_job(&mut self, job: Job) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence);
+        let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence());
         match begun {
             Begun::Looks => {}
             Begun::Checkpoint => self.checkpoints.await_next(CheckpointWaiter::Job(id), []),
@@ -47,7 +47,7 @@ impl Lane {
 
     /// The checkpoint that a job waited for has ended.
     pub(in crate::lane) fn job_checkpointed(&mut self, id: JobId) {
-        match self.jobs.checkpointed(id, self.log.stuck) {
+        match self.jobs.checkpointed(id, self.log.tail_fault()) {
             Some(group) => {
                 self.pages.drop_group(group);
                 self.maps.drop_group(group);
@@ -121,7 +121,9 @@ impl Lane {
             return true;
         }
         let op = &self.ops[&id];
-        let names = self.written_blocks(op).into_iter().map(|(name, _)| name);
+        let names = records::written_blocks(&self.cx, op)
+            .into_iter()
+            .map(|(name, _)| name);
         let blocks: Vec<(BlockName, u32)> = names.zip(sums.iter().copied()).collect();
         let (overlay, pages) = (&mut self.overlay, &mut self.pages);
         fills::note_filled(
@@ -130,7 +132,7 @@ impl Lane {
             pages,
             op,
             &blocks,
-            self.log.completed,
+            self.log.completed(),
         )
     }
 }

@@ -30,13 +30,13 @@ impl Lane {
     /// Begins to load pages, but for those that are here or on their way.
     pub(in crate::lane) fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let nowhere = self.pages.load(cx, ios, self.log.anchor, names);
+        let nowhere = self.pages.load(cx, ios, self.log.anchor(), names);
         self.pages_nowhere(nowhere);
     }
 
     pub(in crate::lane) fn pages_nowhere(&mut self, names: Vec<PageName>) {
         for name in names {
-            let checkpoint = self.checkpoints.pages(self.log.anchor);
+            let checkpoint = self.checkpoints.pages(self.log.anchor());
             let ready = { &mut self.pages }.without_copies(&self.cx, &checkpoint, name);
             self.page_here(ready);
         }
@@ -44,7 +44,7 @@ impl Lane {
 
     /// The copies of a page are in memory.
     pub(in crate::lane) fn page_computed(&mut self, name: PageName, computed: &Computed) {
-        let checkpoint = self.checkpoints.pages(self.log.anchor);
+        let checkpoint = self.checkpoints.pages(self.log.anchor());
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         match { &mut self.pages }.computed(cx, ios, &checkpoint, name, computed) {
             Loaded::Again(nowhere) => self.pages_nowhere(nowhere),
@@ -70,7 +70,7 @@ impl Lane {
         let entries = MapEntries {
             overlay: &self.overlay,
             pages: &self.pages,
-            sequence: self.log.next_sequence,
+            sequence: self.log.next_sequence(),
         };
         for (name, entry) in self.maps.load(&self.cx, entries, group)? {
             self.pages.set(name, entry);
@@ -81,7 +81,7 @@ impl Lane {
     /// Columns can be read again, of one group or of any.
     pub(in crate::lane) fn forget_nowhere(&mut self, group: Option<u64>) {
         if self.pages.has_nowhere() {
-            let checkpoint = self.checkpoints.pages(self.log.anchor);
+            let checkpoint = self.checkpoints.pages(self.log.anchor());
             self.pages.forget_nowhere(&checkpoint, group);
             self.maps.drop_unknown();
         }

@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use block::Seat;
 
-use super::Lane;
-use super::ids::OpId;
-use super::op::Phase;
+use crate::lane::Lane;
+use crate::lane::ids::OpId;
+use crate::lane::op::Phase;
 
 impl Lane {
     /// Drives are out. All are before what waits for a verdict goes on.
-    pub(super) fn seats_out(&mut self, seats: &[Seat]) {
+    pub(in crate::lane) fn seats_out(&mut self, seats: &[Seat]) {
         for &seat in seats {
             self.ios.forget_pace(seat);
             match self.ios.twins().succeeds(seat) {
@@ -31,7 +31,7 @@ impl Lane {
             self.decide(seat, true);
         }
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
-            self.preserved.drive_out(self.log.next_sequence);
+            self.preserved.drive_out(self.log.next_sequence());
             self.checkpoints.want();
         }
     }
@@ -45,13 +45,13 @@ impl Lane {
     }
 
     /// From now on all that is written to the seat goes to its drive's successor too.
-    pub(super) fn begin_twin(&mut self, seat: Seat, with: Seat) {
+    pub(in crate::lane) fn begin_twin(&mut self, seat: Seat, with: Seat) {
         self.cx.change_view(|view, _| view.successor_in(with));
         self.ios.begin_twin(seat, with);
     }
 
     /// The successor takes the seat. `filled`: the columns that it has, where it does not have all.
-    pub(super) fn succeed(
+    pub(in crate::lane) fn succeed(
         &mut self,
         seat: Seat,
         with: Seat,
@@ -85,14 +85,14 @@ impl Lane {
         self.superseded(seat);
         if self.cx.geometry.store().is_some() && self.recovery.is_none() {
             if filled.is_some() {
-                self.preserved.drive_out(self.log.next_sequence);
+                self.preserved.drive_out(self.log.next_sequence());
             }
             self.want_anchor();
         }
     }
 
     /// The pool has decided about a drive; whatever waited for that goes on.
-    pub(super) fn decide(&mut self, seat: Seat, out: bool) {
+    pub(in crate::lane) fn decide(&mut self, seat: Seat, out: bool) {
         self.ios.decided(seat);
         if out {
             self.ios.forget_unflushed(seat);

@@ -1,0 +1,325 @@
+//! Which batch begins next, and what is in it.
+//!
+//! One that nothing else is before begins when all earlier inputs of this moment are known (`due`), others when enough has
+//! gathered or nothing is before them any more.
+
+use block::{Fault, Instant, Seat};
+
+use super::batch::Batch;
+use super::shape::{Shape, data_columns_max};
+use super::shares::{Weights, divide};
+use super::unit::descriptors_of;
+use super::waiting::{Lot, weight};
+use super::{BatchBuffer, DESCRIPTORS_MAX, Log, Unit, batch_memory, derived};
+use crate::VolumeId;
+use crate::action::Action;
+use crate::format::{BatchHeader, DESCRIPTOR_BYTES};
+use crate::lane::Computing;
+use crate::lane::context::Context;
+use crate::lane::io::IoTable;
+use crate::lane::overlay::Overlay;
+use crate::lane::ring::Placed;
+use crate::lane::writes::Writes;
+use crate::seeded::{self, Bug};
+
+/// Batches in flight.
+const IN_FLIGHT_MAX: usize = 4;
+/// Descriptors that must have gathered before a batch begins while another is in flight: with fewer
+/// the next one costs less if it takes along what comes meanwhile, for headers and drive operations
+/// are by batch. With many more, few requests of a lane are under way at once, and it waits for its
+/// drives (`docs/performance.md`).
+const GATHERED: usize = 12;
+/// Batches of streams in flight while commits come: a commit counts when those before it do.
+const STREAM_IN_FLIGHT_MAX: usize = 2;
+/// Descriptors of a batch of a stream while commits come.
+const STREAM_DESCRIPTORS_MAX: usize = 192;
+
+/// A unit, and whose it is.
+type Owned = (Option<VolumeId>, Unit);
+
+/// What decides beside the log's own state whether a batch begins.
+#[derive(Clone, Copy)]
+pub(in crate::lane) struct Inputs<'a> {
+    /// Whose drives are slow.
+    pub(in crate::lane) ios: &'a IoTable,
+    /// All earlier inputs of this moment are known: [`Log::take_due`].
+    pub(in crate::lane) due: bool,
+    /// Discards must end first.
+    pub(in crate::lane) held: bool,
+    /// Stripes on their way to their places: records of these come.
+    pub(in crate::lane) direct: usize,
+    /// A checkpoint that makes room is under way, or will be tried again.
+    pub(in crate::lane) room_comes: bool,
+}
+
+/// What has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lane) enum Begun {
+    /// Nothing: nothing waits, or what waits may not begin yet.
+    Nothing,
+    /// A batch. Another one may begin.
+    Batch,
+    /// Nothing finds room before a checkpoint has ended.
+    NoRoom,
+    /// Nothing, and no checkpoint can make room: what waits is to be refused.
+    Full(Fault),
+}
+
+impl Log {
+    /// When [`take_due`](Self::take_due) is to be called.
+    pub(in crate::lane) const fn due_at(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether what has waited for all inputs of its moment begins now. `timed_out`: all inputs before `now` are known.
+    /// `refused`: nothing begins.
+    pub(in crate::lane) fn take_due(
+        &mut self,
+        now: Instant,
+        timed_out: bool,
+        refused: bool,
+    ) -> bool {
+        let due = timed_out && !refused && self.due.is_some_and(|due| due <= now);
+        if due || refused || self.waiting.is_empty() {
+            self.due = None;
+        }
+        due
+    }
+
+    /// Begins the next batch, if one should be in flight.
+    pub(in crate::lane) fn begin(
+        &mut self,
+        cx: &mut Context,
+        overlay: &mut Overlay,
+        inputs: Inputs<'_>,
+    ) -> Begun {
+        if self.waiting.is_empty()
+            || self.batches.len() >= IN_FLIGHT_MAX
+            || self.blocked
+            || self.has_gaps()
+            || inputs.held
+        {
+            return Begun::Nothing;
+        }
+        let ready = self.lots_ready(cx.now, inputs);
+        // One lot may be due though the other finds no room.
+        if self.due.is_none() && self.some_lot_may_be_due(ready, inputs) {
+            self.due = Some(cx.now);
+        }
+        if ready == [None, None] {
+            return Begun::Nothing;
+        }
+        let mut ready = ready.into_iter().flatten();
+        self.out_of_space = !ready.any(|lot| self.begin_batch(cx, overlay, inputs.ios, lot));
+        match self.tail_fault {
+            _ if !self.out_of_space => Begun::Batch,
+            Some(fault) if !inputs.room_comes => Begun::Full(fault),
+            _ => Begun::NoRoom,
+        }
+    }
+
+    /// Lots of which a batch should begin, the one whose turn it is first.
+    fn lots_ready(&self, now: Instant, inputs: Inputs<'_>) -> [Option<Lot>; 2] {
+        let ready = |&lot: &Lot| match self.waiting.urgent(lot) {
+            _ if !self.waiting.has(lot) => false,
+            enough if enough >= GATHERED => {
+                lot == Lot::Commits
+                    || !self.waiting.has_commits(now)
+                    || self.in_flight(lot) < STREAM_IN_FLIGHT_MAX
+            }
+            _ => inputs.due && self.may_begin_lone(lot, inputs),
+        };
+        self.waiting.in_turn().map(|lot| Some(lot).filter(ready))
+    }
+
+    /// Whether a batch of little may begin: one that is under way would take along what comes meanwhile.
+    fn may_begin_lone(&self, lot: Lot, inputs: Inputs<'_>) -> bool {
+        match lot {
+            Lot::Commits => self.in_flight(lot) == 0,
+            // What is in place takes no room, and must not wait for commits that never end. It waits for as many as are on
+            // their way to their places: each batch is an operation on several drives.
+            Lot::Streams if self.waiting.urgent(lot) == 0 => {
+                self.in_flight(lot) == 0 && self.waiting.count(lot) >= inputs.direct
+            }
+            Lot::Streams => self.batches.is_empty(),
+        }
+    }
+
+    /// Whether something waits for nothing but the other inputs of this moment.
+    fn some_lot_may_be_due(&self, ready: [Option<Lot>; 2], inputs: Inputs<'_>) -> bool {
+        let mut lots = self.waiting.in_turn().into_iter();
+        lots.any(|lot| {
+            let waits = self.waiting.has(lot) && !ready.contains(&Some(lot));
+            waits && self.may_begin_lone(lot, inputs)
+        })
+    }
+
+    /// Batches of a lot in flight.
+    fn in_flight(&self, lot: Lot) -> usize {
+        let batches = self.batches.values();
+        batches.filter(|batch| batch.lot == lot).count()
+    }
+
+    /// Takes what fits into one batch; false if there is no room for it.
+    fn begin_batch(
+        &mut self,
+        cx: &mut Context,
+        overlay: &mut Overlay,
+        ios: &IoTable,
+        lot: Lot,
+    ) -> bool {
+        if overlay.bytes() >= lot.share(batch_memory(cx)) {
+            return false;
+        }
+        let seats = batch_seats(cx, ios);
+        let live = u16::try_from(seats.len()).expect("seats are 16 bits");
+        if live == 0 {
+            self.tail_fault = self.tail_fault.or(Some(Fault::Lost));
+            return false;
+        }
+        let parity = cx.geometry.code().tolerance().min(live - 1);
+        let parity = parity.saturating_sub(u16::from(seeded::is(Bug::LessParity)));
+        let widest = usize::from(data_columns_max(live, parity));
+        let sides = (widest, usize::from(parity));
+        let limit = self.ring.batch_blocks_max();
+        let most = match lot {
+            Lot::Streams if self.waiting.has_commits(cx.now) => STREAM_DESCRIPTORS_MAX,
+            _ => DESCRIPTORS_MAX,
+        };
+        let fits = |blocks, bytes| {
+            bytes <= most * DESCRIPTOR_BYTES
+                && Shape::new(widest, sides.1, blocks, bytes).fits(limit)
+        };
+        let (owned, blocks, bytes) = self.gather(cx, overlay, lot, fits);
+        let shape = Shape::cheapest(sides, (blocks, bytes), limit);
+        let length = shape.length();
+        let most = lot.share(self.ring.blocks());
+        let place = self.ring.place_up_to(length, most);
+        let Some(position) = place.filter(|_| !owned.is_empty()) else {
+            self.waiting.give_back(lot, owned);
+            return false;
+        };
+        self.waiting.went(lot);
+        let sequence = self.sequences.begin();
+        let weights = weights_of(&owned);
+        let units: Vec<Unit> = owned.into_iter().map(|(_, unit)| unit).collect();
+        let placed = Placed {
+            sequence,
+            position,
+            length,
+        };
+        self.ring.take(placed, divide(length, &weights));
+        // Another drive first each time, so that none is always written to.
+        let first = usize::try_from(sequence % u64::from(live)).expect("below 2^16");
+        let columns = shape.data + usize::from(parity);
+        let header = BatchHeader {
+            incarnation: self.incarnation,
+            sequence,
+            flushed: self.flushed(),
+            seats: (0..columns)
+                .map(|i| seats[(first + i) % seats.len()])
+                .collect(),
+            data_columns: u16::try_from(shape.data).expect("at most 64"),
+            rows: u16::try_from(shape.rows).expect("a batch is short"),
+            // They are computed when the blocks are laid out, and count towards the header's length.
+            parity_crcs: vec![0; usize::from(parity) * shape.rows],
+            descriptors: descriptors_of(&units),
+        };
+        assert_eq!(header.length(), length, "it is as long as was planned");
+        self.lay(cx, overlay, (lot, units, weights), header, position);
+        true
+    }
+
+    /// Takes units of a lot for a batch, as many as fit: of each of the volumes that have room, by turns. With their blocks and the
+    /// bytes of their descriptors.
+    fn gather(
+        &mut self,
+        cx: &Context,
+        overlay: &Overlay,
+        lot: Lot,
+        fits: impl Fn(usize, usize) -> bool,
+    ) -> (Vec<Owned>, usize, usize) {
+        let shared = self.waiting.is_shared(cx.now) && self.tail_fault.is_none();
+        let memory_left = lot.share(batch_memory(cx)) - overlay.bytes();
+        let ring_left = { lot.share(self.ring.blocks()) }.saturating_sub(self.ring.used());
+        let ring = &self.ring;
+        let may = |volume| {
+            !shared
+                || (ring.shares().may_take(volume, ring_left)
+                    && overlay.shares().may_take(volume, memory_left))
+        };
+        let (mut units, mut blocks, mut bytes) = (Vec::new(), 0, 0);
+        while let Some((volume, unit)) = self.waiting.next(lot, may) {
+            let (more, all) = (blocks + unit.blocks.len(), bytes + unit.bytes());
+            if !fits(more, all) && !units.is_empty() {
+                break;
+            }
+            (blocks, bytes) = (more, all);
+            let unit = self.waiting.take(lot, volume).expect("just seen");
+            units.push((volume, unit));
+        }
+        (units, blocks, bytes)
+    }
+
+    /// Begins to lay out a batch in memory of its own.
+    fn lay(
+        &mut self,
+        cx: &mut Context,
+        overlay: &mut Overlay,
+        (lot, units, weights): (Lot, Vec<Unit>, Weights),
+        header: BatchHeader,
+        position: u64,
+    ) {
+        let sequence = header.sequence;
+        let scratch = cx.fresh_scratch();
+        let buffer = BatchBuffer::new(&header, scratch);
+        let bytes = buffer.bytes(derived::blocks(&header));
+        cx.actions.push_back(Action::Allocate(scratch, bytes));
+        overlay.add_buffer(sequence, scratch, bytes, divide(bytes, &weights));
+        let mut volumes = weights.into_keys();
+        let alone = volumes.next().filter(|_| volumes.next().is_none());
+        let mut batch = Batch {
+            units,
+            lot,
+            volume: alone.flatten(),
+            header,
+            position,
+            buffer,
+            writes: Writes::default(),
+            writing: false,
+        };
+        let mut work = batch.lay(&mut self.codes);
+        if work.sums.is_empty() {
+            work.puts = batch.headers(cx);
+            cx.push_compute(Computing::Headed(sequence), work);
+        } else {
+            cx.push_compute(Computing::Laid(sequence), work);
+        }
+        self.batches.insert(sequence, batch);
+    }
+}
+
+/// Seats that batches are written to: none whose drive is slow, if there are enough others to
+/// survive as many losses.
+fn batch_seats(cx: &Context, ios: &IoTable) -> Vec<Seat> {
+    let live = cx.live_seats();
+    if !ios.any_suspect() {
+        return live;
+    }
+    let swift = live.iter().copied();
+    let swift: Vec<Seat> = swift.filter(|&seat| !ios.is_suspect(seat)).collect();
+    if swift.len() > usize::from(cx.geometry.code().tolerance()) {
+        swift
+    } else {
+        live
+    }
+}
+
+/// How much of a batch is whose.
+fn weights_of(units: &[Owned]) -> Weights {
+    let mut weights = Weights::new();
+    for (volume, unit) in units {
+        *weights.entry(*volume).or_default() += weight(unit);
+    }
+    weights
+}

@@ -1,0 +1,134 @@
+//! How far the log is, in sequence numbers of batches.
+//!
+//! ```text
+//!   1 … inherited … flushed … completed ……… ended … next
+//!       └ earlier              │            └ batches in flight follow
+//!         incarnations         └ the first gap follows, if there is one (`gaps.rs`)
+//! ```
+//!
+//! Invariants: flushed ≤ completed ≤ ended < next, once recovery has said where the log goes on. Batches end in order, each once.
+
+/// Up to which batch something is true of all of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sequences {
+    inherited: u64,
+    flushed: u64,
+    completed: u64,
+    ended: u64,
+    next: u64,
+}
+
+impl Sequences {
+    /// The log goes on with batch `next`; those before it were found by recovery.
+    pub(super) const fn go_on_at(&mut self, next: u64) {
+        self.next = next;
+        self.ended = next - 1;
+        self.completed = next - 1;
+        self.inherited = next - 1;
+    }
+
+    /// Written by earlier incarnations.
+    pub(super) const fn inherited(&self) -> u64 {
+        self.inherited
+    }
+
+    /// Durable: a flush has covered them.
+    pub(super) const fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
+    /// Complete, with no gap before the next one.
+    pub(super) const fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// The batch that begins next.
+    pub(super) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// A batch begins: its number.
+    pub(super) const fn begin(&mut self) -> u64 {
+        let sequence = self.next;
+        self.next += 1;
+        sequence
+    }
+
+    /// A batch has ended. `complete`: neither it nor one before it is a gap.
+    pub(super) fn ended(&mut self, sequence: u64, complete: bool) {
+        assert_eq!(sequence, self.ended + 1, "batches end in order");
+        self.ended = sequence;
+        if complete {
+            self.completed = sequence;
+        }
+    }
+
+    /// Some gaps are filled, and this is the first of those that are left.
+    pub(super) fn gaps_filled(&mut self, first: Option<u64>) {
+        self.completed = first.map_or(self.ended, |first| first - 1);
+    }
+
+    /// A flush has covered batches up to this one.
+    pub(super) fn flush_covered(&mut self, sequence: u64) {
+        assert!(sequence <= self.completed, "what is flushed is complete");
+        self.flushed = self.flushed.max(sequence);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recovery has found batches up to 4, and 5 to 8 have begun.
+    fn begun() -> Sequences {
+        let mut sequences = Sequences::default();
+        sequences.go_on_at(5);
+        for sequence in 5..9 {
+            assert_eq!(sequences.begin(), sequence);
+        }
+        sequences
+    }
+
+    #[test]
+    fn what_recovery_has_found_is_complete_and_inherited_and_not_yet_flushed() {
+        let sequences = begun();
+        assert_eq!((sequences.inherited(), sequences.completed()), (4, 4));
+        assert_eq!((sequences.flushed(), sequences.next()), (0, 9));
+    }
+
+    #[test]
+    fn batches_behind_a_gap_are_complete_when_it_is_filled() {
+        let mut sequences = begun();
+        sequences.ended(5, true);
+        sequences.ended(6, false);
+        sequences.ended(7, false);
+        assert_eq!(sequences.completed(), 5);
+        sequences.gaps_filled(Some(7));
+        assert_eq!(sequences.completed(), 6);
+        sequences.gaps_filled(None);
+        assert_eq!(sequences.completed(), 7);
+    }
+
+    #[test]
+    fn an_older_flush_that_ends_later_takes_nothing_back() {
+        let mut sequences = begun();
+        sequences.ended(5, true);
+        sequences.flush_covered(5);
+        sequences.flush_covered(4);
+        assert_eq!(sequences.flushed(), 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "what is flushed is complete")]
+    fn a_flush_does_not_reach_behind_a_gap() {
+        let mut sequences = begun();
+        sequences.ended(5, false);
+        sequences.flush_covered(5);
+    }
+
+    #[test]
+    #[should_panic(expected = "batches end in order")]
+    fn no_batch_ends_before_an_earlier_one() {
+        begun().ended(6, true);
+    }
+}

@@ -1,0 +1,100 @@
+//! Units: what must be logged together, the blocks of one band of one stripe. An operation that writes more than a band is several
+//! units, which need not be in one batch.
+
+use std::ops::Range;
+
+use block::Instant;
+
+use crate::action::Slice;
+use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor};
+use crate::lane::ids::OpId;
+
+/// Blocks that count only together.
+#[derive(Clone, Debug)]
+pub(in crate::lane) struct Unit {
+    /// The operation that waits for it.
+    pub(in crate::lane) op: OpId,
+    /// When the operation got in line, and whether it logs again what is preserved: the log notes both.
+    pub(in crate::lane) begun: Instant,
+    pub(in crate::lane) again: bool,
+    /// What is written: the bytes, and their plain CRC-32C.
+    pub(in crate::lane) blocks: Vec<(BlockName, Slice, u32)>,
+    /// The same of parity that follows from `blocks`: it is written to its place only.
+    pub(in crate::lane) derived: Vec<(BlockName, Slice, u32)>,
+    /// What has changed and is written nowhere.
+    pub(in crate::lane) unknown: Vec<BlockName>,
+    /// The same where the block's checksum is known: plain CRC-32C.
+    pub(in crate::lane) absent: Vec<(BlockName, u32)>,
+    /// Runs of blocks that are in place: the first of each, and the plain CRC-32C of all.
+    pub(in crate::lane) direct: Vec<(BlockName, Vec<u32>)>,
+    /// Stripes that become zero.
+    pub(in crate::lane) zeroed: Option<(u64, Range<u64>)>,
+    /// A stripe of the group's data that another stripe holds from now on.
+    pub(in crate::lane) moved: Option<(u64, u64, u32)>,
+}
+
+impl Unit {
+    /// An operation's, with nothing in it yet.
+    pub(in crate::lane) const fn of(op: OpId) -> Self {
+        Self {
+            op,
+            begun: Instant::ZERO,
+            again: false,
+            blocks: Vec::new(),
+            derived: Vec::new(),
+            unknown: Vec::new(),
+            absent: Vec::new(),
+            direct: Vec::new(),
+            zeroed: None,
+            moved: None,
+        }
+    }
+
+    /// Descriptors for whose sake a batch begins though another one is in flight. Those of blocks in place can wait: the
+    /// fewer batches they share, the fewer operations they cost their drives.
+    pub(super) fn urgent(&self) -> usize {
+        let nowhere = self.unknown.len() + self.absent.len();
+        let written = self.blocks.len() + self.derived.len();
+        let zeroed = self.zeroed.is_some() && self.moved.is_none();
+        written + nowhere + usize::from(zeroed)
+    }
+
+    /// Bytes of its descriptors.
+    pub(super) fn bytes(&self) -> usize {
+        let runs = self.direct.iter();
+        let direct = runs.map(|(_, crcs)| Descriptor::bytes_of_direct(crcs.len()));
+        // That of where it goes, and that of where it was.
+        let moved = 2 * usize::from(self.moved.is_some());
+        (self.urgent() + moved) * DESCRIPTOR_BYTES + direct.sum::<usize>()
+    }
+}
+
+/// What a batch of these units says, in their order.
+pub(super) fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
+    let mut descriptors = Vec::new();
+    for unit in units {
+        // Stripes that become zero do so before anything else that the unit says.
+        if let Some((group, stripes)) = &unit.zeroed {
+            descriptors.push(Descriptor::Zeroed {
+                group: *group,
+                first: stripes.start,
+                count: u32::try_from(stripes.end - stripes.start).expect("few at a time"),
+            });
+        }
+        descriptors.extend(
+            unit.blocks
+                .iter()
+                .map(|&(name, _, crc)| Descriptor::Content { name, crc }),
+        );
+        let derived = unit.derived.iter();
+        descriptors.extend(derived.map(|&(name, _, crc)| Descriptor::Derived { name, crc }));
+        descriptors.extend(unit.unknown.iter().map(|&name| Descriptor::Unknown(name)));
+        let absent = unit.absent.iter();
+        descriptors.extend(absent.map(|&(name, crc)| Descriptor::Absent { name, crc }));
+        let direct = unit.direct.iter().cloned();
+        descriptors.extend(direct.map(|(first, crcs)| Descriptor::Direct { first, crcs }));
+        let moved = unit.moved.into_iter();
+        descriptors.extend(moved.map(|(group, data, to)| Descriptor::Moved { group, data, to }));
+    }
+    descriptors
+}

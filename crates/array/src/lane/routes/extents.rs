@@ -1,0 +1,74 @@
+//! What drivers ask of a lane without I/O: which parts of a group hold nothing, and where its data is.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use block::Extent;
+
+use crate::format::PageName;
+use crate::lane::Lane;
+use crate::lane::extents::Extents;
+use crate::lane::maps::MapEntries;
+
+impl Lane {
+    /// Which of these bytes of a group's data hold nothing, as far as it is known without I/O.
+    #[must_use]
+    pub fn extents(&self, group: u64, bytes: Range<u64>) -> Vec<Extent> {
+        let length = bytes.end - bytes.start;
+        let hole = self.uninitialized.contains(group);
+        if hole || !self.knows_blocks(group) {
+            return vec![Extent { length, hole }];
+        }
+        self.known_extents().of(group, bytes)
+    }
+
+    /// True if asking for the pages of these bytes would make [`extents`](Self::extents) know more.
+    #[must_use]
+    pub fn lacks_pages(&self, group: u64, bytes: Range<u64>) -> bool {
+        !self.pages_lacking(group, bytes).is_empty()
+    }
+
+    /// True while pages of the group are on their way into memory.
+    #[must_use]
+    pub fn reads_pages(&self, group: u64) -> bool {
+        self.pages.reads_group(group)
+    }
+
+    /// The stripe of a group's data that a stripe holds, as far as that is known without I/O; `None` also if it holds none.
+    #[must_use]
+    pub fn data_of_stripe(&self, group: u64, stripe: u64) -> Option<u64> {
+        self.known_extents().map_of(group).data_held_by(stripe)
+    }
+
+    /// For [`Command::ReadPages`](crate::Command::ReadPages).
+    pub(in crate::lane) fn read_pages(&mut self, group: u64, bytes: Range<u64>) {
+        let names = self.pages_lacking(group, bytes);
+        self.load_pages(names);
+    }
+
+    fn pages_lacking(&self, group: u64, bytes: Range<u64>) -> BTreeSet<PageName> {
+        if self.uninitialized.contains(group) || !self.knows_blocks(group) {
+            return BTreeSet::new();
+        }
+        self.known_extents().pages_lacking(group, bytes)
+    }
+
+    /// Whether pages and overlay say what the group's blocks hold: not in a pool without them, and not before recovery
+    /// has found all that is logged.
+    fn knows_blocks(&self, group: u64) -> bool {
+        let store = self.cx.geometry.store().is_some() && !self.cx.trusted;
+        store && self.recovery.is_none() && self.check_here(group).is_ok()
+    }
+
+    const fn known_extents(&self) -> Extents<'_> {
+        Extents {
+            cx: &self.cx,
+            entries: MapEntries {
+                overlay: &self.overlay,
+                pages: &self.pages,
+                sequence: self.log.next_sequence(),
+            },
+            maps: &self.maps,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The log: what becomes of what waits for it, and what follows when its batches end.
+
+use block::{Fault, Outcome, Seat};
+
+use crate::format::BatchHeader;
+use crate::lane::backoff::Work;
+use crate::lane::direct::IN_PLACE_MAX;
+use crate::lane::ids::OpId;
+use crate::lane::log::{Applied, BatchBuffer, Begun, Inputs, Unit};
+use crate::lane::op::{Phase, Task};
+use crate::lane::{Lane, records};
+
+impl Lane {
+    /// What an operation writes is computed: to the journal with it, band by band.
+    pub(in crate::lane) fn log_writes(&mut self, id: OpId, sums: &[u32]) {
+        let op = &self.ops[&id];
+        let units = records::units_of_writes(&self.cx, &self.overlay, (id, op), sums);
+        self.log_units(id, units);
+    }
+
+    pub(in crate::lane) fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.phase = Phase::Logging;
+        op.units = units.len() as u64;
+        // What it was computed from is not needed any more; were it kept while the operation waits
+        // for memory, none would become free. What is logged again is itself in a batch's buffer.
+        if !matches!(op.task, Task::Relog(_)) {
+            for sequence in std::mem::take(&mut op.pinned) {
+                self.overlay.unpin(sequence);
+            }
+        }
+        if units.is_empty() {
+            self.end(id, Ok(()));
+        } else {
+            self.log.push(self.cx.now, &self.ops[&id], units);
+        }
+    }
+
+    /// One of an operation's units is logged, or will not be.
+    fn unit_ended(&mut self, id: OpId, outcome: Outcome) {
+        let op = self.ops.get_mut(id).expect("it waits for its units");
+        op.units -= 1;
+        if let (None, Err(fault)) = (op.fault, outcome) {
+            op.fault = Some(fault);
+        }
+        if op.units == 0 {
+            self.end(id, Ok(()));
+        }
+    }
+
+    /// Begins the batches that should be in flight, and the checkpoint that the log needs.
+    pub(in crate::lane) fn pump_log(&mut self) {
+        let now = self.cx.now;
+        // What has waited long enough for drives that refuse does not wait for the next try, too.
+        if let Some((fault, since)) = self.retries.refusal(now, self.log.needs_checkpoint()) {
+            let overdue = self.log.refuse_overdue(since);
+            self.units_refused(overdue, fault);
+        }
+        let refused = self.retries.batches_wait(now);
+        let due = self.log.take_due(now, self.timed_out, refused);
+        if !refused && (self.log.waits() || self.checkpoints.waits()) {
+            self.write_gaps();
+        }
+        while !refused && self.begin_batch(due) {}
+        if self.log.is_blocked() || self.log.has_gaps() {
+            self.refuse_relogs();
+        }
+        self.flush_direct();
+        if self.log.wants_checkpoint(&self.cx, &self.overlay)
+            || self.overlay.blocks_in_place() >= IN_PLACE_MAX
+        {
+            self.checkpoints.want();
+        }
+    }
+
+    /// Begins the next batch; false if no other one follows.
+    fn begin_batch(&mut self, due: bool) -> bool {
+        let fails = self.retries.checkpoints_fail().is_some();
+        let inputs = Inputs {
+            ios: &self.ios,
+            due,
+            held: self.discards.hold_log(),
+            direct: self.direct.in_flight(),
+            room_comes: fails || self.checkpoints.is_running(),
+        };
+        match self.log.begin(&mut self.cx, &mut self.overlay, inputs) {
+            Begun::Batch => return true,
+            Begun::Nothing => {}
+            Begun::NoRoom => {
+                self.refuse_relogs();
+                if self.log.still_waits_for_room() {
+                    self.checkpoints.want();
+                }
+            }
+            Begun::Full(fault) => {
+                self.batches_tried(Err(fault));
+                self.refuse_with(fault);
+            }
+        }
+        false
+    }
+
+    /// A batch is ready to be written.
+    pub(in crate::lane) fn batch_headed(&mut self, sequence: u64) {
+        let early = { &mut self.log }.headed(&mut self.cx, &mut self.ios, sequence);
+        for op in early {
+            self.unit_ended(op, Ok(()));
+        }
+        self.batches_ended();
+    }
+
+    /// A column of a batch has been written, or not.
+    pub(in crate::lane) fn batch_written(
+        &mut self,
+        sequence: u64,
+        (seat, offset): (Seat, u64),
+        outcome: Outcome,
+    ) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
+        self.log.written(sequence, seat, outcome, out);
+        self.batches_ended();
+        self.gaps_ended();
+    }
+
+    /// The pool has decided about a drive.
+    pub(in crate::lane) fn batches_judged(&mut self, seat: Seat, out: bool) {
+        self.log.judged(seat, out);
+        self.batches_ended();
+        self.gaps_ended();
+    }
+
+    /// Batches that have ended: what they say counts, and what waits for them goes on.
+    fn batches_ended(&mut self) {
+        while let Some(mut ended) = self.log.next_ended(&self.cx) {
+            if let Some(tried) = ended.tried {
+                self.batches_tried(tried);
+            }
+            let (header, buffer) = ended.content();
+            self.apply_batch(header, buffer);
+            self.checkpoints.logged(self.cx.now);
+            let outcome = ended.outcome;
+            for op in ended.take_ops() {
+                self.unit_ended(op, outcome);
+            }
+            if let Some(sequence) = self.log.settle(ended) {
+                self.overlay.unpin(sequence);
+            }
+            if let Err(fault) = outcome {
+                self.refuse_with(fault);
+            }
+        }
+    }
+
+    /// A batch counts from now on: what it says is the truth.
+    pub(in crate::lane) fn apply_batch(&mut self, header: &BatchHeader, buffer: BatchBuffer) {
+        let mut applied = Applied {
+            overlay: &mut self.overlay,
+            maps: &mut self.maps,
+            direct: &mut self.direct,
+        };
+        applied.apply(&mut self.cx, header, buffer);
+    }
+
+    /// Gaps are written again for a checkpoint that is awaited; false if they have been.
+    pub(in crate::lane) fn fill_gaps_for_checkpoint(&mut self) -> bool {
+        if self.log.try_gaps() {
+            self.write_gaps();
+        }
+        self.log.writes_gaps()
+    }
+
+    fn write_gaps(&mut self) {
+        self.log.write_gaps(&mut self.cx, &mut self.ios);
+        self.gaps_ended();
+    }
+
+    fn gaps_ended(&mut self) {
+        let filled = self.log.gaps_ended(&self.cx);
+        for sequence in filled.sequences {
+            self.overlay.unpin(sequence);
+        }
+        if let Some(tried) = filled.tried {
+            self.batches_tried(tried);
+            if let Err(fault) = tried {
+                self.refuse_with(fault);
+            }
+        }
+    }
+
+    /// Drives have taken what the log has written, or one that stays has refused it.
+    fn batches_tried(&mut self, outcome: Outcome) {
+        match outcome {
+            Ok(()) => self.retries.succeeded(&mut self.cx, Work::Batch),
+            Err(fault) => self.retries.failed(&mut self.cx, Work::Batch, fault),
+        }
+    }
+
+    /// A try has failed: what waited for it ends with it.
+    pub(in crate::lane) fn refuse_with(&mut self, fault: Fault) {
+        let refused = self.log.refuse_all();
+        self.units_refused(refused, fault);
+    }
+
+    /// Nothing waits to be logged again any more.
+    fn refuse_relogs(&mut self) {
+        if self.preserved.relogs() {
+            let refused = self.log.refuse_relogs();
+            self.units_refused(refused, Fault::Full);
+        }
+    }
+
+    fn units_refused(&mut self, ops: Vec<OpId>, fault: Fault) {
+        for op in ops {
+            self.unit_ended(op, Err(fault));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Recovery: what it finds becomes what journal and memory say, and the log goes on behind it.
+
+use block::{Fault, Outcome, Seat};
+
+use crate::ScratchId;
+use crate::action::{Computed, Event};
+use crate::lane::Lane;
+use crate::lane::flush::Waiter;
+use crate::lane::recover::{Lent, Next, Recovery};
+
+impl Lane {
+    /// Reads what the lane has logged. `fresh`: it has logged nothing yet.
+    pub(in crate::lane) fn begin_recovery(&mut self, incarnation: u64, fresh: bool) {
+        let Some(store) = self.cx.geometry.store() else {
+            self.recovered(Ok(0));
+            return;
+        };
+        self.recovery = Some(Recovery::new(store.ring_bytes, incarnation));
+        self.pages.begin_clock(incarnation);
+        self.recover(|recovery, lent| recovery.begin(lent, fresh));
+    }
+
+    /// A step of the recovery, and what follows.
+    fn recover(&mut self, step: impl FnOnce(&mut Recovery, &mut Lent<'_>) -> Next) {
+        let recovery = self.recovery.as_mut().expect("a recovery runs");
+        let mut lent = Lent {
+            cx: &mut self.cx,
+            ios: &mut self.ios,
+            overlay: &mut self.overlay,
+        };
+        match step(recovery, &mut lent) {
+            Next::Wait => {}
+            Next::Anchored(number) => {
+                self.log.anchored(number);
+                self.recover(Recovery::read_next);
+            }
+            Next::Found(header, buffer) => {
+                self.apply_batch(&header, buffer);
+                self.overlay.unpin(header.sequence);
+                self.recover(Recovery::read_next);
+            }
+            Next::ReadAgain => {
+                self.direct.flushed(u64::MAX);
+                self.recover(Recovery::read_next);
+            }
+            Next::Repair(ops) => {
+                for op in ops {
+                    self.start(op);
+                }
+                self.torn_repaired(true);
+            }
+            Next::Cover => {
+                for seat in self.cx.live_seats() {
+                    self.flushes.wrote(seat);
+                }
+                self.flush_for_recovery();
+            }
+            Next::Anchor(recovered) => {
+                let first = recovered.first;
+                self.log.go_on(recovered);
+                self.push_anchor(first);
+            }
+            Next::Flush => self.flush_for_recovery(),
+            Next::End(ended) => self.recovered(ended),
+        }
+    }
+
+    fn flush_for_recovery(&mut self) {
+        if !self.begin_flush(Waiter::Recovery) {
+            self.recovery_flushed();
+        }
+    }
+
+    /// A flush of the recovery's has ended.
+    pub(in crate::lane) fn recovery_flushed(&mut self) {
+        self.recover(Recovery::flushed);
+    }
+
+    /// A read of the recovery's has ended.
+    pub(in crate::lane) fn recovery_read(
+        &mut self,
+        place: (Seat, u64),
+        index: usize,
+        outcome: Outcome,
+    ) {
+        self.recover(|recovery, lent| recovery.read(lent, place, index, outcome));
+    }
+
+    /// A computation of the recovery's has ended.
+    pub(in crate::lane) fn recovery_computed(&mut self, computed: &Computed) {
+        self.recover(|recovery, lent| recovery.computed(lent, computed));
+    }
+
+    /// A column that recovery writes again, or its anchor, has been written, or not.
+    pub(in crate::lane) fn recovery_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
+        self.recover(|recovery, lent| recovery.written(lent, seat, outcome, out));
+    }
+
+    /// The anchor is on its way to so many drives.
+    pub(in crate::lane) fn recovery_anchor_submitted(&mut self, scratch: ScratchId, drives: usize) {
+        self.recover(|recovery, lent| recovery.anchor_submitted(lent, scratch, drives));
+    }
+
+    /// The pool has decided about a drive.
+    pub(in crate::lane) fn recovery_judged(&mut self, seat: Seat, out: bool) {
+        if self.recovery.is_some() {
+            self.recover(|recovery, lent| recovery.judged(lent, seat, out));
+        }
+    }
+
+    /// A torn stripe is whole again, or not all of it.
+    pub(in crate::lane) fn torn_repaired(&mut self, whole: bool) {
+        self.recover(|recovery, lent| recovery.repaired(lent, whole));
+    }
+
+    fn recovered(&mut self, ended: Result<u64, Fault>) {
+        self.recovery = None;
+        if ended.is_ok() {
+            self.log.flush_covered(self.log.completed());
+        }
+        let batches = ended.unwrap_or(0);
+        if batches > 0 {
+            self.preserved.drive_out(self.log.next_sequence());
+            self.checkpoints.want();
+        }
+        self.cx.events.push_back(Event::Recovered {
+            lane: self.cx.lane,
+            batches,
+            outcome: ended.map(|_| ()),
+        });
+    }
+}
