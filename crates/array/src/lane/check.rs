@@ -10,7 +10,9 @@
 //! | maps | each stripe holds at most one stripe of the data, and is known to hold it by both sides; free stripes hold none, and are not on their way |
 //! | discards | what drives discard is locked, and nothing of it counts or is logged |
 //! | checkpoint | what is put in place is flushed in the journal |
-//! | overlay | its sums are those of its blocks |
+//! | log | flushed ≤ completed ≤ ended < next; each batch that is not complete has its place in the ring |
+//! | ring | batches lie one behind the other, and none where another one is |
+//! | overlay | its sums are those of its blocks, and no block is of a batch that has not begun |
 //!
 //! What is said of flushes is checked when one ends (`io/unflushed.rs`).
 
@@ -39,8 +41,12 @@ impl Lane {
         self.check_discards();
         self.checkpoints.check(self.log.flushed());
         if all {
-            self.overlay.check();
             self.maps.check();
+            // Before that the log has no end yet.
+            if self.recovery.is_none() && self.cx.geometry.store().is_some() {
+                self.log.check();
+                self.overlay.check(self.log.next_sequence());
+            }
         }
     }
 

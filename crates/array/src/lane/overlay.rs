@@ -73,11 +73,16 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// Checks its sums.
+    /// Checks its sums. `next`: the batch that begins next.
     ///
     /// # Panics
-    /// When one is not that of its blocks.
-    pub(super) fn check(&self) {
+    /// When one is not that of its blocks, or something is of a batch that has not begun.
+    pub(super) fn check(&self, next: u64) {
+        let newest = self.blocks.values().map(|logged| logged.sequence).max();
+        assert!(
+            newest.is_none_or(|newest| newest < next),
+            "batch {newest:?} is complete, and {next} is the next one"
+        );
         let (mut nowhere, mut in_place) = (0, 0);
         let mut live: BTreeMap<u64, u64> = BTreeMap::new();
         for logged in self.blocks.values() {

@@ -49,6 +49,37 @@ impl Ring {
         self.used >= self.blocks / 2
     }
 
+    /// Checks that batches lie one behind the other, none where another one is.
+    ///
+    /// # Panics
+    /// When they do not, or the blocks in use are not theirs.
+    pub(super) fn check(&self) {
+        let used: u64 = self.live.iter().map(|placed| placed.length).sum();
+        assert_eq!(used, self.used, "blocks in use");
+        let mut wraps = 0;
+        let pairs = self.live.iter().zip(self.live.iter().skip(1));
+        for (before, next) in pairs {
+            assert!(
+                before.sequence < next.sequence,
+                "{before:?} is before {next:?}"
+            );
+            if next.position < before.position {
+                wraps += 1;
+            } else {
+                let end = before.position + before.length;
+                assert!(end <= next.position, "{before:?} ends before {next:?}");
+            }
+        }
+        let (first, last) = (self.live.front(), self.live.back());
+        let end = last.map_or(0, |last| last.position + last.length);
+        assert!(end <= self.blocks && wraps <= 1);
+        // Once around, the newest is before the oldest.
+        assert!(
+            wraps == 0 || first.is_some_and(|first| end <= first.position),
+            "the ring's newest batch ends at {end}, and {first:?} is its oldest"
+        );
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

@@ -167,6 +167,13 @@ impl Batch {
         self.data_columns() + tolerance.saturating_sub(out)
     }
 
+    /// Whether it is found after as many more losses as the pool survives, once drives have all of its columns. Where fewer drives are
+    /// there than its code has columns nothing more can be done.
+    pub(super) fn is_safe(&self, cx: &Context) -> bool {
+        let columns = self.header.seats.len();
+        columns >= self.columns_needed(cx) || columns >= cx.live_seats().len()
+    }
+
     /// True if recovery would not find it now, or not after losses that the pool survives, and would if drives
     /// took what they have refused.
     pub(super) fn is_gap(&self, cx: &Context) -> bool {

@@ -288,6 +288,10 @@ impl Log {
             writes: Writes::default(),
             writing: false,
         };
+        debug_assert!(
+            batch.is_safe(cx),
+            "batch {sequence} survives as many losses as the pool"
+        );
         let mut work = batch.lay(&mut self.codes);
         if work.sums.is_empty() {
             work.puts = batch.headers(cx);

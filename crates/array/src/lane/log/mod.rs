@@ -194,6 +194,24 @@ impl Log {
         }
     }
 
+    /// Checks what holds between events.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub(super) fn check(&self) {
+        self.sequences.check();
+        self.ring.check();
+        let placed = |sequence| self.ring.position_of(sequence);
+        for (&sequence, batch) in self.batches.iter().chain(&self.gaps) {
+            assert_eq!(batch.header.sequence, sequence);
+            assert_eq!(
+                batch.position,
+                placed(sequence),
+                "batch {sequence} has its place in the ring"
+            );
+        }
+    }
+
     /// The lane's ring.
     pub(super) const fn ring(&self) -> &Ring {
         &self.ring

@@ -27,6 +27,18 @@ impl Sequences {
         self.inherited = next - 1;
     }
 
+    /// Checks the order of its numbers.
+    ///
+    /// # Panics
+    /// When one is behind another one that it must not be behind.
+    pub(super) fn check(&self) {
+        let order = [self.flushed, self.completed, self.ended, self.next];
+        assert!(
+            order.is_sorted() && self.ended < self.next.max(1),
+            "{self:?} is in order"
+        );
+    }
+
     /// Written by earlier incarnations.
     pub(super) const fn inherited(&self) -> u64 {
         self.inherited
