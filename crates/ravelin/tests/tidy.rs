@@ -153,7 +153,6 @@ fn note(words: &[String], place: &str, places: &mut BTreeMap<&'static str, Vec<S
 const OF_LANE: &[&str] = &[
     "arbitrate.rs",
     "bounce.rs",
-    "direct.rs",
     "hedge.rs",
     "mod.rs",
     "moves.rs",
