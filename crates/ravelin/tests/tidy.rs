@@ -155,7 +155,6 @@ const OF_LANE: &[&str] = &[
     "bounce.rs",
     // Looks at all machines of a lane, and changes none.
     "check.rs",
-    "direct.rs",
     "hedge.rs",
     "mod.rs",
     "moves.rs",

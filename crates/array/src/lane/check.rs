@@ -22,7 +22,7 @@ use super::Lane;
 use super::discard::Discarded;
 use super::ids::OpId;
 use super::op::{Op, Phase, Task};
-use super::{Purpose, io::Flight};
+use super::{Purpose, direct, io::Flight};
 use crate::format::{BlockName, Entry};
 
 impl Lane {
@@ -103,7 +103,7 @@ impl Lane {
         }
         let plan = op.plan.as_ref().expect("it was planned");
         for write in &plan.writes {
-            let (first, count) = self.run_of(group, write);
+            let (first, count) = direct::run_of(&self.cx, group, write);
             for block in first.block..first.block + count {
                 self.check_counts_not(BlockName { block, ..first }, vacated, "is written in place");
             }

@@ -21,12 +21,17 @@ use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
 
+use super::blocks::Entries;
+use super::context::Context;
 use super::direct_writes::Turn;
-use super::flush::Waiter;
 use super::ids::OpId;
+use super::io::IoTable;
 use super::log::Unit;
-use super::op::{Op, Owner, Phase, Task};
-use super::{Lane, records};
+use super::moves;
+use super::op::{Op, Owner, Task};
+use super::overlay::Overlay;
+use super::pages::PageCache;
+use super::records::written_blocks;
 use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
 use crate::plan::{Plan, Transfer};
 use crate::seeded::{self, Bug};
@@ -40,14 +45,14 @@ pub(super) const IN_PLACE_MAX: u64 = 16_384;
 const UNIT_BYTES_MAX: usize = 4 << 10;
 
 /// What an operation that writes in place knows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Direct {
-    /// Plain CRC-32C of the blocks that it writes, in the order of [`records::written_blocks`].
-    sums: Vec<u32>,
+    /// Plain CRC-32C of the blocks that it writes, in the order of [`written_blocks`].
+    pub(super) sums: Vec<u32>,
     /// A drive has not taken what it should have.
-    failed: bool,
+    pub(super) failed: bool,
     /// The turn in which it was planned.
-    turn: Turn,
+    pub(super) turn: Turn,
 }
 
 /// How many blocks of each element one unit describes, of a stripe of so many elements; `None` if not even one.
@@ -58,205 +63,303 @@ fn rows_of_unit(elements: usize) -> Option<u64> {
     u64::try_from(rows).ok().filter(|&rows| rows > 0)
 }
 
-impl Lane {
-    /// A write that was planned goes in place before it is logged.
-    pub(super) fn begin_direct(&mut self, id: OpId) {
-        let turn = self.direct.begin();
-        let op = self.ops.get_mut(id).expect("it was planned");
-        op.direct = Some(Box::new(Direct {
-            turn,
-            ..Direct::default()
-        }));
-    }
+/// Whether a write may go in place before it is logged, if nothing counts there. Parts of streams only: it takes one step
+/// more than the journal, and what it saves are bytes.
+pub(super) fn may_go(cx: &Context, ios: &IoTable, overlay: &Overlay, op: &Op, plan: &Plan) -> bool {
+    let (Task::Write(prepared), Owner::Request(_)) = (&op.task, op.owner) else {
+        return false;
+    };
+    op.service.bulk
+        && { cx.geometry.store() }.is_some_and(|store| store.direct_writes)
+        && prepared.staging.is_none()
+        && plan.reads.is_empty()
+        && plan.recovered.is_empty()
+        && plan.absent.is_empty()
+        && plan.lost.is_empty()
+        && !cx.trusted
+        && !ios.twins().any()
+        && overlay.blocks_in_place() < 4 * IN_PLACE_MAX
+        && rows_of_unit(cx.geometry.code().elements()).is_some()
+}
 
-    /// Whether a write may go in place before it is logged, if nothing counts there. Parts of streams only: it takes one step
-    /// more than the journal, and what it saves are bytes.
-    pub(super) fn may_go_direct(&self, op: &Op, plan: &Plan) -> bool {
-        let (Task::Write(prepared), Owner::Request(_)) = (&op.task, op.owner) else {
-            return false;
-        };
-        op.service.bulk
-            && self
-                .cx
-                .geometry
-                .store()
-                .is_some_and(|store| store.direct_writes)
-            && prepared.staging.is_none()
-            && plan.reads.is_empty()
-            && plan.recovered.is_empty()
-            && plan.absent.is_empty()
-            && plan.lost.is_empty()
-            && !self.cx.trusted
-            && !self.ios.twins().any()
-            && self.overlay.blocks_in_place() < 4 * IN_PLACE_MAX
-            && rows_of_unit(self.cx.geometry.code().elements()).is_some()
-    }
+/// The pages of what a plan writes that are not in memory.
+pub(super) fn pages_of_writes(
+    cx: &Context,
+    pages: &PageCache,
+    group: u64,
+    plan: &Plan,
+) -> BTreeSet<PageName> {
+    let writes = plan.writes.iter();
+    let missing = writes.flat_map(|write| {
+        let (first, count) = run_of(cx, group, write);
+        pages.missing(first, count)
+    });
+    missing.collect()
+}
 
-    /// The pages of what a plan writes that are not in memory.
-    pub(super) fn pages_of_writes(&self, group: u64, plan: &Plan) -> BTreeSet<PageName> {
-        let writes = plan.writes.iter();
-        let missing = writes.flat_map(|write| {
-            let (first, count) = self.run_of(group, write);
-            self.pages.missing(first, count)
-        });
-        missing.collect()
-    }
+/// The blocks of a transfer: the first, and how many.
+pub(super) fn run_of(cx: &Context, group: u64, write: &Transfer) -> (BlockName, u32) {
+    let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
+    let first = BlockName {
+        group,
+        column: write.column,
+        block: number(cx.geometry.block_of(write.offset)),
+    };
+    (first, number(write.length / BLOCK_BYTES))
+}
 
-    /// The blocks of a transfer: the first, and how many.
-    pub(super) fn run_of(&self, group: u64, write: &Transfer) -> (BlockName, u32) {
-        let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
-        let first = BlockName {
-            group,
-            column: write.column,
-            block: number(self.cx.geometry.block_of(write.offset)),
-        };
-        (first, number(write.length / BLOCK_BYTES))
-    }
+/// Whether no block counts of those that a plan writes, and each has one place, on a drive that is quick enough. What the
+/// plan does not write of their rows is zero then, by its own parity: were it not, parity would be written. `flushed`: the last
+/// batch that a flush has covered.
+pub(super) fn holds_nothing(
+    cx: &Context,
+    ios: &IoTable,
+    entries: Entries<'_>,
+    flushed: u64,
+    (op, plan): (&Op, &Plan),
+) -> bool {
+    let group = op.group;
+    let trimmed = entries.overlay.zeroed_since(group, op.stripes.start);
+    // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`moves.rs`). Of one
+    // that was trimmed blocks may still be on their way to their places.
+    let is_vacated = |since| {
+        let durable = since <= flushed || seeded::is(Bug::VacatedNotFlushed);
+        op.moves_from.is_some() && durable
+    };
+    let unwritten =
+        trimmed.is_some_and(|since| is_vacated(since) || seeded::is(Bug::DirectOntoTrimmed));
+    (trimmed.is_none() || unwritten)
+        && plan.writes.iter().all(|write| {
+            let state = cx.view().column(&cx.geometry, group, write.column);
+            let swift = !cx.view().is_out(write.seat) && !ios.is_suspect(write.seat);
+            let (first, count) = run_of(cx, group, write);
+            let free = !entries.overlay.holds(first, count)
+                && (unwritten || entries.pages.are_unwritten(first, count));
+            swift
+                && state.source.is_some()
+                && state.target.is_none()
+                && (free || seeded::is(Bug::DirectOntoWritten))
+        })
+}
 
-    /// Whether no block counts of those that a plan writes, and each has one place, on a drive that is quick enough. What the
-    /// plan does not write of their rows is zero then, by its own parity: were it not, parity would be written.
-    pub(super) fn holds_nothing(&self, op: &Op, plan: &Plan) -> bool {
-        let group = op.group;
-        let trimmed = self.overlay.zeroed_since(group, op.stripes.start);
-        // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`moves.rs`). Of one
-        // that was trimmed blocks may still be on their way to their places.
-        let is_vacated = |since| {
-            let durable = since <= self.log.flushed() || seeded::is(Bug::VacatedNotFlushed);
-            op.moves_from.is_some() && durable
-        };
-        let unwritten =
-            trimmed.is_some_and(|since| is_vacated(since) || seeded::is(Bug::DirectOntoTrimmed));
-        (trimmed.is_none() || unwritten)
-            && plan.writes.iter().all(|write| {
-                let state = self
-                    .cx
-                    .view()
-                    .column(&self.cx.geometry, group, write.column);
-                let swift = !self.cx.view().is_out(write.seat) && !self.ios.is_suspect(write.seat);
-                let (first, count) = self.run_of(group, write);
-                let free = !self.overlay.holds(first, count)
-                    && (unwritten || self.pages.are_unwritten(first, count));
-                swift
-                    && state.source.is_some()
-                    && state.target.is_none()
-                    && (free || seeded::is(Bug::DirectOntoWritten))
-            })
-    }
+/// What is logged of blocks that are in place: their checksums. All of a stripe that moves is one unit.
+pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Unit> {
+    let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
+    let rows = rows_of_unit(cx.geometry.code().elements()).expect("it was considered");
+    let unit_of = |name: &BlockName| match op.moves_from {
+        Some(_) => 0,
+        None => u64::from(name.block) % per_chunk / rows,
+    };
+    let names = written_blocks(cx, op).into_iter().map(|(name, _)| name);
+    let mut blocks: Vec<(BlockName, u32)> = names.zip(sums.iter().copied()).collect();
+    blocks.sort_unstable_by_key(|&(name, _)| (unit_of(&name), name));
+    let units = blocks.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b));
+    units
+        .map(|blocks| {
+            let direct = runs_of(blocks);
+            match op.moves_from {
+                Some(from) => moves::unit(id, op, from, direct),
+                None => Unit {
+                    direct,
+                    ..Unit::of(id)
+                },
+            }
+        })
+        .collect()
+}
 
-    /// What goes in place is computed: with the turn's last stripe all of them are begun.
-    pub(super) fn gather_direct(&mut self, id: OpId, sums: &[u32]) {
-        let op = self.ops.get_mut(id).expect("just computed");
-        op.phase = Phase::Gathering;
-        let direct = op.direct.as_mut().expect("it goes in place");
-        direct.sums = sums.to_vec();
-        let turn = direct.turn;
-        for id in self.direct.computed(turn, id) {
-            self.write_direct(id);
-        }
-    }
-
-    fn write_direct(&mut self, id: OpId) {
-        let op = &self.ops[&id];
-        let writes = &op.plan.as_ref().expect("it was planned").writes;
-        let writes: Vec<Transfer> = writes.clone();
-        if writes.iter().any(|write| self.cx.view().is_out(write.seat)) {
-            self.log_content(id);
-            return;
-        }
-        let op = self.ops.get_mut(id).expect("just seen");
-        op.phase = Phase::Writing;
-        op.in_flight = writes.len() as u64;
-        for &transfer in &writes {
-            self.push_transfer(id, transfer);
-        }
-    }
-
-    /// A drive has not taken what an operation writes.
-    pub(super) fn direct_failed(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("its writes are in flight");
-        if let Some(direct) = &mut op.direct {
-            direct.failed = true;
-        }
-    }
-
-    /// All that goes in place has ended, and the pool has decided about drives that refused it.
-    pub(super) fn direct_written(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("its writes have ended");
-        // Nothing counts of what is in place: the journal takes it, whatever a drive has said.
-        op.fault = None;
-        let failed = op.direct.as_ref().is_some_and(|direct| direct.failed);
-        if failed {
-            self.log_content(id);
-        } else {
-            self.log_direct(id);
-        }
-    }
-
-    fn end_direct(&mut self, id: OpId) -> Box<Direct> {
-        self.direct.end();
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        op.direct.take().expect("it went in place")
-    }
-
-    /// It goes through the journal after all.
-    fn log_content(&mut self, id: OpId) {
-        let direct = self.end_direct(id);
-        if self.ops[&id].moves_from.is_some() {
-            self.cancel_move(id);
-            return;
-        }
-        self.log_writes(id, &direct.sums);
-    }
-
-    /// What is in place is logged by its checksums.
-    fn log_direct(&mut self, id: OpId) {
-        let direct = self.end_direct(id);
-        let op = &self.ops[&id];
-        let per_chunk = self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        let rows = rows_of_unit(self.cx.geometry.code().elements()).expect("it was considered");
-        let unit_of = |name: &BlockName| u64::from(name.block) % per_chunk / rows;
-        let mut blocks: Vec<(BlockName, u32)> =
-            { records::written_blocks(&self.cx, op).into_iter() }
-                .map(|(name, _)| name)
-                .zip(direct.sums)
-                .collect();
-        let runs_of = |blocks: &[(BlockName, u32)]| -> Vec<(BlockName, Vec<u32>)> {
-            let follows = |(a, _): &(BlockName, u32), (b, _): &(BlockName, u32)| {
-                a.column == b.column && a.block + 1 == b.block
-            };
-            let runs = blocks.chunk_by(follows);
-            runs.map(|run| (run[0].0, run.iter().map(|&(_, crc)| crc).collect()))
-                .collect()
-        };
-        if op.moves_from.is_some() {
-            blocks.sort_unstable();
-            let unit = self.unit_of_move(id, runs_of(&blocks));
-            self.log_units(id, vec![unit]);
-            return;
-        }
-        blocks.sort_unstable_by_key(|&(name, _)| (unit_of(&name), name));
-        let mut units: Vec<Unit> = Vec::new();
-        for same in blocks.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
-            units.push(Unit {
-                direct: runs_of(same),
-                ..Unit::of(id)
-            });
-        }
-        self.log_units(id, units);
-    }
-
-    /// Flushes if recovery would have to look at too much.
-    pub(super) fn flush_direct(&mut self) {
-        let lanes = self.cx.geometry.lanes();
-        if self.direct.ask_flush(self.log.completed(), lanes) {
-            self.begin_flush(Waiter::Log);
-        }
-    }
+/// Runs of blocks that follow one another: the first of each, and all checksums.
+fn runs_of(blocks: &[(BlockName, u32)]) -> Vec<(BlockName, Vec<u32>)> {
+    let follows = |(a, _): &(BlockName, u32), (b, _): &(BlockName, u32)| {
+        a.column == b.column && a.block + 1 == b.block
+    };
+    let runs = blocks.chunk_by(follows);
+    runs.map(|run| (run[0].0, run.iter().map(|&(_, crc)| crc).collect()))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use block::Seat;
+
     use super::*;
+    use crate::RequestId;
+    use crate::ScratchId;
+    use crate::action::{BufferId, IoKind, Service, Slice};
+    use crate::format::{Entry, MetaPage};
+    use crate::lane::blocks::block;
+    use crate::lane::op::Prepared;
+    use crate::lane::overlay::{Bytes, Logged};
+    use crate::plan::Kind;
+
+    const ID: OpId = OpId(1);
+
+    /// A small lane of which all is unwritten, and a part of a stream that covers stripe 1: one chunk of four blocks on each of six
+    /// drives.
+    struct Lab {
+        cx: Context,
+        ios: IoTable,
+        overlay: Overlay,
+        pages: PageCache,
+        op: Op,
+        plan: Plan,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let change = |store: &mut crate::Store| store.direct_writes = true;
+            let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
+            let mut pages = PageCache::new(64);
+            for column in 0..6 {
+                let page = MetaPage::filled(Entry::UNWRITTEN, 1);
+                pages.put(block(column, 0).page(), page);
+            }
+            let task = Task::Write(Prepared::of(Vec::new()));
+            let mut op = Op::new(Owner::Request(RequestId(1)), 0, 1..2, task).of_data();
+            op.service = Service::of_client(crate::VolumeId(1), true);
+            let mut plan = Plan::new(Kind::FullStripe);
+            for column in 0..6 {
+                let seat = Seat(column);
+                let cell = layout::Cell { seat, row: 0 };
+                let slice = Slice {
+                    buffer: BufferId::Scratch(ScratchId(1)),
+                    offset: u64::from(column) * 4 * BLOCK_BYTES,
+                    length: 4 * BLOCK_BYTES,
+                };
+                plan.writes.push(Transfer {
+                    seat,
+                    column,
+                    kind: IoKind::Write,
+                    offset: cx.geometry.block_offset(cell, 4),
+                    length: slice.length,
+                    slice: Some(slice),
+                });
+            }
+            op.plan = Some(plan.clone());
+            Self {
+                cx,
+                ios: IoTable::new(6),
+                overlay: Overlay::default(),
+                pages,
+                op,
+                plan,
+            }
+        }
+
+        fn may_go(&self) -> bool {
+            may_go(&self.cx, &self.ios, &self.overlay, &self.op, &self.plan)
+        }
+
+        /// Whether the stripe holds nothing when batches up to this one are flushed.
+        fn holds_nothing(&self, flushed: u64) -> bool {
+            let entries = Entries {
+                overlay: &self.overlay,
+                pages: &self.pages,
+            };
+            let about = (&self.op, &self.plan);
+            holds_nothing(&self.cx, &self.ios, entries, flushed, about)
+        }
+
+        /// The units of a stripe whose blocks have checksums from 0 on.
+        fn units(&self) -> Vec<Unit> {
+            units(&self.cx, (ID, &self.op), &(0..24).collect::<Vec<u32>>())
+        }
+    }
+
+    #[test]
+    fn parts_of_streams_go_in_place_and_commits_do_not() {
+        let mut lab = Lab::new();
+        assert!(lab.may_go());
+        lab.op.service.bulk = false;
+        assert!(!lab.may_go());
+    }
+
+    #[test]
+    fn a_write_that_reads_or_that_a_drive_lacks_does_not_go_in_place() {
+        let mut lab = Lab::new();
+        let write = lab.plan.writes[0];
+        lab.plan.reads.push(write);
+        assert!(!lab.may_go());
+        let mut lab = Lab::new();
+        lab.plan.absent.push(crate::plan::Absent {
+            column: 0,
+            offset: 0,
+            length: BLOCK_BYTES,
+            slice: None,
+        });
+        assert!(!lab.may_go());
+        let mut lab = Lab::new();
+        lab.cx = Context::of_test("raid6", 6);
+        assert!(!lab.may_go(), "the pool does not have the feature");
+    }
+
+    #[test]
+    fn a_stripe_of_which_a_block_is_written_or_logged_holds_something() {
+        assert!(Lab::new().holds_nothing(0));
+        let mut lab = Lab::new();
+        lab.pages.set(block(3, 5), Entry::WRITTEN);
+        assert!(!lab.holds_nothing(0));
+        let mut lab = Lab::new();
+        let logged = Logged {
+            bytes: Bytes::InPlace,
+            entry: Entry::WRITTEN,
+            sequence: 9,
+        };
+        lab.overlay.insert(block(3, 8), logged);
+        assert!(lab.holds_nothing(0), "of another stripe");
+        lab.overlay.insert(block(3, 7), logged);
+        assert!(!lab.holds_nothing(0));
+    }
+
+    #[test]
+    fn a_stripe_on_a_slow_drive_goes_through_the_journal() {
+        let mut lab = Lab::new();
+        lab.ios.suspect(Seat(2), true);
+        assert!(!lab.holds_nothing(0));
+        let mut lab = Lab::new();
+        lab.cx.change_view(|view, _| view.seat_out(Seat(2)));
+        assert!(!lab.holds_nothing(0));
+    }
+
+    #[test]
+    fn a_trimmed_stripe_holds_nothing_only_if_its_data_has_left_it_durably() {
+        let mut lab = Lab::new();
+        lab.overlay.zero(0, 1..2, 9, std::iter::empty());
+        assert!(!lab.holds_nothing(9), "blocks may be on their way there");
+        lab.op.moves_from = Some(5);
+        assert!(!lab.holds_nothing(8) && lab.holds_nothing(9));
+    }
+
+    #[test]
+    fn pages_that_are_not_in_memory_are_read_first() {
+        let mut lab = Lab::new();
+        let missing = |lab: &Lab| pages_of_writes(&lab.cx, &lab.pages, 0, &lab.plan);
+        assert!(missing(&lab).is_empty());
+        lab.pages = PageCache::new(64);
+        let all: BTreeSet<PageName> = (0..6).map(|column| block(column, 0).page()).collect();
+        assert_eq!(missing(&lab), all);
+    }
+
+    #[test]
+    fn what_is_in_place_is_logged_as_runs_with_the_checksum_of_each_block() {
+        let lab = Lab::new();
+        let units = lab.units();
+        assert_eq!(units.len(), 1);
+        // Checksums come band by band: those of column 0 are every sixth.
+        let first = (block(0, 4), vec![0, 6, 12, 18]);
+        assert_eq!((units[0].direct.len(), &units[0].direct[0]), (6, &first));
+        assert!(units[0].blocks.is_empty() && units[0].moved.is_none());
+    }
+
+    #[test]
+    fn a_stripe_that_moves_vacates_the_one_where_it_was() {
+        let mut lab = Lab::new();
+        lab.op.moves_from = Some(5);
+        let units = lab.units();
+        assert_eq!((units.len(), units[0].direct.len()), (1, 6));
+        assert_eq!(units[0].zeroed, Some((0, 5..6)));
+        assert_eq!(units[0].moved, Some((0, 1, 1)));
+    }
 
     #[test]
     fn a_unit_describes_as_many_rows_as_a_header_has_room_for() {

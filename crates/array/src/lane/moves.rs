@@ -192,21 +192,6 @@ impl Lane {
         self.runnable.extend(next);
     }
 
-    /// What an operation that moves logs: all of it counts, or nothing.
-    pub(super) fn unit_of_move(&self, id: OpId, direct: Vec<(BlockName, Vec<u32>)>) -> Unit {
-        let op = &self.ops[&id];
-        let from = op.moves_from.expect("it moves");
-        let data = op.data.expect("what moves is data");
-        let to = u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes");
-        let vacates = !seeded::is(Bug::MovedNotVacated);
-        Unit {
-            direct,
-            zeroed: vacates.then_some((op.group, from..from + 1)),
-            moved: Some((op.group, data, to)),
-            ..Unit::of(id)
-        }
-    }
-
     /// What waits for free stripes waits no more: it goes through the journal.
     fn stay(&mut self, ops: Vec<OpId>) {
         for id in ops {
@@ -243,5 +228,18 @@ impl Lane {
     pub(super) fn moves_flushed(&mut self, outcome: Outcome) {
         let stay = self.maps.flush_ended(outcome);
         self.stay(stay);
+    }
+}
+
+/// What an operation logs that moves from a stripe to where it is planned for: all of it counts, or nothing.
+pub(super) fn unit(id: OpId, op: &Op, from: u64, direct: Vec<(BlockName, Vec<u32>)>) -> Unit {
+    let data = op.data.expect("what moves is data");
+    let to = u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes");
+    let vacates = !seeded::is(Bug::MovedNotVacated);
+    Unit {
+        direct,
+        zeroed: vacates.then_some((op.group, from..from + 1)),
+        moved: Some((op.group, data, to)),
+        ..Unit::of(id)
     }
 }

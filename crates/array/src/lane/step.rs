@@ -25,7 +25,7 @@ use super::io::FaultReport;
 use super::op::{Op, Owner, Phase, Task};
 use super::repairs::left_to_repair;
 use super::verify::{Verified, report_bad, verify};
-use super::{Computing, Lane, Purpose, preserved, records, trusted};
+use super::{Computing, Lane, Purpose, direct, preserved, records, trusted};
 use crate::action::{Action, Compute, Computed, Event, IoKind};
 use crate::format::BlockName;
 use crate::plan::{self, Kind, Lost, Plan, Scratch, Stripe, Transfer};
@@ -317,16 +317,19 @@ impl Lane {
                     self.lock(id);
                     return;
                 }
-                let direct = self.may_go_direct(&self.ops[&id], &plan);
-                if direct {
-                    let missing = self.pages_of_writes(self.ops[&id].group, &plan);
+                let op: &Op = &self.ops[&id];
+                let may_go = direct::may_go(&self.cx, &self.ios, &self.overlay, op, &plan);
+                if may_go {
+                    let missing = direct::pages_of_writes(&self.cx, &self.pages, op.group, &plan);
                     if !missing.is_empty() {
                         self.fetch_pages(id, missing);
                         return;
                     }
                 }
-                let may_go = direct;
-                let direct = may_go && self.holds_nothing(&self.ops[&id], &plan);
+                let (entries, flushed) = (self.entries(), self.log.flushed());
+                let about = (op, &plan);
+                let direct =
+                    may_go && direct::holds_nothing(&self.cx, &self.ios, entries, flushed, about);
                 if !direct && self.ops[&id].moves_from.is_some() {
                     self.cancel_move(id);
                     return;

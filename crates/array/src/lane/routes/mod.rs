@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod commands;
+mod direct;
 mod discards;
 mod ends;
 mod extents;

@@ -1,0 +1,95 @@
+//! Writes that go in place before they are logged: gathered by turn, written, and then logged by their checksums or with their content.
+
+use crate::lane::Lane;
+use crate::lane::direct::{self, Direct};
+use crate::lane::flush::Waiter;
+use crate::lane::ids::OpId;
+use crate::lane::op::Phase;
+use crate::plan::Transfer;
+
+impl Lane {
+    /// A write that was planned goes in place before it is logged.
+    pub(in crate::lane) fn begin_direct(&mut self, id: OpId) {
+        let turn = self.direct.begin();
+        let op = self.ops.get_mut(id).expect("it was planned");
+        op.direct = Some(Box::new(Direct {
+            sums: Vec::new(),
+            failed: false,
+            turn,
+        }));
+    }
+
+    /// What goes in place is computed: with the turn's last stripe all of them are begun.
+    pub(in crate::lane) fn gather_direct(&mut self, id: OpId, sums: &[u32]) {
+        let op = self.ops.get_mut(id).expect("just computed");
+        op.phase = Phase::Gathering;
+        let direct = op.direct.as_mut().expect("it goes in place");
+        direct.sums = sums.to_vec();
+        let turn = direct.turn;
+        for id in self.direct.computed(turn, id) {
+            self.write_direct(id);
+        }
+    }
+
+    fn write_direct(&mut self, id: OpId) {
+        let op = &self.ops[&id];
+        let writes = &op.plan.as_ref().expect("it was planned").writes;
+        let writes: Vec<Transfer> = writes.clone();
+        if writes.iter().any(|write| self.cx.view().is_out(write.seat)) {
+            self.log_content(id);
+            return;
+        }
+        let op = self.ops.get_mut(id).expect("just seen");
+        op.phase = Phase::Writing;
+        op.in_flight = writes.len() as u64;
+        for &transfer in &writes {
+            self.push_transfer(id, transfer);
+        }
+    }
+
+    /// A drive has not taken what an operation writes.
+    pub(in crate::lane) fn direct_failed(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id).expect("its writes are in flight");
+        if let Some(direct) = &mut op.direct {
+            direct.failed = true;
+        }
+    }
+
+    /// All that goes in place has ended, and the pool has decided about drives that refused it.
+    pub(in crate::lane) fn direct_written(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id).expect("its writes have ended");
+        // Nothing counts of what is in place: the journal takes it, whatever a drive has said.
+        op.fault = None;
+        if op.direct.as_ref().is_some_and(|direct| direct.failed) {
+            self.log_content(id);
+        } else {
+            let direct = self.end_direct(id);
+            let units = direct::units(&self.cx, (id, &self.ops[&id]), &direct.sums);
+            self.log_units(id, units);
+        }
+    }
+
+    fn end_direct(&mut self, id: OpId) -> Box<Direct> {
+        self.direct.end();
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        op.direct.take().expect("it went in place")
+    }
+
+    /// It goes through the journal after all.
+    fn log_content(&mut self, id: OpId) {
+        let direct = self.end_direct(id);
+        if self.ops[&id].moves_from.is_some() {
+            self.cancel_move(id);
+            return;
+        }
+        self.log_writes(id, &direct.sums);
+    }
+
+    /// Flushes if recovery would have to look at too much.
+    pub(in crate::lane) fn flush_direct(&mut self) {
+        let lanes = self.cx.geometry.lanes();
+        if self.direct.ask_flush(self.log.completed(), lanes) {
+            self.begin_flush(Waiter::Log);
+        }
+    }
+}
