@@ -42,9 +42,8 @@ impl ExportKind for Stream {
     fn serve(&self, place: &str, serving: &Serving<'_>) -> Result<Box<dyn Served>, Failure> {
         let (path, device) = (PathBuf::from(place), Arc::clone(&serving.device));
         // Only the daemon's user may connect.
-        let (socket, file) = socket::listen(&path, 0o600, 8).map_err(|error| {
-            Failure::split(StatusCode::CONFLICT, serving.what, &error.to_string(), "; ")
-        })?;
+        let (socket, file) = socket::listen(&path, 0o600, 8)
+            .map_err(|error| Failure::of(StatusCode::CONFLICT, serving.what, &error))?;
         let listener = UnixListener::from(socket);
         let clients = Clients::default();
         let begun = listener.set_nonblocking(false).and_then(|()| {
@@ -53,7 +52,7 @@ impl ExportKind for Stream {
         });
         begun.map_err(|error| {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
-            Failure::new(status, serving.what, error.to_string(), "try it again")
+            Failure::new(status, serving.what, error.to_string(), "attach it again")
         })?;
         Ok(Box::new(Running {
             path,

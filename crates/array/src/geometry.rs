@@ -8,10 +8,11 @@
 //!   on the drive        data_offset + row·cell_bytes + (slot·code_rows + element row)·chunk_bytes
 //! ```
 
+use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use block::{BLOCK_BYTES, Request};
+use block::{BLOCK_BYTES, Hint, Request};
 use erasure::{Code, Element};
 use layout::{Cell, Layout};
 use uuid::Uuid;
@@ -71,7 +72,7 @@ const CELL_BYTES_MIN: u64 = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// A chunk is not a power of two of at least one block.
-    #[error("chunk of {chunk_bytes} bytes: it must be a power of two of at least 4096; try 64K")]
+    #[error("chunk of {chunk_bytes} bytes: it must be a power of two of at least 4096")]
     Chunk {
         /// What was asked.
         chunk_bytes: u64,
@@ -87,9 +88,7 @@ pub enum GeometryError {
         chunk_bytes: u64,
     },
     /// The code's rows need more chunks than a cell has.
-    #[error(
-        "a stripe of `{code}` takes {code_rows} chunks of a cell, which has only {chunks}: use smaller chunks (-o chunk=) or larger cells (-o cell=)"
-    )]
+    #[error("a stripe of `{code}` takes {code_rows} chunks of a cell, which has only {chunks}")]
     CellTooSmall {
         /// Which code.
         code: String,
@@ -99,13 +98,24 @@ pub enum GeometryError {
         chunks: u64,
     },
     /// Not even one group fits onto the drives.
-    #[error(
-        "drives of {rows} cells hold no whole group of this layout: use larger drives or smaller cells (-o cell=)"
-    )]
+    #[error("drives of {rows} cells hold no whole group of this layout")]
     NoGroup {
         /// Cells per drive.
         rows: u64,
     },
+}
+
+impl Hint for GeometryError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Chunk { .. } => Some("64K".into()),
+            Self::Cell { .. } => None,
+            Self::CellTooSmall { .. } => {
+                Some("use smaller chunks (-o chunk=) or larger cells (-o cell=)".into())
+            }
+            Self::NoGroup { .. } => Some("use larger drives or smaller cells (-o cell=)".into()),
+        }
+    }
 }
 
 /// A volume, as lanes know it: the number of its first group.

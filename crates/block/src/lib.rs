@@ -6,6 +6,7 @@
 
 mod checksum;
 mod device;
+mod hint;
 mod memory;
 mod time;
 mod units;
@@ -15,6 +16,7 @@ pub use device::{
     BlockDevice, Completed, Extent, ExtentsAnswer, Fault, Limits, Outcome, Permission, Request,
     RequestKind, Submission, push_extent,
 };
+pub use hint::{Full, Hint};
 pub use memory::{Memory, PAGE_BYTES, Region};
 pub use time::Instant;
 pub use units::{ByteSize, ParseByteSizeError, Seat};

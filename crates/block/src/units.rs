@@ -1,7 +1,10 @@
 //! Seats and byte sizes.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+
+use crate::Hint;
 
 /// A drive's place in the pool, counted from 0. Drives come and go; the seat stays.
 ///
@@ -36,12 +39,19 @@ pub struct ByteSize(pub u64);
 
 /// Why a size could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` is not a size: write a number with an optional unit K, M, G, T or P (binary), such as 64K or 1.5G"
-)]
+#[error("`{text}` is not a size")]
 pub struct ParseByteSizeError {
     /// What was given.
     pub text: String,
+}
+
+impl Hint for ParseByteSizeError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(
+            "write a number with an optional unit K, M, G, T or P (binary), such as 64K or 1.5G"
+                .into(),
+        )
+    }
 }
 
 const UNITS: [(char, u32); 5] = [('K', 10), ('M', 20), ('G', 30), ('T', 40), ('P', 50)];

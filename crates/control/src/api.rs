@@ -3,9 +3,13 @@
 //! Sizes are bytes. Requests refuse fields that they do not know, so that a misspelt option is an
 //! error and not a default.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
+use block::Hint;
 use engine::assemble::PoolPlan;
 use engine::status::{Health, LoggedEvent, PoolStatus};
 use serde::{Deserialize, Serialize};
@@ -50,6 +54,31 @@ pub struct Problem {
     pub span: Option<Box<Span>>,
 }
 
+impl Problem {
+    /// What was not done, and why and what to try as `error` has them.
+    pub fn of(kind: Kind, what: impl Into<String>, error: &(impl Hint + ?Sized)) -> Self {
+        Self {
+            what: what.into(),
+            why: error.to_string(),
+            hint: error.hint().unwrap_or_default().into_owned(),
+            kind,
+            span: None,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl Hint for Problem {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        (!self.hint.is_empty()).then(|| (&*self.hint).into())
+    }
+}
+
 /// A part of a text, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
@@ -59,6 +88,18 @@ pub struct Span {
     pub start: usize,
     /// The byte after the last one.
     pub end: usize,
+}
+
+impl Span {
+    /// The `part` of `text` that is meant.
+    #[must_use]
+    pub fn new(text: &str, part: Range<usize>) -> Self {
+        Self {
+            text: text.to_owned(),
+            start: part.start,
+            end: part.end,
+        }
+    }
 }
 
 /// The body of every answer that is not a success.

@@ -1,9 +1,11 @@
 //! A small blocking client: one connection per request, closed after the answer.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use block::Hint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,13 +25,13 @@ pub struct Client {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("no daemon answers at {}: start one with `ravelin daemon`", socket.display())]
+    #[error("no daemon answers at {}", socket.display())]
     NoDaemon {
         /// Where.
         socket: PathBuf,
     },
     /// The socket is there, but not for this user; or the conversation broke off.
-    #[error("the daemon at {} cannot be talked to: {source}; look into its log", socket.display())]
+    #[error("the daemon at {} cannot be talked to: {source}", socket.display())]
     Io {
         /// Where.
         socket: PathBuf,
@@ -37,10 +39,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// Something that is no answer of this API.
-    #[error(
-        "what answers at {} does not speak this API: {why}; is it a Ravelin daemon of this version?",
-        socket.display()
-    )]
+    #[error("what answers at {} does not speak this API: {why}", socket.display())]
     Garbled {
         /// Where.
         socket: PathBuf,
@@ -48,13 +47,24 @@ pub enum ClientError {
         why: String,
     },
     /// The daemon says no.
-    #[error("{}: {}", problem.what, problem.why)]
+    #[error("{problem}")]
     Refused {
         /// HTTP's status.
         status: u16,
         /// Its reasons.
         problem: Box<Problem>,
     },
+}
+
+impl Hint for ClientError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::NoDaemon { .. } => Some("start one with `ravelin daemon`".into()),
+            Self::Io { .. } => Some("look into its log".into()),
+            Self::Garbled { .. } => Some("is it a Ravelin daemon of this version?".into()),
+            Self::Refused { problem, .. } => problem.hint(),
+        }
+    }
 }
 
 impl Client {

@@ -399,10 +399,10 @@ impl Daemon {
         };
         let mut failed = None;
         for seat in &status.seats {
-            let uri: DriveUri = match seat.path.parse() {
+            let uri = match drives::parse(&seat.path, &what) {
                 Ok(uri) => uri,
-                Err(error) => {
-                    failed = Some(Failure::request(&*what, error.to_string(), ""));
+                Err(failure) => {
+                    failed = Some(failure);
                     continue;
                 }
             };
@@ -553,16 +553,8 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
         .scheme
         .parse()
         .map_err(|error: layout::SchemeError| {
-            let text = error.advice_on(drives);
-            let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
-            let mut failure = Failure::request(what, why, hint);
             let span = error.span();
-            failure.problem.span = Some(Box::new(crate::api::Span {
-                text: request.scheme.clone(),
-                start: span.start,
-                end: span.end,
-            }));
-            failure
+            Failure::scheme(what, &error.with_drives(drives), &request.scheme, span)
         })?;
     let parse = |texts: &[String]| {
         let uris = texts.iter().map(|text| drives::parse(text, what));

@@ -1,9 +1,12 @@
 //! From the engine's errors to answers: a status, and what, why, and one thing to try.
 
+use std::ops::Range;
+
 use array::pool::{CreateError, OpenError, PoolError};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use block::Hint;
 use engine::StartError;
 use engine::assemble::AssembleError;
 use engine::drive::OpenDriveError;
@@ -37,17 +40,12 @@ impl Failure {
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        let hint = hint.into();
-        // Messages say "; try X", and X alone is the hint.
-        let hint = hint
-            .strip_prefix("try ")
-            .map_or(hint.clone(), str::to_owned);
         Self {
             status,
             problem: Problem {
                 what: what.into(),
                 why: why.into(),
-                hint,
+                hint: hint.into(),
                 kind: kind(status),
                 span: None,
             },
@@ -81,43 +79,40 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, what, why, hint)
     }
 
-    /// An engine's message says why and, behind its last `mark`, what to try.
-    pub(crate) fn split(status: StatusCode, what: &str, message: &str, mark: &str) -> Self {
-        let (why, hint) = message.rsplit_once(mark).unwrap_or((message, ""));
-        Self::new(status, what, why, hint)
+    /// Why, and one thing to try, as `error` has them.
+    pub(crate) fn of(status: StatusCode, what: impl Into<String>, error: &impl Hint) -> Self {
+        Self {
+            status,
+            problem: Problem::of(kind(status), what, error),
+        }
+    }
+
+    /// The scheme of a request is wrong in one part of it.
+    pub(crate) fn scheme(what: &str, error: &impl Hint, scheme: &str, part: Range<usize>) -> Self {
+        let mut failure = Self::of(StatusCode::BAD_REQUEST, what, error);
+        failure.problem.span = Some(Box::new(Span::new(scheme, part)));
+        failure
     }
 
     /// A pool could not be put together; `scheme` is what the request called it.
     #[must_use]
     pub fn assemble(what: &str, error: &AssembleError, scheme: &str) -> Self {
-        let text = error.to_string();
-        match error {
-            AssembleError::Drive(error) => Self::drive(what, error),
-            AssembleError::Occupied { drive, what: holds } => Self::conflict(
-                what,
-                format!("{drive} holds {holds}"),
-                "name another drive, or give --force to destroy what is on it",
-            ),
-            AssembleError::NoDomain { .. } | AssembleError::Twice { .. } => {
-                Self::split(StatusCode::BAD_REQUEST, what, &text, ": ")
+        let status = match error {
+            AssembleError::Drive(error) => return Self::drive(what, error),
+            AssembleError::Create(error) => return Self::create(what, error, scheme),
+            AssembleError::Open(error) => return Self::open(what, error),
+            AssembleError::Start(StartError::Pool(error)) => return Self::pool(what, error),
+            AssembleError::NoDomain { .. } | AssembleError::Twice { .. } => StatusCode::BAD_REQUEST,
+            AssembleError::NotFound { .. } => StatusCode::NOT_FOUND,
+            AssembleError::Occupied { .. }
+            | AssembleError::Label { .. }
+            | AssembleError::Held { .. }
+            | AssembleError::Ambiguous { .. } => StatusCode::CONFLICT,
+            AssembleError::Io { .. } | AssembleError::Labels { .. } | AssembleError::Start(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
             }
-            AssembleError::Create(error) => Self::create(what, error, scheme),
-            AssembleError::Open(error) => Self::open(what, error),
-            AssembleError::Io { .. } | AssembleError::Labels { .. } => {
-                Self::split(StatusCode::INTERNAL_SERVER_ERROR, what, &text, "; ")
-            }
-            AssembleError::Start(StartError::Pool(error)) => Self::pool(what, error),
-            AssembleError::Start(_) => Self::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                what,
-                text,
-                "look into the daemon's log",
-            ),
-            AssembleError::NotFound { .. } => Self::split(StatusCode::NOT_FOUND, what, &text, ": "),
-            AssembleError::Label { .. } => Self::split(StatusCode::CONFLICT, what, &text, "; "),
-            AssembleError::Held { .. } => Self::split(StatusCode::CONFLICT, what, &text, ": "),
-            AssembleError::Ambiguous { .. } => Self::split(StatusCode::CONFLICT, what, &text, ": "),
-        }
+        };
+        Self::of(status, what, error)
     }
 
     /// A drive could not be opened.
@@ -136,77 +131,42 @@ impl Failure {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };
-        Self::split(status, what, &error.to_string(), "; ")
+        Self::of(status, what, error)
     }
 
     fn create(what: &str, error: &CreateError, scheme: &str) -> Self {
-        let bad = StatusCode::BAD_REQUEST;
         match error {
-            CreateError::Name { name } => Self::request(
-                what,
-                format!("`{name}` is not a pool name"),
-                "use letters, digits, `-`, `_` and `.`, at most 64, beginning with a letter or digit",
-            ),
-            CreateError::NoDrives => {
-                Self::request(what, "no drives were given", "name them after the scheme")
-            }
             CreateError::Layout { error, .. } => {
-                let mut failure = Self::split(bad, what, &error.to_string(), "; try ");
-                if failure.problem.hint.is_empty() {
-                    failure = Self::split(bad, what, &error.to_string(), "; ");
-                }
-                let span = error.field().span_in(scheme);
-                failure.problem.span = Some(Box::new(Span {
-                    text: scheme.to_owned(),
-                    start: span.start,
-                    end: span.end,
-                }));
-                failure
+                Self::scheme(what, error, scheme, error.field().span_in(scheme))
             }
-            CreateError::Drive { .. } => Self::split(bad, what, &error.to_string(), "; "),
-            CreateError::Code { .. }
-            | CreateError::Elastic { .. }
-            | CreateError::Geometry(_)
-            | CreateError::Table
-            | CreateError::TableTooLarge { .. } => Self::split(bad, what, &error.to_string(), "; "),
+            _ => Self::of(StatusCode::BAD_REQUEST, what, error),
         }
     }
 
     fn open(what: &str, error: &OpenError) -> Self {
-        let text = error.to_string();
-        match error {
-            OpenError::NoDrives => {
-                Self::missing(what, text, "name the directories of its drives with --dir")
-            }
-            OpenError::TooFewDrives { .. } => Self::split(StatusCode::CONFLICT, what, &text, "; "),
-            OpenError::Duplicate { .. }
+        let status = match error {
+            OpenError::NoDrives => StatusCode::NOT_FOUND,
+            OpenError::TooFewDrives { .. }
+            | OpenError::Duplicate { .. }
             | OpenError::SplitBrain { .. }
-            | OpenError::DataLost { .. } => Self::split(StatusCode::CONFLICT, what, &text, ": "),
-            OpenError::Geometry(_)
+            | OpenError::DataLost { .. }
+            | OpenError::Geometry(_)
             | OpenError::Scheme(_)
             | OpenError::Interleave { .. }
-            | OpenError::FreeStripes { .. } => Self::conflict(
-                what,
-                text,
-                "a newer version of Ravelin may have made it: use that one",
-            ),
-        }
+            | OpenError::FreeStripes { .. } => StatusCode::CONFLICT,
+        };
+        Self::of(status, what, error)
     }
 
     /// A command to a pool failed.
     #[must_use]
     pub fn pool(what: &str, error: &PoolError) -> Self {
-        let text = error.to_string();
-        let conflict = StatusCode::CONFLICT;
-        match error {
-            PoolError::NoSeat { .. } => Self::split(StatusCode::NOT_FOUND, what, &text, ": "),
-            PoolError::AlreadyOut { .. } => Self::conflict(
-                what,
-                text,
-                "`ravelin pool status` shows which drives are in",
-            ),
-            PoolError::NoVolume { .. } => Self::split(StatusCode::NOT_FOUND, what, &text, "; "),
-            PoolError::Occupied { .. }
+        let status = match error {
+            PoolError::NoSeat { .. } | PoolError::NoVolume { .. } => StatusCode::NOT_FOUND,
+            PoolError::VolumeName { .. } | PoolError::NoSize => StatusCode::BAD_REQUEST,
+            PoolError::Fault { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            PoolError::AlreadyOut { .. }
+            | PoolError::Occupied { .. }
             | PoolError::BeingReplaced { .. }
             | PoolError::NotASpare { .. }
             | PoolError::NotCurrent { .. }
@@ -215,35 +175,14 @@ impl Failure {
             | PoolError::WouldLose { .. }
             | PoolError::DriveTooSmall { .. }
             | PoolError::TooManyVolumes { .. }
-            | PoolError::VolumeExists { .. } => Self::split(conflict, what, &text, ": "),
-            PoolError::VolumeName { .. } | PoolError::NoSize => {
-                Self::split(StatusCode::BAD_REQUEST, what, &text, ": ")
-            }
-            PoolError::NoSpace { .. } => Self::conflict(
-                what,
-                text,
-                "make it smaller, or delete a volume that is no longer needed",
-            ),
-            PoolError::Fault { .. } => {
-                Self::split(StatusCode::INTERNAL_SERVER_ERROR, what, &text, ": ")
-            }
-            PoolError::JournalLost { .. } => Self::conflict(
-                what,
-                text,
-                "see `ravelin pool status`, and what the kernel says of the drives",
-            ),
-            PoolError::NoChecksums => Self::conflict(
-                what,
-                text,
-                "a new pool has them unless it is told otherwise",
-            ),
-            PoolError::TakenOver => Self::conflict(
-                what,
-                text,
-                "see which host has it, and export the pool here (`ravelin pool export`)",
-            ),
-            PoolError::Closing => Self::conflict(what, text, "import it again first"),
-        }
+            | PoolError::VolumeExists { .. }
+            | PoolError::NoSpace { .. }
+            | PoolError::JournalLost { .. }
+            | PoolError::NoChecksums
+            | PoolError::TakenOver
+            | PoolError::Closing => StatusCode::CONFLICT,
+        };
+        Self::of(status, what, error)
     }
 }
 
@@ -253,5 +192,106 @@ impl IntoResponse for Failure {
             error: self.problem,
         };
         (self.status, Json(body)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use array::format::LabelError;
+    use block::{Fault, Seat};
+    use engine::drive::DriveUri;
+
+    use super::*;
+
+    #[test]
+    fn names_with_colons_and_semicolons_arrive_whole() {
+        let path = "/tmp/a; b: c";
+        let drive = OpenDriveError::NotFound { path: path.into() };
+        let failure = Failure::assemble("x", &drive.into(), "");
+        let problem = failure.problem;
+        assert_eq!(problem.why, "/tmp/a; b: c: there is no such file or device");
+        assert_eq!(
+            problem.hint,
+            "check the name, or give a size to make a file"
+        );
+        // Errors without a hint have nothing to be cut off.
+        let error = AssembleError::Io {
+            drive: path.to_owned(),
+            doing: "reading",
+            fault: Fault::Medium,
+        };
+        let problem = Failure::assemble("x", &error, "").problem;
+        assert_eq!(problem.why, "/tmp/a; b: c: reading failed: medium error");
+        assert_eq!(problem.hint, "");
+        let error = AssembleError::Twice {
+            drive: path.to_owned(),
+        };
+        let problem = Failure::assemble("x", &error, "").problem;
+        assert_eq!(problem.why, "/tmp/a; b: c is named twice");
+        // Hints have colons and semicolons, too.
+        let error = "nbd:x".parse::<DriveUri>().unwrap_err();
+        let problem = Failure::of(StatusCode::BAD_REQUEST, "x", &error).problem;
+        assert_eq!(problem.why, "`nbd:` drives are not supported yet");
+        assert_eq!(
+            problem.hint,
+            "use a file, a block device, zram:, mem: or slow:"
+        );
+    }
+
+    #[test]
+    fn hints_are_parts_of_a_sentence() {
+        let (name, drive) = (String::new, String::new);
+        let seat = Seat(1);
+        let assemble: Vec<AssembleError> = vec![
+            AssembleError::Occupied {
+                drive: drive(),
+                what: name(),
+            },
+            AssembleError::NoDomain { drive: drive() },
+            AssembleError::Held { name: name() },
+            AssembleError::Labels { failed: drive() },
+            AssembleError::Ambiguous {
+                name: name(),
+                count: 2,
+                choices: "a or b".to_owned(),
+            },
+            AssembleError::Label {
+                name: name(),
+                path: "x".into(),
+                error: LabelError::EarlyFormat,
+            },
+            AssembleError::Io {
+                drive: drive(),
+                doing: "writing",
+                fault: Fault::Full,
+            },
+            StartError::Stopped.into(),
+            CreateError::NoDrives.into(),
+            CreateError::Name { name: name() }.into(),
+            OpenError::NoDrives.into(),
+            OpenError::FreeStripes { free_stripes: 1 }.into(),
+            OpenDriveError::Busy { path: "x".into() }.into(),
+        ];
+        let pool = [
+            PoolError::NoSeat { seat, last: 3 },
+            PoolError::GoingOut { seat },
+            PoolError::Occupied { seat },
+            PoolError::NoSize,
+            PoolError::JournalLost { lane: 0 },
+            PoolError::NoChecksums,
+            PoolError::TakenOver,
+            PoolError::Closing,
+        ];
+        let assemble = { assemble.iter() }.map(|error| Failure::assemble("x", error, ""));
+        let pool = pool.iter().map(|error| Failure::pool("x", error));
+        let schemes = ["", "raid9", "raid5:4k", "raid5:4c:5c", "new"]
+            .map(|text| text.parse::<layout::Scheme>().unwrap_err())
+            .map(|error| Failure::scheme("x", &error, "", error.span()));
+        for failure in assemble.chain(pool).chain(schemes) {
+            let Problem { why, hint, .. } = failure.problem;
+            assert!(!hint.is_empty(), "{why}");
+            assert!(!hint.starts_with("try ") && !hint.ends_with('.'), "{hint}");
+            assert!(!why.contains(&hint), "{why}: {hint}");
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Listening, serving, and stopping in good order.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use block::Hint;
 use export::socket::{SocketError, SocketFile};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,22 +29,19 @@ const BACKLOG: i32 = 128;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another daemon answers there.
-    #[error(
-        "the socket {} is in use: another daemon answers there; stop it, or choose another with --socket",
-        path.display()
-    )]
+    #[error("the socket {} is in use: another daemon answers there", path.display())]
     Busy {
         /// The socket.
         path: PathBuf,
     },
     /// Something else is there.
-    #[error("{} exists and is not a socket; choose another path with --socket", path.display())]
+    #[error("{} exists and is not a socket", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
     /// The operating system says no.
-    #[error("cannot listen at {}: {source}; check the path, or choose another with --socket", path.display())]
+    #[error("cannot listen at {}: {source}", path.display())]
     Listen {
         /// The socket.
         path: PathBuf,
@@ -66,8 +65,20 @@ pub enum ServeError {
     },
 }
 
+impl Hint for ServeError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Busy { .. } => Some("stop it, or choose another with --socket".into()),
+            Self::NotASocket { .. } => Some("choose another path with --socket".into()),
+            Self::Listen { .. } => Some("check the path, or choose another with --socket".into()),
+            Self::State(error) => error.hint(),
+            Self::System(_) | Self::Unclean { .. } => None,
+        }
+    }
+}
+
 fn told(failures: &[Failure]) -> String {
-    let one = |failure: &Failure| format!("{}: {}", failure.problem.what, failure.problem.why);
+    let one = |failure: &Failure| failure.problem.to_string();
     failures.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 

@@ -6,12 +6,14 @@
 //! it begins and struck out after it has ended, so that a daemon that is killed in between leaves
 //! nothing that its successor does not know of.
 
+use std::borrow::Cow;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
+use block::Hint;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +31,7 @@ const VERSION: u32 = 1;
 pub enum StateError {
     /// Another daemon lives there.
     #[error(
-        "the state directory {} is in use by another daemon (process {holder}); stop it, or choose another with --state",
+        "the state directory {} is in use by another daemon (process {holder})",
         directory.display()
     )]
     Busy {
@@ -39,13 +41,22 @@ pub enum StateError {
         holder: String,
     },
     /// The operating system says no.
-    #[error("the state directory {} cannot be used: {source}; choose another with --state", directory.display())]
+    #[error("the state directory {} cannot be used: {source}", directory.display())]
     System {
         /// The directory.
         directory: PathBuf,
         /// Its reason.
         source: io::Error,
     },
+}
+
+impl Hint for StateError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Self::Busy { .. } => "stop it, or choose another with --state".into(),
+            Self::System { .. } => "choose another with --state".into(),
+        })
+    }
 }
 
 /// A pool that shall be open.

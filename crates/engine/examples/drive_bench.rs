@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use block::{Completed, Memory, Outcome, Region, Request, RequestKind};
-use engine::drive::{Drive, Open, open, sync};
+use block::{Completed, Full, Memory, Outcome, Region, Request, RequestKind};
+use engine::drive::{Drive, DriveUri, Open, open, sync};
 use engine::ring::LocalRing;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -149,8 +149,10 @@ fn open_drive(path: &str, backend: &str) -> Result<Drive, String> {
         create_size: None,
         exclusive: true,
     };
-    let uri = uri.parse().map_err(|error| format!("{error}"))?;
-    open(&uri, how).map_err(|error| error.to_string())
+    let uri = uri
+        .parse::<DriveUri>()
+        .map_err(|error| Full(error).to_string())?;
+    open(&uri, how).map_err(|error| Full(error).to_string())
 }
 
 /// Writes all of the drive, with bytes that do not compress.

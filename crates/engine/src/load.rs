@@ -1,12 +1,13 @@
 //! A load generator inside the process: what the engine costs, without a client's share.
 
+use std::borrow::Cow;
 use std::mem::take;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use block::{
-    BlockDevice, Completed, Fault, Memory, Outcome, Region, Request, RequestKind, Submission,
+    BlockDevice, Completed, Fault, Hint, Memory, Outcome, Region, Request, RequestKind, Submission,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,8 +72,17 @@ pub enum LoadError {
         what: &'static str,
     },
     /// A request failed.
-    #[error("a request failed ({0}): see `ravelin pool status`")]
+    #[error("a request failed ({0})")]
     Fault(Fault),
+}
+
+impl Hint for LoadError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Shape { .. } => Some("see `ravelin bench --help`".into()),
+            Self::Fault(_) => Some("see `ravelin pool status`".into()),
+        }
+    }
 }
 
 /// Latencies, counted in buckets of 1/16 of a power of two: 6 % apart at most.

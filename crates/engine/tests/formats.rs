@@ -3,6 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use array::format::LABEL_OFFSETS;
+use block::Full;
 use engine::RunOptions;
 use engine::assemble::{self, NewPool};
 
@@ -36,7 +37,7 @@ fn a_pool_of_the_early_format_is_named_when_it_is_looked_for() {
     let choose = || {
         let found = assemble::scan(&places);
         let chosen = assemble::choose(&found, "tank", &places);
-        chosen.map(drop).map_err(|error| error.to_string())
+        chosen.map(drop).map_err(|error| Full(error).to_string())
     };
     assert_eq!(choose(), Ok(()));
     for drive in &drives {

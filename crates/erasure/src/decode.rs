@@ -8,6 +8,8 @@
 //! peeling of the same equation takes up. For P+Q this gives the textbook's decoding: two
 //! syndromes, one multiplication each, and D_y = P' + D_x.
 
+use std::borrow::Cow;
+
 use crate::element::ElementSet;
 use crate::equations::{Code, slot};
 use crate::gf;
@@ -25,7 +27,7 @@ pub struct Recovery {
 /// Wanted elements do not follow from the known ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} of the wanted elements do not follow from the {known} known ones, because {code} survives the loss of {tolerance} columns and more are missing here; bring back a drive",
+    "{} of the wanted elements do not follow from the {known} known ones, because {code} survives the loss of {tolerance} columns and more are missing here",
     elements.len()
 )]
 pub struct Unrecoverable {
@@ -37,6 +39,13 @@ pub struct Unrecoverable {
     pub code: String,
     /// What the code survives.
     pub tolerance: u16,
+}
+
+impl Unrecoverable {
+    /// One thing to try, in small letters and without a full stop.
+    pub fn hint(&self) -> Option<Cow<'_, str>> {
+        Some("bring back a drive".into())
+    }
 }
 
 impl Code {

@@ -6,6 +6,7 @@ use crate::encode;
 use crate::gf;
 use crate::recovery::ColumnRecovery;
 use crate::schedule::Schedule;
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// `parity = Σ coefficient · member` over GF(2^8), polynomial 0x11d.
@@ -42,16 +43,15 @@ impl Equation {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
     /// No code has this name.
-    #[error("there is no code named '{name}'; the codes are {}", crate::code::NAMES.join(", "))]
+    #[error("there is no code named '{name}'")]
     Unknown {
         /// What was asked for.
         name: String,
     },
     /// The construction needs a prime.
     #[error(
-        "{name} needs a prime, and {parameter} = {factor} × {}: over a composite number some pairs of lost columns cannot be decoded; try {}",
-        parameter / factor,
-        crate::code::nearest_primes(*parameter)
+        "{name} needs a prime, and {parameter} = {factor} × {}: over a composite number some pairs of lost columns cannot be decoded",
+        parameter / factor
     )]
     NotPrime {
         /// The code's name.
@@ -62,7 +62,7 @@ pub enum CodeError {
         factor: u16,
     },
     /// The parameter is below the least that makes sense.
-    #[error("{name} does not exist for {parameter}: the least is {least}; try {name}:{least}")]
+    #[error("{name} does not exist for {parameter}: the least is {least}")]
     TooSmall {
         /// The code's name.
         name: String,
@@ -72,7 +72,7 @@ pub enum CodeError {
         least: u16,
     },
     /// A vertical code does not exist in this width.
-    #[error("{name} has no stripe of {columns} columns, because its width follows from a prime; try {}", nearest_text(*below, *above))]
+    #[error("{name} has no stripe of {columns} columns, because its width follows from a prime")]
     NoSuchWidth {
         /// The code's name.
         name: String,
@@ -84,7 +84,7 @@ pub enum CodeError {
         above: u16,
     },
     /// Fewer columns than parity and one of data.
-    #[error("{name} needs at least {least} columns, and {columns} were asked for; try {least}")]
+    #[error("{name} needs at least {least} columns, and {columns} were asked for")]
     TooNarrow {
         /// The code's name.
         name: String,
@@ -94,7 +94,7 @@ pub enum CodeError {
         least: u16,
     },
     /// More than the code, or this crate, can hold.
-    #[error("{name} reaches up to {most}, and {asked} was asked for; try {most} or less")]
+    #[error("{name} reaches up to {most}, and {asked} was asked for")]
     TooLarge {
         /// The code's name.
         name: String,
@@ -105,7 +105,7 @@ pub enum CodeError {
     },
     /// The code has only one order of coefficients.
     #[error(
-        "{name} has no ZFS order of coefficients: only {} have two; leave the word out",
+        "{name} has no ZFS order of coefficients: only {} have two",
         crate::code::with_two_orders()
     )]
     NoOrder {
@@ -113,17 +113,30 @@ pub enum CodeError {
         name: String,
     },
     /// The equations given do not make a code.
-    #[error("these equations are no code: {what}; check them against the stripe's shape")]
+    #[error("these equations are no code: {what}")]
     Malformed {
         /// What is wrong with them.
         what: String,
     },
 }
 
-fn nearest_text(below: Option<u16>, above: u16) -> String {
-    match below {
-        Some(below) => format!("{below} or {above} columns"),
-        None => format!("{above} columns"),
+impl CodeError {
+    /// One thing to try, in small letters and without a full stop.
+    pub fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::Unknown { .. } => format!("the codes are {}", crate::code::NAMES.join(", ")),
+            Self::NotPrime { parameter, .. } => crate::code::nearest_primes(*parameter),
+            Self::TooSmall { name, least, .. } => format!("{name}:{least}"),
+            Self::NoSuchWidth { below, above, .. } => match below {
+                Some(below) => format!("{below} or {above} columns"),
+                None => format!("{above} columns"),
+            },
+            Self::TooNarrow { least, .. } => least.to_string(),
+            Self::TooLarge { most, .. } => format!("{most} or less"),
+            Self::NoOrder { .. } => return Some("leave the word out".into()),
+            Self::Malformed { .. } => return Some("check them against the stripe's shape".into()),
+        };
+        Some(hint.into())
     }
 }
 

@@ -1,5 +1,7 @@
 //! A code put to the test with real bytes: what `ravelin code verify` runs.
 
+use std::borrow::Cow;
+
 use crate::decode::Unrecoverable;
 use crate::equations::{Code, next_combination};
 use crate::kernel::{self, Kernel};
@@ -17,9 +19,7 @@ pub struct Verified {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
     /// A kernel computes other parities than the equations say.
-    #[error(
-        "{kernel} encodes {code} to other bytes than the equations say, so either is broken; compare `code show {code} --example` with the other kernels"
-    )]
+    #[error("{kernel} encodes {code} to other bytes than the equations say, so either is broken")]
     Encode {
         /// The code.
         code: String,
@@ -28,7 +28,7 @@ pub enum VerifyError {
     },
     /// A recovery gave other bytes than were lost.
     #[error(
-        "{kernel} rebuilt columns {lost:?} of {code} to other bytes than were there, so its recovery is wrong; keep it off your pools"
+        "{kernel} rebuilt columns {lost:?} of {code} to other bytes than were there, so its recovery is wrong"
     )]
     Decode {
         /// The code.
@@ -47,15 +47,26 @@ pub enum VerifyError {
         refusal: Unrecoverable,
     },
     /// More columns than the tolerance were "recovered".
-    #[error(
-        "{code} claims to rebuild columns {lost:?}, more than can follow from what is left; keep it off your pools"
-    )]
+    #[error("{code} claims to rebuild columns {lost:?}, more than can follow from what is left")]
     Accepted {
         /// The code.
         code: String,
         /// The lost columns.
         lost: Vec<u16>,
     },
+}
+
+impl VerifyError {
+    /// One thing to try, in small letters and without a full stop.
+    pub fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Encode { code, .. } => {
+                Some(format!("compare `code show {code} --example` with the other kernels").into())
+            }
+            Self::Decode { .. } | Self::Accepted { .. } => Some("keep it off your pools".into()),
+            Self::Refused { refusal, .. } => refusal.hint(),
+        }
+    }
 }
 
 /// Sets of up to so many columns are all tried. Only mirrors of five and more survive larger ones;

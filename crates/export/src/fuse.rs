@@ -37,6 +37,7 @@ mod replies;
 mod seek;
 mod wire;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -45,7 +46,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use block::BlockDevice;
+use block::{BlockDevice, Hint};
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 
 use file::DeviceFile;
@@ -61,33 +62,31 @@ const GOODBYE: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum FuseError {
     /// This kernel, or this container, has no FUSE.
-    #[error(
-        "/dev/fuse cannot be opened: {source}; load the kernel's module `fuse`, or run as root"
-    )]
+    #[error("/dev/fuse cannot be opened: {source}")]
     NoFuse {
         /// What opening it gave.
         source: io::Error,
     },
     /// The name is taken by something that is not a file.
-    #[error("{} is not a regular file; choose the name of a file that need not exist", .file.display())]
+    #[error("{} is not a regular file", .file.display())]
     NotAFile {
         /// The name.
         file: PathBuf,
     },
     /// Mounting over the file would hide what it is for others.
-    #[error("{} exists already and is not Ravelin's; choose the name of a file that does not exist yet", .file.display())]
+    #[error("{} exists already and is not Ravelin's", .file.display())]
     Exists {
         /// The file.
         file: PathBuf,
     },
     /// A running process has mounted something there.
-    #[error("{} is mounted already; detach it where it was attached, or choose another name", .file.display())]
+    #[error("{} is mounted already", .file.display())]
     Busy {
         /// The file.
         file: PathBuf,
     },
     /// The file could not be looked at or created.
-    #[error("{} cannot be prepared: {source}; check that its directory exists and may be written", .file.display())]
+    #[error("{} cannot be prepared: {source}", .file.display())]
     Prepare {
         /// The file.
         file: PathBuf,
@@ -95,13 +94,27 @@ pub enum FuseError {
         source: io::Error,
     },
     /// The kernel or `fusermount3` refused.
-    #[error("{} cannot be mounted: {source}; run as root, or install `fusermount3`", .file.display())]
+    #[error("{} cannot be mounted: {source}", .file.display())]
     Mount {
         /// The file.
         file: PathBuf,
         /// What it said.
         source: io::Error,
     },
+}
+
+impl Hint for FuseError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::NoFuse { .. } => "load the kernel's module `fuse`, or run as root",
+            Self::NotAFile { .. } => "choose the name of a file that need not exist",
+            Self::Exists { .. } => "choose the name of a file that does not exist yet",
+            Self::Busy { .. } => "detach it where it was attached, or choose another name",
+            Self::Prepare { .. } => "check that its directory exists and may be written",
+            Self::Mount { .. } => "run as root, or install `fusermount3`",
+        };
+        Some(hint.into())
+    }
 }
 
 /// A device that is a file for as long as this lives. Dropping it unmounts.

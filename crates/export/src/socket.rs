@@ -5,6 +5,7 @@
 //! have done the same, and between `bind` and `listen` a living one refuses too. So all of it
 //! happens under a lock on the directory, which ends with the process that holds it.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,6 +13,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use block::Hint;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::{
@@ -27,46 +29,50 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another server answers there.
-    #[error(
-        "the socket {} is in use: another server answers there; stop it or choose another path",
-        path.display()
-    )]
+    #[error("the socket {} is in use: another server answers there", path.display())]
     Busy {
         /// The socket file.
         path: PathBuf,
     },
     /// Something else than a socket is there.
-    #[error("{} exists and is not a socket; choose another path", path.display())]
+    #[error("{} exists and is not a socket", path.display())]
     NotASocket {
         /// The file.
         path: PathBuf,
     },
     /// A socket is there at which nobody listens, and this program has not put it there.
-    #[error(
-        "{} is a socket that another program has left behind; remove it, or choose another path",
-        path.display()
-    )]
+    #[error("{} is a socket that another program has left behind", path.display())]
     Left {
         /// The file.
         path: PathBuf,
     },
     /// The path does not fit into a socket address.
-    #[error(
-        "the socket path {} is too long: at most 107 bytes fit; choose a shorter one",
-        path.display()
-    )]
+    #[error("the socket path {} is too long: at most 107 bytes fit", path.display())]
     TooLong {
         /// The path.
         path: PathBuf,
     },
     /// The operating system says no.
-    #[error("cannot listen at {}: {source}; check the path and its permissions", path.display())]
+    #[error("cannot listen at {}: {source}", path.display())]
     System {
         /// The path.
         path: PathBuf,
         /// Its reason.
         source: io::Error,
     },
+}
+
+impl Hint for SocketError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::Busy { .. } => "stop it or choose another path",
+            Self::NotASocket { .. } => "choose another path",
+            Self::Left { .. } => "remove it, or choose another path",
+            Self::TooLong { .. } => "choose a shorter one",
+            Self::System { .. } => "check the path and its permissions",
+        };
+        Some(hint.into())
+    }
 }
 
 /// A socket's file. It is removed when this is dropped, unless another server has put its own there.

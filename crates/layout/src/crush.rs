@@ -23,7 +23,10 @@ mod ln;
 mod mapper;
 mod rule;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use block::Hint;
 
 pub use hash::{hash2, hash3};
 pub use ln::crush_ln;
@@ -57,21 +60,19 @@ pub struct Map {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// A bucket's id is not negative.
-    #[error("bucket {id} has a device's number: buckets are negative; try {}", -1 - id.abs())]
+    #[error("bucket {id} has a device's number: buckets are negative")]
     Id {
         /// The id.
         id: Item,
     },
     /// Two buckets of one id.
-    #[error("bucket {id} comes twice: ids are unique; give one another id")]
+    #[error("bucket {id} comes twice: ids are unique")]
     Twice {
         /// The id.
         id: Item,
     },
     /// A child that is neither a device nor a bucket of the map.
-    #[error(
-        "bucket {id} has a child {item} that is not in the map of {devices} devices; add or remove it"
-    )]
+    #[error("bucket {id} has a child {item} that is not in the map of {devices} devices")]
     Child {
         /// The bucket.
         id: Item,
@@ -81,11 +82,22 @@ pub enum MapError {
         devices: u32,
     },
     /// A bucket lies below itself.
-    #[error("bucket {id} lies below itself: a map is a tree; take it out of its descendants")]
+    #[error("bucket {id} lies below itself: a map is a tree")]
     Cycle {
         /// The id.
         id: Item,
     },
+}
+
+impl Hint for MapError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Self::Id { id } => (-1 - id.abs()).to_string().into(),
+            Self::Twice { .. } => "give one another id".into(),
+            Self::Child { .. } => "add or remove it".into(),
+            Self::Cycle { .. } => "take it out of its descendants".into(),
+        })
+    }
 }
 
 impl Map {

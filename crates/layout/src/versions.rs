@@ -19,10 +19,11 @@
 //! Every map comes in *steps* ([`Layout::step`]): bands take whole steps, and each goes on where
 //! the one before ended, so that all shifts and bases of a pattern are used.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use block::Seat;
+use block::{Hint, Seat};
 
 use crate::{Cell, Layout, Place, Role};
 
@@ -56,12 +57,10 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplaceError {
     /// The last replacement has not ended.
-    #[error("a replacement is under way: one map is replaced at a time; let it end first")]
+    #[error("a replacement is under way: one map is replaced at a time")]
     UnderWay,
     /// Groups would change their width.
-    #[error(
-        "groups have {old} columns and the new map's have {new}: a version keeps them; copy into a new pool instead"
-    )]
+    #[error("groups have {old} columns and the new map's have {new}: a version keeps them")]
     Columns {
         /// As it is.
         old: u16,
@@ -69,14 +68,10 @@ pub enum ReplaceError {
         new: u16,
     },
     /// Stripes would turn differently inside groups that are moved cell by cell.
-    #[error(
-        "the new map turns stripes differently inside a group, and cells move as they are; choose a map of the same family"
-    )]
+    #[error("the new map turns stripes differently inside a group, and cells move as they are")]
     Rotation,
     /// The new map needs more rows than are free.
-    #[error(
-        "{groups} groups take {needed} rows under the new map and there are {rows}; free some groups or add drives"
-    )]
+    #[error("{groups} groups take {needed} rows under the new map and there are {rows}")]
     Rows {
         /// Groups there are.
         groups: u64,
@@ -85,6 +80,17 @@ pub enum ReplaceError {
         /// Rows there are.
         rows: u64,
     },
+}
+
+impl Hint for ReplaceError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Self::UnderWay => "let it end first".into(),
+            Self::Columns { .. } => "copy into a new pool instead".into(),
+            Self::Rotation => "choose a map of the same family".into(),
+            Self::Rows { .. } => "free some groups or add drives".into(),
+        })
+    }
 }
 
 /// A layout that is being replaced, or can be.

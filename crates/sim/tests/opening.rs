@@ -72,7 +72,7 @@ fn half_of_the_drives_do_not_open_by_themselves() {
         ),
         "{error}"
     );
-    let message = error.to_string();
+    let message = block::Full(&error).to_string();
     assert!(
         message.contains("only 2 of 4") && message.contains("--degraded"),
         "{message}"

@@ -4,7 +4,9 @@
 //! one page of fixed fields and a payload of JSON behind it: the facts are small, change rarely,
 //! and can be read with `strings` when everything else fails.
 
-use block::Seat;
+use std::borrow::Cow;
+
+use block::{Hint, Seat};
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -98,21 +100,17 @@ pub enum LabelError {
         what: &'static str,
     },
     /// Format 0, whose regions lay elsewhere.
-    #[error(
-        "the label has format 0, of an early version whose format was never promised; create the pool anew"
-    )]
+    #[error("the label has format 0, of an early version whose format was never promised")]
     EarlyFormat,
     /// A later or unknown format.
-    #[error(
-        "the label has format {format}, this program knows format {FORMAT} only; use a newer Ravelin"
-    )]
+    #[error("the label has format {format}, this program knows format {FORMAT} only")]
     Format {
         /// What the label says.
         format: u32,
     },
     /// A feature that this program does not know.
     #[error(
-        "the pool uses a feature that this program does not know ({names}, bits {features:#x}); use a newer Ravelin"
+        "the pool uses a feature that this program does not know ({names}, bits {features:#x})"
     )]
     Features {
         /// The unknown bits.
@@ -120,6 +118,16 @@ pub enum LabelError {
         /// What the label calls them.
         names: String,
     },
+}
+
+impl Hint for LabelError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Absent | Self::Damaged { .. } => None,
+            Self::EarlyFormat => Some("create the pool anew".into()),
+            Self::Format { .. } | Self::Features { .. } => Some("use a newer Ravelin".into()),
+        }
+    }
 }
 
 /// Facts as the bytes that every drive's label ends with: made once for all drives.

@@ -1,6 +1,8 @@
 //! The regions of a drive, from its size alone.
 
-use block::ByteSize;
+use std::borrow::Cow;
+
+use block::{ByteSize, Hint};
 
 use super::cells::{CELL_PAGE_BYTES, ENTRIES_PER_PAGE};
 use super::page::{PAGE_BYTES, pages_per_cell};
@@ -62,8 +64,8 @@ pub struct DriveMap {
 pub enum DriveMapError {
     /// Too small for the regions and two cells.
     #[error(
-        "{} is too small: {} go to labels, journal, metadata and reserve, and at least two cells of {} and a spare one must fit; use drives of {} or more",
-        ByteSize(*size_bytes), ByteSize(*overhead_bytes), ByteSize(*cell_bytes), ByteSize(*needed_bytes)
+        "{} is too small: {} go to labels, journal, metadata and reserve, and at least two cells of {} and a spare one must fit",
+        ByteSize(*size_bytes), ByteSize(*overhead_bytes), ByteSize(*cell_bytes)
     )]
     TooSmall {
         /// The drive's size.
@@ -75,6 +77,13 @@ pub enum DriveMapError {
         /// A size that would do.
         needed_bytes: u64,
     },
+}
+
+impl Hint for DriveMapError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let Self::TooSmall { needed_bytes, .. } = self;
+        Some(format!("use drives of {} or more", ByteSize(*needed_bytes)).into())
+    }
 }
 
 impl DriveMap {

@@ -1,9 +1,10 @@
 //! A new pool: from a scheme, options and drives to facts and geometry.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use block::{ByteSize, Instant, Seat};
+use block::{ByteSize, Hint, Instant, Seat};
 use layout::Scheme;
 use uuid::Uuid;
 
@@ -89,7 +90,7 @@ pub struct NewDrive {
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The name cannot be.
-    #[error("`{name}` is not a pool name: use letters, digits, `-`, `_` and `.`, at most 64")]
+    #[error("`{name}` is not a pool name")]
     Name {
         /// Which.
         name: String,
@@ -125,9 +126,7 @@ pub enum CreateError {
     #[error("{0}")]
     Geometry(#[from] GeometryError),
     /// The layout's table does not fit into a label.
-    #[error(
-        "the layout's table takes {bytes} bytes and a label has room for {room}: use larger pieces (-o piece=), or a layout without a table"
-    )]
+    #[error("the layout's table takes {bytes} bytes and a label has room for {room}")]
     TableTooLarge {
         /// What it takes.
         bytes: usize,
@@ -136,7 +135,7 @@ pub enum CreateError {
     },
     /// The scheme asks for what does not exist yet.
     #[error(
-        "scheme `{scheme}`: stripes that change between parity and copies are not supported yet; try `{plain}`"
+        "scheme `{scheme}`: stripes that change between parity and copies are not supported yet"
     )]
     Elastic {
         /// As given.
@@ -147,6 +146,27 @@ pub enum CreateError {
     /// What was stored of the layout cannot be read.
     #[error("the label's layout table is not hexadecimal")]
     Table,
+}
+
+impl Hint for CreateError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Name { .. } => Some(
+                "use letters, digits, `-`, `_` and `.`, at most 64, beginning with a letter or digit"
+                    .into(),
+            ),
+            Self::NoDrives => Some("name them after the scheme".into()),
+            Self::Drive { error, .. } => error.hint(),
+            Self::Layout { error, .. } => error.hint(),
+            Self::Code { error, .. } => error.hint(),
+            Self::Geometry(error) => error.hint(),
+            Self::TableTooLarge { .. } => {
+                Some("use larger pieces (-o piece=), or a layout without a table".into())
+            }
+            Self::Elastic { plain, .. } => Some(format!("`{plain}`").into()),
+            Self::Table => None,
+        }
+    }
 }
 
 /// Puts code and layout together. `table` is what the layout stored when the pool was made.

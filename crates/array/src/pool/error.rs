@@ -1,12 +1,14 @@
-//! Why what an administrator asked for is refused, in words that say what to do.
+//! Why what an administrator asked for is refused, and what to do.
 
-use block::Seat;
+use std::borrow::Cow;
+
+use block::{Hint, Seat};
 
 /// Why an administrator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// No such seat.
-    #[error("the pool has no seat {seat}: it has seats 0 to {last}")]
+    #[error("the pool has no seat {seat}")]
     NoSeat {
         /// What was asked.
         seat: Seat,
@@ -20,14 +22,14 @@ pub enum PoolError {
         seat: Seat,
     },
     /// The seat is in use.
-    #[error("seat {seat} has a working drive: fail it first (`ravelin drive fail`)")]
+    #[error("seat {seat} has a working drive")]
     Occupied {
         /// Which seat.
         seat: Seat,
     },
     /// The drive has not answered everything that it was asked before it went out.
     #[error(
-        "the drive in seat {seat} has not answered {operations} operations from before it went out; what it writes for them could land on what it is given now: wait until it answers, or put another drive in its place"
+        "the drive in seat {seat} has not answered {operations} operations from before it went out; what it writes for them could land on what it is given now"
     )]
     StillBusy {
         /// Which seat.
@@ -37,16 +39,14 @@ pub enum PoolError {
     },
     /// The seat's drive is going out, and lanes still use the seat.
     #[error(
-        "the drive in seat {seat} is going out, and the other drives have not recorded that yet: try again in a moment"
+        "the drive in seat {seat} is going out, and the other drives have not recorded that yet"
     )]
     GoingOut {
         /// Which seat.
         seat: Seat,
     },
     /// Taking the drive out would lose data.
-    #[error(
-        "without the drive in seat {seat}, group {group} could not be read any more: wait for the rebuild, or bring another drive back first"
-    )]
+    #[error("without the drive in seat {seat}, group {group} could not be read any more")]
     WouldLose {
         /// Which seat.
         seat: Seat,
@@ -54,7 +54,7 @@ pub enum PoolError {
         group: u64,
     },
     /// A replacement is smaller than the pool needs.
-    #[error("the drive has {size_bytes} bytes, the pool needs {needed_bytes}: use a larger one")]
+    #[error("the drive has {size_bytes} bytes, the pool needs {needed_bytes}")]
     DriveTooSmall {
         /// What it has.
         size_bytes: u64,
@@ -62,19 +62,19 @@ pub enum PoolError {
         needed_bytes: u64,
     },
     /// A name that is taken.
-    #[error("there is already a volume `{name}`: choose another name")]
+    #[error("there is already a volume `{name}`")]
     VolumeExists {
         /// Which name.
         name: String,
     },
     /// A name that does not exist.
-    #[error("there is no volume `{name}` in this pool; `ravelin volume list` shows what there is")]
+    #[error("there is no volume `{name}` in this pool")]
     NoVolume {
         /// Which name.
         name: String,
     },
     /// A name that cannot be.
-    #[error("`{name}` is not a volume name: use letters, digits, `-`, `_` and `.`, at most 64")]
+    #[error("`{name}` is not a volume name")]
     VolumeName {
         /// Which name.
         name: String,
@@ -98,25 +98,23 @@ pub enum PoolError {
         free_bytes: u64,
     },
     /// The label has no room for another name.
-    #[error(
-        "the pool has {count} volumes, and its labels have room for no more: delete one, or make larger ones"
-    )]
+    #[error("the pool has {count} volumes, and its labels have room for no more")]
     TooManyVolumes {
         /// How many there are.
         count: usize,
     },
     /// A volume of no size.
-    #[error("a volume needs a size: at least 4096 bytes")]
+    #[error("a volume needs a size")]
     NoSize,
     /// Drives failed while the command ran.
-    #[error("a drive operation failed while the command ran ({fault}): see `ravelin pool status`")]
+    #[error("a drive operation failed while the command ran ({fault})")]
     Fault {
         /// What the drive said.
         fault: block::Fault,
     },
     /// The journal cannot be read.
     #[error(
-        "the journal of lane {lane} cannot be read: writes that had been acknowledged are lost with it. Bring the missing drives back"
+        "the journal of lane {lane} cannot be read: writes that had been acknowledged are lost with it"
     )]
     JournalLost {
         /// Which lane.
@@ -126,9 +124,7 @@ pub enum PoolError {
     #[error("the pool was made with `-o journal=off`: it has no checksums to compare with")]
     NoChecksums,
     /// The drive has a successor already.
-    #[error(
-        "the drive of seat {seat} is being replaced already, by that of seat {with}: wait until that is done, or fail that one"
-    )]
+    #[error("the drive of seat {seat} is being replaced already, by that of seat {with}")]
     BeingReplaced {
         /// Which seat.
         seat: Seat,
@@ -136,9 +132,7 @@ pub enum PoolError {
         with: Seat,
     },
     /// The seat is one of the layout's, or its drive is to succeed another one.
-    #[error(
-        "the drive in seat {seat} is no spare: `ravelin drive fail` takes it out, `ravelin drive replace` puts another one in its place"
-    )]
+    #[error("the drive in seat {seat} is no spare")]
     NotASpare {
         /// Which seat.
         seat: Seat,
@@ -177,5 +171,39 @@ impl PoolError {
             _ => {}
         }
         self
+    }
+}
+
+impl Hint for PoolError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::NoSeat { last, .. } => return Some(format!("it has seats 0 to {last}").into()),
+            Self::AlreadyOut { .. } => "`ravelin pool status` shows which drives are in",
+            Self::Occupied { .. } => "fail it first (`ravelin drive fail`)",
+            Self::StillBusy { .. } => "wait until it answers, or put another drive in its place",
+            Self::GoingOut { .. } => "again in a moment",
+            Self::WouldLose { .. } => "wait for the rebuild, or bring another drive back first",
+            Self::DriveTooSmall { .. } => "use a larger one",
+            Self::VolumeExists { .. } => "choose another name",
+            Self::NoVolume { .. } => "`ravelin volume list` shows what there is",
+            Self::VolumeName { .. } => "use letters, digits, `-`, `_` and `.`, at most 64",
+            Self::NoSpace { .. } => "make it smaller, or delete a volume that is no longer needed",
+            Self::TooManyVolumes { .. } => "delete one, or make larger ones",
+            Self::NoSize => "at least 4096 bytes",
+            Self::Fault { .. } => "see `ravelin pool status`",
+            Self::JournalLost { .. } => {
+                "bring the missing drives back: see `ravelin pool status`, and what the kernel says of the drives"
+            }
+            Self::NoChecksums => "a new pool has them unless it is told otherwise",
+            Self::BeingReplaced { .. } => "wait until that is done, or fail that one",
+            Self::NotASpare { .. } => {
+                "`ravelin drive fail` takes it out, `ravelin drive replace` puts another one in its place"
+            }
+            Self::NotCurrent { .. } => return None,
+            Self::TakenOver => {
+                "see which host has it, and export the pool here (`ravelin pool export`)"
+            }
+            Self::Closing => "import it again first",
+        }))
     }
 }

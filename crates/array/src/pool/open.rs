@@ -14,9 +14,10 @@
 //!   number that meanwhile was given again. As nothing can have followed from what was on no more drives than the
 //!   code survives, the other label wins ([`overtakes`]).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use block::{Fault, Seat};
+use block::{Fault, Hint, Seat};
 use layout::{Cell, Scheme};
 use uuid::Uuid;
 
@@ -49,9 +50,7 @@ pub enum OpenError {
     #[error("no drive of the pool was found")]
     NoDrives,
     /// Two drives with one identity and the same generation: a copy.
-    #[error(
-        "{first} and {second} claim to be the same drive of the pool (seat {seat}): remove the copy"
-    )]
+    #[error("{first} and {second} claim to be the same drive of the pool (seat {seat})")]
     Duplicate {
         /// Whose identity.
         seat: Seat,
@@ -74,7 +73,7 @@ pub enum OpenError {
     },
     /// Two halves that went on without each other.
     #[error(
-        "{first} and {second} each went on without the other (generations {first_generation} and {second_generation}): decide which half to keep, and take the drives of the other half away"
+        "{first} and {second} each went on without the other (generations {first_generation} and {second_generation})"
     )]
     SplitBrain {
         /// A drive of one half.
@@ -87,9 +86,7 @@ pub enum OpenError {
         second_generation: u64,
     },
     /// Half of the drives or more are missing.
-    #[error(
-        "only {found} of {expected} drives are there (missing: {missing}); opening needs more than half, or --degraded if the others are really gone"
-    )]
+    #[error("only {found} of {expected} drives are there (missing: {missing})")]
     TooFewDrives {
         /// How many are there.
         found: usize,
@@ -99,9 +96,7 @@ pub enum OpenError {
         missing: String,
     },
     /// Data cannot be read from what is there.
-    #[error(
-        "without {missing} not all data can be read (group {group} is lost): bring a drive back, or open with --degraded to save the rest"
-    )]
+    #[error("without {missing} not all data can be read (group {group} is lost)")]
     DataLost {
         /// Seats and paths of the missing ones.
         missing: String,
@@ -114,6 +109,30 @@ pub enum OpenError {
     /// The scheme string in the label does not parse.
     #[error("the pool's label has an unknown scheme: {0}")]
     Scheme(#[from] layout::SchemeError),
+}
+
+impl Hint for OpenError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::NoDrives => "name the directories of its drives with --dir",
+            Self::Duplicate { .. } => "remove the copy",
+            Self::SplitBrain { .. } => {
+                "decide which half to keep, and take the drives of the other half away"
+            }
+            Self::TooFewDrives { .. } => {
+                "opening needs more than half, or --degraded if the others are really gone"
+            }
+            Self::DataLost { .. } => "bring a drive back, or open with --degraded to save the rest",
+            // What would work in a new pool is of no use here.
+            Self::Geometry(_)
+            | Self::Scheme(_)
+            | Self::Interleave { .. }
+            | Self::FreeStripes { .. } => {
+                "a newer version of Ravelin may have made it: use that one"
+            }
+        };
+        Some(hint.into())
+    }
 }
 
 /// What opening decided, before the cell tables have been read.

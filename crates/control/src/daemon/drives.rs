@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use array::pool::{OutReason, PoolError};
+use axum::http::StatusCode;
 use block::Seat;
 use engine::PoolHandle;
 use engine::assemble::{self, AssembleError};
-use engine::drive::{Drive, DriveUri};
+use engine::drive::{Drive, DriveUri, ParseDriveUriError};
 use engine::status::SeatStatus;
 
 use super::Daemon;
@@ -66,11 +67,7 @@ impl Change {
 /// A drive's name, parsed.
 pub(super) fn parse(text: &str, what: &str) -> Result<DriveUri, Failure> {
     text.parse()
-        .map_err(|error: engine::drive::ParseDriveUriError| {
-            let text = error.to_string();
-            let (why, hint) = text.rsplit_once(": ").unwrap_or((&text, ""));
-            Failure::request(what, why, hint)
-        })
+        .map_err(|error: ParseDriveUriError| Failure::of(StatusCode::BAD_REQUEST, what, &error))
 }
 
 /// A change under way: the pool, and what to say should it fail.

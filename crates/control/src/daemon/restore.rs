@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use block::Full;
 use engine::assemble;
 use engine::drive::DriveUri;
 use engine::status::PoolStatus;
@@ -292,7 +293,7 @@ impl Daemon {
 
     fn did_not_return(&self, pool: &str, uuid: &str, volume: Option<String>, failure: Failure) {
         let problem = failure.problem;
-        let text = format!("{}: {}; try: {}", problem.what, problem.why, problem.hint);
+        let text = Full(&problem).to_string();
         tracing::error!("{text}");
         let event = match &volume {
             None => "pool_missing",

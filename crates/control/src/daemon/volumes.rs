@@ -65,9 +65,8 @@ impl Daemon {
             let why = format!("{} s are longer than it may take", load.time.as_secs());
             return Err(Failure::request(what, why, "--time 300 at most"));
         }
-        engine::load::run(&device, load).map_err(|error| {
-            Failure::request(what, error.to_string(), "see `ravelin bench --help`")
-        })
+        engine::load::run(&device, load)
+            .map_err(|error| Failure::of(StatusCode::BAD_REQUEST, what, &error))
     }
 
     /// Gives a volume another size.

@@ -140,7 +140,7 @@ fn mount(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<FuseFi
             FuseError::Prepare { .. } => StatusCode::CONFLICT,
             FuseError::NoFuse { .. } | FuseError::Mount { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Failure::split(status, what, &error.to_string(), "; ")
+        Failure::of(status, what, &error)
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use block::BlockDevice;
+use block::{BlockDevice, Full};
 use export::nbd::{
     self, BindError, Listen, Options, ParseListenError, Place, Server, ServerTls, Uri,
 };
@@ -61,13 +61,8 @@ impl ExportKind for Nbd {
 
     fn serve(&self, place: &str, serving: &Serving<'_>) -> Result<Box<dyn Served>, Failure> {
         let what = serving.what;
-        let listen: Listen = place.parse().map_err(|error: ParseListenError| {
-            Failure::request(
-                what,
-                format!("`{}` is not an address to listen on", error.text),
-                "write unix:PATH or tcp:127.0.0.1:PORT",
-            )
-        })?;
+        let refused = |error: ParseListenError| Failure::of(StatusCode::BAD_REQUEST, what, &error);
+        let listen: Listen = place.parse().map_err(refused)?;
         if let Some(other) = (serving.served_at)(&listen.to_string()) {
             return Err(Failure::conflict(
                 what,
@@ -99,7 +94,7 @@ impl ExportKind for Nbd {
         if let Ok(Listen::Unix(path)) = place.parse()
             && let Err(error) = export::socket::remove_dead(&path)
         {
-            tracing::debug!("{error}");
+            tracing::debug!("{}", Full(error));
         }
     }
 }
@@ -177,7 +172,7 @@ fn security(listen: &Listen, serving: &Serving<'_>) -> Result<Option<ServerTls>,
     };
     let tls = tls
         .transpose()
-        .map_err(|error| Failure::split(StatusCode::BAD_REQUEST, what, &error.to_string(), "; "))?;
+        .map_err(|error| Failure::of(StatusCode::BAD_REQUEST, what, &error))?;
     if let Listen::Tcp(to) = listen
         && !to.ip().is_loopback()
         && tls.is_none()
@@ -212,5 +207,8 @@ fn bind_failure(what: &str, error: &io::Error) -> Failure {
         (_, io::ErrorKind::NotFound) => StatusCode::NOT_FOUND,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    Failure::split(status, what, &error.to_string(), "; ")
+    match inner {
+        Some(error) => Failure::of(status, what, error),
+        None => Failure::new(status, what, error.to_string(), ""),
+    }
 }

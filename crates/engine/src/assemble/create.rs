@@ -185,7 +185,6 @@ pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, Ass
     }
     Err(AssembleError::Labels {
         failed: failed.join(", "),
-        hint: "; is the file system below them full?",
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use array::format::{CellPage, ENTRIES_PER_PAGE, Label};
 use array::pool::{FoundDrive, Opening};
-use block::{Fault, Seat};
+use block::{Fault, Full, Seat};
 
 use super::drive::read_label;
 use super::{AssembleError, FoundPool, OPENED};
@@ -35,7 +35,7 @@ pub fn import(
         let drive = match drive::open(&uri, how) {
             Ok(drive) => drive,
             Err(error) if is_gone(&error) => {
-                tracing::warn!(drive = %uri, "a drive is left out: {error}");
+                tracing::warn!(drive = %uri, "a drive is left out: {}", Full(error));
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -44,7 +44,7 @@ pub fn import(
             Ok(Some(found)) => found,
             Ok(None) => continue,
             Err(error) => {
-                tracing::warn!("a drive is left out: {error}");
+                tracing::warn!("a drive is left out: {}", Full(error));
                 continue;
             }
         };

@@ -12,11 +12,12 @@ mod find;
 mod import;
 mod plan;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use array::format::LabelError;
 use array::pool::{CreateError, OpenError, Ticket};
-use block::Fault;
+use block::{Fault, Hint};
 
 use crate::drive::{Drive, OpenDriveError};
 use crate::run::StartError;
@@ -38,7 +39,7 @@ pub enum AssembleError {
     #[error("{0}")]
     Drive(#[from] OpenDriveError),
     /// A drive holds something.
-    #[error("{drive} holds {what}: name another drive, or give --force to destroy what is on it")]
+    #[error("{drive} holds {what}")]
     Occupied {
         /// Which drive.
         drive: String,
@@ -46,15 +47,13 @@ pub enum AssembleError {
         what: String,
     },
     /// One drive is named twice.
-    #[error("{drive} is named twice: each drive takes one seat")]
+    #[error("{drive} is named twice")]
     Twice {
         /// Which drive.
         drive: String,
     },
     /// Some drives are in a failure domain and some are not.
-    #[error(
-        "{drive} has no failure domain and others have: write DRIVE@DOMAIN for every drive of the layout, or for none"
-    )]
+    #[error("{drive} has no failure domain and others have")]
     NoDomain {
         /// Which drive.
         drive: String,
@@ -66,7 +65,7 @@ pub enum AssembleError {
     #[error("{0}")]
     Open(#[from] OpenError),
     /// A drive failed while labels were read or written.
-    #[error("{drive}: {doing} failed: {fault}{hint}")]
+    #[error("{drive}: {doing} failed: {fault}")]
     Io {
         /// Which drive.
         drive: String,
@@ -74,13 +73,9 @@ pub enum AssembleError {
         doing: &'static str,
         /// What it said.
         fault: Fault,
-        /// What to do.
-        hint: &'static str,
     },
     /// Another host is at work on it.
-    #[error(
-        "pool `{name}` is open on another host, which is at work on it: export it there, or stop that host"
-    )]
+    #[error("pool `{name}` is open on another host, which is at work on it")]
     Held {
         /// Which pool.
         name: String,
@@ -89,7 +84,7 @@ pub enum AssembleError {
     #[error("{0}")]
     Start(#[from] StartError),
     /// No pool of this name was found.
-    #[error("no pool {name} was found in {places}: name the directories of its drives with --dir")]
+    #[error("no pool {name} was found in {places}")]
     NotFound {
         /// Which name.
         name: String,
@@ -107,7 +102,7 @@ pub enum AssembleError {
         error: LabelError,
     },
     /// Several pools of this name.
-    #[error("there are {count} pools called `{name}` here: give the identity instead ({choices})")]
+    #[error("there are {count} pools called `{name}` here")]
     Ambiguous {
         /// Which name.
         name: String,
@@ -117,13 +112,38 @@ pub enum AssembleError {
         choices: String,
     },
     /// A label was not written.
-    #[error("not every drive took its label: {failed} failed; nothing was kept{hint}")]
+    #[error("not every drive took its label: {failed} failed; nothing was kept")]
     Labels {
         /// Which drives.
         failed: String,
-        /// What to do.
-        hint: &'static str,
     },
+}
+
+impl Hint for AssembleError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Drive(error) => return error.hint(),
+            Self::Create(error) => return error.hint(),
+            Self::Open(error) => return error.hint(),
+            Self::Start(error) => return error.hint(),
+            Self::Label { error, .. } => return error.hint(),
+            Self::Io {
+                fault: Fault::Full, ..
+            } => "free space on the file system below it",
+            Self::Io { .. } => return None,
+            Self::Labels { .. } => "is the file system below them full?",
+            Self::Occupied { .. } => "name another drive, or give --force to destroy what is on it",
+            Self::Twice { .. } => "each drive takes one seat",
+            Self::NoDomain { .. } => {
+                "write DRIVE@DOMAIN for every drive of the layout, or for none"
+            }
+            Self::Held { .. } => "export it there, or stop that host",
+            Self::NotFound { .. } => "name the directories of its drives with --dir",
+            Self::Ambiguous { choices, .. } => {
+                return Some(format!("give the identity instead ({choices})").into());
+            }
+        }))
+    }
 }
 
 fn io_error(drive: &Drive, doing: &'static str, fault: Fault) -> AssembleError {
@@ -131,9 +151,5 @@ fn io_error(drive: &Drive, doing: &'static str, fault: Fault) -> AssembleError {
         drive: drive.uri.to_string(),
         doing,
         fault,
-        hint: match fault {
-            Fault::Full => "; free space on the file system below it",
-            _ => "",
-        },
     }
 }

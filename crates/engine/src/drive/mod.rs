@@ -26,12 +26,13 @@ mod timer;
 mod uri;
 mod workers;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use block::BlockDevice;
+use block::{BlockDevice, Hint};
 
 pub use faulty::{Effect, FaultHandle, Trap};
 pub use file::create_sparse;
@@ -147,25 +148,25 @@ impl fmt::Debug for Drive {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenDriveError {
     /// Nothing has this name.
-    #[error("{}: there is no such file or device; check the name, or give a size to make a file", path.display())]
+    #[error("{}: there is no such file or device", path.display())]
     NotFound {
         /// The drive.
         path: PathBuf,
     },
     /// The user may not read and write it.
-    #[error("{}: permission denied; reading and writing a drive takes its owner or root", path.display())]
+    #[error("{}: permission denied", path.display())]
     Denied {
         /// The drive.
         path: PathBuf,
     },
     /// A directory, a terminal, a pipe.
-    #[error("{}: neither a regular file nor a block device; name one of those", path.display())]
+    #[error("{}: neither a regular file nor a block device", path.display())]
     NotADrive {
         /// The drive.
         path: PathBuf,
     },
     /// Another daemon, or this one, has it open.
-    #[error("{}: in use by another Ravelin daemon{holder}; export the pool there first", path.display())]
+    #[error("{}: in use by another Ravelin daemon{holder}", path.display())]
     InUse {
         /// The drive.
         path: PathBuf,
@@ -173,25 +174,25 @@ pub enum OpenDriveError {
         holder: String,
     },
     /// The kernel has claimed it.
-    #[error("{}: in use by the kernel, such as a mounted file system or swap; unmount it first", path.display())]
+    #[error("{}: in use by the kernel, such as a mounted file system or swap", path.display())]
     Busy {
         /// The drive.
         path: PathBuf,
     },
     /// `zram:` before something else.
-    #[error("{}: not a zram device; name it without `zram:`", path.display())]
+    #[error("{}: not a zram device", path.display())]
     NotZram {
         /// The drive.
         path: PathBuf,
     },
     /// Nothing to store in.
-    #[error("{}: has no bytes; give it a size first (files: truncate -s, zram: its disksize)", path.display())]
+    #[error("{}: has no bytes", path.display())]
     NoBytes {
         /// The drive.
         path: PathBuf,
     },
     /// io_uring was asked for by name.
-    #[error("{}: {reason}; name the drive without backend=uring", path.display())]
+    #[error("{}: {reason}", path.display())]
     NoUring {
         /// The drive.
         path: PathBuf,
@@ -209,13 +210,31 @@ pub enum OpenDriveError {
         source: io::Error,
     },
     /// No memory or thread for a drive that is not a file.
-    #[error("the {kind} drive could not be started: {source}; make it smaller or free memory")]
+    #[error("the {kind} drive could not be started: {source}")]
     Start {
         /// Its kind.
         kind: DriveKind,
         /// The operating system's reason.
         source: io::Error,
     },
+}
+
+impl Hint for OpenDriveError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::NotFound { .. } => "check the name, or give a size to make a file",
+            Self::Denied { .. } => "reading and writing a drive takes its owner or root",
+            Self::NotADrive { .. } => "name one of those",
+            Self::InUse { .. } => "export the pool there first",
+            Self::Busy { .. } => "unmount it first",
+            Self::NotZram { .. } => "name it without `zram:`",
+            Self::NoBytes { .. } => "give it a size first (files: truncate -s, zram: its disksize)",
+            Self::NoUring { .. } => "name the drive without backend=uring",
+            Self::Io { .. } => return None,
+            Self::Start { .. } => "make it smaller or free memory",
+        };
+        Some(hint.into())
+    }
 }
 
 /// Opens the drive that `uri` names.

@@ -1,5 +1,6 @@
 //! A running pool, seen from outside.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, RwLock};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use array::Geometry;
 use array::pool::{OutReason, Pool, PoolError, Ticket};
 use array::record::Record;
-use block::Seat;
+use block::{Hint, Seat};
 
 use super::hold::{self, Claim, Hold, InUse};
 use super::lane::{self, LaneMessage, LaneSender};
@@ -482,6 +483,15 @@ pub enum StartError {
     #[error("{0}")]
     Pool(#[from] PoolError),
     /// It stopped before it was open.
-    #[error("the pool stopped before it was open; see the log")]
+    #[error("the pool stopped before it was open")]
     Stopped,
+}
+
+impl Hint for StartError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Pool(error) => error.hint(),
+            Self::Thread(_) | Self::Stopped => Some("look into the daemon's log".into()),
+        }
+    }
 }

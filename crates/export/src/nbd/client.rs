@@ -5,12 +5,15 @@
 //! can wait for the other with full sockets. The plain methods (`read`, `write`, …) do one request
 //! and wait for it; they are not to be mixed with pipelined requests that are still in flight.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 mod conversation;
 mod negotiation;
+
+use block::Hint;
 
 use super::protocol::{Command, RequestHeader, Status, command_flag};
 use super::tls::{ClientTls, TlsError};
@@ -24,7 +27,7 @@ const SEND_BYTES: usize = 256 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody answers.
-    #[error("cannot connect to {place:?}: {source}; check that the server is running")]
+    #[error("cannot connect to {place:?}: {source}")]
     Connect {
         /// Where the server was thought to be.
         place: Place,
@@ -32,19 +35,19 @@ pub enum ClientError {
         source: io::Error,
     },
     /// Whoever answers does not speak the protocol, or broke it.
-    #[error("the server does not speak NBD as expected: {what}; check the address")]
+    #[error("the server does not speak NBD as expected: {what}")]
     Protocol {
         /// What was wrong.
         what: &'static str,
     },
     /// The server has no such export.
-    #[error("the server does not serve `{name}`; list its exports to see the names")]
+    #[error("the server does not serve `{name}`")]
     NoSuchExport {
         /// What was asked for.
         name: String,
     },
     /// The server refuses without TLS.
-    #[error("the server wants TLS; use an nbds:// or nbds+unix:// URI")]
+    #[error("the server wants TLS")]
     TlsRequired,
     /// The server refuses something else.
     #[error("the server refuses {what}: {message}")]
@@ -55,16 +58,16 @@ pub enum ClientError {
         message: String,
     },
     /// TLS cannot be set up on this side.
-    #[error("TLS is asked for without saying whom to trust; give a certificate")]
+    #[error("TLS is asked for without saying whom to trust")]
     NoTrust,
     /// The files for TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The connection failed.
-    #[error("the connection failed: {0}; connect again")]
+    #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
     /// The server closed the connection.
-    #[error("the server closed the connection; connect again")]
+    #[error("the server closed the connection")]
     Closed,
     /// The server answered a request with an error.
     #[error("the server answered with error {errno}: {}", io::Error::from_raw_os_error(errno.cast_signed()))]
@@ -72,6 +75,22 @@ pub enum ClientError {
         /// The protocol's number, which equals Linux's.
         errno: u32,
     },
+}
+
+impl Hint for ClientError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::Connect { .. } => "check that the server is running",
+            Self::Protocol { .. } => "check the address",
+            Self::NoSuchExport { .. } => "list its exports to see the names",
+            Self::TlsRequired => "use an nbds:// or nbds+unix:// URI",
+            Self::NoTrust => "give a certificate",
+            Self::Tls(error) => return error.hint(),
+            Self::Io(_) | Self::Closed => "connect again",
+            Self::Refused { .. } | Self::Remote { .. } => return None,
+        };
+        Some(hint.into())
+    }
 }
 
 /// What a server says about an export.

@@ -1,5 +1,6 @@
 //! Where a server listens.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -7,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use block::Hint;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
@@ -27,10 +29,16 @@ pub enum Listen {
 
 /// Why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an address to listen on: write unix:PATH or tcp:127.0.0.1:PORT")]
+#[error("`{text}` is not an address to listen on")]
 pub struct ParseListenError {
     /// What was given.
     pub text: String,
+}
+
+impl Hint for ParseListenError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some("write unix:PATH or tcp:127.0.0.1:PORT".into())
+    }
 }
 
 impl FromStr for Listen {
@@ -64,13 +72,22 @@ pub enum BindError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// The operating system says no.
-    #[error("cannot listen on {listen}: {source}; check the address and its permissions")]
+    #[error("cannot listen on {listen}: {source}")]
     System {
         /// The address.
         listen: Listen,
         /// Its reason.
         source: io::Error,
     },
+}
+
+impl Hint for BindError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Socket(error) => error.hint(),
+            Self::System { .. } => Some("check the address and its permissions".into()),
+        }
+    }
 }
 
 impl From<BindError> for io::Error {

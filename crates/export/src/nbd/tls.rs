@@ -1,10 +1,12 @@
 //! TLS: a server's certificate and a client's trust.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use block::Hint;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -18,7 +20,7 @@ use super::transport::Transport;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read or holds nothing of its kind.
-    #[error("{} holds no usable {what}: {reason}; give a PEM file", path.display())]
+    #[error("{} holds no usable {what}: {reason}", path.display())]
     File {
         /// Certificate or key.
         what: &'static str,
@@ -28,7 +30,7 @@ pub enum TlsError {
         reason: String,
     },
     /// A file of keys that both sides know cannot be used.
-    #[error("{} holds no usable keys: {reason}; make one with `psktool -u NAME -p FILE`", path.display())]
+    #[error("{} holds no usable keys: {reason}", path.display())]
     Keys {
         /// The file.
         path: PathBuf,
@@ -36,16 +38,28 @@ pub enum TlsError {
         reason: String,
     },
     /// The program was built without the feature `tls-psk`.
-    #[error(
-        "this program was built without keys for TLS; build it with `make` where OpenSSL's headers are (libssl-dev, pkg-config), or use certificates"
-    )]
+    #[error("this program was built without keys for TLS")]
     NoKeys,
     /// Certificate and key do not fit, or are of a kind that is not supported.
-    #[error("certificate and key cannot be used together: {source}; make a new pair")]
+    #[error("certificate and key cannot be used together: {source}")]
     Pair {
         /// What the library says.
         source: rustls::Error,
     },
+}
+
+impl Hint for TlsError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::File { .. } => "give a PEM file",
+            Self::Keys { .. } => "make one with `psktool -u NAME -p FILE`",
+            Self::NoKeys => {
+                "build it with `make` where OpenSSL's headers are (libssl-dev, pkg-config), or use certificates"
+            }
+            Self::Pair { .. } => "make a new pair",
+        };
+        Some(hint.into())
+    }
 }
 
 impl From<TlsError> for io::Error {

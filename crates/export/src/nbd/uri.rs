@@ -3,9 +3,12 @@
 //! The form is the one of libnbd and qemu
 //! (<https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md>).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use block::Hint;
 
 /// The protocol's registered port.
 const PORT_DEFAULT: u16 = 10809;
@@ -33,14 +36,18 @@ pub enum Place {
 
 /// Why a text is not an NBD URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` is not an NBD URI: {reason}; write nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH"
-)]
+#[error("`{text}` is not an NBD URI: {reason}")]
 pub struct UriError {
     /// What was given.
     pub text: String,
     /// What is wrong with it.
     pub reason: &'static str,
+}
+
+impl Hint for UriError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some("write nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH".into())
+    }
 }
 
 impl FromStr for Uri {

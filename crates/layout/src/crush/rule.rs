@@ -1,5 +1,9 @@
 //! Rules: the steps from a tree to devices.
 
+use std::borrow::Cow;
+
+use block::Hint;
+
 use super::Item;
 
 /// How positions are chosen.
@@ -44,12 +48,18 @@ pub struct Rule {
 
 /// Why a rule's text could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{step}` is not a step: {why}; try `take root0`, `choose indep 0 type osd` or `emit`")]
+#[error("`{step}` is not a step: {why}")]
 pub struct RuleError {
     /// The step.
     pub step: String,
     /// What is wrong with it.
     pub why: String,
+}
+
+impl Hint for RuleError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some("`take root0`, `choose indep 0 type osd` or `emit`".into())
+    }
 }
 
 impl Rule {

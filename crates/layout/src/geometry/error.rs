@@ -1,7 +1,10 @@
 //! Why a scheme comes to no layout on these drives.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+
+use block::Hint;
 
 /// Which part of a scheme an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,12 +80,12 @@ impl fmt::Display for Field {
     }
 }
 
-/// Why a scheme comes to no layout on these drives. Every message says which field, the arithmetic,
-/// and the nearest thing that works.
+/// Why a scheme comes to no layout on these drives. Every message says which field, and the arithmetic; every hint
+/// is the nearest thing that works.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Neither the scheme nor the caller says how many drives there are.
-    #[error("drives (c) are not said: the layout depends on their number; try `{scheme}:{least}c`")]
+    #[error("drives (c) are not said: the layout depends on their number")]
     DriveCountMissing {
         /// The scheme.
         scheme: String,
@@ -90,9 +93,7 @@ pub enum GeometryError {
         least: u16,
     },
     /// The scheme says another number than there are.
-    #[error(
-        "drives (c): the scheme says {said} and {given} were given; try `{given}c` or give {said}"
-    )]
+    #[error("drives (c): the scheme says {said} and {given} were given")]
     DrivesDiffer {
         /// What the scheme says.
         said: u16,
@@ -100,7 +101,7 @@ pub enum GeometryError {
         given: u16,
     },
     /// Fewer drives than the scheme needs.
-    #[error("drives (c): {drives} are too few: {why}; try `{least}c`")]
+    #[error("drives (c): {drives} are too few: {why}")]
     TooFewDrives {
         /// How many there are.
         drives: u16,
@@ -110,10 +111,7 @@ pub enum GeometryError {
         least: u32,
     },
     /// Spares leave too few drives for a group.
-    #[error(
-        "spares (s): {spares} of {drives} drives leave {left}, and a group takes {width}; \
-         try `{nearest}`"
-    )]
+    #[error("spares (s): {spares} of {drives} drives leave {left}, and a group takes {width}")]
     TooManySpares {
         /// What was asked for.
         spares: u16,
@@ -129,7 +127,7 @@ pub enum GeometryError {
     /// A group is wider than the drives that are not spares.
     #[error(
         "data columns (d): {data} data and {parity} parity columns take {needed} drives, and \
-         {drives} drives less {spares} spares are {left}; try `{nearest}`"
+         {drives} drives less {spares} spares are {left}"
     )]
     TooWide {
         /// d.
@@ -148,7 +146,7 @@ pub enum GeometryError {
         nearest: String,
     },
     /// More columns than a stripe can have.
-    #[error("{field}: a stripe of {columns} columns is too wide: 255 is the most; try `{nearest}`")]
+    #[error("{field}: a stripe of {columns} columns is too wide: 255 is the most")]
     TooManyColumns {
         /// Which field makes it so wide.
         field: Field,
@@ -158,7 +156,7 @@ pub enum GeometryError {
         nearest: String,
     },
     /// More drives than a family's format can name.
-    #[error("drives (c): {drives} are too many: {why}; try `{nearest}`")]
+    #[error("drives (c): {drives} are too many: {why}")]
     TooManyDrives {
         /// n.
         drives: u16,
@@ -170,7 +168,7 @@ pub enum GeometryError {
     /// Islands do not come out even.
     #[error(
         "drives (c): {drives} drives less {spares} spares are {left}, no multiple of a group's \
-         {width}; try `{nearest}`"
+         {width}"
     )]
     IslandsUneven {
         /// n.
@@ -185,7 +183,7 @@ pub enum GeometryError {
         nearest: String,
     },
     /// A number that the family cannot have.
-    #[error("{field}: {why}; try `{nearest}`")]
+    #[error("{field}: {why}")]
     Impossible {
         /// Which field.
         field: Field,
@@ -195,7 +193,7 @@ pub enum GeometryError {
         nearest: String,
     },
     /// The stored table does not fit the scheme.
-    #[error("the stored table does not fit: {why}; try an intact copy of the label")]
+    #[error("the stored table does not fit: {why}")]
     Stored {
         /// What is wrong with it.
         why: String,
@@ -217,5 +215,23 @@ impl GeometryError {
             Self::TooManyColumns { field, .. } | Self::Impossible { field, .. } => *field,
             Self::Stored { .. } => Field::Stored,
         }
+    }
+}
+
+impl Hint for GeometryError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::DriveCountMissing { scheme, least } => format!("`{scheme}:{least}c`"),
+            Self::DrivesDiffer { said, given } => format!("`{given}c` or give {said}"),
+            Self::TooFewDrives { least, .. } => format!("`{least}c`"),
+            Self::TooManySpares { nearest, .. }
+            | Self::TooWide { nearest, .. }
+            | Self::TooManyColumns { nearest, .. }
+            | Self::TooManyDrives { nearest, .. }
+            | Self::IslandsUneven { nearest, .. }
+            | Self::Impossible { nearest, .. } => format!("`{nearest}`"),
+            Self::Stored { .. } => return Some("an intact copy of the label".into()),
+        };
+        Some(hint.into())
     }
 }

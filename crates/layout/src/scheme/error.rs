@@ -1,6 +1,9 @@
 //! Why a scheme string could not be read, with the place in it.
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use block::Hint;
 
 use super::foreign::meant_by;
 
@@ -8,10 +11,10 @@ use super::foreign::meant_by;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemeError {
     /// Nothing was written.
-    #[error("the scheme is empty: it begins with a layout's name; try `raid6` or `pddl2:8d:1s`")]
+    #[error("the scheme is empty: it begins with a layout's name")]
     Empty,
     /// The first part is no layout's name.
-    #[error("`{name}` is not a layout: {known}; {}", advice(nearest.as_deref()))]
+    #[error("`{name}` is not a layout: {known}")]
     UnknownName {
         /// What was written.
         name: String,
@@ -23,9 +26,7 @@ pub enum SchemeError {
         span: Range<usize>,
     },
     /// The name lacks the digit that says how many drives may fail.
-    #[error(
-        "`{name}` does not say how many drives may fail: add a digit or a field `p`; try `{name}2`"
-    )]
+    #[error("`{name}` does not say how many drives may fail: add a digit or a field `p`")]
     ParityMissing {
         /// The name.
         name: &'static str,
@@ -33,7 +34,7 @@ pub enum SchemeError {
         span: Range<usize>,
     },
     /// Parity is out of range.
-    #[error("parity {parity} is not possible: `{name}` takes 1 to 3; try `{nearest}`")]
+    #[error("parity {parity} is not possible: `{name}` takes 1 to 3")]
     Parity {
         /// The name.
         name: &'static str,
@@ -45,7 +46,7 @@ pub enum SchemeError {
         span: Range<usize>,
     },
     /// A word that the family does not have.
-    #[error("`{word}` means nothing to `{name}`: it knows {known}; try `{nearest}`")]
+    #[error("`{word}` means nothing to `{name}`: it knows {known}")]
     UnknownWord {
         /// What was written.
         word: String,
@@ -59,9 +60,7 @@ pub enum SchemeError {
         span: Range<usize>,
     },
     /// A number without a letter, an unknown letter, or no number.
-    #[error(
-        "`{field}` is not a field: fields are a number and one of the letters {letters}; try `{nearest}`"
-    )]
+    #[error("`{field}` is not a field: fields are a number and one of the letters {letters}")]
     BadField {
         /// What was written.
         field: String,
@@ -73,7 +72,7 @@ pub enum SchemeError {
         span: Range<usize>,
     },
     /// A letter that exists but has no meaning for this family.
-    #[error("`{field}` has no place in `{name}`: {why}; try `{nearest}`")]
+    #[error("`{field}` has no place in `{name}`: {why}")]
     Misplaced {
         /// What was written.
         field: String,
@@ -87,7 +86,7 @@ pub enum SchemeError {
         span: Range<usize>,
     },
     /// A number that no field can hold.
-    #[error("`{field}` is out of range: `{letter}` takes {range}; try `{nearest}`")]
+    #[error("`{field}` is out of range: `{letter}` takes {range}")]
     Range {
         /// What was written.
         field: String,
@@ -101,9 +100,7 @@ pub enum SchemeError {
         span: Range<usize>,
     },
     /// The same thing is said twice.
-    #[error(
-        "`{field}` says again what `{first}` said: each is said once; leave out `{field}` or `{first}`"
-    )]
+    #[error("`{field}` says again what `{first}` said: each is said once")]
     Twice {
         /// The second.
         field: String,
@@ -115,21 +112,15 @@ pub enum SchemeError {
 }
 
 impl SchemeError {
-    /// The message, for who has so many drives at hand.
+    /// The same where so many drives are at hand, which the hint takes into account.
     #[must_use]
-    pub fn advice_on(&self, drives: u16) -> String {
-        match self {
-            Self::UnknownName { name, known, .. } if meant_by(name, None).is_some() => {
-                Self::UnknownName {
-                    name: name.clone(),
-                    known: known.clone(),
-                    nearest: meant_by(name, Some(drives)),
-                    span: self.span(),
-                }
-                .to_string()
-            }
-            other => other.to_string(),
+    pub fn with_drives(mut self, drives: u16) -> Self {
+        if let Self::UnknownName { name, nearest, .. } = &mut self
+            && meant_by(name, None).is_some()
+        {
+            *nearest = meant_by(name, Some(drives));
         }
+        self
     }
 
     /// The part of the text that is wrong, in bytes.
@@ -149,10 +140,24 @@ impl SchemeError {
     }
 }
 
-fn advice(meant: Option<&str>) -> String {
-    match meant {
-        Some(meant) => format!("try `{meant}`"),
-        None => "write one of these".to_owned(),
+impl Hint for SchemeError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::Empty => return Some("`raid6` or `pddl2:8d:1s`".into()),
+            Self::UnknownName { nearest: None, .. } => return Some("write one of these".into()),
+            Self::ParityMissing { name, .. } => format!("`{name}2`"),
+            Self::UnknownName {
+                nearest: Some(nearest),
+                ..
+            }
+            | Self::Parity { nearest, .. }
+            | Self::UnknownWord { nearest, .. }
+            | Self::BadField { nearest, .. }
+            | Self::Misplaced { nearest, .. }
+            | Self::Range { nearest, .. } => format!("`{nearest}`"),
+            Self::Twice { field, first, .. } => format!("leave out `{field}` or `{first}`"),
+        };
+        Some(hint.into())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Scheme strings: what parses, what it prints as, and what errors point at.
 
+use block::Hint;
 use layout::scheme::{Raid6Form, Raid10Form};
 use layout::{Expansion, Family, Geometry, Scheme};
 use proptest::prelude::*;
@@ -129,9 +130,8 @@ fn errors_point_at_the_field_and_say_what_would_work() {
     for (text, pointed, works) in BAD {
         let error = text.parse::<Scheme>().expect_err(text);
         assert_eq!(&text[error.span()], pointed, "{text}: {error}");
-        let message = error.to_string();
-        let advice = message.rsplit(';').next().unwrap();
-        assert!(advice.contains(works), "{text}: {message}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains(works), "{text}: {error}: {hint}");
     }
 }
 
@@ -167,8 +167,8 @@ fn impossible_geometries_name_the_field_and_the_nearest_thing_that_works() {
         let error = Geometry::new(&parse(text), drives, rows).expect_err(text);
         let message = error.to_string();
         assert!(message.contains(field), "{text}: {message}");
-        let advice = message.rsplit(';').next().unwrap();
-        assert!(advice.contains(works), "{text}: {message}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains(works), "{text}: {message}: {hint}");
         let span = error.field().span_in(text);
         assert!(span.end <= text.len());
     }

@@ -1,8 +1,10 @@
 //! What an array without bytes is made from.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use array::{Geometry, GeometryError};
+use block::Hint;
 
 use super::cache::CacheOptions;
 use super::mirror::MirrorReads;
@@ -56,9 +58,7 @@ pub enum PlainError {
     #[error("{0}")]
     Sizes(#[from] GeometryError),
     /// More of a drive is asked for than it has.
-    #[error(
-        "{asked} bytes of each drive are asked for, and `{name}` has {capacity}: use less, or a larger drive"
-    )]
+    #[error("{asked} bytes of each drive are asked for, and `{name}` has {capacity}")]
     DriveTooSmall {
         /// What was asked.
         asked: u64,
@@ -75,6 +75,19 @@ pub enum PlainError {
         /// What the scheme says.
         needed: u16,
     },
+}
+
+impl Hint for PlainError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Scheme(error) => error.hint(),
+            Self::Layout(error) => error.hint(),
+            Self::Code(error) => error.hint(),
+            Self::Sizes(error) => error.hint(),
+            Self::DriveTooSmall { .. } => Some("use less, or a larger drive".into()),
+            Self::Drives { .. } => None,
+        }
+    }
 }
 
 impl PlainOptions {

@@ -13,7 +13,9 @@
 //!   seed=N              of noise and of foreign requests
 //! ```
 
-use block::{ByteSize, Instant, Request, RequestKind, Seat};
+use std::borrow::Cow;
+
+use block::{ByteSize, Hint, Instant, Request, RequestKind, Seat};
 use rand::{RngExt as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -31,7 +33,7 @@ pub enum TargetError {
     #[error("{0}")]
     Plain(#[from] PlainError),
     /// An option.
-    #[error("`{key}={value}` is not an option of a simulated array; {hint}")]
+    #[error("`{key}={value}` is not an option of a simulated array")]
     Option {
         /// Its name.
         key: String,
@@ -41,7 +43,7 @@ pub enum TargetError {
         hint: &'static str,
     },
     /// Turns and seeks are a disk's.
-    #[error("drives of kind {drive} do not turn or seek; use slow")]
+    #[error("drives of kind {drive} do not turn or seek")]
     NoDisk {
         /// What they are.
         drive: &'static str,
@@ -54,6 +56,17 @@ pub enum TargetError {
         /// Drives.
         drives: u16,
     },
+}
+
+impl Hint for TargetError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Plain(error) => error.hint(),
+            Self::Option { hint, .. } => Some((*hint).into()),
+            Self::NoDisk { .. } => Some("use slow".into()),
+            Self::Seat { .. } => None,
+        }
+    }
 }
 
 /// A simulated volume that is measured from outside.
@@ -321,6 +334,8 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
+    use block::Full;
+
     use super::*;
 
     #[test]
@@ -338,7 +353,7 @@ mod tests {
             ("raid5:6c?slow=6:0.5", "6 drives"),
             ("raid5:x", "raid5:x"),
         ] {
-            let error = Target::open(text).unwrap_err().to_string();
+            let error = Full(Target::open(text).unwrap_err()).to_string();
             assert!(error.contains(word) || word == "raid5:x", "{text}: {error}");
         }
     }

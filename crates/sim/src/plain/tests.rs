@@ -1,4 +1,4 @@
-use block::Fault;
+use block::{Fault, Hint};
 
 use super::rebuild::{CellOrder, ReadColumns, RebuildOptions};
 use super::*;
@@ -406,6 +406,8 @@ fn wrong_options_are_told_in_a_sentence() {
     };
     assert_eq!(
         said(&large),
-        "1099511627776 bytes of each drive are asked for, and `server` has 67108864: use less, or a larger drive"
+        "1099511627776 bytes of each drive are asked for, and `server` has 67108864"
     );
+    let error = PlainArray::new(&large).unwrap_err();
+    assert_eq!(error.hint().unwrap(), "use less, or a larger drive");
 }

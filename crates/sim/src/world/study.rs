@@ -20,11 +20,12 @@
 //! assert_eq!(run.numbers().reads(), 100);
 //! ```
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 
 use array::pool::{Blueprint, CreateError, FillOrder, NewDrive, PoolError, Progress, Ticket};
-use block::{Instant, Outcome, Request, RequestKind, Seat};
+use block::{Hint, Instant, Outcome, Request, RequestKind, Seat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -92,12 +93,10 @@ pub enum StudyError {
     #[error("{0}")]
     Scheme(#[from] layout::SchemeError),
     /// The scheme does not say how many drives it takes, and nobody else did.
-    #[error("`{0}` says of no number of drives: add one, such as `:12c`")]
+    #[error("`{0}` says of no number of drives")]
     Drives(String),
     /// More of a drive is asked for than it has.
-    #[error(
-        "{asked} bytes of each drive are asked for, and `{name}` has {capacity}: use less, or a larger drive"
-    )]
+    #[error("{asked} bytes of each drive are asked for, and `{name}` has {capacity}")]
     DriveTooSmall {
         /// What was asked.
         asked: u64,
@@ -112,6 +111,18 @@ pub enum StudyError {
     /// The volume.
     #[error("{0}")]
     Volume(#[from] PoolError),
+}
+
+impl Hint for StudyError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Scheme(error) => error.hint(),
+            Self::Drives(_) => Some("add one, such as `:12c`".into()),
+            Self::DriveTooSmall { .. } => Some("use less, or a larger drive".into()),
+            Self::Create(error) => error.hint(),
+            Self::Volume(error) => error.hint(),
+        }
+    }
 }
 
 /// A pool of modelled drives with one volume.

@@ -19,8 +19,11 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use block::Hint;
 
 use self::parse::NEST_MAX;
 use super::faulty::Trap;
@@ -126,31 +129,25 @@ pub struct Faults {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseDriveUriError {
     /// Nothing where a drive or path should be.
-    #[error(
-        "`{uri}` names no drive: give a path such as /dev/sdb or disk.img, or a URI such as mem:1G"
-    )]
+    #[error("`{uri}` names no drive")]
     Empty {
         /// What was given.
         uri: String,
     },
     /// A kind that is planned.
-    #[error(
-        "`{kind}:` drives are not supported yet: use a file, a block device, zram:, mem: or slow:"
-    )]
+    #[error("`{kind}:` drives are not supported yet")]
     NotYet {
         /// The kind.
         kind: String,
     },
     /// A kind that does not exist.
-    #[error(
-        "`{kind}:` is not a kind of drive: use file:, zram:, mem:, slow: or faulty:; write ./{kind}:… if it is a file's name"
-    )]
+    #[error("`{kind}:` is not a kind of drive")]
     UnknownKind {
         /// The kind.
         kind: String,
     },
     /// An option that this kind of drive does not have.
-    #[error("`{kind}:` drives have no option `{key}`: they take {known}")]
+    #[error("`{kind}:` drives have no option `{key}`")]
     UnknownOption {
         /// The kind.
         kind: &'static str,
@@ -160,7 +157,7 @@ pub enum ParseDriveUriError {
         known: &'static str,
     },
     /// An option's value, or a size, cannot be read.
-    #[error("`{key}={value}` cannot be read: write {wanted}")]
+    #[error("`{key}={value}` cannot be read")]
     BadValue {
         /// The option.
         key: &'static str,
@@ -170,23 +167,39 @@ pub enum ParseDriveUriError {
         wanted: &'static str,
     },
     /// `slow:` without anything that slows.
-    #[error(
-        "`slow:` needs at least one of bandwidth=, iops= and latency=, such as slow:disk.img?bandwidth=8M"
-    )]
+    #[error("`slow:` needs at least one of bandwidth=, iops= and latency=")]
     NoRate,
     /// Wrappers in wrappers in wrappers.
-    #[error(
-        "the drive is wrapped more than {NEST_MAX} times: name it with fewer slow: and faulty:"
-    )]
+    #[error("the drive is wrapped more than {NEST_MAX} times")]
     TooDeep,
     /// A character that a domain's name cannot have.
-    #[error(
-        "`{domain}` is not a name for a failure domain: use letters, digits, `.`, `_` and `-`, or write %40 for an @ in a path"
-    )]
+    #[error("`{domain}` is not a name for a failure domain")]
     BadDomain {
         /// What was given.
         domain: String,
     },
+}
+
+impl Hint for ParseDriveUriError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Self::Empty { .. } => {
+                "give a path such as /dev/sdb or disk.img, or a URI such as mem:1G".into()
+            }
+            Self::NotYet { .. } => "use a file, a block device, zram:, mem: or slow:".into(),
+            Self::UnknownKind { kind } => {
+                let kinds = "file:, zram:, mem:, slow: or faulty:";
+                format!("use {kinds}; write ./{kind}:… if it is a file's name").into()
+            }
+            Self::UnknownOption { known, .. } => format!("they take {known}").into(),
+            Self::BadValue { wanted, .. } => format!("write {wanted}").into(),
+            Self::NoRate => "such as slow:disk.img?bandwidth=8M".into(),
+            Self::TooDeep => "name it with fewer slow: and faulty:".into(),
+            Self::BadDomain { .. } => {
+                "use letters, digits, `.`, `_` and `-`, or write %40 for an @ in a path".into()
+            }
+        })
+    }
 }
 
 impl DriveUri {

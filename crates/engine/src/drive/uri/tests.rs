@@ -74,8 +74,9 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
         ("f@", "not a name for a failure domain"),
         ("f@rack 1", "not a name for a failure domain"),
     ] {
-        let error = typed.parse::<DriveUri>().expect_err(typed).to_string();
-        assert!(error.contains(message), "{typed}: {error}");
+        let error = typed.parse::<DriveUri>().expect_err(typed);
+        assert!(error.to_string().contains(message), "{typed}: {error}");
+        assert!(error.hint().is_some(), "{typed}: {error}");
     }
     let deep = "slow:".repeat(100_000) + "f";
     assert!(deep.parse::<DriveUri>().is_err());
