@@ -6,6 +6,7 @@
 //! | locks | nothing is written, logged or discarded without the lock of its stripe |
 //! | in place | where a stripe goes in place before it is logged, no block counts: none is in the overlay, each entry says *unwritten*; or it was vacated, and that is flushed |
 //! | free stripes | nothing else that is in flight was planned for a stripe that is being written as a free one |
+//! | free stripes | no block of a stripe that is free, or vacated, counts: each entry says *unwritten*, or the overlay does |
 //! | maps | as long as no data has moved, what a client asks for is planned where its data is |
 //! | maps | each stripe holds at most one stripe of the data, and is known to hold it by both sides; free stripes hold none, and are not on their way |
 //! | discards | what drives discard is locked, and nothing of it counts or is logged |
@@ -42,6 +43,7 @@ impl Lane {
         self.checkpoints.check(self.log.flushed());
         if all {
             self.maps.check();
+            self.check_empty_stripes();
             // Before that the log has no end yet.
             if self.recovery.is_none() && self.cx.geometry.store().is_some() {
                 self.log.check();
@@ -120,6 +122,16 @@ impl Lane {
                 "{id:?} writes stripe {stripe} of group {group}, which {:?} was planned for",
                 other.map(|(other, _)| other)
             );
+        }
+    }
+
+    /// No block of a stripe that is free, or about to be, counts.
+    fn check_empty_stripes(&self) {
+        for (group, stripe) in self.maps.empty() {
+            let vacated = self.overlay.is_zeroed(group, stripe);
+            for name in { &self.cx.geometry }.blocks_of_stripes(group, stripe..stripe + 1) {
+                self.check_counts_not(name, vacated, "is of a free stripe");
+            }
         }
     }
 

@@ -101,6 +101,11 @@ impl GroupMap {
         self.held_by.iter().all(Option::is_some)
     }
 
+    /// Stripes that hold nothing and may be written.
+    pub(super) fn free(&self) -> impl Iterator<Item = u64> {
+        self.free.iter().map(|&stripe| stripe.into())
+    }
+
     /// Checks it; `taken`: whether a stripe is on its way to be used, or not yet free.
     pub(super) fn check(&self, taken: impl Fn(u64) -> bool) {
         for (data, &stripe) in (0_u32..).zip(&self.held_by) {

@@ -207,6 +207,13 @@ impl StripeMaps {
         }
     }
 
+    /// Stripes that hold nothing: the free ones of maps in memory, and those that are not free yet.
+    pub(super) fn empty(&self) -> impl Iterator<Item = (u64, u64)> {
+        let groups = self.groups.iter();
+        let free = groups.flat_map(|(&group, map)| map.free().map(move |stripe| (group, stripe)));
+        free.chain(self.moves.vacated())
+    }
+
     /// As long as it is the same, all data is where it was.
     pub(super) const fn version(&self) -> u64 {
         self.version

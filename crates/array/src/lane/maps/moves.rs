@@ -65,6 +65,11 @@ impl Moves {
         self.under_way.contains_key(&(group, stripe)) || self.vacated.iter().any(vacated)
     }
 
+    /// Stripes that hold nothing any more and are not free yet.
+    pub(super) fn vacated(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.vacated.iter().map(|old| (old.group, old.stripe))
+    }
+
     /// Whether something of the group is on its way to a free stripe.
     fn is_under_way(&self, group: u64) -> bool {
         let mut under_way = self.under_way.range((group, 0)..=(group, u64::MAX));
