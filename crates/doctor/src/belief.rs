@@ -38,19 +38,26 @@ pub enum BeliefError {
 impl std::fmt::Display for BeliefError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotShear { why } => write!(
-                f,
-                "this is no result of `ravelin shear --json`: {why}; save one with `ravelin shear TARGET --json > FILE`"
-            ),
-            Self::NoTarget => write!(
-                f,
-                "the result does not say which device it is about; write --shear DEVICE=FILE"
-            ),
+            Self::NotShear { why } => {
+                write!(f, "this is no result of `ravelin shear --json`: {why}")
+            }
+            Self::NoTarget => write!(f, "the result does not say which device it is about"),
         }
     }
 }
 
 impl std::error::Error for BeliefError {}
+
+impl BeliefError {
+    /// One thing to try, in small letters and without a full stop.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::NotShear { .. } => "save one with `ravelin shear TARGET --json > FILE`",
+            Self::NoTarget => "write --shear DEVICE=FILE",
+        }
+    }
+}
 
 impl Belief {
     /// Reads a document of `ravelin shear --json`; `target` overrides the one in it.

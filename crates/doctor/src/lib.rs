@@ -55,15 +55,19 @@ pub struct NoSuchDevice {
 
 impl std::fmt::Display for NoSuchDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "`{}` is no block device here; `ravelin doctor` without a device lists all",
-            self.device
-        )
+        write!(f, "`{}` is no block device here", self.device)
     }
 }
 
 impl std::error::Error for NoSuchDevice {}
+
+impl NoSuchDevice {
+    /// One thing to try, in small letters and without a full stop.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        "`ravelin doctor` without a device lists all"
+    }
+}
 
 /// Examines what is in `tree`.
 ///
@@ -160,7 +164,7 @@ fn saved_beliefs(tree: &Tree, beliefs: &mut Vec<Belief>, notes: &mut Vec<String>
                     beliefs.push(belief);
                 }
             }
-            Some(Err(error)) => notes.push(format!("/{path}: {error}")),
+            Some(Err(error)) => notes.push(format!("/{path}: {error}; {}", error.hint())),
             None => notes.push(format!("/{path} cannot be read")),
         }
     }

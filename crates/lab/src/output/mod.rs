@@ -15,9 +15,11 @@ mod html;
 mod svg;
 mod vega;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use block::Hint;
 use serde_json::json;
 
 use crate::report::Report;
@@ -28,13 +30,19 @@ pub use vega::vega_lite;
 
 /// A file of the lab cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {error}; give --out a folder that can be written to", path.display())]
+#[error("cannot write {}: {error}", path.display())]
 pub struct OutputError {
     /// Which.
     pub path: PathBuf,
     /// Why.
     #[source]
     pub error: io::Error,
+}
+
+impl Hint for OutputError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some("give --out a folder that can be written to".into())
+    }
 }
 
 /// A folder for results.

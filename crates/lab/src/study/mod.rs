@@ -9,6 +9,10 @@ mod shear;
 
 pub use context::{Context, Stopped};
 
+use std::borrow::Cow;
+
+use block::Hint;
+
 use crate::paper::Paper;
 use crate::report::Report;
 
@@ -69,13 +73,16 @@ pub struct About {
 
 /// There is no such study.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "there is no study '{name}': the lab has {}; try `ravelin lab list`",
-    names()
-)]
+#[error("there is no study '{name}': the lab has {}", names())]
 pub struct UnknownStudy {
     /// What was asked for.
     pub name: String,
+}
+
+impl Hint for UnknownStudy {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some("ravelin lab list".into())
+    }
 }
 
 fn names() -> String {

@@ -123,12 +123,6 @@ impl SchemeError {
         self
     }
 
-    /// The message with its hint, where so many drives are at hand.
-    #[must_use]
-    pub fn advice_on(&self, drives: u16) -> String {
-        block::Full(self.clone().with_drives(drives)).to_string()
-    }
-
     /// The part of the text that is wrong, in bytes.
     #[must_use]
     pub fn span(&self) -> Range<usize> {

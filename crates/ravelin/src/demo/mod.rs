@@ -8,11 +8,12 @@ mod bench;
 mod image;
 mod show;
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use block::ByteSize;
+use block::{ByteSize, Hint};
 use clap::Args;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::bench::Bench;
 use self::image::Image;
 use self::show::Show;
+use crate::verbs::common::{Exit, parsed};
 
 /// Drives, and what each moves per second.
 const DRIVES: u16 = 13;
@@ -39,20 +41,26 @@ pub(crate) struct DemoCommand {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Size of the file system image.
-    #[arg(long, value_name = "SIZE", default_value = "768M")]
+    #[arg(long, value_name = "SIZE", default_value = "768M", value_parser = parsed::<ByteSize>)]
     size: ByteSize,
 }
 
 /// Why the demo stopped.
 #[derive(Debug, thiserror::Error)]
-#[error("the demo stopped while {doing}: {why}; {hint}")]
+#[error("the demo stopped while {doing}: {why}")]
 pub(crate) struct DemoError {
     doing: &'static str,
     why: String,
     hint: &'static str,
 }
 
-impl crate::verbs::common::Exit for DemoError {
+impl Hint for DemoError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(self.hint.into())
+    }
+}
+
+impl Exit for DemoError {
     fn exit_code(&self) -> u8 {
         1
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Seek, SeekFrom};
 
+use block::Hint;
 use clap::Args;
 use engine::assemble::{PoolPlan, estimate};
 use engine::drive::{DriveSpec, DriveUri};
@@ -9,7 +10,7 @@ use layout::Scheme;
 use layout::scheme::meant_by;
 use serde_json::json;
 
-use super::common::{Context, Failure, size, time};
+use super::common::{Context, Failure, parsed, size, time};
 use super::complete;
 use super::pool::table;
 
@@ -21,7 +22,7 @@ const NAMED_MAX: usize = 6;
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArguments {
     /// The drives.
-    #[arg(required = true, value_name = "DRIVE", add = complete::drives())]
+    #[arg(required = true, value_name = "DRIVE", value_parser = parsed::<DriveUri>, add = complete::drives())]
     drives: Vec<DriveUri>,
 }
 
@@ -48,9 +49,8 @@ impl AdviseArguments {
         for scheme in schemes(count) {
             let parsed: Scheme = scheme.parse().expect("schemes of ours are well written");
             let plan = estimate(&parsed, &drives).map_err(|error| {
-                let error = error.to_string();
-                let (why, hint) = error.rsplit_once("; ").unwrap_or((&error, ""));
-                Failure::usage(what, format!("{scheme}: {why}"), hint)
+                let hint = error.hint().unwrap_or_default();
+                Failure::usage(what, format!("{scheme}: {error}"), hint)
             })?;
             plans.push((command(&scheme, &drives), scheme, plan));
         }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use control::client::path;
 use engine::load::{Load, LoadReport, Pattern};
 
-use super::common::{Context, Failure, VolumeName, size};
+use super::common::{Context, Failure, VolumeName, parsed, size};
 use super::complete;
 
 /// Run a load against a volume, inside the daemon.
@@ -20,7 +20,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_enum, default_value_t = Rw::Randread)]
     rw: Rw,
     /// Bytes of each request.
-    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parsed::<ByteSize>)]
     bs: ByteSize,
     /// Requests in flight per job.
     #[arg(long, value_name = "N", default_value_t = 32)]

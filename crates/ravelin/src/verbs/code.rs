@@ -3,9 +3,11 @@
 mod bench;
 mod draw;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
+use block::Hint;
 use clap::{Args, Subcommand};
 use erasure::{
     Code, CodeError, Element, Equation, FAMILIES, NAMES, Order, Parameter, Verified, VerifyError,
@@ -13,7 +15,7 @@ use erasure::{
 };
 use serde_json::{Value, json};
 
-use super::common::print_document;
+use super::common::{CHECK_OUTPUT, print_document};
 use super::complete;
 use super::examples;
 
@@ -67,9 +69,7 @@ pub(crate) enum CodeCommandError {
     #[error(transparent)]
     Code(#[from] CodeError),
     /// What stands behind the name is no parameter.
-    #[error(
-        "'{text}' is no code: behind the name come a number and, for pq and pqr, 'zfs'; try dcode:7 or pq:8:zfs"
-    )]
+    #[error("'{text}' is no code: behind the name come a number and, for pq and pqr, 'zfs'")]
     Syntax {
         /// What was written.
         text: String,
@@ -79,7 +79,7 @@ pub(crate) enum CodeCommandError {
     Broken(#[from] VerifyError),
     /// A composite number was taken.
     #[error(
-        "{name}:{parameter} was made although {parameter} is no prime, so pairs of columns would be lost for good; keep the code off your pools"
+        "{name}:{parameter} was made although {parameter} is no prime, so pairs of columns would be lost for good"
     )]
     Composite {
         /// The code.
@@ -88,14 +88,27 @@ pub(crate) enum CodeCommandError {
         parameter: u16,
     },
     /// No code was left to measure.
-    #[error("none of the codes has stripes of {columns} columns; try --columns 7 or 8")]
+    #[error("none of the codes has stripes of {columns} columns")]
     NoWidth {
         /// What was asked for.
         columns: u16,
     },
     /// The terminal or pipe is gone.
-    #[error("cannot write: {0}; check where the output goes")]
+    #[error("cannot write: {0}")]
     Output(#[from] io::Error),
+}
+
+impl Hint for CodeCommandError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Code(error) => error.hint(),
+            Self::Syntax { .. } => Some("dcode:7 or pq:8:zfs".into()),
+            Self::Broken(error) => error.hint(),
+            Self::Composite { .. } => Some("keep the code off your pools".into()),
+            Self::NoWidth { .. } => Some("--columns 7 or 8".into()),
+            Self::Output(_) => Some(CHECK_OUTPUT.into()),
+        }
+    }
 }
 
 impl CodeCommandError {

@@ -1,11 +1,14 @@
 //! What the verbs share: how they find the daemon, print, ask and fail.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
+use block::{Full, Hint};
 use control::api::{Kind, Problem, Span};
 use control::{Client, ClientError};
 use engine::drive::DriveUri;
@@ -129,7 +132,7 @@ pub(crate) fn print_document(kind: &str, fields: Value) -> io::Result<()> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// What, why and what to try.
-    #[error("{}", told(problem))]
+    #[error("{problem}")]
     Refused {
         /// Those.
         problem: Box<Problem>,
@@ -143,12 +146,15 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Serve(#[from] control::server::ServeError),
     /// The terminal or pipe is gone.
-    #[error("cannot write: {0}; check where the output goes")]
+    #[error("cannot write: {0}")]
     Output(#[from] io::Error),
 }
 
+/// What to try where output cannot be written.
+pub(crate) const CHECK_OUTPUT: &str = "check where the output goes";
+
 fn told(problem: &Problem) -> String {
-    let mut text = format!("{}: {}", problem.what, problem.why);
+    let mut text = problem.to_string();
     if let Some(span) = &problem.span {
         let pointed = pointed(&span.text, &(span.start..span.end));
         text = format!("{text}\n\n  {pointed}\n");
@@ -216,18 +222,34 @@ impl From<ClientError> for Failure {
 }
 
 /// An error that knows the exit code.
-pub(crate) trait Exit: fmt::Display {
+pub(crate) trait Exit: Hint {
     /// 1 for what failed, 2 for what was written wrongly.
     fn exit_code(&self) -> u8;
 
     /// What, why and what to try, for JSON.
     fn problem(&self) -> Problem {
-        bare(self)
+        plain(self)
+    }
+
+    /// The same for people.
+    fn message(&self) -> String {
+        Full(self).to_string()
     }
 
     /// Whether nothing went wrong but that nobody reads the output any more.
     fn is_unread(&self) -> bool {
         false
+    }
+}
+
+impl Hint for Failure {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Refused { problem, .. } => problem.hint(),
+            Self::Client(error) => error.hint(),
+            Self::Serve(error) => error.hint(),
+            Self::Output(_) => Some(CHECK_OUTPUT.into()),
+        }
     }
 }
 
@@ -244,29 +266,19 @@ impl Exit for Failure {
     }
 
     fn problem(&self) -> Problem {
-        let halves = |text: String, mark: &str, what: &str| {
-            let (why, hint) = text.rsplit_once(mark).unwrap_or((&text, ""));
-            Problem {
-                what: what.to_owned(),
-                why: why.to_owned(),
-                hint: hint.to_owned(),
-                kind: Kind::Failed,
-                span: None,
-            }
+        let (kind, what) = match self {
+            Self::Refused { problem, .. } => return (**problem).clone(),
+            Self::Client(ClientError::NoDaemon { .. }) => (Kind::NoDaemon, "the command failed"),
+            Self::Serve(_) => (Kind::Failed, "the daemon did not start"),
+            Self::Client(_) | Self::Output(_) => (Kind::Failed, "the command failed"),
         };
-        let failed = "the command failed";
+        Problem::of(kind, what, self)
+    }
+
+    fn message(&self) -> String {
         match self {
-            Self::Refused { problem, .. } => (**problem).clone(),
-            Self::Client(error @ ClientError::NoDaemon { .. }) => {
-                let problem = halves(error.to_string(), ": ", failed);
-                Problem {
-                    kind: Kind::NoDaemon,
-                    ..problem
-                }
-            }
-            Self::Client(error) => halves(error.to_string(), "; ", failed),
-            Self::Serve(error) => halves(error.to_string(), "; ", "the daemon did not start"),
-            Self::Output(error) => halves(error.to_string(), "; ", failed),
+            Self::Refused { problem, .. } => told(problem),
+            Self::Client(_) | Self::Serve(_) | Self::Output(_) => Full(self).to_string(),
         }
     }
 }
@@ -281,46 +293,36 @@ impl Exit for LayoutError {
     }
 
     fn problem(&self) -> Problem {
-        let (text, error, span) = match self {
-            Self::Scheme { text, error } => (text, error.to_string(), error.span()),
-            Self::Geometry { text, error } => {
-                (text, error.to_string(), error.field().span_in(text))
-            }
-            other => return bare(other),
-        };
-        bad_scheme("the layout cannot be shown", text, &error, span)
+        let what = "the layout cannot be shown";
+        match self.place() {
+            Some((text, part)) => bad_scheme(what, text, self, part),
+            None => plain(self),
+        }
     }
+
+    fn message(&self) -> String {
+        let line = Full(self).to_string();
+        match self.place() {
+            Some((text, part)) => format!("{line}\n\n  {}", pointed(text, &part)),
+            None => line,
+        }
+    }
+}
+
+/// What an error comes to of which nothing else is known.
+fn plain(error: &(impl Exit + ?Sized)) -> Problem {
+    let kind = match error.exit_code() {
+        2 => Kind::Usage,
+        _ => Kind::Failed,
+    };
+    Problem::of(kind, "the command failed", error)
 }
 
 /// What a scheme error comes to; `text` is what the user wrote.
-pub(crate) fn bad_scheme(what: &str, text: &str, error: &str, span: Range<usize>) -> Problem {
-    let (why, hint) = error.rsplit_once("; ").unwrap_or((error, ""));
+pub(crate) fn bad_scheme(what: &str, text: &str, error: &impl Hint, part: Range<usize>) -> Problem {
     Problem {
-        what: what.to_owned(),
-        why: why.to_owned(),
-        hint: hint.strip_prefix("try ").unwrap_or(hint).to_owned(),
-        kind: Kind::Usage,
-        span: Some(Box::new(Span {
-            text: text.to_owned(),
-            start: span.start,
-            end: span.end,
-        })),
-    }
-}
-
-/// An error with nothing known of it but its words, which end in "; one thing to try".
-fn bare(error: &(impl Exit + ?Sized)) -> Problem {
-    let text = error.to_string();
-    let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
-    Problem {
-        what: "the command failed".to_owned(),
-        why: why.to_owned(),
-        hint: hint.strip_prefix("try ").unwrap_or(hint).to_owned(),
-        kind: match error.exit_code() {
-            2 => Kind::Usage,
-            _ => Kind::Failed,
-        },
-        span: None,
+        span: Some(Box::new(Span::new(text, part))),
+        ..Problem::of(Kind::Usage, what, error)
     }
 }
 
@@ -334,6 +336,15 @@ impl Exit for CodeCommandError {
     }
 }
 
+/// Reads an argument, whose parser's hint belongs to the message.
+pub(crate) fn parsed<T>(text: &str) -> Result<T, Full<T::Err>>
+where
+    T: FromStr,
+    T::Err: Hint,
+{
+    text.parse().map_err(Full)
+}
+
 /// Prints how a verb ended, and turns it into an exit code.
 pub(crate) fn end<E: Exit>(context: &Context, outcome: Result<impl Into<Ended>, E>) -> ExitCode {
     let error = match outcome {
@@ -345,7 +356,7 @@ pub(crate) fn end<E: Exit>(context: &Context, outcome: Result<impl Into<Ended>, 
         return ExitCode::SUCCESS;
     }
     // Where nobody reads any more, nobody misses the message.
-    let _ = writeln!(io::stderr(), "ravelin: {error}");
+    let _ = writeln!(io::stderr(), "ravelin: {}", error.message());
     if context.json {
         let fields = json!({ "error": error.problem() });
         let _ = writeln!(io::stdout(), "{}", document("error", fields));
@@ -370,7 +381,7 @@ pub(crate) struct VolumeName {
     pub(crate) volume: String,
 }
 
-impl std::str::FromStr for VolumeName {
+impl FromStr for VolumeName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {

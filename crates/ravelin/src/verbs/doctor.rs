@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use block::Full;
 use clap::Args;
 use control::ClientError;
 use control::api::Pools;
@@ -41,11 +42,7 @@ impl DoctorArguments {
             ));
         }
         let mut report = doctor::examine(&Tree::new(root), &options).map_err(|error| {
-            Failure::usage(
-                "nothing was examined",
-                format!("`{}` is no block device here", error.device),
-                "`ravelin doctor` without a device lists all",
-            )
+            Failure::usage("nothing was examined", error.to_string(), error.hint())
         })?;
         if live && options.devices.is_empty() {
             ask_daemon(context, &mut report);
@@ -65,11 +62,7 @@ fn belief(text: &str) -> Result<Belief, Failure> {
         |why: String, hint: &str| Failure::usage(format!("{file} cannot be used"), why, hint);
     let json = std::fs::read_to_string(file)
         .map_err(|error| failure(error.to_string(), "check the file's name"))?;
-    Belief::parse(&json, device).map_err(|error| {
-        let text = error.to_string();
-        let (why, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
-        failure(why.to_owned(), hint)
-    })
+    Belief::parse(&json, device).map_err(|error| failure(error.to_string(), error.hint()))
 }
 
 /// Adds the daemon's pools that are not healthy. No daemon is no fault: most machines have none.
@@ -94,7 +87,7 @@ fn ask_daemon(context: &Context, report: &mut Report) {
             }
         }
         Err(ClientError::NoDaemon { .. }) => {}
-        Err(error) => report.notes.push(error.to_string()),
+        Err(error) => report.notes.push(Full(error).to_string()),
     }
     report.well = report.findings.is_empty();
 }

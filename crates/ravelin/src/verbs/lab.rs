@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use block::Hint;
 use clap::{Args, Subcommand};
 use control::api::{Kind, Problem};
 use lab::output::{Folder, OutputError};
@@ -60,7 +61,7 @@ impl From<OutputError> for Failure {
         Self::usage(
             format!("results cannot be written to {}", error.path.display()),
             error.error.to_string(),
-            "give --out a folder that can be written to",
+            error.hint().unwrap_or_default(),
         )
     }
 }
@@ -97,7 +98,7 @@ impl RunArguments {
             Failure::usage(
                 format!("there is no study '{}'", error.name),
                 "the lab knows only what `ravelin lab list` names",
-                "ravelin lab list",
+                error.hint().unwrap_or_default(),
             )
         })?;
         let folder = match &self.out {

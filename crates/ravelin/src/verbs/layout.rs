@@ -3,16 +3,17 @@
 mod crush;
 mod draw;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-use block::ByteSize;
+use block::{ByteSize, Hint};
 use clap::{Args, Subcommand};
 use layout::balance::{self, Question};
 use layout::{Geometry, GeometryError, Scheme, SchemeError};
 use serde_json::json;
 use sha2::Digest;
 
-use super::common::{pointed, print_document};
+use super::common::{CHECK_OUTPUT, parsed, print_document};
 use super::complete;
 use super::examples;
 use crush::{CrushArguments, CrushError};
@@ -45,10 +46,10 @@ pub(crate) enum LayoutCommand {
         #[arg(long, value_name = "N")]
         rows: Option<u64>,
         /// Size of a drive, for the predicted rebuild time.
-        #[arg(long, value_name = "SIZE", default_value = "4T")]
+        #[arg(long, value_name = "SIZE", default_value = "4T", value_parser = parsed::<ByteSize>)]
         drive_size: ByteSize,
         /// What a drive moves in a second, for the predicted rebuild time.
-        #[arg(long, value_name = "SIZE", default_value = "200M")]
+        #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = parsed::<ByteSize>)]
         bandwidth: ByteSize,
     },
     /// Print the base permutations of a layout that has some.
@@ -93,7 +94,7 @@ pub(crate) struct SchemeArguments {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LayoutError {
     /// The scheme string is wrong.
-    #[error("{error}\n\n  {}", pointed(text, &error.span()))]
+    #[error("{error}")]
     Scheme {
         /// What was written.
         text: String,
@@ -102,7 +103,7 @@ pub(crate) enum LayoutError {
         error: Box<SchemeError>,
     },
     /// The scheme comes to nothing on these drives.
-    #[error("{error}\n\n  {}", pointed(text, &error.field().span_in(text)))]
+    #[error("{error}")]
     Geometry {
         /// What was written.
         text: String,
@@ -111,7 +112,7 @@ pub(crate) enum LayoutError {
         error: Box<GeometryError>,
     },
     /// The scheme's code has no stripe of this width.
-    #[error("{error}\n\n  {}", pointed(text, &word_span(text, word)))]
+    #[error("{error}")]
     Code {
         /// What was written.
         text: String,
@@ -122,7 +123,7 @@ pub(crate) enum LayoutError {
         error: Box<erasure::CodeError>,
     },
     /// A group or column that is not there.
-    #[error("{what} {asked} is not there: the layout has {there}; try a number below {there}")]
+    #[error("{what} {asked} is not there: the layout has {there}")]
     OutOfRange {
         /// Which.
         what: &'static str,
@@ -132,9 +133,7 @@ pub(crate) enum LayoutError {
         there: u64,
     },
     /// A layout without permutations.
-    #[error(
-        "{scheme} has no permutations: only pddl, draid and random layouts do; try `draid2:8d:24c:2s`"
-    )]
+    #[error("{scheme} has no permutations: only pddl, draid and random layouts do")]
     NoPermutations {
         /// The scheme.
         scheme: String,
@@ -143,7 +142,7 @@ pub(crate) enum LayoutError {
     #[error(transparent)]
     Crush(#[from] CrushError),
     /// The terminal or pipe is gone.
-    #[error("cannot write: {0}; check where the output goes")]
+    #[error("cannot write: {0}")]
     Output(#[from] io::Error),
 }
 
@@ -158,6 +157,33 @@ impl LayoutError {
             | Self::Code { .. }
             | Self::OutOfRange { .. }
             | Self::NoPermutations { .. } => 2,
+        }
+    }
+
+    /// The scheme that is wrong, and the part of it.
+    pub(crate) fn place(&self) -> Option<(&str, std::ops::Range<usize>)> {
+        match self {
+            Self::Scheme { text, error } => Some((text, error.span())),
+            Self::Geometry { text, error } => Some((text, error.field().span_in(text))),
+            Self::Code { text, word, .. } => Some((text, word_span(text, word))),
+            Self::OutOfRange { .. }
+            | Self::NoPermutations { .. }
+            | Self::Crush(_)
+            | Self::Output(_) => None,
+        }
+    }
+}
+
+impl Hint for LayoutError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Scheme { error, .. } => error.hint(),
+            Self::Geometry { error, .. } => error.hint(),
+            Self::Code { error, .. } => error.hint(),
+            Self::OutOfRange { there, .. } => Some(format!("a number below {there}").into()),
+            Self::NoPermutations { .. } => Some("`draid2:8d:24c:2s`".into()),
+            Self::Crush(error) => error.hint(),
+            Self::Output(_) => Some(CHECK_OUTPUT.into()),
         }
     }
 }

@@ -199,7 +199,7 @@ fn list(context: &Context, client: &Client) -> Result<(), Failure> {
 fn write_unrestored(out: &mut dyn Write, unrestored: &[Unrestored]) -> io::Result<()> {
     for missing in unrestored {
         let problem = &missing.problem;
-        writeln!(out, "{}: {}", problem.what, problem.why)?;
+        writeln!(out, "{problem}")?;
         writeln!(out, "  try: {}", problem.hint)?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use control::client::path;
 use control::exports::{EXPORTS, ExportKind};
 use serde_json::json;
 
-use super::common::{Context, Failure, VolumeName, size};
+use super::common::{Context, Failure, VolumeName, parsed, size};
 use super::complete;
 use super::examples;
 use super::pool::table;
@@ -29,7 +29,7 @@ pub(crate) enum VolumeCommand {
         /// POOL/VOLUME.
         volume: VolumeName,
         /// Its size.
-        #[arg(long, value_name = "SIZE")]
+        #[arg(long, value_name = "SIZE", value_parser = parsed::<ByteSize>)]
         size: ByteSize,
     },
     /// List volumes, and where they are attached.
@@ -47,7 +47,7 @@ pub(crate) enum VolumeCommand {
         #[arg(add = complete::volumes())]
         volume: VolumeName,
         /// Its new size, or what to add or take off: 2G, +500M, -1G.
-        #[arg(long, value_name = "[+|-]SIZE", allow_hyphen_values = true)]
+        #[arg(long, value_name = "[+|-]SIZE", allow_hyphen_values = true, value_parser = parsed::<NewSize>)]
         size: NewSize,
         /// Do not ask before a smaller size cuts data off.
         #[arg(long)]

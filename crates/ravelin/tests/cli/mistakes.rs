@@ -411,6 +411,6 @@ fn a_width_that_a_code_has_not_is_refused_with_the_nearest_ones() {
         .run(&["layout", "show", "raid6:dcode:9c", "--rows", "1"])
         .refused(
             2,
-            &["dcode has no stripe of 9 columns", "try 7 or 11", "^^^^^"],
+            &["dcode has no stripe of 9 columns", "try: 7 or 11", "^^^^^"],
         );
 }

@@ -1,7 +1,9 @@
 //! `ravelin layout crush`: arguments and map files.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
+use block::Hint;
 use clap::Args;
 use layout::crush::{Bucket, Item, Map, MapError, Mode, ONE, Rule, RuleError};
 use serde_json::Value;
@@ -38,7 +40,7 @@ pub(crate) struct CrushArguments {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CrushError {
     /// An argument that cannot be read.
-    #[error("{argument} `{text}` cannot be read: {why}; try `{example}`")]
+    #[error("{argument} `{text}` cannot be read: {why}")]
     Argument {
         /// Which argument.
         argument: &'static str,
@@ -50,7 +52,7 @@ pub(crate) enum CrushError {
         example: &'static str,
     },
     /// The map file cannot be opened.
-    #[error("{} cannot be read: {error}; check the path", path.display())]
+    #[error("{} cannot be read: {error}", path.display())]
     Open {
         /// Which file.
         path: PathBuf,
@@ -59,7 +61,7 @@ pub(crate) enum CrushError {
         error: std::io::Error,
     },
     /// The map file is no JSON.
-    #[error("{} is not JSON: {error}; write one case with buckets, steps, num_rep and x", path.display())]
+    #[error("{} is not JSON: {error}", path.display())]
     Json {
         /// Which file.
         path: PathBuf,
@@ -68,9 +70,7 @@ pub(crate) enum CrushError {
         error: serde_json::Error,
     },
     /// Something is missing in the map file or of the wrong kind.
-    #[error(
-        "the map's `{field}` is missing or not {wanted}; see `buckets`, `steps`, `num_rep`, `x` and `reweight`"
-    )]
+    #[error("the map's `{field}` is missing or not {wanted}")]
     Field {
         /// Which.
         field: String,
@@ -83,6 +83,21 @@ pub(crate) enum CrushError {
     /// A step cannot be read.
     #[error(transparent)]
     Rule(#[from] RuleError),
+}
+
+impl Hint for CrushError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Argument { example, .. } => Some(format!("`{example}`").into()),
+            Self::Open { .. } => Some("check the path".into()),
+            Self::Json { .. } => Some("write one case with buckets, steps, num_rep and x".into()),
+            Self::Field { .. } => {
+                Some("see `buckets`, `steps`, `num_rep`, `x` and `reweight`".into())
+            }
+            Self::Map(error) => error.hint(),
+            Self::Rule(error) => error.hint(),
+        }
+    }
 }
 
 impl CrushError {

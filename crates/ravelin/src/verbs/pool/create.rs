@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use block::ByteSize;
+use block::{ByteSize, Hint};
 use clap::Args;
 use control::Client;
 use control::api::{CreatePool, CreatedPool};
@@ -100,9 +100,8 @@ impl CreateArguments {
             let bytes = || match value.parse::<ByteSize>() {
                 Ok(size) => Ok(Some(size.0)),
                 Err(error) => {
-                    let error = error.to_string();
-                    let (why, hint) = error.rsplit_once(": ").unwrap_or((&error, ""));
-                    Err(Failure::usage(&*what, format!("-o {key}: {why}"), hint))
+                    let hint = error.hint().unwrap_or_default();
+                    Err(Failure::usage(&*what, format!("-o {key}: {error}"), hint))
                 }
             };
             let choice = |choices: [&'static str; 2]| {
@@ -172,9 +171,10 @@ impl CreateArguments {
                 ));
             }
             let drives = u16::try_from(request.drives.len()).unwrap_or(u16::MAX);
-            let text = error.advice_on(drives);
+            let part = error.span();
+            let error = error.with_drives(drives);
             return Err(Failure::Refused {
-                problem: Box::new(bad_scheme(&what, &request.scheme, &text, error.span())),
+                problem: Box::new(bad_scheme(&what, &request.scheme, &error, part)),
                 usage: true,
             });
         }

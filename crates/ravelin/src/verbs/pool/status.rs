@@ -24,7 +24,7 @@ pub(super) fn run(
     let (shown, unrestored) = match show(context, client, name) {
         // Whatever keeps us from telling, it is not health.
         Err(failure) if check => {
-            writeln!(io::stderr(), "ravelin: {failure}")?;
+            writeln!(io::stderr(), "ravelin: {}", failure.message())?;
             context.print("error", &json!({ "error": failure.problem() }), |_| Ok(()))?;
             return Ok(Ended(4));
         }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use block::Hint;
 use export::nbd::{Client, Operation, Uri};
 use shear::{Kind, Probe, Sample};
 
@@ -17,18 +18,13 @@ pub(super) struct NbdTarget {
 impl NbdTarget {
     pub(super) fn open(text: &str, writes: bool) -> Result<Self, Failure> {
         let uri: Uri = text.parse().map_err(|error: export::nbd::UriError| {
-            refused(
-                text,
-                error.to_string(),
-                "write nbd+unix:///EXPORT?socket=PATH",
-            )
+            refused(text, error.to_string(), &error.hint().unwrap_or_default())
         })?;
         let client = Client::connect(&uri, None).map_err(|error| {
-            refused(
-                text,
-                error.to_string(),
-                "check the server and the export's name",
-            )
+            let hint = error.hint();
+            let hint = hint.as_deref();
+            let hint = hint.unwrap_or("check the server and the export's name");
+            refused(text, error.to_string(), hint)
         })?;
         let info = client.info();
         if writes && info.flags & export::nbd::protocol::export_flag::READ_ONLY != 0 {

@@ -1,6 +1,6 @@
 //! A simulated array, in virtual time.
 
-use block::RequestKind;
+use block::{Hint, RequestKind};
 use shear::{Kind, Probe, Sample};
 
 use super::super::common::Failure;
@@ -14,11 +14,10 @@ impl Simulated {
     pub(super) fn open(name: &str) -> Result<Self, Failure> {
         let target = sim::plain::Target::open(name);
         target.map(Self).map_err(|error| {
-            refused(
-                &format!("sim:{name}"),
-                error.to_string(),
-                "such as sim:raid5:la:6c?chunk=8K&disk=9lzx",
-            )
+            let hint = error.hint();
+            let hint = hint.as_deref();
+            let hint = hint.unwrap_or("such as sim:raid5:la:6c?chunk=8K&disk=9lzx");
+            refused(&format!("sim:{name}"), error.to_string(), hint)
         })
     }
 }

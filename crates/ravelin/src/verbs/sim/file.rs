@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use array::pool::{FILL_ORDERS, FillOrder};
-use block::{ByteSize, Seat};
+use block::{ByteSize, Full, Seat};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use sim::load::trace::{self, Record};
@@ -19,7 +19,7 @@ use sim::plain::{CacheOptions, PlainArray, PlainOptions, ServersOptions};
 use sim::{StudyOptions, StudyVolume};
 use toml::Spanned;
 
-use super::super::common::Failure;
+use super::super::common::{Failure, parsed};
 use super::machine::Machine;
 
 /// Virtual seconds that a run may take: beyond some years nanoseconds overflow.
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for Size {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
-                let size: ByteSize = text.parse().map_err(E::custom)?;
+                let size: ByteSize = parsed(text).map_err(E::custom)?;
                 Ok(Size(size.0))
             }
         }
@@ -417,7 +417,8 @@ fn plain(here: &Text<'_>, file: &File, drive: Preset) -> Result<(Machine, String
         },
         ..base
     };
-    let mut array = PlainArray::new(&options).map_err(|error| here.wrong(blame(file), error))?;
+    let mut array =
+        PlainArray::new(&options).map_err(|error| here.wrong(blame(file), Full(error)))?;
     if !file.drives.slow.is_empty() {
         let mut drives: Vec<_> = (0..array.seats()).map(|_| options.drive.build()).collect();
         for slow in &file.drives.slow {
@@ -436,7 +437,7 @@ fn plain(here: &Text<'_>, file: &File, drive: Preset) -> Result<(Machine, String
             drives[index] = Box::new(Slowed::new(model, to_ns(1000.0 / speed)));
         }
         array = PlainArray::with_drives(&options, drives)
-            .map_err(|error| here.wrong(blame(file), error))?;
+            .map_err(|error| here.wrong(blame(file), Full(error)))?;
     }
     if let Some(fill) = &table.fill {
         if !(0.0..=100.0).contains(fill.get_ref()) {
@@ -502,7 +503,7 @@ fn pool(
             (sim::StudyError::Volume(_), Some(volume)) => volume.span(),
             _ => blame(file),
         };
-        here.wrong(place, error)
+        here.wrong(place, Full(error))
     })?;
     let about = format!(
         "whole pool: {} on drives of {}",
