@@ -6,7 +6,7 @@ use array::format::{LABEL_MAGIC, Label, LabelError, PAGE_COPIES, newest_label};
 use array::pool::{
     LossFacts, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts,
 };
-use block::Seat;
+use block::{Hint, Seat};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -81,7 +81,12 @@ fn a_later_format_and_the_early_one_are_refused_by_name() {
     assert_eq!(with_format(7), Err(LabelError::Format { format: 7 }));
     let early = with_format(0).unwrap_err();
     assert_eq!(early, LabelError::EarlyFormat);
-    assert!(early.to_string().ends_with("create the pool anew"));
+    assert!(
+        early
+            .hint()
+            .expect("there is one")
+            .ends_with("create the pool anew")
+    );
 }
 
 #[test]

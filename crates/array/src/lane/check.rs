@@ -179,7 +179,12 @@ impl Lane {
         flight: &Flight,
     ) -> impl Iterator<Item = BlockName> + use<> {
         let columns = self.cx.view().columns(&self.cx.geometry, group);
-        let here = |column: &(u16, layout::Cell)| column.1.seat == flight.io.seat;
+        let (geometry, io) = (&self.cx.geometry, &flight.io);
+        // A drive may have several columns of a group, as of `raid10:2r:far`.
+        let here = |(_, cell): &(u16, layout::Cell)| {
+            let begin = geometry.drive_offset(*cell, 0);
+            cell.seat == io.seat && (begin..begin + geometry.cell_bytes()).contains(&io.offset)
+        };
         let column = (0..).zip(columns.iter()).find_map(|(number, column)| {
             let mut cells = column.cells().map(|cell| (number, cell));
             cells.find(here)

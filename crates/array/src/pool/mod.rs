@@ -17,7 +17,6 @@
 
 mod catchup;
 mod cells;
-mod check;
 mod clients;
 mod create;
 mod error;
