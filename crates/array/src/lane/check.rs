@@ -112,11 +112,10 @@ impl Lane {
         }
         if op.moves_from.is_some() {
             let touches = |other: &Op| {
-                (other.group, other.stripes.contains(&stripe)) == (group, true)
-                    && other.epoch.is_some()
+                other.group == group && other.stripes.contains(&stripe) && other.epoch.is_some()
             };
-            let mut others = self.ops.iter().filter(|&(other, _)| other != id);
-            let other = others.find(|(_, other)| touches(other));
+            let mut ops = self.ops.iter();
+            let other = ops.find(|&(other, op)| other != id && touches(op));
             assert!(
                 other.is_none(),
                 "{id:?} writes stripe {stripe} of group {group}, which {:?} was planned for",
@@ -181,18 +180,16 @@ impl Lane {
         let columns = self.cx.view().columns(&self.cx.geometry, group);
         let (geometry, io) = (&self.cx.geometry, &flight.io);
         // A drive may have several columns of a group, as of `raid10:2r:far`.
-        let here = |(_, cell): &(u16, layout::Cell)| {
-            let begin = geometry.drive_offset(*cell, 0);
+        let here = |cell: layout::Cell| {
+            let begin = geometry.drive_offset(cell, 0);
             cell.seat == io.seat && (begin..begin + geometry.cell_bytes()).contains(&io.offset)
         };
-        let column = (0..).zip(columns.iter()).find_map(|(number, column)| {
-            let mut cells = column.cells().map(|cell| (number, cell));
-            cells.find(here)
-        });
-        let first = self.cx.geometry.block_of(flight.io.offset);
-        let count = flight.io.length / BLOCK_BYTES;
-        let blocks = first..first + count;
-        column.into_iter().flat_map(move |(column, _)| {
+        let mut columns = (0..).zip(columns.iter());
+        let column = columns.find(|(_, column)| column.cells().any(here));
+        let first = geometry.block_of(io.offset);
+        let blocks = first..first + io.length / BLOCK_BYTES;
+        let column = column.map(|(number, _)| number);
+        column.into_iter().flat_map(move |column| {
             blocks.clone().map(move |block| BlockName {
                 group,
                 column,

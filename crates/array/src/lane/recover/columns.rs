@@ -124,8 +124,8 @@ impl Recovery {
         let (bodies, heads) = sums.split_at(rows * header.seats.len());
         let bad = found.bad_blocks(bodies);
         let live = lent.cx.live_seats();
-        let lives = |column: usize| live.contains(&header.seats[column]);
-        let lacks = bad.iter().any(|&(_, column)| lives(column));
+        let is_live = |column: usize| live.contains(&header.seats[column]);
+        let lacks = bad.iter().any(|&(_, column)| is_live(column));
         // The header of which this batch is known may have been on a drive that has gone out since: those count
         // that were read with the columns, and are on drives that live.
         let head = encoded(lent.cx, header);
@@ -134,7 +134,7 @@ impl Recovery {
             let sums = heads.iter().skip(column * head.len());
             !found.missing.contains(&column) && sums.take(head.len()).eq(&head)
         };
-        let headless = (0..header.seats.len()).any(|column| lives(column) && !has_head(column));
+        let headless = (0..header.seats.len()).any(|column| is_live(column) && !has_head(column));
         found.whole &= !lacks && !headless;
         if seeded::is(Bug::StopAtBadColumn) && lacks {
             lent.overlay.unpin(found.header.sequence);
