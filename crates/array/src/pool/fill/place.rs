@@ -31,12 +31,14 @@ impl Pool {
         if self.is_away_for_a_while(home.seat) {
             return None;
         }
-        // Never two columns of a group on one drive.
+        // Never two columns of a group on one drive, nor on their way there: they would be lost together.
         let neighbours: Vec<Seat> = (0..layout.columns())
             .filter(|&other| other != column)
             .flat_map(|other| {
                 let home = layout.cell(group, other).seat;
-                [Some(home), self.source(group, other).map(|at| at.seat)]
+                let source = self.source(group, other).map(|at| at.seat);
+                let filled = self.fills.target((group, other)).map(|at| at.seat);
+                [Some(home), source, filled]
             })
             .flatten()
             .collect();

@@ -151,6 +151,12 @@ impl Fills {
             || self.settling.contains(&key)
     }
 
+    /// The cell that the column is filled into, until its record is durable.
+    pub(super) fn target(&self, key: Key) -> Option<Cell> {
+        let filled = self.in_flight.get(&key).map(|fill| fill.target);
+        filled.or_else(|| self.recording.get(&key).copied())
+    }
+
     /// Whether the cell that the column had before may still be used.
     pub(super) fn is_draining(&self, key: Key) -> bool {
         self.draining.contains_key(&key)
