@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use block::Outcome;
+use block::{Fault, Outcome};
 
 use super::{Effect, Pool, PoolError, Report};
 use crate::action::Command;
@@ -11,7 +11,8 @@ use crate::action::Command;
 #[derive(Clone, Debug)]
 pub(super) struct Recovering {
     lanes: BTreeSet<u16>,
-    lost: Option<u16>,
+    /// The first lane that could not, and why.
+    failed: Option<(u16, Fault)>,
     then: Vec<Effect>,
 }
 
@@ -19,7 +20,7 @@ impl Pool {
     pub(super) fn recover_lanes(&mut self, fresh: bool, then: Vec<Effect>) {
         self.recovering = Some(Recovering {
             lanes: (0..self.geometry.lanes()).collect(),
-            lost: None,
+            failed: None,
             then,
         });
         let incarnation = self.generation;
@@ -34,28 +35,37 @@ impl Pool {
             return;
         };
         recovering.lanes.remove(&lane);
-        if outcome.is_err() {
-            recovering.lost = recovering.lost.or(Some(lane));
+        if let Err(fault) = outcome {
+            recovering.failed = recovering.failed.or(Some((lane, fault)));
         }
         if !recovering.lanes.is_empty() {
             return;
         }
-        let Some(Recovering { lost, then, .. }) = self.recovering.take() else {
+        let Some(Recovering { failed, then, .. }) = self.recovering.take() else {
             return;
         };
-        self.recovered = lost.is_none();
+        self.recovered = failed.is_none();
         if self.recovered {
             self.tell_lost();
             self.resume_scrub();
         }
         for effect in then {
-            match (lost, effect) {
+            match (failed, effect) {
                 (None, effect) => self.carry_out(effect),
-                (Some(lane), Effect::Done(ticket, _)) => {
-                    self.done(ticket, Err(PoolError::JournalLost { lane }));
+                (Some((lane, fault)), Effect::Done(ticket, _)) => {
+                    self.done(ticket, Err(not_recovered(lane, fault)));
                 }
                 (Some(_), _) => {}
             }
         }
+    }
+}
+
+/// Why a pool does not open whose lane has not recovered.
+const fn not_recovered(lane: u16, fault: Fault) -> PoolError {
+    match fault {
+        Fault::Lost => PoolError::JournalLost { lane },
+        // All of the journal is there, and a drive does not flush what was read: nothing is lost with that.
+        fault => PoolError::Fault { fault },
     }
 }

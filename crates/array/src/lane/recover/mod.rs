@@ -459,11 +459,13 @@ impl Recovery {
         Next::Flush
     }
 
-    /// What was found is durable, or the anchor is, too.
-    pub(super) fn flushed(&mut self, lent: &mut Lent<'_>) -> Next {
-        match self.phase {
-            Phase::Covering => self.write_anchor(),
-            _ => self.end(lent, Ok(self.batches)),
+    /// What was found is durable, or the anchor is, too; or a drive that cannot be spared has failed that. Then no anchor may say
+    /// that it is, and the recovery has failed.
+    pub(super) fn flushed(&mut self, lent: &mut Lent<'_>, outcome: Outcome) -> Next {
+        match (outcome, &self.phase) {
+            (Err(fault), _) => self.end(lent, Err(fault)),
+            (Ok(()), Phase::Covering) => self.write_anchor(),
+            (Ok(()), _) => self.end(lent, Ok(self.batches)),
         }
     }
 

@@ -94,6 +94,10 @@ impl Lab {
         step(&mut self.recovery, &mut lent)
     }
 
+    fn flushed(&mut self, outcome: Outcome) -> Next {
+        self.step(|recovery, lent| recovery.flushed(lent, outcome))
+    }
+
     fn seat_out(&mut self, seat: u16) {
         self.cx.change_view(|view, _| view.seat_out(Seat(seat)));
     }
@@ -261,7 +265,7 @@ impl Lab {
             "{next:?}"
         );
         assert!(matches!(self.repaired(true), Next::Cover));
-        match self.step(Recovery::flushed) {
+        match self.flushed(Ok(())) {
             Next::Anchor(recovered) => recovered,
             other => panic!("{other:?}"),
         }
@@ -345,7 +349,16 @@ fn an_empty_log_goes_on_where_its_anchor_says() {
     assert!(matches!(step, Next::Wait));
     assert!(matches!(lab.written(0, Ok(())), Next::Wait));
     assert!(matches!(lab.written(1, Ok(())), Next::Flush));
-    is_end(&lab.step(Recovery::flushed), Ok(0));
+    is_end(&lab.flushed(Ok(())), Ok(0));
+}
+
+#[test]
+fn what_a_drive_that_stays_does_not_flush_is_not_called_durable() {
+    let mut lab = Lab::anchored();
+    lab.find(&mirrored(7));
+    assert!(matches!(lab.end_of_log(), Next::Repair(ops) if ops.is_empty()));
+    assert!(matches!(lab.repaired(true), Next::Cover));
+    is_end(&lab.flushed(Err(Fault::Medium)), Err(Fault::Medium));
 }
 
 #[test]
@@ -364,7 +377,7 @@ fn batches_follow_one_another_to_the_first_that_is_not_there() {
     let step = lab.step(|recovery, lent| recovery.anchor_submitted(lent, ScratchId(900), 1));
     assert!(matches!(step, Next::Wait));
     assert!(matches!(lab.written(0, Ok(())), Next::Flush));
-    is_end(&lab.step(Recovery::flushed), Ok(3));
+    is_end(&lab.flushed(Ok(())), Ok(3));
 }
 
 #[test]

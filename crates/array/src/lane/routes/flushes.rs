@@ -28,7 +28,7 @@ impl Lane {
                 Waiter::Request(id) => self.flushed_for(id, outcome),
                 Waiter::Job(id) => self.end_job(id, outcome),
                 Waiter::Checkpoint => self.checkpoint_flushed(outcome),
-                Waiter::Recovery => self.recovery_flushed(),
+                Waiter::Recovery => self.recovery_flushed(outcome),
                 // The next batch's header says it.
                 Waiter::Log => {}
                 Waiter::Moves => self.moves_flushed(outcome),

@@ -67,13 +67,13 @@ impl Lane {
 
     fn flush_for_recovery(&mut self) {
         if !self.begin_flush(Waiter::Recovery) {
-            self.recovery_flushed();
+            self.recovery_flushed(Ok(()));
         }
     }
 
     /// A flush of the recovery's has ended.
-    pub(in crate::lane) fn recovery_flushed(&mut self) {
-        self.recover(Recovery::flushed);
+    pub(in crate::lane) fn recovery_flushed(&mut self, outcome: Outcome) {
+        self.recover(|recovery, lent| recovery.flushed(lent, outcome));
     }
 
     /// A read of the recovery's has ended.
