@@ -36,6 +36,14 @@ impl CellTable {
         !self.writing.is_empty()
     }
 
+    /// What the table says of a cell.
+    pub(super) fn at(&self, row: u64) -> Option<CellEntry> {
+        let page = self
+            .pages
+            .get(&(row / ENTRIES_PER_PAGE * ENTRIES_PER_PAGE))?;
+        page.entries[usize::try_from(row - page.first_row).ok()?]
+    }
+
     /// Every cell that the table says something about.
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, CellEntry)> + '_ {
         self.pages.values().flat_map(|page| {

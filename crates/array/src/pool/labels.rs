@@ -59,6 +59,29 @@ impl Labels {
         !self.refusing.is_empty() && self.outstanding.is_empty()
     }
 
+    /// Checks what is under way; `newest`: the generation of the facts.
+    ///
+    /// # Panics
+    /// When a generation is left out, or something waits for one that is not to come.
+    pub(super) fn check(&self, newest: u64) {
+        // Nothing has been written since the opening.
+        let first = self.writing == 0;
+        assert!(
+            first || newest == self.writing + u64::from(self.again),
+            "generation {} is written, and {newest} is the newest",
+            self.writing
+        );
+        let generations = self.effects.iter().map(|&(generation, _)| generation);
+        assert!(
+            generations.clone().is_sorted() && generations.max().is_none_or(|last| last <= newest)
+        );
+    }
+
+    /// Drives that are to take a label.
+    pub(super) fn asked(&self) -> impl Iterator<Item = Seat> {
+        self.outstanding.iter().chain(&self.refusing).copied()
+    }
+
     /// When what drives refuse is tried again.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry_at.filter(|_| self.is_refused())

@@ -17,6 +17,7 @@
 
 mod catchup;
 mod cells;
+mod check;
 mod clients;
 mod create;
 mod error;

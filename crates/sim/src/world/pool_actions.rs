@@ -74,6 +74,9 @@ impl World {
                 self.push(at, Happening::PoolTimer);
             }
         }
+        if cfg!(debug_assertions) {
+            self.pool.check();
+        }
     }
 
     /// The bytes of a `WriteDurably` are in the drive's cache; now it flushes.

@@ -1,0 +1,118 @@
+//! What holds of a pool between any two events: the simulator asks after each of its steps.
+//!
+//! | part | what holds |
+//! | --- | --- |
+//! | cells | the place of a column is on a drive that is in, and in the drive's table; a spare cell is taken for it |
+//! | cells | no two columns of a group are on one drive, but for those whose homes are on one |
+//! | volumes | their groups exist, and no two volumes have one |
+//! | volumes | runs of groups that were never written are in order and apart |
+//! | labels | no generation is left out: what is being written is the newest one, or the one before it |
+//! | labels | what waits for a generation is in order of generations, none of which is later than the newest |
+//! | labels | only drives of the pool that are not out get one |
+
+use std::collections::BTreeMap;
+
+use block::Seat;
+
+use super::{Pool, SeatState};
+
+impl Pool {
+    /// Checks what holds between events.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub fn check(&self) {
+        self.check_cells();
+        self.check_volumes();
+        self.labels.check(self.generation);
+        for seat in self.labels.asked() {
+            assert!(
+                self.drives.contains_key(&seat),
+                "drive {seat} is one of the pool's"
+            );
+        }
+        for &seat in self.drives.keys() {
+            let state = self.facts.seats[seat.index()].state;
+            // A successor is known by the seat that it had until the lanes have heard of the one that it takes.
+            let out = matches!(state, SeatState::Out { .. }) && self.promoted_to(seat).is_none();
+            assert!(!out, "drive {seat} gets labels, and is {state:?}");
+        }
+    }
+
+    fn check_cells(&self) {
+        let mut before: Option<u64> = None;
+        for (&(group, column), &(cell, generation)) in &self.places {
+            let state = self.facts.seats[cell.seat.index()].state;
+            assert!(
+                state.takes_part(),
+                "column {column} of group {group} is in {cell:?}, whose drive is {state:?}"
+            );
+            if before.replace(group) != Some(group) {
+                self.check_drives(group);
+            }
+            // The table and the cells of a successor are by its seat before until the lanes have heard of the one that it takes.
+            if self.promotions.contains_key(&cell.seat) {
+                continue;
+            }
+            // Nothing else is ever put into a column's home.
+            let home = self.geometry.layout().cell(group, column);
+            assert!(
+                cell == home || self.taken.get(&cell) == Some(&(group, column)),
+                "{cell:?} is a column's place, and taken"
+            );
+            let entry = self.tables[&cell.seat].at(cell.row);
+            let known = entry.map(|entry| (entry.group, entry.column, entry.generation));
+            assert_eq!(
+                known,
+                Some((group, column, generation)),
+                "the table of {cell:?}"
+            );
+        }
+        for (cell, &(group, _)) in &self.taken {
+            assert!(
+                group < self.geometry.groups() && cell.seat.index() < self.facts.seats.len(),
+                "{cell:?} exists"
+            );
+        }
+    }
+
+    /// Columns that share a drive although the layout has them on two are lost together: the group survives fewer failures
+    /// than the pool says.
+    fn check_drives(&self, group: u64) {
+        let home = |column| self.geometry.layout().cell(group, column).seat;
+        let mut seats: BTreeMap<Seat, u16> = BTreeMap::new();
+        for column in 0..self.geometry.layout().columns() {
+            let Some(cell) = self.source(group, column) else {
+                continue;
+            };
+            if let Some(other) = seats.insert(cell.seat, column) {
+                assert_eq!(
+                    home(column),
+                    home(other),
+                    "drive {} has columns {other} and {column} of group {group}",
+                    cell.seat
+                );
+            }
+        }
+    }
+
+    fn check_volumes(&self) {
+        let volumes = self.facts.volumes.iter();
+        let mut used: Vec<(u64, u64)> = volumes.flat_map(|volume| volume.extents.clone()).collect();
+        used.sort_unstable();
+        let end = |&(first, count): &(u64, u64)| first + count;
+        assert!(
+            used.last()
+                .is_none_or(|last| end(last) <= self.geometry.groups())
+        );
+        for pair in used.windows(2) {
+            assert!(
+                end(&pair[0]) <= pair[1].0,
+                "two volumes have a group: {pair:?}"
+            );
+        }
+        for pair in self.facts.uninitialized.windows(2) {
+            assert!(end(&pair[0]) < pair[1].0, "runs are apart: {pair:?}");
+        }
+    }
+}
