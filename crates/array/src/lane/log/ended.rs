@@ -2,7 +2,6 @@
 
 use block::{Fault, Outcome, Seat};
 
-use super::batch::Batch;
 use super::{BatchBuffer, Log};
 use crate::action::{Compute, Computed};
 use crate::format::BatchHeader;
@@ -15,24 +14,18 @@ use crate::seeded::{self, Bug};
 /// A batch that has ended, and all before it have.
 #[derive(Debug)]
 pub(in crate::lane) struct EndedBatch {
-    batch: Batch,
-    gap: bool,
+    /// What it says.
+    pub(in crate::lane) header: BatchHeader,
+    /// Where its blocks are.
+    pub(in crate::lane) buffer: BatchBuffer,
+    /// The operations that wait for it, once for each unit.
+    pub(in crate::lane) ops: Vec<OpId>,
+    /// Its buffer may be given back. That of a gap is needed to write it again.
+    pub(in crate::lane) is_done: bool,
     /// What drives say to the log: they have taken the batch, or one that stays has refused it.
     pub(in crate::lane) tried: Option<Outcome>,
     /// How it ends for what waits for it, and for what waits behind it.
     pub(in crate::lane) outcome: Outcome,
-}
-
-impl EndedBatch {
-    /// What it says, and where its blocks are.
-    pub(in crate::lane) const fn content(&self) -> (&BatchHeader, BatchBuffer) {
-        (&self.batch.header, self.batch.buffer)
-    }
-
-    /// The operations that wait for it, once for each unit.
-    pub(in crate::lane) fn take_ops(&mut self) -> Vec<OpId> {
-        self.batch.take_ops()
-    }
 }
 
 impl Log {
@@ -83,13 +76,14 @@ impl Log {
         }
     }
 
-    /// The next batch, if it has ended. When what waits for it has heard of that: [`settle`](Self::settle).
+    /// The next batch, if it has ended. If it is a gap, it is one of those from now on: what waits for it and is logged again must
+    /// not let a checkpoint pass that gap.
     pub(in crate::lane) fn next_ended(&mut self, cx: &Context) -> Option<EndedBatch> {
         let (_, first) = self.batches.first_key_value()?;
         if !first.is_written() {
             return None;
         }
-        let (sequence, batch) = self.batches.pop_first()?;
+        let (sequence, mut batch) = self.batches.pop_first()?;
         let (there, _) = batch.columns_there(cx);
         let found = there >= batch.data_columns();
         let mut gap = false;
@@ -113,23 +107,23 @@ impl Log {
         };
         let complete = !gap && !self.has_gaps();
         self.sequences.ended(sequence, complete);
+        let (buffer, ops) = (batch.buffer, batch.take_ops());
+        let header = match gap {
+            true => {
+                let header = batch.header.clone();
+                batch.writing = false;
+                self.gaps.insert(sequence, batch);
+                header
+            }
+            false => batch.header,
+        };
         Some(EndedBatch {
-            batch,
-            gap,
+            header,
+            buffer,
+            ops,
+            is_done: !gap,
             tried,
             outcome: fault.map_or(Ok(()), Err),
         })
-    }
-
-    /// What has waited for a batch goes on: the batch whose buffer may be given back, unless it is a gap.
-    pub(in crate::lane) fn settle(&mut self, ended: EndedBatch) -> Option<u64> {
-        let mut batch = ended.batch;
-        let sequence = batch.header.sequence;
-        if !ended.gap {
-            return Some(sequence);
-        }
-        batch.writing = false;
-        self.gaps.insert(sequence, batch);
-        None
     }
 }

@@ -132,19 +132,18 @@ impl Lane {
 
     /// Batches that have ended: what they say counts, and what waits for them goes on.
     fn batches_ended(&mut self) {
-        while let Some(mut ended) = self.log.next_ended(&self.cx) {
+        while let Some(ended) = self.log.next_ended(&self.cx) {
             if let Some(tried) = ended.tried {
                 self.batches_tried(tried);
             }
-            let (header, buffer) = ended.content();
-            self.apply_batch(header, buffer);
+            self.apply_batch(&ended.header, ended.buffer);
             self.checkpoints.logged(self.cx.now);
             let outcome = ended.outcome;
-            for op in ended.take_ops() {
+            for op in ended.ops {
                 self.unit_ended(op, outcome);
             }
-            if let Some(sequence) = self.log.settle(ended) {
-                self.overlay.unpin(sequence);
+            if ended.is_done {
+                self.overlay.unpin(ended.header.sequence);
             }
             if let Err(fault) = outcome {
                 self.refuse_with(fault);
