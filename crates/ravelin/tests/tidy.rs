@@ -158,7 +158,6 @@ const OF_LANE: &[&str] = &[
     "hedge.rs",
     "mod.rs",
     "moves.rs",
-    "request.rs",
     "step.rs",
 ];
 

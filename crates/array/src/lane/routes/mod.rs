@@ -12,4 +12,5 @@ mod log;
 mod pages;
 mod recovery;
 mod repairs;
+mod requests;
 mod seats;
