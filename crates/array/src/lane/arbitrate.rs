@@ -123,7 +123,6 @@ impl Lane {
         }
         let scratch = self.cx.fresh_scratch();
         let op = self.ops.get_mut(id).expect("the operation exists");
-        op.replan = false;
         let columns = self.cx.geometry.layout().columns();
         let (rows, doubted) = op.arbitration.next_rows(columns);
         let columns = self.cx.view().columns(&self.cx.geometry, op.group);

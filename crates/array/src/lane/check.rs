@@ -56,8 +56,11 @@ impl Lane {
         let writes = !matches!(op.task, Task::Read(_));
         let acts = match op.phase {
             Phase::Locking | Phase::Fetching | Phase::Waiting => false,
-            Phase::Reading | Phase::Verifying | Phase::Computing => op.locked,
-            Phase::Gathering | Phase::Logging | Phase::Writing | Phase::Judging => writes,
+            Phase::Reading { .. } | Phase::Verifying | Phase::Computing => op.locked,
+            Phase::Gathering
+            | Phase::Logging { .. }
+            | Phase::Writing { .. }
+            | Phase::Discarding => writes,
         };
         if !acts || op.borrowed {
             return;

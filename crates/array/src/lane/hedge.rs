@@ -16,7 +16,7 @@ use block::{Fault, Outcome};
 
 use super::bounce::{BounceBuffer, move_pieces};
 use super::ids::OpId;
-use super::op::{Op, Owner, Phase, Task};
+use super::op::{Op, Owner, Task};
 use super::{Lane, Purpose};
 use crate::action::{Action, IoId, IoKind};
 
@@ -47,7 +47,7 @@ impl Lane {
     /// Whether nothing more is to be done for an operation with a late read.
     fn hedge_op(&mut self, id: OpId) -> bool {
         let op = &self.ops[&id];
-        if op.phase != Phase::Reading || op.hedged || op.orphan {
+        if !op.is_reading() || op.hedged || op.orphan {
             return true;
         }
         let late = self
@@ -139,7 +139,7 @@ impl Lane {
             return;
         };
         waiting.hedge = None;
-        if outcome.is_err() || waiting.phase != Phase::Reading {
+        if outcome.is_err() || !waiting.is_reading() {
             self.ios.release(&mut self.cx, buffer.scratch);
             return;
         }
@@ -164,7 +164,7 @@ impl Lane {
             self.ios.abandon(id);
         }
         let op = self.ops.get_mut(id).expect("it reads");
-        op.in_flight = 0;
+        op.begin_reads(0);
     }
 
     /// An operation has ended; its second read, if one is under way, ends as soon as it can.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use block::{BLOCK_BYTES, Fault, Instant, Seat};
+use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use layout::Cell;
 
 use super::arbitration::Arbitration;
@@ -77,8 +77,8 @@ pub(super) enum Phase {
     Locking,
     /// The pages that tell about its blocks are being read.
     Fetching,
-    /// Its reads are in flight.
-    Reading,
+    /// So many reads are in flight. `failed`: some of what was planned cannot be had.
+    Reading { in_flight: u64, failed: bool },
     /// What it has read is compared with its checksums.
     Verifying,
     /// Its computation is in flight.
@@ -87,12 +87,22 @@ pub(super) enum Phase {
     Waiting,
     /// What it writes in place waits for the other stripes of its turn.
     Gathering,
-    /// What it writes is on its way to the journal.
-    Logging,
-    /// Its writes are in flight.
-    Writing,
-    /// All writes have ended, some with a fault; the pool decides about these drives.
-    Judging,
+    /// So many of its units are on their way to the journal.
+    Logging { units: u64 },
+    /// So many writes are in flight. The pool decides about drives that have failed one: with the last write and the last verdict
+    /// all are written.
+    Writing {
+        in_flight: u64,
+        failed: BTreeMap<Seat, Fault>,
+    },
+    /// Drives discard what it is about.
+    Discarding,
+}
+
+/// Whether the pool decides about a drive that has failed a write. A full drive is not a broken one: the request fails, the drive
+/// stays.
+pub(super) fn waits_for_verdict(fault: Fault) -> bool {
+    fault != Fault::Full
 }
 
 #[derive(Clone, Debug)]
@@ -122,8 +132,6 @@ pub(super) struct Op {
     pub(super) locked: bool,
     pub(super) plan: Option<Plan>,
     pub(super) scratch: Option<ScratchId>,
-    /// Drive operations in flight.
-    pub(super) in_flight: u64,
     /// Blocks (column, block of its cell) that could not be read or were wrong: planned around.
     pub(super) bad: BTreeSet<(u16, u64)>,
     /// Blocks that are read only if they must be, for their drive is late.
@@ -146,8 +154,6 @@ pub(super) struct Op {
     pub(super) checked: bool,
     /// What a heal is for, and what it finds.
     pub(super) repair: Rare<Repair>,
-    /// Some of what was planned cannot be had.
-    pub(super) replan: bool,
     /// Blocks that were compared with their checksums.
     pub(super) verified: u64,
     /// Batches whose memory its plan uses.
@@ -156,14 +162,10 @@ pub(super) struct Op {
     pub(super) puts: Vec<(Slice, Arc<[u8]>)>,
     /// Its blocks go in place before they are logged.
     pub(super) direct: Option<Box<Direct>>,
-    /// Units not yet logged.
-    pub(super) units: u64,
     /// How often reads that failed have been tried again.
     pub(super) retries: u8,
     /// The worst that a read of it was told.
     pub(super) read_fault: Option<Fault>,
-    /// Drives of which a write has failed, awaiting the verdict.
-    pub(super) failed_seats: BTreeMap<Seat, Fault>,
     /// Set when the operation cannot succeed any more.
     pub(super) fault: Option<Fault>,
     /// Where its bytes go instead, for a read whose own memory a straggler may write.
@@ -191,7 +193,6 @@ impl Op {
             locked: false,
             plan: None,
             scratch: None,
-            in_flight: 0,
             bad: BTreeSet::new(),
             avoid: BTreeSet::new(),
             patient: false,
@@ -203,19 +204,88 @@ impl Op {
             arbitration: Rare::BLANK,
             checked: false,
             repair: Rare::BLANK,
-            replan: false,
             verified: 0,
             pinned: Vec::new(),
             puts: Vec::new(),
             direct: None,
-            units: 0,
             retries: 0,
             read_fault: None,
-            failed_seats: BTreeMap::new(),
             fault: None,
             bounce_buffer: None,
             epoch: None,
         }
+    }
+
+    /// So many reads have been asked for.
+    pub(super) fn begin_reads(&mut self, in_flight: u64) {
+        self.phase = Phase::Reading {
+            in_flight,
+            failed: false,
+        };
+    }
+
+    /// So many writes have been asked for.
+    pub(super) fn begin_writes(&mut self, in_flight: u64) {
+        self.phase = Phase::Writing {
+            in_flight,
+            failed: BTreeMap::new(),
+        };
+    }
+
+    pub(super) const fn is_reading(&self) -> bool {
+        matches!(self.phase, Phase::Reading { .. })
+    }
+
+    /// Whether drives still have something of its own to do.
+    pub(super) const fn is_in_flight(&self) -> bool {
+        matches!(self.phase, Phase::Reading { in_flight, .. } | Phase::Writing { in_flight, .. } if in_flight > 0)
+    }
+
+    /// One of its units is logged, or will not be; true if it was the last.
+    pub(super) fn unit_ended(&mut self, outcome: Outcome) -> bool {
+        let Phase::Logging { units } = &mut self.phase else {
+            unreachable!("it waits for its units");
+        };
+        *units -= 1;
+        self.fault = self.fault.or(outcome.err());
+        *units == 0
+    }
+
+    /// A write has ended; true if all have, and the pool has decided about drives that have failed one. `out`: the drive is, so
+    /// that it does not matter how.
+    pub(super) fn write_ended(&mut self, seat: Seat, outcome: Outcome, out: bool) -> bool {
+        let Phase::Writing { in_flight, failed } = &mut self.phase else {
+            unreachable!("its writes are in flight");
+        };
+        match outcome {
+            Err(fault) if !out && waits_for_verdict(fault) => {
+                failed.insert(seat, fault);
+            }
+            Err(fault) if !out => self.fault = Some(fault),
+            Ok(()) | Err(_) => {}
+        }
+        *in_flight -= 1;
+        *in_flight == 0 && failed.is_empty()
+    }
+
+    /// Whether a drive has failed a write of it, and the pool has not decided about that.
+    pub(super) fn awaits_verdict(&self, seat: Seat) -> bool {
+        matches!(&self.phase, Phase::Writing { failed, .. } if failed.contains_key(&seat))
+    }
+
+    /// The pool has decided about a drive; true if all that it writes has ended with that. `out`: what the drive has failed does
+    /// not count.
+    pub(super) fn judged(&mut self, seat: Seat, out: bool) -> bool {
+        let Phase::Writing { in_flight, failed } = &mut self.phase else {
+            return false;
+        };
+        let Some(fault) = failed.remove(&seat) else {
+            return false;
+        };
+        if !out {
+            self.fault = self.fault.or(Some(fault));
+        }
+        *in_flight == 0 && failed.is_empty()
     }
 
     /// Its stripes are stripes of the group's data.
@@ -412,5 +482,92 @@ impl Prepared {
         }
         self.staging = Some((new, bytes));
         self.allocated = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Seat = Seat(1);
+    const SECOND: Seat = Seat(2);
+
+    /// An operation that has asked for so many writes.
+    fn writing(writes: u64) -> Op {
+        let mut op = Op::new(Owner::Background, 0, 0..1, Task::Resync);
+        op.begin_writes(writes);
+        op
+    }
+
+    #[test]
+    fn it_has_written_with_its_last_write() {
+        let mut op = writing(2);
+        assert!(!op.write_ended(FIRST, Ok(()), false));
+        assert!(op.is_in_flight());
+        assert!(op.write_ended(SECOND, Ok(()), false));
+        assert!(!op.is_in_flight() && op.fault.is_none());
+    }
+
+    #[test]
+    fn a_drive_that_fails_a_write_is_judged_first() {
+        let mut op = writing(1);
+        assert!(!op.write_ended(FIRST, Err(Fault::Medium), false));
+        assert!(op.awaits_verdict(FIRST) && !op.awaits_verdict(SECOND));
+        assert!(!op.judged(SECOND, true), "another drive");
+        assert!(op.judged(FIRST, true));
+        assert_eq!(
+            op.fault, None,
+            "what a drive failed that is out does not count"
+        );
+    }
+
+    #[test]
+    fn a_drive_that_stays_fails_what_it_has_refused() {
+        let mut op = writing(1);
+        op.write_ended(FIRST, Err(Fault::Medium), false);
+        assert!(op.judged(FIRST, false));
+        assert_eq!(op.fault, Some(Fault::Medium));
+    }
+
+    #[test]
+    fn the_fault_that_is_decided_first_is_the_operations() {
+        let mut op = writing(2);
+        op.write_ended(FIRST, Err(Fault::Medium), false);
+        assert!(!op.write_ended(SECOND, Err(Fault::Gone), false));
+        assert!(!op.judged(SECOND, false));
+        assert!(op.judged(FIRST, false));
+        assert_eq!(op.fault, Some(Fault::Gone));
+    }
+
+    #[test]
+    fn a_verdict_before_the_last_write_ends_nothing() {
+        let mut op = writing(2);
+        op.write_ended(FIRST, Err(Fault::Medium), false);
+        assert!(!op.judged(FIRST, true), "a write is in flight");
+        assert!(op.write_ended(SECOND, Ok(()), false));
+    }
+
+    #[test]
+    fn a_full_drive_is_not_judged() {
+        let mut op = writing(1);
+        assert!(op.write_ended(FIRST, Err(Fault::Full), false));
+        assert_eq!(op.fault, Some(Fault::Full));
+    }
+
+    #[test]
+    fn how_the_writes_of_a_drive_end_that_is_out_does_not_matter() {
+        let mut op = writing(1);
+        assert!(op.write_ended(FIRST, Err(Fault::Gone), true));
+        assert_eq!(op.fault, None);
+    }
+
+    #[test]
+    fn it_is_logged_with_its_last_unit_and_keeps_the_first_fault() {
+        let mut op = writing(0);
+        op.phase = Phase::Logging { units: 3 };
+        assert!(!op.unit_ended(Err(Fault::Full)));
+        assert!(!op.unit_ended(Err(Fault::Lost)));
+        assert!(op.unit_ended(Ok(())));
+        assert_eq!(op.fault, Some(Fault::Full));
     }
 }

@@ -5,7 +5,7 @@
 //!      ▼                     │    │
 //!   Locking ──── plan ───────┴─► Reading ─► Verifying ─► Computing ─┬─► Logging ─► (end)
 //!      ▲                                                            ├─► Writing ─► (end)
-//!      └────────────────── blocks staged ───────────────────────────┘      └─► Judging ─► (end)
+//!      └────────────────── blocks staged ───────────────────────────┘
 //! ```
 //!
 //! Writes of requests are logged, whole stripes onto unwritten space after they are in place (`direct.rs`); what fills a cell that does not count yet is written in place, and
@@ -22,7 +22,7 @@ use super::blank::plan_blank;
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
-use super::op::{Op, Owner, Phase, Task};
+use super::op::{Op, Owner, Phase, Task, waits_for_verdict};
 use super::repairs::left_to_repair;
 use super::verify::{Verified, report_bad, verify};
 use super::{Computing, Lane, Purpose, direct, preserved, records, trusted};
@@ -188,7 +188,6 @@ impl Lane {
         let scratch = self.cx.fresh_scratch();
         let avoided = self.avoided(id);
         let op = self.ops.get_mut(id).expect("the operation exists");
-        op.replan = false;
         let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let blocks = LaneBlocks {
             store: store && !plain,
@@ -437,10 +436,8 @@ impl Lane {
 
     pub(super) fn read(&mut self, id: OpId, plan: Plan) {
         let op = self.ops.get_mut(id).expect("the operation exists");
-        op.replan = false;
         op.checked = false;
-        op.phase = Phase::Reading;
-        op.in_flight = plan.reads.len() as u64;
+        op.begin_reads(plan.reads.len() as u64);
         for &transfer in &plan.reads {
             self.push_transfer(id, transfer);
         }
@@ -524,21 +521,24 @@ impl Lane {
         }
         let block = self.cx.geometry.block_of(transfer.offset);
         let op = self.ops.get_mut(id).expect("its reads are in flight");
+        let Phase::Reading { in_flight, failed } = &mut op.phase else {
+            unreachable!("its reads are in flight");
+        };
         if let Err(fault) = outcome {
             let blocks = block..block + transfer.length / BLOCK_BYTES;
             op.bad.extend(blocks.map(|block| (transfer.column, block)));
-            op.replan = true;
+            *failed = true;
             if op.read_fault != Some(Fault::Gone) {
                 op.read_fault = Some(fault);
             }
         }
-        op.in_flight -= 1;
-        if op.in_flight > 0 {
+        *in_flight -= 1;
+        if *in_flight > 0 {
             return;
         }
         if seeded::is(Bug::OneFailureOnly) && op.locked && outcome.is_err() && !out {
             self.lost(id);
-        } else if op.replan && !matches!(op.task, Task::Scrub) {
+        } else if *failed && !matches!(op.task, Task::Scrub) {
             self.plan_again(id);
         } else {
             self.verify(id);
@@ -580,10 +580,10 @@ impl Lane {
     fn read_halves(&mut self, id: OpId, transfer: Transfer) {
         let slice = transfer.slice.expect("reads have bytes");
         let middle = (transfer.length / BLOCK_BYTES / 2).max(1) * BLOCK_BYTES;
-        self.ops
-            .get_mut(id)
-            .expect("its reads are in flight")
-            .in_flight += 1;
+        let op = self.ops.get_mut(id).expect("its reads are in flight");
+        if let Phase::Reading { in_flight, .. } = &mut op.phase {
+            *in_flight += 1;
+        }
         for (from, to) in [(0, middle), (middle, transfer.length)] {
             let half = Transfer {
                 offset: transfer.offset + from,
@@ -704,8 +704,7 @@ impl Lane {
             .filter(|write| !self.cx.view().is_out(write.seat))
             .copied()
             .collect();
-        op.phase = Phase::Writing;
-        op.in_flight = writes.len() as u64;
+        op.begin_writes(writes.len() as u64);
         for &transfer in &writes {
             self.push_transfer(id, transfer);
         }
@@ -724,32 +723,20 @@ impl Lane {
             Ok(()) => self.flushes.wrote(seat),
             Err(_) if out => {}
             Err(fault) => {
-                // A full drive is not a broken one: the request fails, the drive stays.
-                let waiting = fault != Fault::Full;
                 let report = FaultReport::new(seat, transfer.kind, transfer.offset, fault);
-                { &mut self.ios }.report_fault(&mut self.cx, report.waiting(waiting));
-                let op = self.ops.get_mut(id).expect("its writes are in flight");
-                if waiting {
-                    op.failed_seats.insert(seat, fault);
-                } else {
-                    op.fault = Some(fault);
-                }
+                let report = report.waiting(waits_for_verdict(fault));
+                { &mut self.ios }.report_fault(&mut self.cx, report);
             }
         }
         let op = self.ops.get_mut(id).expect("its writes are in flight");
-        op.in_flight -= 1;
-        if op.in_flight == 0 {
+        if op.write_ended(seat, outcome, out) {
             self.written(id);
         }
     }
 
-    /// All writes have ended: well, or with drives to be judged.
+    /// All writes have ended, and the pool has decided about drives that have failed one.
     pub(super) fn written(&mut self, id: OpId) {
         let op = self.ops.get_mut(id).expect("the operation exists");
-        if !op.failed_seats.is_empty() {
-            op.phase = Phase::Judging;
-            return;
-        }
         if op.direct.is_some() {
             self.direct_written(id);
             return;
@@ -804,7 +791,7 @@ impl Lane {
         self.release_scratch(id);
         let mut op = self.ops.remove(id).expect("the operation exists");
         self.cx.epochs.leave(&mut op.epoch);
-        debug_assert_eq!(op.in_flight, 0, "nothing is in flight at the end");
+        debug_assert!(!op.is_in_flight(), "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
             && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
         {

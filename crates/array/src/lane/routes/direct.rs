@@ -40,8 +40,7 @@ impl Lane {
             return;
         }
         let op = self.ops.get_mut(id).expect("just seen");
-        op.phase = Phase::Writing;
-        op.in_flight = writes.len() as u64;
+        op.begin_writes(writes.len() as u64);
         for &transfer in &writes {
             self.push_transfer(id, transfer);
         }

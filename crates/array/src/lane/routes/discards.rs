@@ -46,7 +46,7 @@ impl Lane {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         match { &mut self.discards }.begin(cx, ios, &look, (id, &run), past_ring) {
             Begun::Asked => {
-                self.ops.get_mut(id).expect("just seen").phase = Phase::Writing;
+                self.ops.get_mut(id).expect("just seen").phase = Phase::Discarding;
             }
             Begun::Missing(names) => {
                 self.fetch_pages(id, names);

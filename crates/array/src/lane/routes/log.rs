@@ -20,8 +20,9 @@ impl Lane {
 
     pub(in crate::lane) fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
         let op = self.ops.get_mut(id).expect("the operation exists");
-        op.phase = Phase::Logging;
-        op.units = units.len() as u64;
+        op.phase = Phase::Logging {
+            units: units.len() as u64,
+        };
         // What it was computed from is not needed any more; were it kept while the operation waits
         // for memory, none would become free. What is logged again is itself in a batch's buffer.
         if !matches!(op.task, Task::Relog(_)) {
@@ -39,11 +40,7 @@ impl Lane {
     /// One of an operation's units is logged, or will not be.
     fn unit_ended(&mut self, id: OpId, outcome: Outcome) {
         let op = self.ops.get_mut(id).expect("it waits for its units");
-        op.units -= 1;
-        if let (None, Err(fault)) = (op.fault, outcome) {
-            op.fault = Some(fault);
-        }
-        if op.units == 0 {
+        if op.unit_ended(outcome) {
             self.end(id, Ok(()));
         }
     }
