@@ -117,7 +117,7 @@ impl Lane {
     /// Reads rows that are in doubt, and tries what they are without some columns.
     pub(super) fn arbitrate(&mut self, id: OpId) {
         let op = &self.ops[&id];
-        if !op.locked {
+        if !op.is_locked() {
             self.lock(id);
             return;
         }

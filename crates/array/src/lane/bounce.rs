@@ -4,7 +4,7 @@ use block::BLOCK_BYTES;
 
 use super::Lane;
 use super::ids::OpId;
-use super::op::Task;
+use super::op::{Staging, Task};
 use crate::action::{Action, BufferId, Slice};
 use crate::plan::Piece;
 use crate::{RequestId, ScratchId};
@@ -26,8 +26,10 @@ impl Lane {
         let op = &self.ops[&id];
         match &op.task {
             Task::Read(pieces) if self.touched(pieces) => self.take_bounce_buffer(id),
-            Task::Write(prepared) if prepared.allocated && !prepared.staged => {
-                let (old, bytes) = prepared.staging.expect("it was allocated");
+            Task::Write(prepared) => {
+                let Staging::Provided(old, bytes) = prepared.staging else {
+                    return;
+                };
                 if !self.ios.stragglers().hold(BufferId::Scratch(old)) {
                     return;
                 }

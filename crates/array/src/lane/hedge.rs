@@ -16,7 +16,7 @@ use block::{Fault, Outcome};
 
 use super::bounce::{BounceBuffer, move_pieces};
 use super::ids::OpId;
-use super::op::{Op, Owner, Task};
+use super::op::{Hedge, Lock, Op, Owner, Task};
 use super::{Lane, Purpose};
 use crate::action::{Action, IoId, IoKind};
 
@@ -47,7 +47,7 @@ impl Lane {
     /// Whether nothing more is to be done for an operation with a late read.
     fn hedge_op(&mut self, id: OpId) -> bool {
         let op = &self.ops[&id];
-        if !op.is_reading() || op.hedged || op.orphan {
+        if !op.is_reading() || op.detour.hedge != Hedge::None || op.orphan {
             return true;
         }
         let late = self
@@ -72,8 +72,8 @@ impl Lane {
             }
             Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => {
                 let op = self.ops.get_mut(id).expect("just seen");
-                op.hedged = true;
-                op.avoid.extend(late);
+                op.detour.hedge = Hedge::Over;
+                op.detour.avoid.extend(late);
                 self.abandon_reads(id);
                 self.plan_again(id);
             }
@@ -97,8 +97,7 @@ impl Lane {
             None => pieces.iter().map(|piece| piece.slice).collect(),
         };
         let bytes = move_pieces(&mut pieces, scratch);
-        op.hedged = true;
-        op.hedge = Some(hedge);
+        op.detour.hedge = Hedge::Running(hedge);
         let mut second = Op::new(
             Owner::Hedge(id),
             op.group,
@@ -108,13 +107,14 @@ impl Lane {
         second.data = op.data;
         second.located = op.located;
         second.bad = op.bad.clone();
-        second.avoid = op.avoid.clone();
-        second.avoid.extend(late);
+        second.detour.avoid = op.detour.avoid.clone();
+        second.detour.avoid.extend(late);
         second.bounce_buffer = Some(BounceBuffer { scratch, home });
         // Under the reader's lock if it has one: nobody else can have it meanwhile.
-        let locked = op.locked;
-        second.locked = locked;
-        second.borrowed = locked;
+        let locked = op.is_locked();
+        if locked {
+            second.lock = Lock::Borrowed;
+        }
         self.hedges += 1;
         self.cx.actions.push_back(Action::Allocate(scratch, bytes));
         self.ops.insert(hedge, Box::new(second));
@@ -133,12 +133,12 @@ impl Lane {
             .take()
             .expect("a hedge has memory of its own");
         let waiting = self.ops.get_mut(reader);
-        let waiting = waiting.filter(|waiting| waiting.hedge == Some(hedge));
+        let waiting = waiting.filter(|waiting| waiting.detour.hedge == Hedge::Running(hedge));
         let Some(waiting) = waiting else {
             self.ios.release(&mut self.cx, buffer.scratch);
             return;
         };
-        waiting.hedge = None;
+        waiting.detour.hedge = Hedge::Over;
         if outcome.is_err() || !waiting.is_reading() {
             self.ios.release(&mut self.cx, buffer.scratch);
             return;
@@ -168,10 +168,8 @@ impl Lane {
     }
 
     /// An operation has ended; its second read, if one is under way, ends as soon as it can.
-    pub(super) fn orphan_hedge(&mut self, op: &Op) {
-        if let Some(hedge) = op.hedge
-            && let Some(hedge) = self.ops.get_mut(hedge)
-        {
+    pub(super) fn orphan_hedge(&mut self, hedge: OpId) {
+        if let Some(hedge) = self.ops.get_mut(hedge) {
             hedge.orphan = true;
         }
     }
@@ -192,7 +190,7 @@ impl Lane {
             Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,
             Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => false,
         };
-        if !self.ios.any_suspect() || op.patient || !reads {
+        if !self.ios.any_suspect() || op.detour.waits || !reads {
             return Vec::new();
         }
         let columns = self.cx.view().columns(&self.cx.geometry, op.group);

@@ -27,7 +27,7 @@ use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
 use super::maps::{Progress, Taken};
-use super::op::{Op, Owner, Phase, Task};
+use super::op::{Destination, Lock, Op, Owner, Phase, Task};
 use crate::format::{BlockName, Descriptor};
 use crate::seeded::{self, Bug};
 
@@ -70,7 +70,7 @@ impl Lane {
         let op = self.ops.get_mut(id).expect("just seen");
         let located = std::mem::replace(&mut op.located, version).is_some();
         let follows = op.stripes.start == first || seeded::is(Bug::MovedNotFollowed);
-        if op.moves_from == Some(first) || located && follows {
+        if op.moves_from() == Some(first) || located && follows {
             return true;
         }
         if matches!(op.owner, Owner::Hedge(_)) {
@@ -78,10 +78,10 @@ impl Lane {
             self.end(id, Err(Fault::Lost));
             return false;
         }
-        let locked = std::mem::take(&mut op.locked);
+        let locked = std::mem::replace(&mut op.lock, Lock::None) == Lock::Own;
         let before = std::mem::replace(&mut op.stripes, first..first + count);
         op.bad.clear();
-        op.avoid.clear();
+        op.detour.avoid.clear();
         op.unknown.clear();
         if locked {
             self.give_back(id, group, before);
@@ -123,8 +123,7 @@ impl Lane {
             .sum();
         let columns = || self.cx.view().columns(&self.cx.geometry, op.group);
         op.data.is_some()
-            && op.moves_from.is_none()
-            && !op.stays
+            && op.destination == Destination::Open
             && self.recovery.is_none()
             && bytes == self.cx.geometry.stripe_data_bytes()
             && self.move_bytes() <= MOVE_BYTES_MAX
@@ -152,7 +151,7 @@ impl Lane {
                 let locked = self.locks.acquire(id, group, to..to + 1);
                 assert!(locked, "the lock of stripe {to} is free");
                 let op = self.ops.get_mut(id).expect("just seen");
-                op.moves_from = Some(from);
+                op.destination = Destination::Free { from };
                 op.stripes = to..to + 1;
                 self.runnable.push_back(id);
                 true
@@ -172,10 +171,10 @@ impl Lane {
     /// An operation does not move after all: it is planned again where it was. Nothing of it is in flight.
     pub(super) fn cancel_move(&mut self, id: OpId) {
         let op = self.ops.get_mut(id).expect("it was to move");
-        let from = op.moves_from.take().expect("it was to move");
+        let from = op.moves_from().expect("it was to move");
         let (group, to) = (op.group, op.stripes.start);
         op.stripes = from..from + 1;
-        op.stays = true;
+        op.destination = Destination::Home;
         self.give_back(id, group, to..to + 1);
         self.runnable.extend(self.maps.move_ended(group, to));
         self.runnable.push_back(id);
@@ -184,7 +183,7 @@ impl Lane {
     /// An operation that was to move ends: what it had locked beside its stripe is free, and so is the stripe itself if nothing
     /// says that it is used.
     pub(super) fn move_ends(&mut self, id: OpId, op: &Op) {
-        let Some(from) = op.moves_from else {
+        let Some(from) = op.moves_from() else {
             return;
         };
         self.give_back(id, op.group, from..from + 1);
@@ -195,7 +194,8 @@ impl Lane {
     /// What waits for free stripes waits no more: it goes through the journal.
     fn stay(&mut self, ops: Vec<OpId>) {
         for id in ops {
-            self.ops.get_mut(id).expect("it waits").stays = true;
+            let op = self.ops.get_mut(id).expect("it waits");
+            op.destination = Destination::Home;
             self.runnable.push_back(id);
         }
     }

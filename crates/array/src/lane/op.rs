@@ -99,6 +99,49 @@ pub(super) enum Phase {
     Discarding,
 }
 
+/// Whose locks of its stripes an operation has, or is in line for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// It has none.
+    None,
+    /// Its own.
+    Own,
+    /// Those of its reader: nothing else can have them meanwhile.
+    Borrowed,
+}
+
+/// Which stripe a write goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// The one that holds its data, or a free one if it may go there.
+    Open,
+    /// A free one, in place of this one.
+    Free { from: u64 },
+    /// The one that holds its data.
+    Home,
+}
+
+/// What an operation does about drives that are late.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Detour {
+    /// Blocks that are read only if they must be, for their drive is late.
+    pub(super) avoid: BTreeSet<(u16, u64)>,
+    /// It waits for late drives: there is no way around them.
+    pub(super) waits: bool,
+    pub(super) hedge: Hedge,
+}
+
+/// What has been done about a late read, once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Hedge {
+    #[default]
+    None,
+    /// This second read is under way.
+    Running(OpId),
+    /// The second read has ended, or the operation was planned again around what is late.
+    Over,
+}
+
 /// Whether the pool decides about a drive that has failed a write. A full drive is not a broken one: the request fails, the drive
 /// stays.
 pub(super) fn waits_for_verdict(fault: Fault) -> bool {
@@ -119,31 +162,19 @@ pub(super) struct Op {
     pub(super) stripes: Range<u64>,
     /// The version of the maps by which it knows where its data is.
     pub(super) located: Option<u64>,
-    /// It writes to a free stripe, in place of this one.
-    pub(super) moves_from: Option<u64>,
-    /// It does not move to a free stripe.
-    pub(super) stays: bool,
+    pub(super) destination: Destination,
     /// Writes that follow it wait for their neighbours as long as it runs.
     pub(super) occupies: bool,
     pub(super) task: Task,
     pub(super) phase: Phase,
     /// When it got in line.
     pub(super) begun: Instant,
-    pub(super) locked: bool,
+    pub(super) lock: Lock,
     pub(super) plan: Option<Plan>,
     pub(super) scratch: Option<ScratchId>,
     /// Blocks (column, block of its cell) that could not be read or were wrong: planned around.
     pub(super) bad: BTreeSet<(u16, u64)>,
-    /// Blocks that are read only if they must be, for their drive is late.
-    pub(super) avoid: BTreeSet<(u16, u64)>,
-    /// It takes late drives for what they are worth: there is no way around them.
-    pub(super) patient: bool,
-    /// Something has been done about a late read of it.
-    pub(super) hedged: bool,
-    /// The second read under way.
-    pub(super) hedge: Option<OpId>,
-    /// It holds its reader's lock and not one of its own.
-    pub(super) borrowed: bool,
+    pub(super) detour: Detour,
     /// Nobody needs it any more.
     pub(super) orphan: bool,
     /// Blocks of which nothing was known, though their column is there.
@@ -184,21 +215,16 @@ impl Op {
             data: None,
             stripes,
             located: None,
-            moves_from: None,
-            stays: false,
+            destination: Destination::Open,
             occupies: false,
             task,
             phase: Phase::Locking,
             begun: Instant::ZERO,
-            locked: false,
+            lock: Lock::None,
             plan: None,
             scratch: None,
             bad: BTreeSet::new(),
-            avoid: BTreeSet::new(),
-            patient: false,
-            hedged: false,
-            hedge: None,
-            borrowed: false,
+            detour: Detour::default(),
             orphan: false,
             unknown: BTreeSet::new(),
             arbitration: Rare::BLANK,
@@ -213,6 +239,18 @@ impl Op {
             fault: None,
             bounce_buffer: None,
             epoch: None,
+        }
+    }
+
+    pub(super) fn is_locked(&self) -> bool {
+        self.lock != Lock::None
+    }
+
+    /// The stripe in whose place it writes a free one.
+    pub(super) const fn moves_from(&self) -> Option<u64> {
+        match self.destination {
+            Destination::Free { from } => Some(from),
+            Destination::Open | Destination::Home => None,
         }
     }
 
@@ -352,12 +390,30 @@ pub(super) struct Prepared {
     pub(super) reads: Vec<Piece>,
     /// New bytes to lay over them.
     pub(super) overlay: Vec<ComputeStep>,
-    /// Staging memory, if any is needed, and its size.
-    pub(super) staging: Option<(ScratchId, u64)>,
-    /// Whether the driver has provided it.
-    pub(super) allocated: bool,
-    /// Whether the staging memory holds what it must.
-    pub(super) staged: bool,
+    pub(super) staging: Staging,
+}
+
+/// Memory in which blocks are put together, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Staging {
+    /// All blocks are there.
+    Unneeded,
+    /// It has a name.
+    Named(ScratchId, u64),
+    /// The driver has provided it. Old blocks are read, and new bytes laid over them.
+    Provided(ScratchId, u64),
+    /// It holds the blocks.
+    Filled(ScratchId, u64),
+}
+
+impl Staging {
+    /// The memory that the driver has provided.
+    pub(super) const fn memory(self) -> Option<ScratchId> {
+        match self {
+            Self::Unneeded | Self::Named(..) => None,
+            Self::Provided(memory, _) | Self::Filled(memory, _) => Some(memory),
+        }
+    }
 }
 
 impl Prepared {
@@ -409,8 +465,7 @@ impl Prepared {
             }
         }
         if bytes > 0 {
-            prepared.staging = Some((staging, bytes));
-            prepared.staged = false;
+            prepared.staging = Staging::Named(staging, bytes);
         }
         prepared
     }
@@ -421,9 +476,28 @@ impl Prepared {
             sources,
             reads: Vec::new(),
             overlay: Vec::new(),
-            staging: None,
-            allocated: false,
-            staged: true,
+            staging: Staging::Unneeded,
+        }
+    }
+
+    /// Whether its blocks are there. If not they are put together first.
+    pub(super) const fn is_staged(&self) -> bool {
+        matches!(self.staging, Staging::Unneeded | Staging::Filled(..))
+    }
+
+    /// The staging memory that the driver is to provide now, and its size, if it has not yet.
+    pub(super) const fn provide(&mut self) -> Option<(ScratchId, u64)> {
+        let Staging::Named(memory, bytes) = self.staging else {
+            return None;
+        };
+        self.staging = Staging::Provided(memory, bytes);
+        Some((memory, bytes))
+    }
+
+    /// The blocks have been put together.
+    pub(super) const fn filled(&mut self) {
+        if let Staging::Provided(memory, bytes) = self.staging {
+            self.staging = Staging::Filled(memory, bytes);
         }
     }
 
@@ -480,8 +554,7 @@ impl Prepared {
         for step in &mut self.overlay {
             moved(&mut step.target);
         }
-        self.staging = Some((new, bytes));
-        self.allocated = false;
+        self.staging = Staging::Named(new, bytes);
     }
 }
 
@@ -559,6 +632,71 @@ mod tests {
         let mut op = writing(1);
         assert!(op.write_ended(FIRST, Err(Fault::Gone), true));
         assert_eq!(op.fault, None);
+    }
+
+    /// A client's write of these bytes of the first chunk, or one of zeros.
+    fn prepared(low: u64, high: u64, bytes: bool) -> Prepared {
+        let segment = Segment {
+            slot: 0,
+            low,
+            high,
+            buffer_offset: 0,
+        };
+        Prepared::new(&[segment], bytes.then_some(RequestId(1)), ScratchId(9))
+    }
+
+    /// Old blocks that it reads: the first byte of each.
+    fn reads(prepared: &Prepared) -> Vec<u64> {
+        prepared.reads.iter().map(|piece| piece.low).collect()
+    }
+
+    #[test]
+    fn whole_blocks_are_written_from_the_requests_memory() {
+        let mut prepared = prepared(BLOCK_BYTES, 3 * BLOCK_BYTES, true);
+        assert!(prepared.is_staged() && prepared.provide().is_none());
+        assert_eq!(prepared.sources.len(), 1);
+        assert_eq!(prepared.staging.memory(), None);
+    }
+
+    #[test]
+    fn a_block_that_is_written_in_part_is_put_together_in_staging_memory() {
+        let mut prepared = prepared(512, 3 * BLOCK_BYTES - 512, true);
+        assert_eq!(reads(&prepared), [0, 2 * BLOCK_BYTES]);
+        assert_eq!(prepared.sources.len(), 3, "the middle is the request's");
+        assert!(!prepared.is_staged());
+        assert_eq!(prepared.staging.memory(), None, "it has only a name");
+        assert_eq!(prepared.provide(), Some((ScratchId(9), 2 * BLOCK_BYTES)));
+        assert_eq!(prepared.provide(), None, "it is asked for once");
+        assert_eq!(prepared.staging.memory(), Some(ScratchId(9)));
+        prepared.filled();
+        assert!(prepared.is_staged());
+        assert_eq!(prepared.staging.memory(), Some(ScratchId(9)));
+    }
+
+    #[test]
+    fn a_part_in_the_middle_of_a_block_reads_the_block_once() {
+        let prepared = prepared(512, 1024, true);
+        assert_eq!(reads(&prepared), [0]);
+    }
+
+    #[test]
+    fn zeros_are_laid_into_staging_memory_and_need_no_old_blocks_if_they_are_whole() {
+        let prepared = prepared(0, 2 * BLOCK_BYTES, false);
+        assert!(!prepared.is_staged());
+        assert!(reads(&prepared).is_empty());
+        assert!(prepared.overlay.iter().all(|step| step.terms.is_empty()));
+    }
+
+    #[test]
+    fn staging_memory_that_a_straggler_writes_is_asked_for_anew() {
+        let mut prepared = prepared(512, 1024, true);
+        prepared.provide();
+        prepared.move_staging((ScratchId(9), ScratchId(10)), BLOCK_BYTES);
+        assert_eq!(prepared.provide(), Some((ScratchId(10), BLOCK_BYTES)));
+        let new = BufferId::Scratch(ScratchId(10));
+        assert_eq!(prepared.reads[0].slice.buffer, new);
+        assert_eq!(prepared.overlay[0].target.buffer, new);
+        assert_eq!(prepared.sources[0].slice.buffer, new);
     }
 
     #[test]

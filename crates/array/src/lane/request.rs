@@ -111,7 +111,7 @@ pub(super) fn write_parts(
         bytes += part.bytes();
         let name = cx.fresh_scratch();
         let prepared = Prepared::new(&part.segments, Some(part.request), name);
-        debug_assert!(prepared.staging.is_none(), "parts are whole blocks");
+        debug_assert!(prepared.is_staged(), "parts are whole blocks");
         sources.extend(prepared.sources);
     }
     sources.sort_unstable_by_key(|source| (source.slot, source.low));

@@ -22,7 +22,7 @@ use super::blank::plan_blank;
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
-use super::op::{Op, Owner, Phase, Task, waits_for_verdict};
+use super::op::{Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
 use super::repairs::left_to_repair;
 use super::verify::{Verified, report_bad, verify};
 use super::{Computing, Lane, Purpose, direct, preserved, records, trusted};
@@ -85,7 +85,7 @@ impl Lane {
         // What it was planned for has ended.
         self.cx.epochs.leave(&mut op.epoch);
         op.phase = Phase::Locking;
-        op.locked = true;
+        op.lock = Lock::Own;
         if self.locks.acquire(id, op.group, op.stripes.clone()) {
             self.runnable.push_back(id);
         }
@@ -200,7 +200,7 @@ impl Lane {
                 .held()
                 .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
             bad: &op.bad,
-            avoid: &op.avoid,
+            avoid: &op.detour.avoid,
             distrusted: op.arbitration.distrusted(),
             avoided: &avoided,
             missing: RefCell::default(),
@@ -219,7 +219,7 @@ impl Lane {
         let mut assessed = Vec::new();
         let planned = match &op.task {
             Task::Read(pieces) => plan::plan_read(plans, &stripe, pieces, name),
-            Task::Write(prepared) if !prepared.staged => {
+            Task::Write(prepared) if !prepared.is_staged() => {
                 plan::plan_read(plans, &stripe, &prepared.reads, name).map(|mut plan| {
                     plan.steps.extend(prepared.overlay.iter().cloned());
                     plan
@@ -269,7 +269,7 @@ impl Lane {
         // Something is only read around while there is a way; and what a drive could not read is asked for once
         // more before it is taken for lost.
         let lossy = planned.as_ref().map_or(true, |plan| !plan.lost.is_empty());
-        let around = !avoided.is_empty() || !op.avoid.is_empty();
+        let around = !avoided.is_empty() || !op.detour.avoid.is_empty();
         let again = op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES;
         // A drive that is gone takes nothing with it that could not come back with it: until the pool has
         // decided about it, nothing of the stripe counts as lost, and no parity is given up for a write.
@@ -311,7 +311,7 @@ impl Lane {
         }
         match planned {
             Ok(plan) => {
-                if plan.kind == Kind::DegradedRead && !op.locked {
+                if plan.kind == Kind::DegradedRead && !op.is_locked() {
                     // The view changed between `start` and now.
                     self.lock(id);
                     return;
@@ -329,7 +329,7 @@ impl Lane {
                 let about = (op, &plan);
                 let direct =
                     may_go && direct::holds_nothing(&self.cx, &self.ios, entries, flushed, about);
-                if !direct && self.ops[&id].moves_from.is_some() {
+                if !direct && self.ops[&id].moves_from().is_some() {
                     self.cancel_move(id);
                     return;
                 }
@@ -338,9 +338,8 @@ impl Lane {
                 }
                 let op = self.ops.get_mut(id).expect("just seen");
                 if let Task::Write(prepared) = &mut op.task
-                    && let (false, Some((staging, bytes))) = (prepared.allocated, prepared.staging)
+                    && let Some((staging, bytes)) = prepared.provide()
                 {
-                    prepared.allocated = true;
                     self.cx.actions.push_back(Action::Allocate(staging, bytes));
                 }
                 if plan.scratch_bytes > 0 {
@@ -355,8 +354,8 @@ impl Lane {
                 self.read(id, plan);
             }
             Err(Lost) if around => {
-                op.patient = true;
-                op.avoid.clear();
+                op.detour.waits = true;
+                op.detour.avoid.clear();
                 match op.owner {
                     Owner::Hedge(_) => self.end(id, Err(Fault::Lost)),
                     _ => self.runnable.push_back(id),
@@ -367,7 +366,7 @@ impl Lane {
                 op.bad.clear();
                 self.runnable.push_back(id);
             }
-            Err(Lost) if self.ops[&id].moves_from.is_some() => self.cancel_move(id),
+            Err(Lost) if self.ops[&id].moves_from().is_some() => self.cancel_move(id),
             Err(Lost) => self.lost(id),
         }
     }
@@ -536,9 +535,10 @@ impl Lane {
         if *in_flight > 0 {
             return;
         }
-        if seeded::is(Bug::OneFailureOnly) && op.locked && outcome.is_err() && !out {
+        let failed = *failed;
+        if seeded::is(Bug::OneFailureOnly) && op.is_locked() && outcome.is_err() && !out {
             self.lost(id);
-        } else if *failed && !matches!(op.task, Task::Scrub) {
+        } else if failed && !matches!(op.task, Task::Scrub) {
             self.plan_again(id);
         } else {
             self.verify(id);
@@ -597,7 +597,7 @@ impl Lane {
 
     /// Something of what was planned cannot be had: plan around it, under the lock.
     pub(super) fn plan_again(&mut self, id: OpId) {
-        if self.ops[&id].locked {
+        if self.ops[&id].is_locked() {
             self.runnable.push_back(id);
         } else {
             self.lock(id);
@@ -655,8 +655,8 @@ impl Lane {
         }
         let op = self.ops.get_mut(id).expect("the operation exists");
         match &mut op.task {
-            Task::Write(prepared) if !prepared.staged => {
-                prepared.staged = true;
+            Task::Write(prepared) if !prepared.is_staged() => {
+                prepared.filled();
                 self.runnable.push_back(id);
                 return;
             }
@@ -793,11 +793,11 @@ impl Lane {
         self.cx.epochs.leave(&mut op.epoch);
         debug_assert!(!op.is_in_flight(), "nothing is in flight at the end");
         if let Task::Write(prepared) = &op.task
-            && let (true, Some((staging, _))) = (prepared.allocated, prepared.staging)
+            && let Some(staging) = prepared.staging.memory()
         {
             self.ios.release(&mut self.cx, staging);
         }
-        if op.locked && !op.borrowed {
+        if op.lock == Lock::Own {
             self.give_back(id, op.group, op.stripes.clone());
             self.move_ends(id, &op);
         }
@@ -808,8 +808,8 @@ impl Lane {
             self.begin_stripes(ready);
         }
         let outcome = op.fault.map_or(outcome, Err);
-        if op.hedge.is_some() {
-            self.orphan_hedge(&op);
+        if let Hedge::Running(hedge) = op.detour.hedge {
+            self.orphan_hedge(hedge);
         }
         if let Owner::Hedge(reader) = op.owner {
             if outcome.is_ok() && !op.orphan {

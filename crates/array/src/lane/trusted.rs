@@ -25,7 +25,8 @@ fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {
 /// Whether a fill can be planned without a look at single blocks.
 pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     let fills = matches!(op.task, Task::Fill { .. }) && op.task.held().is_none();
-    let sound = op.bad.is_empty() && op.avoid.is_empty() && op.arbitration.distrusted().is_empty();
+    let sound =
+        op.bad.is_empty() && op.detour.avoid.is_empty() && op.arbitration.distrusted().is_empty();
     // Rows and slots are the same in all columns but for layouts that keep several copies on one drive.
     let alike = cx.geometry.layout().columns() == cx.geometry.code().columns();
     if !(cx.trusted && fills && sound && alike && cx.geometry.store().is_some()) {

@@ -77,7 +77,7 @@ impl Lane {
     /// It goes through the journal after all.
     fn log_content(&mut self, id: OpId) {
         let direct = self.end_direct(id);
-        if self.ops[&id].moves_from.is_some() {
+        if self.ops[&id].moves_from().is_some() {
             self.cancel_move(id);
             return;
         }
