@@ -7,7 +7,7 @@ use block::{BLOCK_BYTES, Fault};
 use super::arbitration::Reconstructed;
 use super::blocks::{Entries, LaneBlocks};
 use super::ids::OpId;
-use super::op::{Op, Owner, Task};
+use super::ops::{Op, Owner, Task};
 use super::{Lane, records};
 use crate::action::{Action, Slice};
 use crate::format::BlockName;

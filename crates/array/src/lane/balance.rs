@@ -13,7 +13,7 @@ use block::BLOCK_BYTES;
 
 use super::context::Context;
 use super::io::IoTable;
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
@@ -191,7 +191,7 @@ mod tests {
     use crate::format::{Entry, MetaPage};
     use crate::lane::Purpose;
     use crate::lane::blocks::block;
-    use crate::lane::op::Owner;
+    use crate::lane::ops::Owner;
     use crate::lane::overlay::{Bytes, Logged};
     use crate::{RequestId, ScratchId};
 

@@ -4,7 +4,7 @@ use block::BLOCK_BYTES;
 
 use super::Lane;
 use super::ids::OpId;
-use super::op::{Staging, Task};
+use super::ops::{Staging, Task};
 use crate::action::{Action, BufferId, Slice};
 use crate::plan::Piece;
 use crate::{RequestId, ScratchId};

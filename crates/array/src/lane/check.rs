@@ -22,7 +22,7 @@ use block::BLOCK_BYTES;
 use super::Lane;
 use super::discard::Discarded;
 use super::ids::OpId;
-use super::op::{Lock, Op, Phase, Task};
+use super::ops::{Lock, Op, Phase, Task};
 use super::{Purpose, direct, io::Flight};
 use crate::format::{BlockName, Entry};
 

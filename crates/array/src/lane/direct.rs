@@ -28,7 +28,7 @@ use super::ids::OpId;
 use super::io::IoTable;
 use super::log::Unit;
 use super::moves;
-use super::op::{Op, Owner, Staging, Task};
+use super::ops::{Op, Owner, Staging, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
@@ -188,7 +188,7 @@ mod tests {
     use crate::action::{BufferId, IoKind, Service, Slice};
     use crate::format::{Entry, MetaPage};
     use crate::lane::blocks::block;
-    use crate::lane::op::{Destination, Prepared};
+    use crate::lane::ops::{Destination, Prepared};
     use crate::lane::overlay::{Bytes, Logged};
     use crate::plan::Kind;
 

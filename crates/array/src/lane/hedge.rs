@@ -16,7 +16,7 @@ use block::{Fault, Outcome};
 
 use super::bounce::{BounceBuffer, move_pieces};
 use super::ids::OpId;
-use super::op::{Hedge, Lock, Op, Owner, Task};
+use super::ops::{Hedge, Lock, Op, Owner, Task};
 use super::{Lane, Purpose};
 use crate::action::{Action, IoId, IoKind};
 

@@ -27,7 +27,7 @@ use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
 use super::maps::{Progress, Taken};
-use super::op::{Destination, Lock, Op, Owner, Phase, Task};
+use super::ops::{Destination, Lock, Op, Owner, Phase, Task};
 use crate::format::{BlockName, Descriptor};
 use crate::seeded::{self, Bug};
 

@@ -7,7 +7,7 @@ use block::BLOCK_BYTES;
 use super::context::Context;
 use super::ids::OpId;
 use super::log::{Unit, derived};
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::preserved;
 use super::verify::blocks_of;
@@ -128,7 +128,7 @@ mod tests {
     use crate::action::{BufferId, IoKind};
     use crate::format::Entry;
     use crate::lane::blocks::block;
-    use crate::lane::op::{Owner, Prepared, Staging};
+    use crate::lane::ops::{Owner, Prepared, Staging};
     use crate::lane::overlay::{Bytes, Logged};
     use crate::plan::{Absent, Kind, Plan, Transfer};
 

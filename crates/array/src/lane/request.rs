@@ -2,7 +2,7 @@
 
 use super::coalesce::Part;
 use super::context::Context;
-use super::op::{Op, Owner, Prepared, Task};
+use super::ops::{Op, Owner, Prepared, Task};
 use crate::action::{BufferId, Slice};
 use crate::plan::Piece;
 use crate::{Geometry, GroupRequest, RequestId, Service, VolumeId};

@@ -22,7 +22,7 @@ use super::blank::plan_blank;
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
-use super::op::{Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
+use super::ops::{Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
 use super::repairs::left_to_repair;
 use super::verify::{Verified, report_bad, verify};
 use super::{Computing, Lane, Purpose, direct, preserved, records, trusted};

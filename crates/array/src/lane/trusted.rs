@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::context::Context;
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
@@ -68,7 +68,7 @@ mod tests {
     use crate::format::{Entry, MetaPage};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
-    use crate::lane::op::Owner;
+    use crate::lane::ops::Owner;
     use crate::lane::overlay::{Bytes, Logged};
 
     /// A step of a fill in a pool whose content is right by definition.

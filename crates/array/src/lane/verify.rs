@@ -9,7 +9,7 @@ use super::blocks::Entries;
 use super::context::Context;
 use super::known_losses::KnownLosses;
 use super::maps::StripeMaps;
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use crate::Geometry;
 use crate::action::{Event, Slice};
 use crate::format::BlockName;
@@ -138,7 +138,7 @@ mod tests {
     use crate::format::{Entry, MetaPage};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
-    use crate::lane::op::{Lock, Owner};
+    use crate::lane::ops::{Lock, Owner};
     use crate::lane::overlay::{Bytes, Logged, Overlay};
     use crate::lane::pages::PageCache;
     use crate::losses::LostRange;

@@ -11,7 +11,7 @@ use crate::lane::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor}
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
 use crate::lane::log::batch_memory;
-use crate::lane::op::{Op, Owner, Task};
+use crate::lane::ops::{Op, Owner, Task};
 use crate::lane::preserved::Limits;
 use crate::lane::{Lane, records};
 use crate::plan::Transfer;

@@ -4,7 +4,7 @@ use crate::lane::Lane;
 use crate::lane::direct::{self, Direct};
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
-use crate::lane::op::Phase;
+use crate::lane::ops::Phase;
 use crate::plan::Transfer;
 
 impl Lane {

@@ -4,7 +4,7 @@ use crate::lane::Lane;
 use crate::lane::blocks::Entries;
 use crate::lane::discard::{Begun, Discarded, Look, RingUse, Run};
 use crate::lane::ids::OpId;
-use crate::lane::op::{Op, Owner, Phase, Task};
+use crate::lane::ops::{Op, Owner, Phase, Task};
 
 impl Lane {
     /// Begins to discard the next run, if none is under way.

@@ -9,7 +9,7 @@ use crate::lane::fills;
 use crate::lane::flush::Waiter;
 use crate::lane::ids::{JobId, OpId};
 use crate::lane::jobs::{Begun, Ended, Job, Next};
-use crate::lane::op::{Op, Owner};
+use crate::lane::ops::{Op, Owner};
 use crate::lane::{Lane, records};
 
 impl Lane {

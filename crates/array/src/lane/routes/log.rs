@@ -7,7 +7,7 @@ use crate::lane::backoff::Work;
 use crate::lane::direct::IN_PLACE_MAX;
 use crate::lane::ids::OpId;
 use crate::lane::log::{Applied, BatchBuffer, Begun, Inputs, Unit};
-use crate::lane::op::{Phase, Task};
+use crate::lane::ops::{Phase, Task};
 use crate::lane::{Lane, records};
 
 impl Lane {

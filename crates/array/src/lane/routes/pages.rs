@@ -7,7 +7,7 @@ use crate::format::PageName;
 use crate::lane::Lane;
 use crate::lane::ids::OpId;
 use crate::lane::maps::MapEntries;
-use crate::lane::op::{Owner, Phase, Task};
+use crate::lane::ops::{Owner, Phase, Task};
 use crate::lane::pages::{Loaded, PageCache};
 
 impl Lane {

@@ -9,7 +9,7 @@ use crate::action::{BufferId, Compute, ComputeStep, Slice};
 use crate::lane::backoff::Work;
 use crate::lane::coalesce::{Coalescing, Part, Stripes};
 use crate::lane::flush::Waiter;
-use crate::lane::op::Op;
+use crate::lane::ops::Op;
 use crate::lane::request::{read_ops, service_for, write_ops, write_parts, zero_ops};
 use crate::lane::requests::Done;
 use crate::lane::{Computing, Lane};
