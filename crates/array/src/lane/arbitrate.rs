@@ -23,12 +23,12 @@ impl Lane {
 
     /// Whether all that an operation reconstructs is what it writes, so that one sum serves both.
     pub(super) fn writes_what_it_recovers(&self, id: OpId) -> bool {
-        matches!(self.ops[&id].task, Task::Heal(_) | Task::Fill { .. })
+        matches!(self.ops[id].task, Task::Heal(_) | Task::Fill { .. })
     }
 
     /// What is to be summed before an operation goes on, and after how many steps.
     pub(super) fn sums_to_check(&self, id: OpId) -> (Vec<Slice>, usize) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let plan = op.plan.as_ref().expect("it was planned");
         if op.arbitration.is_trying() {
             return (op.arbitration.results().collect(), plan.steps.len());
@@ -65,7 +65,7 @@ impl Lane {
         if self.end_orphan(id) {
             return false;
         }
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let blocks = self.recovered_blocks(op);
         let written: BTreeMap<BlockName, u32> = match self.writes_what_it_recovers(id) {
             true => {
@@ -91,7 +91,7 @@ impl Lane {
         let bad = scrubs.then_some(&op.bad);
         let doubts = { &op.arbitration }.compare(&self.cx, self.entries(), op.group, blocks, bad);
         let Some(doubts) = doubts else {
-            self.plan_again(id);
+            self.ops.plan_again(&mut self.cx, id);
             return false;
         };
         if !doubts.is_empty() && matches!(op.owner, Owner::Hedge(_)) {
@@ -99,7 +99,7 @@ impl Lane {
             self.end(id, Err(Fault::Lost));
             return false;
         }
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         if scrubs || doubts.is_empty() {
             if !doubts.is_empty() {
                 op.arbitration.begin(doubts);
@@ -110,19 +110,19 @@ impl Lane {
             return true;
         }
         op.arbitration.doubt(&self.cx.geometry, op.group, doubts);
-        self.plan_again(id);
+        self.ops.plan_again(&mut self.cx, id);
         false
     }
 
     /// Reads rows that are in doubt, and tries what they are without some columns.
     pub(super) fn arbitrate(&mut self, id: OpId) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         if !op.is_locked() {
-            self.lock(id);
+            self.ops.lock(&mut self.cx, id);
             return;
         }
         let scratch = self.cx.fresh_scratch();
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let (op, plans) = self.ops.planning(id);
         let columns = self.cx.geometry.layout().columns();
         let (rows, doubted) = op.arbitration.next_rows(columns);
         let columns = self.cx.view().columns(&self.cx.geometry, op.group);
@@ -149,8 +149,7 @@ impl Lane {
             columns: &columns,
             blocks: &blocks,
         };
-        let (plan, trials) =
-            plan::plan_arbitrate(&mut self.plans, stripe, &rows, doubted, Scratch(scratch));
+        let (plan, trials) = plan::plan_arbitrate(plans, stripe, &rows, doubted, Scratch(scratch));
         let missing = blocks.missing.into_inner();
         let pinned = blocks.pinned.into_inner();
         if !missing.is_empty() {
@@ -162,7 +161,7 @@ impl Lane {
             for row in rows {
                 op.arbitration.despair(&self.cx.geometry, op.group, row);
             }
-            self.plan_again(id);
+            self.ops.plan_again(&mut self.cx, id);
             return;
         }
         for &sequence in &pinned {
@@ -186,7 +185,7 @@ impl Lane {
             overlay: &self.overlay,
             pages: &self.pages,
         };
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         let (cx, group, next) = (&mut self.cx, op.group, self.log.next_sequence());
         let stale = op.arbitration.tried(cx, entries, group, sums, next);
         if let Task::Heal(blocks) = &mut op.task {
@@ -196,6 +195,6 @@ impl Lane {
                 }
             }
         }
-        self.plan_again(id);
+        self.ops.plan_again(&mut self.cx, id);
     }
 }

@@ -23,7 +23,7 @@ impl Lane {
         if self.ios.stragglers().is_empty() {
             return;
         }
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         match &op.task {
             Task::Read(pieces) if self.touched(pieces) => self.take_bounce_buffer(id),
             Task::Write(prepared) => {
@@ -34,7 +34,7 @@ impl Lane {
                     return;
                 }
                 let new = self.cx.fresh_scratch();
-                let op = self.ops.get_mut(id).expect("just seen");
+                let op = &mut self.ops[id];
                 let Task::Write(prepared) = &mut op.task else {
                     unreachable!("just seen");
                 };
@@ -53,7 +53,7 @@ impl Lane {
     /// Has a read put its bytes into scratch memory of its own.
     fn take_bounce_buffer(&mut self, id: OpId) {
         let scratch = self.cx.fresh_scratch();
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         let Task::Read(pieces) = &mut op.task else {
             unreachable!("only reads have pieces");
         };

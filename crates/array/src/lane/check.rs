@@ -67,13 +67,13 @@ impl Lane {
         }
         let (group, stripes) = (op.group, &op.stripes);
         assert!(
-            self.locks.has(id, group, stripes.clone()),
+            self.ops.has_locked(id, group, stripes.clone()),
             "{id:?} is {:?} without the locks of stripes {stripes:?} of group {group}",
             op.phase
         );
         if let Some(from) = op.moves_from() {
             assert!(
-                self.locks.has(id, group, from..from + 1),
+                self.ops.has_locked(id, group, from..from + 1),
                 "{id:?} moves from stripe {from} of group {group} without its lock"
             );
         }
@@ -142,7 +142,7 @@ impl Lane {
             let Purpose::Discard { op: id } = flight.purpose else {
                 continue;
             };
-            let op = &self.ops[&id];
+            let op = &self.ops[id];
             let Task::Discard(what) = op.task else {
                 panic!("{id:?} discards, and is no discard");
             };

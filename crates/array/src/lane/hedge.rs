@@ -46,7 +46,7 @@ impl Lane {
 
     /// Whether nothing more is to be done for an operation with a late read.
     fn hedge_op(&mut self, id: OpId) -> bool {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         if !op.is_reading() || op.detour.hedge != Hedge::None || op.orphan {
             return true;
         }
@@ -65,17 +65,17 @@ impl Lane {
             .collect();
         match &op.task {
             Task::Read(_) => {
-                if self.hedges >= HEDGES_MAX {
+                if self.ops.hedges >= HEDGES_MAX {
                     return false;
                 }
                 self.read_beside(id, late);
             }
             Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => {
-                let op = self.ops.get_mut(id).expect("just seen");
+                let op = &mut self.ops[id];
                 op.detour.hedge = Hedge::Over;
                 op.detour.avoid.extend(late);
                 self.abandon_reads(id);
-                self.plan_again(id);
+                self.ops.plan_again(&mut self.cx, id);
             }
             // In the background, and of everything there is: it has time. Or it reads nothing.
             Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => {}
@@ -87,7 +87,7 @@ impl Lane {
     fn read_beside(&mut self, id: OpId, late: Vec<(u16, u64)>) {
         let scratch = self.cx.fresh_scratch();
         let hedge = self.cx.fresh_op();
-        let op = self.ops.get_mut(id).expect("it is late");
+        let op = &mut self.ops[id];
         let Task::Read(pieces) = &op.task else {
             unreachable!("only reads are hedged by reads");
         };
@@ -115,24 +115,24 @@ impl Lane {
         if locked {
             second.lock = Lock::Borrowed;
         }
-        self.hedges += 1;
+        self.ops.hedges += 1;
         self.cx.actions.push_back(Action::Allocate(scratch, bytes));
-        self.ops.insert(hedge, Box::new(second));
+        self.ops.insert(hedge, second);
         if locked {
-            self.runnable.push_back(hedge);
+            self.ops.run(hedge);
         } else {
-            self.lock(hedge);
+            self.ops.lock(&mut self.cx, hedge);
         }
     }
 
     /// A second read has ended: in time, or its reader has ended or gone another way.
     pub(super) fn hedge_ended(&mut self, reader: OpId, hedge: OpId, mut op: Op, outcome: Outcome) {
-        self.hedges -= 1;
+        self.ops.hedges -= 1;
         let buffer = op
             .bounce_buffer
             .take()
             .expect("a hedge has memory of its own");
-        let waiting = self.ops.get_mut(reader);
+        let waiting = self.ops.find(reader);
         let waiting = waiting.filter(|waiting| waiting.detour.hedge == Hedge::Running(hedge));
         let Some(waiting) = waiting else {
             self.ios.release(&mut self.cx, buffer.scratch);
@@ -163,20 +163,20 @@ impl Lane {
         for id in ids {
             self.ios.abandon(id);
         }
-        let op = self.ops.get_mut(id).expect("it reads");
+        let op = &mut self.ops[id];
         op.begin_reads(0);
     }
 
     /// An operation has ended; its second read, if one is under way, ends as soon as it can.
     pub(super) fn orphan_hedge(&mut self, hedge: OpId) {
-        if let Some(hedge) = self.ops.get_mut(hedge) {
+        if let Some(hedge) = self.ops.find(hedge) {
             hedge.orphan = true;
         }
     }
 
     /// Ends an operation that nobody needs any more; whether it was one.
     pub(super) fn end_orphan(&mut self, id: OpId) -> bool {
-        let orphan = self.ops[&id].orphan;
+        let orphan = self.ops[id].orphan;
         if orphan {
             self.end(id, Err(Fault::Shutdown));
         }
@@ -185,7 +185,7 @@ impl Lane {
 
     /// Columns of a group that are read only if they must be.
     pub(super) fn avoided(&self, id: OpId) -> Vec<u16> {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let reads = match op.task {
             Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,
             Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => false,

@@ -27,7 +27,7 @@ use super::flush::Waiter;
 use super::ids::OpId;
 use super::log::Unit;
 use super::maps::{Progress, Taken};
-use super::ops::{Destination, Lock, Op, Owner, Phase, Task};
+use super::ops::{Destination, Lock, Op, Owner, Phase, Task, needs_no_lock};
 use crate::format::{BlockName, Descriptor};
 use crate::seeded::{self, Bug};
 
@@ -41,7 +41,7 @@ impl Lane {
         if self.cx.geometry.free_stripes() == 0 {
             return true;
         }
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let Some(data) = op.data else {
             return true;
         };
@@ -53,7 +53,7 @@ impl Lane {
             self.fetch_pages(id, missing);
             return false;
         }
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let count = op.stripes.end - op.stripes.start;
         let Some(first) = self.maps.stripe_holding(&self.cx, group, data) else {
             self.losses.unfindable(&mut self.cx, group, data);
@@ -67,7 +67,7 @@ impl Lane {
             return false;
         }
         let version = Some(self.maps.version());
-        let op = self.ops.get_mut(id).expect("just seen");
+        let op = &mut self.ops[id];
         let located = std::mem::replace(&mut op.located, version).is_some();
         let follows = op.stripes.start == first || seeded::is(Bug::MovedNotFollowed);
         if op.moves_from() == Some(first) || located && follows {
@@ -86,16 +86,16 @@ impl Lane {
         if locked {
             self.give_back(id, group, before);
         }
-        if self.needs_no_lock(&self.ops[&id]) {
+        if needs_no_lock(&self.cx, &self.ops[id]) {
             return true;
         }
-        self.lock(id);
+        self.ops.lock(&mut self.cx, id);
         false
     }
 
     /// A run of stripes of the data is not one run of stripes any more: each becomes an operation of its own.
     fn split(&mut self, id: OpId, data: u64) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let (owner, group, service) = (op.owner, op.group, op.service);
         let count = op.stripes.end - op.stripes.start;
         debug_assert!(matches!(op.task, Task::Zero), "others are of one stripe");
@@ -109,7 +109,7 @@ impl Lane {
             self.start(part);
         }
         // It has done nothing to its stripes.
-        self.ops.get_mut(id).expect("just seen").data = None;
+        self.ops[id].data = None;
         self.end(id, Ok(()));
     }
 
@@ -141,24 +141,23 @@ impl Lane {
 
     /// Takes a free stripe for an operation, or lets it wait for one; false if it goes on where it is.
     pub(super) fn begin_move(&mut self, id: OpId) -> bool {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let (group, from) = (op.group, op.stripes.start);
         let has_waited = op.phase == Phase::Waiting;
-        let locks = &self.locks;
-        let may = |stripe| locks.is_free(group, stripe);
+        let ops = &self.ops;
+        let may = |stripe| ops.is_free(group, stripe);
         match self.maps.take_free((group, from), has_waited, may) {
             Taken::Stripe(to) => {
-                let locked = self.locks.acquire(id, group, to..to + 1);
-                assert!(locked, "the lock of stripe {to} is free");
-                let op = self.ops.get_mut(id).expect("just seen");
+                self.ops.lock_free(id, to);
+                let op = &mut self.ops[id];
                 op.destination = Destination::Free { from };
                 op.stripes = to..to + 1;
-                self.runnable.push_back(id);
+                self.ops.run(id);
                 true
             }
             Taken::Later => {
                 self.release_scratch(id);
-                let op = self.ops.get_mut(id).expect("it was planned");
+                let op = &mut self.ops[id];
                 self.cx.epochs.leave(&mut op.epoch);
                 op.phase = Phase::Waiting;
                 self.maps.wait(group, id);
@@ -170,14 +169,14 @@ impl Lane {
 
     /// An operation does not move after all: it is planned again where it was. Nothing of it is in flight.
     pub(super) fn cancel_move(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("it was to move");
+        let op = &mut self.ops[id];
         let from = op.moves_from().expect("it was to move");
         let (group, to) = (op.group, op.stripes.start);
         op.stripes = from..from + 1;
         op.destination = Destination::Home;
         self.give_back(id, group, to..to + 1);
-        self.runnable.extend(self.maps.move_ended(group, to));
-        self.runnable.push_back(id);
+        self.ops.run_all(self.maps.move_ended(group, to));
+        self.ops.run(id);
     }
 
     /// An operation that was to move ends: what it had locked beside its stripe is free, and so is the stripe itself if nothing
@@ -188,15 +187,15 @@ impl Lane {
         };
         self.give_back(id, op.group, from..from + 1);
         let next = self.maps.move_ended(op.group, op.stripes.start);
-        self.runnable.extend(next);
+        self.ops.run_all(next);
     }
 
     /// What waits for free stripes waits no more: it goes through the journal.
     fn stay(&mut self, ops: Vec<OpId>) {
         for id in ops {
-            let op = self.ops.get_mut(id).expect("it waits");
+            let op = &mut self.ops[id];
             op.destination = Destination::Home;
-            self.runnable.push_back(id);
+            self.ops.run(id);
         }
     }
 
@@ -208,9 +207,9 @@ impl Lane {
                 flushed: self.log.flushed(),
                 gaps: self.log.has_gaps(),
             };
-            let idle = self.runnable.is_empty();
+            let idle = !self.ops.has_runnable();
             let pumped = self.maps.pump(&self.cx, progress, idle);
-            self.runnable.extend(pumped.go_on);
+            self.ops.run_all(pumped.go_on);
             self.stay(pumped.stay);
             if !pumped.flush {
                 return;

@@ -22,7 +22,7 @@ use super::blank::plan_blank;
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
-use super::ops::{Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
+use super::ops::{Hedge, Lock, Op, Owner, Phase, Task, needs_no_lock, waits_for_verdict};
 use super::repairs::left_to_repair;
 use super::verify::{Verified, report_bad, verify};
 use super::{Computing, Lane, Purpose, direct, preserved, records, trusted};
@@ -37,64 +37,26 @@ const READ_RETRIES: u8 = 2;
 
 impl Lane {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
-    pub(super) fn start(&mut self, mut op: Op) {
-        let id = self.cx.fresh_op();
-        op.begun = self.cx.now;
+    pub(super) fn start(&mut self, op: Op) {
         if op.data.is_some() && self.cx.geometry.free_stripes() > 0 {
-            self.ops.insert(id, Box::new(op));
+            let id = self.ops.begin(&mut self.cx, op);
             if self.locate(id) {
-                self.runnable.push_back(id);
+                self.ops.run(id);
             }
             return;
         }
-        let free = self.needs_no_lock(&op);
-        self.ops.insert(id, Box::new(op));
+        let free = needs_no_lock(&self.cx, &op);
+        let id = self.ops.begin(&mut self.cx, op);
         if free {
-            self.runnable.push_back(id);
+            self.ops.run(id);
         } else {
-            self.lock(id);
-        }
-    }
-
-    /// Whether an operation only reads what is there.
-    pub(super) fn needs_no_lock(&self, op: &Op) -> bool {
-        match &op.task {
-            Task::Read(pieces) => {
-                let stripe = op.stripes.start;
-                pieces.iter().all(|piece| {
-                    let (column, _) = self.cx.geometry.place(op.group, stripe, piece.slot);
-                    self.cx
-                        .view()
-                        .column(&self.cx.geometry, op.group, column)
-                        .readable()
-                })
-            }
-            Task::Write(_)
-            | Task::Fill { .. }
-            | Task::Zero
-            | Task::Resync
-            | Task::Scrub
-            | Task::Heal(_)
-            | Task::Relog(_) => false,
-            Task::Discard(_) => seeded::is(Bug::DiscardUnlocked),
-        }
-    }
-
-    pub(super) fn lock(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        // What it was planned for has ended.
-        self.cx.epochs.leave(&mut op.epoch);
-        op.phase = Phase::Locking;
-        op.lock = Lock::Own;
-        if self.locks.acquire(id, op.group, op.stripes.clone()) {
-            self.runnable.push_back(id);
+            self.ops.lock(&mut self.cx, id);
         }
     }
 
     /// Gives back stripes that an operation has locked.
     pub(super) fn give_back(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
-        let ready = self.locks.release(id, group, stripes.clone());
-        self.runnable.extend(ready);
+        self.ops.unlock(id, group, stripes.clone());
         if self.preserved.unlocked(group, stripes) {
             self.checkpoints.want();
         }
@@ -108,25 +70,25 @@ impl Lane {
         if !self.locate(id) {
             return;
         }
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         self.cx.epochs.enter(&mut op.epoch);
         self.release_scratch(id);
         self.use_bounce_buffer(id);
-        if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[&id]) {
-            self.ops.get_mut(id).expect("just seen").task = Task::Heal(left);
+        if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[id]) {
+            self.ops[id].task = Task::Heal(left);
         }
         // What was tried was read into memory that is released.
-        let op = self.ops.get_mut(id).expect("just seen");
+        let op = &mut self.ops[id];
         if let Some(arbitration) = op.arbitration.written() {
             arbitration.drop_trials();
         }
         let store = self.cx.geometry.store().is_some();
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         if store && matches!(op.task, Task::Zero) {
             match op.owner {
                 Owner::Job(_) => self.blank(id),
                 _ => {
-                    let unit = records::unit_of_zeroes(id, &self.ops[&id]);
+                    let unit = records::unit_of_zeroes(id, &self.ops[id]);
                     self.log_units(id, vec![unit]);
                 }
             }
@@ -166,7 +128,7 @@ impl Lane {
             return;
         }
         // What is lost is named by the data that a stripe holds.
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let (group, stripe) = (op.group, op.stripes.start);
         let finds_losses = matches!(op.task, Task::Heal(_) | Task::Scrub);
         if finds_losses
@@ -177,9 +139,9 @@ impl Lane {
             return;
         }
         let data = self.maps.data_held_by(&self.cx, group, stripe);
-        let plain = trusted::is_plain_fill(&self.cx, &self.overlay, &self.ops[&id]);
+        let plain = trusted::is_plain_fill(&self.cx, &self.overlay, &self.ops[id]);
         if plain {
-            let missing = trusted::missing_pages(&self.cx, &self.pages, &self.ops[&id]);
+            let missing = trusted::missing_pages(&self.cx, &self.pages, &self.ops[id]);
             if !missing.is_empty() {
                 self.fetch_pages(id, missing);
                 return;
@@ -187,7 +149,7 @@ impl Lane {
         }
         let scratch = self.cx.fresh_scratch();
         let avoided = self.avoided(id);
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let (op, plans) = self.ops.planning(id);
         let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let blocks = LaneBlocks {
             store: store && !plain,
@@ -215,7 +177,6 @@ impl Lane {
             blocks: &blocks,
         };
         let name = Scratch(scratch);
-        let plans = &mut self.plans;
         let mut assessed = Vec::new();
         let planned = match &op.task {
             Task::Read(pieces) => plan::plan_read(plans, &stripe, pieces, name),
@@ -313,10 +274,10 @@ impl Lane {
             Ok(plan) => {
                 if plan.kind == Kind::DegradedRead && !op.is_locked() {
                     // The view changed between `start` and now.
-                    self.lock(id);
+                    self.ops.lock(&mut self.cx, id);
                     return;
                 }
-                let op: &Op = &self.ops[&id];
+                let op: &Op = &self.ops[id];
                 let may_go = direct::may_go(&self.cx, &self.ios, &self.overlay, op, &plan);
                 if may_go {
                     let missing = direct::pages_of_writes(&self.cx, &self.pages, op.group, &plan);
@@ -329,14 +290,14 @@ impl Lane {
                 let about = (op, &plan);
                 let direct =
                     may_go && direct::holds_nothing(&self.cx, &self.ios, entries, flushed, about);
-                if !direct && self.ops[&id].moves_from().is_some() {
+                if !direct && self.ops[id].moves_from().is_some() {
                     self.cancel_move(id);
                     return;
                 }
-                if !direct && may_go && self.may_move(&self.ops[&id]) && self.begin_move(id) {
+                if !direct && may_go && self.may_move(&self.ops[id]) && self.begin_move(id) {
                     return;
                 }
-                let op = self.ops.get_mut(id).expect("just seen");
+                let op = &mut self.ops[id];
                 if let Task::Write(prepared) = &mut op.task
                     && let Some((staging, bytes)) = prepared.provide()
                 {
@@ -358,15 +319,15 @@ impl Lane {
                 op.detour.avoid.clear();
                 match op.owner {
                     Owner::Hedge(_) => self.end(id, Err(Fault::Lost)),
-                    _ => self.runnable.push_back(id),
+                    _ => self.ops.run(id),
                 }
             }
             Err(Lost) if again => {
                 op.retries += 1;
                 op.bad.clear();
-                self.runnable.push_back(id);
+                self.ops.run(id);
             }
-            Err(Lost) if self.ops[&id].moves_from().is_some() => self.cancel_move(id),
+            Err(Lost) if self.ops[id].moves_from().is_some() => self.cancel_move(id),
             Err(Lost) => self.lost(id),
         }
     }
@@ -377,7 +338,7 @@ impl Lane {
         for &sequence in &pinned {
             self.overlay.pin(sequence);
         }
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         op.pinned = pinned.into_iter().collect();
         op.plan = Some(plan);
         self.compute(id);
@@ -385,7 +346,7 @@ impl Lane {
 
     /// Makes a whole group unwritten.
     fn blank(&mut self, id: OpId) {
-        let group = self.ops[&id].group;
+        let group = self.ops[id].group;
         if !self.checkpoints.writes_of(group) {
             // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
             self.pages.drop_group(group);
@@ -397,7 +358,7 @@ impl Lane {
         self.cx
             .actions
             .push_back(Action::Allocate(scratch, plan.scratch_bytes));
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         op.scratch = Some(scratch);
         op.puts = puts;
         op.plan = Some(plan);
@@ -406,10 +367,10 @@ impl Lane {
 
     /// An operation needs more than is left.
     fn lost(&mut self, id: OpId) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         // Without missing columns it is only this range that cannot be read: a medium error.
         let columns = self.cx.view().columns(&self.cx.geometry, op.group);
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let whole = columns.iter().all(|column| column.source.is_some());
         let fault = if whole && op.read_fault == Some(Fault::Medium) {
             Fault::Medium
@@ -434,14 +395,14 @@ impl Lane {
     }
 
     pub(super) fn read(&mut self, id: OpId, plan: Plan) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         op.checked = false;
         op.begin_reads(plan.reads.len() as u64);
         for &transfer in &plan.reads {
             self.push_transfer(id, transfer);
         }
         let nothing = plan.reads.is_empty();
-        self.ops.get_mut(id).expect("it is there").plan = Some(plan);
+        self.ops[id].plan = Some(plan);
         if nothing {
             self.compute(id);
         }
@@ -449,7 +410,7 @@ impl Lane {
 
     /// All reads have succeeded: are they what was written?
     fn verify(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         let plan = op.plan.as_ref().expect("it was planned");
         if self.cx.geometry.store().is_none() || self.cx.trusted || plan.reads.is_empty() {
             self.compute(id);
@@ -472,13 +433,13 @@ impl Lane {
             // What it read may have changed since its reader let go of the lock.
             return;
         }
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let Verified::Blocks(blocks, bad) = verify(&self.cx, self.entries(), op, sums) else {
-            self.plan_again(id);
+            self.ops.plan_again(&mut self.cx, id);
             return;
         };
         report_bad(&mut self.cx, &self.losses, &self.maps, &bad);
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         op.verified += blocks;
         let names = bad.iter().map(|bad| bad.name);
         op.bad
@@ -486,12 +447,12 @@ impl Lane {
         if bad.is_empty() || matches!(op.task, Task::Scrub) {
             self.compute(id);
         } else {
-            self.plan_again(id);
+            self.ops.plan_again(&mut self.cx, id);
         }
     }
 
     pub(super) fn push_transfer(&mut self, op: OpId, transfer: Transfer) {
-        let service = self.ops[&op].service;
+        let service = self.ops[op].service;
         let purpose = Purpose::Transfer { op, transfer };
         self.ios
             .submit_transfer(&mut self.cx, purpose, service, &transfer);
@@ -519,7 +480,7 @@ impl Lane {
             return;
         }
         let block = self.cx.geometry.block_of(transfer.offset);
-        let op = self.ops.get_mut(id).expect("its reads are in flight");
+        let op = &mut self.ops[id];
         let Phase::Reading { in_flight, failed } = &mut op.phase else {
             unreachable!("its reads are in flight");
         };
@@ -539,7 +500,7 @@ impl Lane {
         if seeded::is(Bug::OneFailureOnly) && op.is_locked() && outcome.is_err() && !out {
             self.lost(id);
         } else if failed && !matches!(op.task, Task::Scrub) {
-            self.plan_again(id);
+            self.ops.plan_again(&mut self.cx, id);
         } else {
             self.verify(id);
         }
@@ -548,7 +509,7 @@ impl Lane {
     /// Whether a failed read tells something new of its drive. The halves of one that failed do not; and a drive
     /// must not go out because clients ask again and again for what is known to be lost.
     fn is_news(&self, id: OpId, transfer: Transfer) -> bool {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let knows = |transfer: &Transfer| {
             let mut blocks = self.cx.geometry.blocks_of(transfer);
             blocks.any(|block| {
@@ -580,7 +541,7 @@ impl Lane {
     fn read_halves(&mut self, id: OpId, transfer: Transfer) {
         let slice = transfer.slice.expect("reads have bytes");
         let middle = (transfer.length / BLOCK_BYTES / 2).max(1) * BLOCK_BYTES;
-        let op = self.ops.get_mut(id).expect("its reads are in flight");
+        let op = &mut self.ops[id];
         if let Phase::Reading { in_flight, .. } = &mut op.phase {
             *in_flight += 1;
         }
@@ -595,17 +556,8 @@ impl Lane {
         }
     }
 
-    /// Something of what was planned cannot be had: plan around it, under the lock.
-    pub(super) fn plan_again(&mut self, id: OpId) {
-        if self.ops[&id].is_locked() {
-            self.runnable.push_back(id);
-        } else {
-            self.lock(id);
-        }
-    }
-
     pub(super) fn compute(&mut self, id: OpId) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let plan = op.plan.as_ref().expect("it was planned");
         let open = op.arbitration.is_trying() || self.must_check(op);
         if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open
@@ -618,7 +570,7 @@ impl Lane {
             true => self.sums_to_check(id),
             false => (records::sums_of_writes(&self.cx, op), plan.steps.len()),
         };
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         let plan = op.plan.as_mut().expect("it was planned");
         let later = plan.steps.split_off(count);
         let steps = std::mem::replace(&mut plan.steps, later);
@@ -639,25 +591,25 @@ impl Lane {
 
     pub(super) fn computed(&mut self, id: OpId, computed: &Computed) {
         let store = self.cx.geometry.store().is_some();
-        if self.ops[&id].arbitration.is_trying() {
+        if self.ops[id].arbitration.is_trying() {
             self.arbitrated(id, &computed.sums);
             return;
         }
-        if self.must_check(&self.ops[&id]) {
+        if self.must_check(&self.ops[id]) {
             if self.recovered_is_right(id, &computed.sums) && !self.writes_what_it_recovers(id) {
                 // With what is reconstructed the operation goes on.
                 self.compute(id);
                 return;
             }
-            if !self.ops.get(id).is_some_and(|op| op.checked) {
+            if !self.ops.find(id).is_some_and(|op| op.checked) {
                 return;
             }
         }
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         match &mut op.task {
             Task::Write(prepared) if !prepared.is_staged() => {
                 prepared.filled();
-                self.runnable.push_back(id);
+                self.ops.run(id);
                 return;
             }
             Task::Write(_) if op.direct.is_some() => {
@@ -677,13 +629,13 @@ impl Lane {
                     return;
                 }
                 if !self.note_filled(id, &computed.sums) {
-                    self.plan_again(id);
+                    self.ops.plan_again(&mut self.cx, id);
                     return;
                 }
             }
             _ => {}
         }
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         if let Task::Fill { target, .. } = &op.task
             && self.cx.view().is_out(target.seat)
             && !seeded::is(Bug::FillBeforeJoined)
@@ -696,7 +648,7 @@ impl Lane {
             let bytes = plan.writes.iter().map(|write| write.length).sum();
             self.jobs.copies(job, bytes);
         }
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         let plan = op.plan.as_ref().expect("it was planned");
         let writes: Vec<Transfer> = plan
             .writes
@@ -719,7 +671,7 @@ impl Lane {
             self.direct_failed(id);
         }
         match outcome {
-            Ok(()) if seeded::is(Bug::DirectUnflushed) && self.ops[&id].direct.is_some() => {}
+            Ok(()) if seeded::is(Bug::DirectUnflushed) && self.ops[id].direct.is_some() => {}
             Ok(()) => self.flushes.wrote(seat),
             Err(_) if out => {}
             Err(fault) => {
@@ -728,7 +680,7 @@ impl Lane {
                 { &mut self.ios }.report_fault(&mut self.cx, report);
             }
         }
-        let op = self.ops.get_mut(id).expect("its writes are in flight");
+        let op = &mut self.ops[id];
         if op.write_ended(seat, outcome, out) {
             self.written(id);
         }
@@ -736,7 +688,7 @@ impl Lane {
 
     /// All writes have ended, and the pool has decided about drives that have failed one.
     pub(super) fn written(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         if op.direct.is_some() {
             self.direct_written(id);
             return;
@@ -748,7 +700,7 @@ impl Lane {
                 // Some of the writes have happened and some not: parity must follow the data that
                 // is there now. The request has failed in any case.
                 op.task = Task::Resync;
-                self.runnable.push_back(id);
+                self.ops.run(id);
             } else {
                 self.end(id, Err(fault));
             }
@@ -764,7 +716,7 @@ impl Lane {
 
     /// Whether what an operation wrote can be read back, drives that went out meanwhile left aside.
     fn is_durable(&mut self, id: OpId) -> bool {
-        let op = &self.ops[&id];
+        let (op, plans) = self.ops.planning(id);
         let plan = op.plan.as_ref().expect("it was planned");
         if !plan
             .writes
@@ -783,15 +735,13 @@ impl Lane {
             }
         }
         let data: ElementSet = code.data_slots().collect();
-        self.plans.recover(code, &there, &data).is_ok()
+        plans.recover(code, &there, &data).is_ok()
     }
 
     /// Ends an operation: locks, memory and owner.
     pub(super) fn end(&mut self, id: OpId, outcome: Outcome) {
         self.release_scratch(id);
-        let mut op = self.ops.remove(id).expect("the operation exists");
-        self.cx.epochs.leave(&mut op.epoch);
-        debug_assert!(!op.is_in_flight(), "nothing is in flight at the end");
+        let mut op = self.ops.end(&mut self.cx, id);
         if let Task::Write(prepared) = &op.task
             && let Some(staging) = prepared.staging.memory()
         {
@@ -848,7 +798,7 @@ impl Lane {
     }
 
     pub(super) fn release_scratch(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         let pinned = std::mem::take(&mut op.pinned);
         if let Some(scratch) = op.scratch.take() {
             self.ios.release(&mut self.cx, scratch);

@@ -21,7 +21,7 @@ impl Lane {
 
     /// The stripes of a run are locked.
     pub(in crate::lane) fn discard(&mut self, id: OpId, what: Discarded) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let run = Run {
             group: op.group,
             stripes: op.stripes.clone(),
@@ -46,7 +46,7 @@ impl Lane {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         match { &mut self.discards }.begin(cx, ios, &look, (id, &run), past_ring) {
             Begun::Asked => {
-                self.ops.get_mut(id).expect("just seen").phase = Phase::Discarding;
+                self.ops[id].phase = Phase::Discarding;
             }
             Begun::Missing(names) => {
                 self.fetch_pages(id, names);

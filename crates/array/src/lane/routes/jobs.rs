@@ -97,7 +97,7 @@ impl Lane {
     /// Compares the target's pages with what they should be, as far as a step of a fill goes; false if
     /// pages have to be read first, and the operation waits for them.
     pub(in crate::lane) fn compare_pages(&mut self, id: OpId) -> bool {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let Owner::Job(job) = op.owner else {
             return true;
         };
@@ -120,7 +120,7 @@ impl Lane {
         if self.cx.trusted {
             return true;
         }
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let names = records::written_blocks(&self.cx, op)
             .into_iter()
             .map(|(name, _)| name);

@@ -13,13 +13,13 @@ use crate::lane::{Lane, records};
 impl Lane {
     /// What an operation writes is computed: to the journal with it, band by band.
     pub(in crate::lane) fn log_writes(&mut self, id: OpId, sums: &[u32]) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let units = records::units_of_writes(&self.cx, &self.overlay, (id, op), sums);
         self.log_units(id, units);
     }
 
     pub(in crate::lane) fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         op.phase = Phase::Logging {
             units: units.len() as u64,
         };
@@ -33,13 +33,13 @@ impl Lane {
         if units.is_empty() {
             self.end(id, Ok(()));
         } else {
-            self.log.push(self.cx.now, &self.ops[&id], units);
+            self.log.push(self.cx.now, &self.ops[id], units);
         }
     }
 
     /// One of an operation's units is logged, or will not be.
     fn unit_ended(&mut self, id: OpId, outcome: Outcome) {
-        let op = self.ops.get_mut(id).expect("it waits for its units");
+        let op = &mut self.ops[id];
         if op.unit_ended(outcome) {
             self.end(id, Ok(()));
         }

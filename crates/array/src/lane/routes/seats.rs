@@ -119,7 +119,7 @@ impl Lane {
             .map(|(id, _)| id)
             .collect();
         for id in writes {
-            let op = self.ops.get_mut(id).expect("just listed");
+            let op = &mut self.ops[id];
             if op.judged(seat, out) {
                 self.written(id);
             }
