@@ -152,12 +152,9 @@ fn note(words: &[String], place: &str, places: &mut BTreeMap<&'static str, Vec<S
 /// `routes/` hand what comes to the lane, or from one machine, to the next one, and decide nothing.
 const OF_LANE: &[&str] = &[
     "arbitrate.rs",
-    "bounce.rs",
     // Looks at all machines of a lane, and changes none.
     "check.rs",
-    "hedge.rs",
     "mod.rs",
-    "moves.rs",
     "step.rs",
 ];
 

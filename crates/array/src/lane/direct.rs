@@ -27,8 +27,7 @@ use super::direct_writes::Turn;
 use super::ids::OpId;
 use super::io::IoTable;
 use super::log::Unit;
-use super::moves;
-use super::ops::{Op, Owner, Staging, Task};
+use super::ops::{Op, Owner, Staging, Task, unit_of_move};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
@@ -120,7 +119,7 @@ pub(super) fn holds_nothing(
 ) -> bool {
     let group = op.group;
     let trimmed = entries.overlay.zeroed_since(group, op.stripes.start);
-    // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`moves.rs`). Of one
+    // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`ops/moves.rs`). Of one
     // that was trimmed blocks may still be on their way to their places.
     let is_vacated = |since| {
         let durable = since <= flushed || seeded::is(Bug::VacatedNotFlushed);
@@ -158,7 +157,7 @@ pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Un
         .map(|blocks| {
             let direct = runs_of(blocks);
             match op.moves_from() {
-                Some(from) => moves::unit(id, op, from, direct),
+                Some(from) => unit_of_move(id, op, from, direct),
                 None => Unit {
                     direct,
                     ..Unit::of(id)

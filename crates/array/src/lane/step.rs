@@ -22,7 +22,10 @@ use super::blank::plan_blank;
 use super::blocks::LaneBlocks;
 use super::ids::OpId;
 use super::io::FaultReport;
-use super::ops::{Hedge, Lock, Op, Owner, Phase, Task, needs_no_lock, waits_for_verdict};
+use super::ops::{
+    Hedge, Lock, Op, Owner, Phase, Task, avoid_stragglers, avoided, may_move, needs_no_lock,
+    waits_for_verdict,
+};
 use super::repairs::left_to_repair;
 use super::verify::{Verified, report_bad, verify};
 use super::{Computing, Lane, Purpose, direct, preserved, records, trusted};
@@ -73,7 +76,8 @@ impl Lane {
         let op = &mut self.ops[id];
         self.cx.epochs.enter(&mut op.epoch);
         self.release_scratch(id);
-        self.use_bounce_buffer(id);
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        avoid_stragglers(cx, ios, &mut self.ops[id]);
         if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[id]) {
             self.ops[id].task = Task::Heal(left);
         }
@@ -148,7 +152,7 @@ impl Lane {
             }
         }
         let scratch = self.cx.fresh_scratch();
-        let avoided = self.avoided(id);
+        let avoided = avoided(&self.cx, &self.ios, &self.ops[id]);
         let (op, plans) = self.ops.planning(id);
         let columns = self.cx.view().columns(&self.cx.geometry, op.group);
         let blocks = LaneBlocks {
@@ -294,7 +298,12 @@ impl Lane {
                     self.cancel_move(id);
                     return;
                 }
-                if !direct && may_go && self.may_move(&self.ops[id]) && self.begin_move(id) {
+                if !direct
+                    && may_go
+                    && self.recovery.is_none()
+                    && may_move(&self.cx, &self.ops[id])
+                    && self.begin_move(id)
+                {
                     return;
                 }
                 let op = &mut self.ops[id];
@@ -759,21 +768,27 @@ impl Lane {
         }
         let outcome = op.fault.map_or(outcome, Err);
         if let Hedge::Running(hedge) = op.detour.hedge {
-            self.orphan_hedge(hedge);
+            self.ops.orphan(hedge);
         }
         if let Owner::Hedge(reader) = op.owner {
             if outcome.is_ok() && !op.orphan {
                 self.after(&op, outcome);
             }
-            self.hedge_ended(reader, id, *op, outcome);
+            let (cx, ios) = (&mut self.cx, &mut self.ios);
+            let pair = (reader, id);
+            if { &mut self.ops }.second_read_ended(cx, ios, pair, *op, outcome) {
+                self.end(reader, Ok(()));
+            }
             return;
         }
         if let Some(buffer) = op.bounce_buffer.take() {
-            let reader = match op.owner {
-                Owner::Request(request) if outcome.is_ok() => Some(request),
-                _ => None,
-            };
-            self.leave_bounce_buffer(buffer, &op.task, reader);
+            match (op.owner, &op.task) {
+                (Owner::Request(reader), Task::Read(pieces)) if outcome.is_ok() => {
+                    let now = pieces.iter().map(|piece| piece.slice);
+                    self.requests.bytes_elsewhere(reader, buffer, now);
+                }
+                _ => self.ios.release(&mut self.cx, buffer.scratch),
+            }
         }
         self.after(&op, outcome);
         match op.owner {
@@ -795,6 +810,15 @@ impl Lane {
             }
             Owner::Hedge(_) => unreachable!("ended above"),
         }
+    }
+
+    /// Ends an operation that nothing needs any more; whether it was one.
+    pub(super) fn end_orphan(&mut self, id: OpId) -> bool {
+        let orphan = self.ops[id].orphan;
+        if orphan {
+            self.end(id, Err(Fault::Shutdown));
+        }
+        orphan
     }
 
     pub(super) fn release_scratch(&mut self, id: OpId) {

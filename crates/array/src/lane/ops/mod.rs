@@ -7,12 +7,18 @@
 //! - An operation in line to be planned has its locks, or needs none.
 //! - Nothing that an operation was planned for is in flight while it is in line for its locks.
 
+mod bounce;
+mod hedge;
+mod moves;
 mod op;
 mod prepared;
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut, Range};
 
+pub(super) use self::bounce::{BounceBuffer, avoid_stragglers};
+pub(super) use self::hedge::avoided;
+pub(super) use self::moves::{Located, is_located, locate, may_move, split, unit_of_move};
 pub(super) use self::op::{Destination, Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
 pub(super) use self::prepared::{Prepared, Staging};
 use super::context::Context;
@@ -32,7 +38,7 @@ pub(super) struct Operations {
     runnable: VecDeque<OpId>,
     plans: BandPlans,
     /// Second reads under way.
-    pub(super) hedges: usize,
+    hedges: usize,
 }
 
 impl Operations {
@@ -44,14 +50,9 @@ impl Operations {
         id
     }
 
-    /// The same for a second read, whose name its reader knows already.
-    pub(super) fn insert(&mut self, id: OpId, op: Op) {
-        self.ops.insert(id, Box::new(op));
-    }
-
     /// An operation that may have ended.
-    pub(super) fn find(&mut self, id: OpId) -> Option<&mut Op> {
-        self.ops.get_mut(id).map(|op| &mut **op)
+    pub(super) fn find(&self, id: OpId) -> Option<&Op> {
+        self.ops.get(id).map(|op| &**op)
     }
 
     /// An operation, and what plans are made with.
@@ -103,7 +104,7 @@ impl Operations {
     }
 
     /// Takes the lock of one more stripe, which is free.
-    pub(super) fn lock_free(&mut self, id: OpId, stripe: u64) {
+    fn lock_free(&mut self, id: OpId, stripe: u64) {
         let group = self[id].group;
         let locked = self.locks.acquire(id, group, stripe..stripe + 1);
         assert!(locked, "the lock of stripe {stripe} is free");

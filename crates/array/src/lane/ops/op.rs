@@ -7,11 +7,10 @@ use std::sync::Arc;
 use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 
-use super::Prepared;
+use super::{BounceBuffer, Prepared};
 use crate::action::{Origin, Service, Slice};
 use crate::format::{BlockName, Entry};
 use crate::lane::arbitration::Arbitration;
-use crate::lane::bounce::BounceBuffer;
 use crate::lane::coalesce::Part;
 use crate::lane::direct::Direct;
 use crate::lane::discard::Discarded;

@@ -1,7 +1,7 @@
 use super::*;
+use crate::RequestId;
 use crate::action::{BufferId, Slice};
 use crate::plan::Piece;
-use crate::{RequestId, ScratchId};
 use block::{BLOCK_BYTES, Fault, Instant, Seat};
 
 /// The operations of a small lane.
@@ -183,18 +183,4 @@ fn an_operation_does_not_end_while_drives_write_for_it() {
     lab.ops[op].write_ended(Seat(0), Err(Fault::Gone), true);
     lab.ops[op].begin_writes(1);
     lab.ops.end(&mut lab.cx, op);
-}
-
-#[test]
-fn a_second_read_has_the_name_that_its_reader_knows() {
-    let mut lab = Lab::new();
-    let reader = lab.begin(read(0));
-    let name = lab.cx.fresh_op();
-    lab.ops[reader].detour.hedge = Hedge::Running(name);
-    lab.ops.insert(
-        name,
-        Op::new(Owner::Hedge(reader), 0, 0..1, Task::Read(Vec::new())),
-    );
-    assert_eq!(lab.ops[name].owner, Owner::Hedge(reader));
-    assert_eq!(lab.ops[name].scratch, None::<ScratchId>);
 }

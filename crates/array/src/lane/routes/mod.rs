@@ -9,6 +9,7 @@ mod extents;
 mod flushes;
 mod jobs;
 mod log;
+mod moves;
 mod pages;
 mod recovery;
 mod repairs;
