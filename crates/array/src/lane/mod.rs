@@ -1,6 +1,5 @@
 //! One lane: requests in, drive operations out.
 
-mod arbitrate;
 mod arbitration;
 mod backoff;
 mod balance;

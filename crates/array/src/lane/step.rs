@@ -15,16 +15,17 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind};
-use erasure::ElementSet;
 
 use super::balance::{Known, Sound};
 use super::blank::plan_blank;
-use super::blocks::LaneBlocks;
+use super::blocks::{Entries, LaneBlocks};
 use super::ids::OpId;
 use super::io::FaultReport;
 use super::ops::{
-    Hedge, Lock, Op, Owner, Phase, Task, avoid_stragglers, avoided, may_move, needs_no_lock,
-    waits_for_verdict,
+    self, AfterComputation, AfterRead, AfterWrites, Compared, Computation, Hedge, Lock, Op, Owner,
+    Phase, Task, Trials, avoid_stragglers, avoided, begin_writes, compare, computation, is_news,
+    lacks_target, may_move, must_check, needs_no_lock, note_verified, plan_trials, read_ended,
+    sums_to_verify, tried, waits_for_verdict, writes_what_it_recovers, written,
 };
 use super::repairs::left_to_repair;
 use super::verify::{Verified, report_bad, verify};
@@ -108,7 +109,7 @@ impl Lane {
             return;
         }
         if op.arbitration.in_doubt() > 0 {
-            self.arbitrate(id);
+            self.read_doubted(id);
             return;
         }
         let known = Known {
@@ -341,6 +342,36 @@ impl Lane {
         }
     }
 
+    /// Reads rows that are in doubt, under the lock.
+    fn read_doubted(&mut self, id: OpId) {
+        if !self.ops[id].is_locked() {
+            self.ops.lock(&mut self.cx, id);
+            return;
+        }
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        match plan_trials(&mut self.cx, entries, self.ops.planning(id)) {
+            Trials::Pages(missing) => self.fetch_pages(id, missing),
+            Trials::Unrecoverable => self.ops.plan_again(&mut self.cx, id),
+            Trials::Plan(plan, scratch) => {
+                self.pin(id);
+                self.ops[id].scratch = Some(scratch);
+                let memory = Action::Allocate(scratch, plan.scratch_bytes);
+                self.cx.actions.push_back(memory);
+                self.read(id, plan);
+            }
+        }
+    }
+
+    /// Batches that an operation's plan uses stay in memory.
+    fn pin(&mut self, id: OpId) {
+        for &sequence in &self.ops[id].pinned {
+            self.overlay.pin(sequence);
+        }
+    }
+
     /// Logs blocks again from the memory in which they are.
     fn relog(&mut self, id: OpId, names: &[BlockName]) {
         let (plan, pinned) = preserved::plan_relog(&self.cx, &self.overlay, names);
@@ -419,44 +450,33 @@ impl Lane {
 
     /// All reads have succeeded: are they what was written?
     fn verify(&mut self, id: OpId) {
-        let op = &mut self.ops[id];
-        let plan = op.plan.as_ref().expect("it was planned");
-        if self.cx.geometry.store().is_none() || self.cx.trusted || plan.reads.is_empty() {
+        let Some(sums) = sums_to_verify(&self.cx, &self.ops[id]) else {
             self.compute(id);
             return;
-        }
-        op.phase = Phase::Verifying;
-        let sums = plan.reads.iter().filter_map(|read| read.slice).collect();
-        self.cx.push_compute(
-            Computing::Verify(id),
-            Compute {
-                sums,
-                ..Compute::default()
-            },
-        );
+        };
+        self.ops[id].phase = Phase::Verifying;
+        let work = Compute {
+            sums,
+            ..Compute::default()
+        };
+        self.cx.push_compute(Computing::Verify(id), work);
     }
 
     /// What an operation has read has these checksums.
     pub(super) fn verified(&mut self, id: OpId, sums: &[u32]) {
         if self.end_orphan(id) {
-            // What it read may have changed since its reader let go of the lock.
+            // What it read may have changed since its reader gave back the lock.
             return;
         }
-        let op = &self.ops[id];
-        let Verified::Blocks(blocks, bad) = verify(&self.cx, self.entries(), op, sums) else {
+        let verified = verify(&self.cx, self.entries(), &self.ops[id], sums);
+        let Verified::Blocks(blocks, bad) = verified else {
             self.ops.plan_again(&mut self.cx, id);
             return;
         };
         report_bad(&mut self.cx, &self.losses, &self.maps, &bad);
-        let op = &mut self.ops[id];
-        op.verified += blocks;
-        let names = bad.iter().map(|bad| bad.name);
-        op.bad
-            .extend(names.map(|name| (name.column, name.block.into())));
-        if bad.is_empty() || matches!(op.task, Task::Scrub) {
-            self.compute(id);
-        } else {
-            self.ops.plan_again(&mut self.cx, id);
+        match note_verified(&mut self.ops[id], blocks, &bad) {
+            true => self.compute(id),
+            false => self.ops.plan_again(&mut self.cx, id),
         }
     }
 
@@ -479,193 +499,94 @@ impl Lane {
 
     fn read_ended(&mut self, id: OpId, transfer: Transfer, outcome: Outcome, out: bool) {
         if let (Err(fault), false) = (outcome, out)
-            && self.is_news(id, transfer)
+            && is_news(&self.cx, &self.losses, &self.maps, &self.ops[id], transfer)
         {
             let report = FaultReport::of_read(transfer.seat, transfer.offset, fault);
             self.ios.report_fault(&mut self.cx, report);
         }
-        if outcome == Err(Fault::Medium) && !out && transfer.length > BLOCK_BYTES {
-            self.read_halves(id, transfer);
-            return;
-        }
-        let block = self.cx.geometry.block_of(transfer.offset);
-        let op = &mut self.ops[id];
-        let Phase::Reading { in_flight, failed } = &mut op.phase else {
-            unreachable!("its reads are in flight");
-        };
-        if let Err(fault) = outcome {
-            let blocks = block..block + transfer.length / BLOCK_BYTES;
-            op.bad.extend(blocks.map(|block| (transfer.column, block)));
-            *failed = true;
-            if op.read_fault != Some(Fault::Gone) {
-                op.read_fault = Some(fault);
+        match read_ended(&self.cx, &mut self.ops[id], transfer, outcome, out) {
+            AfterRead::Wait => {}
+            AfterRead::Halves(halves) => {
+                for half in halves {
+                    self.push_transfer(id, half);
+                }
             }
-        }
-        *in_flight -= 1;
-        if *in_flight > 0 {
-            return;
-        }
-        let failed = *failed;
-        if seeded::is(Bug::OneFailureOnly) && op.is_locked() && outcome.is_err() && !out {
-            self.lost(id);
-        } else if failed && !matches!(op.task, Task::Scrub) {
-            self.ops.plan_again(&mut self.cx, id);
-        } else {
-            self.verify(id);
-        }
-    }
-
-    /// Whether a failed read tells something new of its drive. The halves of one that failed do not; and a drive
-    /// must not go out because clients ask again and again for what is known to be lost.
-    fn is_news(&self, id: OpId, transfer: Transfer) -> bool {
-        let op = &self.ops[id];
-        let knows = |transfer: &Transfer| {
-            let mut blocks = self.cx.geometry.blocks_of(transfer);
-            blocks.any(|block| {
-                let name = BlockName {
-                    group: op.group,
-                    column: transfer.column,
-                    block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                };
-                self.losses.has(&self.cx, &self.maps, name)
-            })
-        };
-        let whole = |read: &&Transfer| {
-            let end = transfer.offset + transfer.length;
-            read.seat == transfer.seat
-                && read.offset <= transfer.offset
-                && end <= read.offset + read.length
-        };
-        let reads = op.plan.iter().flat_map(|plan| &plan.reads);
-        match reads.clone().find(whole) {
-            Some(read) if *read != transfer => {
-                transfer.length == BLOCK_BYTES && knows(read) && !knows(&transfer)
-            }
-            _ => !knows(&transfer),
-        }
-    }
-
-    /// A drive cannot read some of a range: which blocks? The others are as good as ever, and where more drives
-    /// than the code survives have a bad block each, they are what makes up for one another.
-    fn read_halves(&mut self, id: OpId, transfer: Transfer) {
-        let slice = transfer.slice.expect("reads have bytes");
-        let middle = (transfer.length / BLOCK_BYTES / 2).max(1) * BLOCK_BYTES;
-        let op = &mut self.ops[id];
-        if let Phase::Reading { in_flight, .. } = &mut op.phase {
-            *in_flight += 1;
-        }
-        for (from, to) in [(0, middle), (middle, transfer.length)] {
-            let half = Transfer {
-                offset: transfer.offset + from,
-                length: to - from,
-                slice: Some(slice.part(from, to - from)),
-                ..transfer
-            };
-            self.push_transfer(id, half);
+            AfterRead::Again => self.ops.plan_again(&mut self.cx, id),
+            AfterRead::Lost => self.lost(id),
+            AfterRead::Verify => self.verify(id),
         }
     }
 
     pub(super) fn compute(&mut self, id: OpId) {
-        let op = &self.ops[id];
-        let plan = op.plan.as_ref().expect("it was planned");
-        let open = op.arbitration.is_trying() || self.must_check(op);
-        if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open
-        {
-            // What nearly all reads come to: the bytes are where they should be.
-            self.end(id, Ok(()));
-            return;
+        match computation(&self.cx, &mut self.ops[id]) {
+            Computation::ReadEnds => self.end(id, Ok(())),
+            Computation::Nothing => self.computed(id, &Computed::default()),
+            Computation::Begins(work) => self.cx.push_compute(Computing::Op(id), work),
         }
-        let (sums, count) = match open {
-            true => self.sums_to_check(id),
-            false => (records::sums_of_writes(&self.cx, op), plan.steps.len()),
-        };
-        let op = &mut self.ops[id];
-        let plan = op.plan.as_mut().expect("it was planned");
-        let later = plan.steps.split_off(count);
-        let steps = std::mem::replace(&mut plan.steps, later);
-        let puts = std::mem::take(&mut op.puts);
-        if steps.is_empty() && sums.is_empty() && puts.is_empty() {
-            self.computed(id, &Computed::default());
-            return;
-        }
-        op.phase = Phase::Computing;
-        let work = Compute {
-            puts,
-            steps,
-            sums,
-            ..Compute::default()
-        };
-        self.cx.push_compute(Computing::Op(id), work);
     }
 
     pub(super) fn computed(&mut self, id: OpId, computed: &Computed) {
-        let store = self.cx.geometry.store().is_some();
-        if self.ops[id].arbitration.is_trying() {
-            self.arbitrated(id, &computed.sums);
+        let sums = &computed.sums;
+        let op = &self.ops[id];
+        let (tries, checks) = (op.arbitration.is_trying(), must_check(&self.cx, op));
+        if (tries || checks) && self.end_orphan(id) {
             return;
         }
-        if self.must_check(&self.ops[id]) {
-            if self.recovered_is_right(id, &computed.sums) && !self.writes_what_it_recovers(id) {
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        if tries {
+            let (cx, next) = (&mut self.cx, self.log.next_sequence());
+            tried(cx, entries, &mut self.ops[id], sums, next);
+            self.ops.plan_again(&mut self.cx, id);
+            return;
+        }
+        if checks {
+            match compare(&self.cx, entries, &mut self.ops[id], sums) {
+                Compared::Again => return self.ops.plan_again(&mut self.cx, id),
+                Compared::LeftToReader => return self.end(id, Err(Fault::Lost)),
+                Compared::Right if writes_what_it_recovers(&self.ops[id]) => {}
                 // With what is reconstructed the operation goes on.
-                self.compute(id);
-                return;
-            }
-            if !self.ops.find(id).is_some_and(|op| op.checked) {
-                return;
+                Compared::Right => return self.compute(id),
             }
         }
-        let op = &mut self.ops[id];
-        match &mut op.task {
-            Task::Write(prepared) if !prepared.is_staged() => {
-                prepared.filled();
-                self.ops.run(id);
-                return;
-            }
-            Task::Write(_) if op.direct.is_some() => {
-                self.gather_direct(id, &computed.sums);
-                return;
-            }
-            // What recovery mends is in place, and what it replaces does not count.
-            Task::Write(_) | Task::Heal(_) | Task::Relog(_)
-                if store && op.owner != Owner::Recovery =>
-            {
-                self.log_writes(id, &computed.sums);
-                return;
-            }
-            Task::Fill { column, .. } if store => {
-                let (group, column) = (op.group, *column);
-                if self.checkpoints.fill_must_wait(id, group, column) || self.fill_is_early(id) {
-                    return;
-                }
-                if !self.note_filled(id, &computed.sums) {
-                    self.ops.plan_again(&mut self.cx, id);
-                    return;
-                }
-            }
-            _ => {}
+        match ops::computed(&self.cx, &mut self.ops[id]) {
+            AfterComputation::Plan => self.ops.run(id),
+            AfterComputation::Gather => self.gather_direct(id, sums),
+            AfterComputation::Log => self.log_writes(id, sums),
+            AfterComputation::Fill => self.fill_computed(id, sums),
+            AfterComputation::Write => self.begin_writes(id),
         }
+    }
+
+    /// What a fill writes is computed: it has to wait for a checkpoint, is planned again, or goes in place.
+    fn fill_computed(&mut self, id: OpId, sums: &[u32]) {
+        let op = &self.ops[id];
+        let Task::Fill { column, .. } = op.task else {
+            unreachable!("it is a fill");
+        };
+        if self.checkpoints.fill_must_wait(id, op.group, column) || self.fill_is_early(id) {
+            return;
+        }
+        match self.note_filled(id, sums) {
+            true => self.begin_writes(id),
+            false => self.ops.plan_again(&mut self.cx, id),
+        }
+    }
+
+    fn begin_writes(&mut self, id: OpId) {
         let op = &mut self.ops[id];
-        if let Task::Fill { target, .. } = &op.task
-            && self.cx.view().is_out(target.seat)
-            && !seeded::is(Bug::FillBeforeJoined)
-        {
+        if lacks_target(&self.cx, op) {
             self.end(id, Err(Fault::Gone));
             return;
         }
-        let plan = op.plan.as_ref().expect("it was planned");
         if let (Owner::Job(job), Task::Fill { .. }) = (op.owner, &op.task) {
+            let plan = op.plan.as_ref().expect("it was planned");
             let bytes = plan.writes.iter().map(|write| write.length).sum();
             self.jobs.copies(job, bytes);
         }
-        let op = &mut self.ops[id];
-        let plan = op.plan.as_ref().expect("it was planned");
-        let writes: Vec<Transfer> = plan
-            .writes
-            .iter()
-            .filter(|write| !self.cx.view().is_out(write.seat))
-            .copied()
-            .collect();
-        op.begin_writes(writes.len() as u64);
+        let writes = begin_writes(&self.cx, op);
         for &transfer in &writes {
             self.push_transfer(id, transfer);
         }
@@ -697,54 +618,11 @@ impl Lane {
 
     /// All writes have ended, and the pool has decided about drives that have failed one.
     pub(super) fn written(&mut self, id: OpId) {
-        let op = &mut self.ops[id];
-        if op.direct.is_some() {
-            self.direct_written(id);
-            return;
+        match written(&self.cx, self.ops.planning(id)) {
+            AfterWrites::Log => self.direct_written(id),
+            AfterWrites::Resync => self.ops.run(id),
+            AfterWrites::End(outcome) => self.end(id, outcome),
         }
-        if let Some(fault) = op.fault {
-            let store = self.cx.geometry.store().is_some();
-            let mend = !store && matches!(op.task, Task::Write(_) | Task::Zero);
-            if mend {
-                // Some of the writes have happened and some not: parity must follow the data that
-                // is there now. The request has failed in any case.
-                op.task = Task::Resync;
-                self.ops.run(id);
-            } else {
-                self.end(id, Err(fault));
-            }
-            return;
-        }
-        let outcome = if self.is_durable(id) {
-            Ok(())
-        } else {
-            Err(Fault::Lost)
-        };
-        self.end(id, outcome);
-    }
-
-    /// Whether what an operation wrote can be read back, drives that went out meanwhile left aside.
-    fn is_durable(&mut self, id: OpId) -> bool {
-        let (op, plans) = self.ops.planning(id);
-        let plan = op.plan.as_ref().expect("it was planned");
-        if !plan
-            .writes
-            .iter()
-            .any(|write| self.cx.view().is_out(write.seat))
-        {
-            return true;
-        }
-        let code = self.cx.geometry.code();
-        let columns = self.cx.view().columns(&self.cx.geometry, op.group);
-        let mut there = ElementSet::new(code.elements());
-        for slot in 0..code.elements() {
-            let (column, _) = self.cx.geometry.place(op.group, op.stripes.start, slot);
-            if columns[usize::from(column)].writable() {
-                there.insert(slot);
-            }
-        }
-        let data: ElementSet = code.data_slots().collect();
-        plans.recover(code, &there, &data).is_ok()
     }
 
     /// Ends an operation: locks, memory and owner.

@@ -8,19 +8,30 @@
 //! - Nothing that an operation was planned for is in flight while it is in line for its locks.
 
 mod bounce;
+mod compare;
 mod hedge;
 mod moves;
 mod op;
 mod prepared;
+mod reads;
+mod writes;
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut, Range};
 
 pub(super) use self::bounce::{BounceBuffer, avoid_stragglers};
+pub(super) use self::compare::{
+    Compared, Trials, compare, must_check, plan_trials, tried, writes_what_it_recovers,
+};
 pub(super) use self::hedge::avoided;
 pub(super) use self::moves::{Located, is_located, locate, may_move, split, unit_of_move};
 pub(super) use self::op::{Destination, Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
 pub(super) use self::prepared::{Prepared, Staging};
+pub(super) use self::reads::{AfterRead, is_news, note_verified, read_ended, sums_to_verify};
+pub(super) use self::writes::{
+    AfterComputation, AfterWrites, Computation, begin_writes, computation, computed, lacks_target,
+    written,
+};
 use super::context::Context;
 use super::ids::OpId;
 use super::locks::StripeLocks;
@@ -48,11 +59,6 @@ impl Operations {
         op.begun = cx.now;
         self.ops.insert(id, Box::new(op));
         id
-    }
-
-    /// An operation that may have ended.
-    pub(super) fn find(&self, id: OpId) -> Option<&Op> {
-        self.ops.get(id).map(|op| &**op)
     }
 
     /// An operation, and what plans are made with.
@@ -176,5 +182,7 @@ pub(super) fn needs_no_lock(cx: &Context, op: &Op) -> bool {
     }
 }
 
+#[cfg(test)]
+mod lab;
 #[cfg(test)]
 mod tests;

@@ -168,7 +168,7 @@ fn nothing_is_under_way_when_the_last_has_ended_and_has_unlocked() {
     lab.runnable();
     let ended = lab.ops.end(&mut lab.cx, op);
     assert_eq!(ended.stripes, 0..1);
-    assert!(lab.ops.find(op).is_none() && !lab.ops.is_idle());
+    assert!(lab.ops.iter().count() == 0 && !lab.ops.is_idle());
     lab.ops.unlock(op, 0, 0..1);
     assert!(lab.ops.is_idle());
 }
