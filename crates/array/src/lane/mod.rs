@@ -37,7 +37,6 @@ mod requests;
 mod ring;
 mod routes;
 mod sequence_map;
-mod step;
 mod trusted;
 mod uninitialized;
 mod verify;

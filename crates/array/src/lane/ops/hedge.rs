@@ -152,7 +152,7 @@ impl Operations {
 }
 
 /// Columns of an operation's group that are read only if they must be, for their drives are slow by the pool's word.
-pub(in crate::lane) fn avoided(cx: &Context, ios: &IoTable, op: &Op) -> Vec<u16> {
+pub(super) fn avoided(cx: &Context, ios: &IoTable, op: &Op) -> Vec<u16> {
     let reads = match op.task {
         Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,
         Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => false,

@@ -8,15 +8,17 @@ use crate::action::{BufferId, IoKind, Slice};
 use crate::format::{BlockName, Entry, MetaPage};
 use crate::lane::blocks::{Entries, block};
 use crate::lane::context::Context;
+use crate::lane::io::IoTable;
 use crate::lane::overlay::Overlay;
 use crate::lane::pages::PageCache;
-use crate::plan::{BandPlans, Kind, Piece, Plan, Row, Transfer};
+use crate::plan::{BandPlans, Kind, Piece, Plan, Row, Source, Transfer};
 use crate::{RequestId, ScratchId};
 
 pub(super) const ROW: Row = Row { stripe: 1, low: 0 };
 
 pub(super) struct Lab {
     pub(super) cx: Context,
+    pub(super) ios: IoTable,
     pub(super) overlay: Overlay,
     pub(super) pages: PageCache,
     pub(super) plans: BandPlans,
@@ -46,6 +48,15 @@ pub(super) fn read(slot: usize, blocks: u64) -> Task {
     }])
 }
 
+/// New bytes for so many blocks of an element.
+pub(super) fn source(slot: usize, blocks: u64) -> Source {
+    Source {
+        slot,
+        low: 0,
+        slice: memory(8 * slot as u64, blocks),
+    }
+}
+
 impl Lab {
     pub(super) fn new(task: Task) -> Self {
         Self::of(Context::of_test("raid6", 6), task)
@@ -66,6 +77,7 @@ impl Lab {
         op.plan = Some(Plan::new(Kind::Read));
         Self {
             cx,
+            ios: IoTable::new(6),
             overlay: Overlay::default(),
             pages,
             plans: BandPlans::default(),

@@ -1,5 +1,16 @@
 //! Operations: what a lane does for requests and jobs, a stripe at a time.
 //!
+//! ```text
+//!      ┌─ pages ─► Fetching ─┐    ┌─ a read failed, or is not what was written: plan around it
+//!      ▼                     │    │
+//!   Locking ──── plan ───────┴─► Reading ─► Verifying ─► Computing ─┬─► Logging ─► (end)
+//!      ▲                                                            ├─► Writing ─► (end)
+//!      └────────────────── blocks staged ───────────────────────────┘
+//! ```
+//!
+//! Writes of requests are logged, whole stripes onto unwritten space after they are in place (`direct.rs`). What fills a cell
+//! that does not count yet is written in place, and so is everything in a pool without a journal.
+//!
 //! [`Operations`] has those that are under way, the locks of their stripes, and the line of those that can be planned. What an
 //! operation is comes in `op.rs`, what it writes in `prepared.rs`.
 //!
@@ -12,8 +23,10 @@ mod compare;
 mod hedge;
 mod moves;
 mod op;
+mod plan;
 mod prepared;
 mod reads;
+mod way;
 mod writes;
 
 use std::collections::VecDeque;
@@ -23,11 +36,14 @@ pub(super) use self::bounce::{BounceBuffer, avoid_stragglers};
 pub(super) use self::compare::{
     Compared, Trials, compare, must_check, plan_trials, tried, writes_what_it_recovers,
 };
-pub(super) use self::hedge::avoided;
-pub(super) use self::moves::{Located, is_located, locate, may_move, split, unit_of_move};
+pub(super) use self::moves::{Located, is_located, locate, split, unit_of_move};
 pub(super) use self::op::{Destination, Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
+pub(super) use self::plan::{
+    Beginning, Planned, begin as begin_plan, closely, fault_of_loss, finds_losses,
+};
 pub(super) use self::prepared::{Prepared, Staging};
 pub(super) use self::reads::{AfterRead, is_news, note_verified, read_ended, sums_to_verify};
+pub(super) use self::way::{Way, provide_memory, way};
 pub(super) use self::writes::{
     AfterComputation, AfterWrites, Computation, begin_writes, computation, computed, lacks_target,
     written,

@@ -100,7 +100,7 @@ pub(in crate::lane) fn split(op: &Op) -> impl ExactSizeIterator<Item = Op> + use
 }
 
 /// Whether an operation overwrites a whole stripe that may go elsewhere.
-pub(in crate::lane) fn may_move(cx: &Context, op: &Op) -> bool {
+pub(super) fn may_move(cx: &Context, op: &Op) -> bool {
     let Task::Write(prepared) = &op.task else {
         return false;
     };

@@ -68,7 +68,7 @@ impl Task {
     }
 }
 
-/// Where an operation stands. Transitions are in `step.rs`.
+/// Where an operation stands. The picture is in `mod.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Phase {
     /// In line for its stripes.
