@@ -73,7 +73,7 @@ impl Task {
 pub(in crate::lane) enum Phase {
     /// In line for its stripes.
     Locking,
-    /// The pages that tell about its blocks are being read.
+    /// The pages with the entries of its blocks are being read.
     Fetching,
     /// So many reads are in flight. `failed`: some of what was planned cannot be had.
     Reading { in_flight: u64, failed: bool },
@@ -149,7 +149,7 @@ pub(in crate::lane) fn waits_for_verdict(fault: Fault) -> bool {
 #[derive(Clone, Debug)]
 pub(in crate::lane) struct Op {
     pub(in crate::lane) owner: Owner,
-    /// What it writes for whom, if it writes for several requests: the owner is the first of them.
+    /// What it writes for each request, if it writes for several: the owner is the first of them.
     pub(in crate::lane) parts: Option<Box<[Part]>>,
     /// What its drive operations are for.
     pub(in crate::lane) service: Service,
@@ -173,7 +173,7 @@ pub(in crate::lane) struct Op {
     /// Blocks (column, block of its cell) that could not be read or were wrong: planned around.
     pub(in crate::lane) bad: BTreeSet<(u16, u64)>,
     pub(in crate::lane) detour: Detour,
-    /// Nobody needs it any more.
+    /// Its reader has ended: nothing needs it any more.
     pub(in crate::lane) orphan: bool,
     /// Blocks of which nothing was known, though their column is there.
     pub(in crate::lane) unknown: BTreeSet<(u16, u64)>,
@@ -193,7 +193,7 @@ pub(in crate::lane) struct Op {
     pub(in crate::lane) direct: Option<Box<Direct>>,
     /// How often reads that failed have been tried again.
     pub(in crate::lane) retries: u8,
-    /// The worst that a read of it was told.
+    /// The worst fault of its reads.
     pub(in crate::lane) read_fault: Option<Fault>,
     /// Set when the operation cannot succeed any more.
     pub(in crate::lane) fault: Option<Fault>,

@@ -33,8 +33,8 @@ use crate::lane::maps::StripeMaps;
 use crate::lane::trusted;
 use crate::plan::{self, AssessedRow, BandPlans, Lost, Plan, Scratch, Stripe};
 
-/// How often blocks that a drive could not read are asked for again before their loss is reported.
-/// While they can be reconstructed they are not: that mends them.
+/// How often blocks that a drive could not read are asked for again before their loss is reported. As long as they can be
+/// reconstructed they are not asked for again: their repair writes them anew.
 const READ_RETRIES: u8 = 2;
 
 /// What an operation begins with.
@@ -218,7 +218,7 @@ fn plan_task(
         Task::Heal(blocks) => {
             let mut assessed = plan::assess_lost(plans, &stripe, blocks);
             for row in &mut assessed {
-                // What only contradicts its row can still be read by itself.
+                // What only contradicts its row can still be read where it is.
                 row.lost.retain(|&slot| {
                     let (column, chunk) = cx.geometry.place(op.group, stripes.start, slot);
                     let block = (chunk * cx.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;

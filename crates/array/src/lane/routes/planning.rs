@@ -148,7 +148,7 @@ impl Lane {
     fn blank(&mut self, id: OpId) {
         let group = self.ops[id].group;
         if !self.checkpoints.writes_of(group) {
-            // Whoever had the stripes before may have read pages of the earlier life since they were dropped.
+            // What had the stripes before may have read pages of the earlier life since they were dropped.
             self.pages.drop_group(group);
         }
         self.maps.drop_group(group);
