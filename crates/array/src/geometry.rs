@@ -53,7 +53,7 @@ pub struct Store {
     /// Whether the journal leaves out parity that follows from the data beside it (`lane/log/derived.rs`).
     pub derived_parity: bool,
     /// Stripes of each group that hold nothing: a whole stripe that is overwritten goes to one of them
-    /// (`lane/moves.rs`). 0 in pools without the feature `free-stripes`.
+    /// (`lane/ops/moves.rs`). 0 in pools without the feature `free-stripes`.
     pub free_stripes: u64,
 }
 

@@ -13,7 +13,7 @@ use block::BLOCK_BYTES;
 
 use super::context::Context;
 use super::io::IoTable;
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
@@ -86,7 +86,7 @@ impl Known<'_> {
             .view()
             .column(&self.cx.geometry, op.group, column)
             .source?;
-        if !op.patient && self.ios.is_suspect(cell.seat) {
+        if !op.detour.waits && self.ios.is_suspect(cell.seat) {
             return None;
         }
         let length = piece.slice.length;
@@ -133,7 +133,10 @@ impl Balance {
         let Task::Read(pieces) = &op.task else {
             return None;
         };
-        if !op.bad.is_empty() || !op.avoid.is_empty() || !op.arbitration.distrusted().is_empty() {
+        if !op.bad.is_empty()
+            || !op.detour.avoid.is_empty()
+            || !op.arbitration.distrusted().is_empty()
+        {
             return None;
         }
         let mut plan = Plan::new(Kind::Read);
@@ -188,7 +191,7 @@ mod tests {
     use crate::format::{Entry, MetaPage};
     use crate::lane::Purpose;
     use crate::lane::blocks::block;
-    use crate::lane::op::Owner;
+    use crate::lane::ops::Owner;
     use crate::lane::overlay::{Bytes, Logged};
     use crate::{RequestId, ScratchId};
 
@@ -377,7 +380,7 @@ mod tests {
         lab.ios.suspect(seat, true);
         let mut op = op(vec![piece(0, 0, 1)]);
         assert!(lab.plan(&op).is_none());
-        op.patient = true;
+        op.detour.waits = true;
         assert!(lab.plan(&op).is_some());
     }
 

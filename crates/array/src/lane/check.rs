@@ -22,7 +22,7 @@ use block::BLOCK_BYTES;
 use super::Lane;
 use super::discard::Discarded;
 use super::ids::OpId;
-use super::op::{Op, Phase, Task};
+use super::ops::{Lock, Op, Phase, Task};
 use super::{Purpose, direct, io::Flight};
 use crate::format::{BlockName, Entry};
 
@@ -56,21 +56,24 @@ impl Lane {
         let writes = !matches!(op.task, Task::Read(_));
         let acts = match op.phase {
             Phase::Locking | Phase::Fetching | Phase::Waiting => false,
-            Phase::Reading | Phase::Verifying | Phase::Computing => op.locked,
-            Phase::Gathering | Phase::Logging | Phase::Writing | Phase::Judging => writes,
+            Phase::Reading { .. } | Phase::Verifying | Phase::Computing => op.is_locked(),
+            Phase::Gathering
+            | Phase::Logging { .. }
+            | Phase::Writing { .. }
+            | Phase::Discarding => writes,
         };
-        if !acts || op.borrowed {
+        if !acts || op.lock == Lock::Borrowed {
             return;
         }
         let (group, stripes) = (op.group, &op.stripes);
         assert!(
-            self.locks.has(id, group, stripes.clone()),
+            self.ops.has_locked(id, group, stripes.clone()),
             "{id:?} is {:?} without the locks of stripes {stripes:?} of group {group}",
             op.phase
         );
-        if let Some(from) = op.moves_from {
+        if let Some(from) = op.moves_from() {
             assert!(
-                self.locks.has(id, group, from..from + 1),
+                self.ops.has_locked(id, group, from..from + 1),
                 "{id:?} moves from stripe {from} of group {group} without its lock"
             );
         }
@@ -85,7 +88,7 @@ impl Lane {
             return;
         }
         let holder = self.maps.stripe_holding(&self.cx, op.group, data);
-        let planned = op.moves_from.unwrap_or(op.stripes.start);
+        let planned = op.moves_from().unwrap_or(op.stripes.start);
         assert!(
             holder.is_none_or(|holder| holder == planned),
             "{id:?} is planned for stripe {planned} of group {}, and {holder:?} holds its data",
@@ -96,7 +99,7 @@ impl Lane {
     fn check_direct(&self, id: OpId, op: &Op) {
         let (group, stripe) = (op.group, op.stripes.start);
         let since = self.overlay.zeroed_since(group, stripe);
-        let vacated = since.is_some() && op.moves_from.is_some();
+        let vacated = since.is_some() && op.moves_from().is_some();
         if let Some(since) = since {
             assert!(
                 vacated && since <= self.log.flushed(),
@@ -110,7 +113,7 @@ impl Lane {
                 self.check_counts_not(BlockName { block, ..first }, vacated, "is written in place");
             }
         }
-        if op.moves_from.is_some() {
+        if op.moves_from().is_some() {
             let touches = |other: &Op| {
                 other.group == group && other.stripes.contains(&stripe) && other.epoch.is_some()
             };
@@ -139,7 +142,7 @@ impl Lane {
             let Purpose::Discard { op: id } = flight.purpose else {
                 continue;
             };
-            let op = &self.ops[&id];
+            let op = &self.ops[id];
             let Task::Discard(what) = op.task else {
                 panic!("{id:?} discards, and is no discard");
             };

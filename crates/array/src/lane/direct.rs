@@ -27,8 +27,7 @@ use super::direct_writes::Turn;
 use super::ids::OpId;
 use super::io::IoTable;
 use super::log::Unit;
-use super::moves;
-use super::op::{Op, Owner, Task};
+use super::ops::{Op, Owner, Staging, Task, unit_of_move};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
@@ -71,7 +70,7 @@ pub(super) fn may_go(cx: &Context, ios: &IoTable, overlay: &Overlay, op: &Op, pl
     };
     op.service.bulk
         && { cx.geometry.store() }.is_some_and(|store| store.direct_writes)
-        && prepared.staging.is_none()
+        && prepared.staging == Staging::Unneeded
         && plan.reads.is_empty()
         && plan.recovered.is_empty()
         && plan.absent.is_empty()
@@ -120,11 +119,11 @@ pub(super) fn holds_nothing(
 ) -> bool {
     let group = op.group;
     let trimmed = entries.overlay.zeroed_since(group, op.stripes.start);
-    // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`moves.rs`). Of one
+    // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`ops/moves.rs`). Of one
     // that was trimmed blocks may still be on their way to their places.
     let is_vacated = |since| {
         let durable = since <= flushed || seeded::is(Bug::VacatedNotFlushed);
-        op.moves_from.is_some() && durable
+        op.moves_from().is_some() && durable
     };
     let unwritten =
         trimmed.is_some_and(|since| is_vacated(since) || seeded::is(Bug::DirectOntoTrimmed));
@@ -146,7 +145,7 @@ pub(super) fn holds_nothing(
 pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Unit> {
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let rows = rows_of_unit(cx.geometry.code().elements()).expect("it was considered");
-    let unit_of = |name: &BlockName| match op.moves_from {
+    let unit_of = |name: &BlockName| match op.moves_from() {
         Some(_) => 0,
         None => u64::from(name.block) % per_chunk / rows,
     };
@@ -157,8 +156,8 @@ pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Un
     units
         .map(|blocks| {
             let direct = runs_of(blocks);
-            match op.moves_from {
-                Some(from) => moves::unit(id, op, from, direct),
+            match op.moves_from() {
+                Some(from) => unit_of_move(id, op, from, direct),
                 None => Unit {
                     direct,
                     ..Unit::of(id)
@@ -188,7 +187,7 @@ mod tests {
     use crate::action::{BufferId, IoKind, Service, Slice};
     use crate::format::{Entry, MetaPage};
     use crate::lane::blocks::block;
-    use crate::lane::op::Prepared;
+    use crate::lane::ops::{Destination, Prepared};
     use crate::lane::overlay::{Bytes, Logged};
     use crate::plan::Kind;
 
@@ -326,7 +325,7 @@ mod tests {
         let mut lab = Lab::new();
         lab.overlay.zero(0, 1..2, 9, std::iter::empty());
         assert!(!lab.holds_nothing(9), "blocks may be on their way there");
-        lab.op.moves_from = Some(5);
+        lab.op.destination = Destination::Free { from: 5 };
         assert!(!lab.holds_nothing(8) && lab.holds_nothing(9));
     }
 
@@ -354,7 +353,7 @@ mod tests {
     #[test]
     fn a_stripe_that_moves_vacates_the_one_where_it_was() {
         let mut lab = Lab::new();
-        lab.op.moves_from = Some(5);
+        lab.op.destination = Destination::Free { from: 5 };
         let units = lab.units();
         assert_eq!((units.len(), units[0].direct.len()), (1, 6));
         assert_eq!(units[0].zeroed, Some((0, 5..6)));

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use block::BLOCK_BYTES;
 
 use super::context::Context;
-use super::op::Op;
+use super::ops::Op;
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
 use crate::action::Event;
@@ -117,7 +117,7 @@ mod tests {
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::jobs::Held;
-    use crate::lane::op::{Owner, Task};
+    use crate::lane::ops::{Owner, Task};
     use crate::lane::overlay::Logged;
     use crate::plan::{Absent, Kind, Plan};
 

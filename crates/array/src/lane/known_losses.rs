@@ -12,7 +12,7 @@ use block::BLOCK_BYTES;
 
 use super::context::Context;
 use super::maps::StripeMaps;
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use crate::action::Event;
 use crate::format::BlockName;
 use crate::losses::{Losses, LostRange};
@@ -227,7 +227,7 @@ impl KnownLosses {
 mod tests {
     use super::*;
     use crate::lane::ids::JobId;
-    use crate::lane::op::Owner;
+    use crate::lane::ops::Owner;
 
     fn begun() -> (KnownLosses, Context) {
         (KnownLosses::default(), Context::of_test("raid6", 6))

@@ -1,13 +1,11 @@
 //! One lane: requests in, drive operations out.
 
-mod arbitrate;
 mod arbitration;
 mod backoff;
 mod balance;
 mod blank;
 mod block_map;
 mod blocks;
-mod bounce;
 mod check;
 mod checkpoint;
 mod coalesce;
@@ -19,7 +17,6 @@ mod epochs;
 mod extents;
 mod fills;
 mod flush;
-mod hedge;
 mod ids;
 mod io;
 mod jobs;
@@ -27,8 +24,7 @@ mod known_losses;
 mod locks;
 mod log;
 mod maps;
-mod moves;
-mod op;
+mod ops;
 mod overlay;
 mod pages;
 mod preserved;
@@ -41,13 +37,11 @@ mod requests;
 mod ring;
 mod routes;
 mod sequence_map;
-mod step;
 mod trusted;
 mod uninitialized;
 mod verify;
 mod writes;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
@@ -71,18 +65,17 @@ use self::known_losses::KnownLosses;
 pub use self::locks::StripeLocks;
 use self::log::Log;
 use self::maps::StripeMaps;
-use self::op::Op;
+use self::ops::Operations;
 use self::overlay::Overlay;
 use self::pages::PageCache;
 use self::preserved::Preserved;
 use self::recover::Recovery;
 use self::repairs::Repairs;
 use self::requests::Requests;
-use self::sequence_map::SequenceMap;
 use self::uninitialized::Uninitialized;
 use crate::action::{Action, ComputeId, Computed, Event, IoId};
 use crate::format::PageName;
-use crate::plan::{BandPlans, Transfer};
+use crate::plan::Transfer;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
 /// What a drive operation in flight is for.
@@ -159,21 +152,14 @@ enum Computing {
 #[derive(Clone, Debug)]
 pub struct Lane {
     cx: Context,
-    plans: BandPlans,
-    locks: StripeLocks<OpId>,
     flushes: Flushes,
     requests: Requests,
     coalescing: Coalescing,
     jobs: GroupJobs,
     uninitialized: Uninitialized,
-    /// Boxed: a map moves what it holds.
-    ops: SequenceMap<OpId, Box<Op>>,
-    /// Operations that can be planned now.
-    runnable: VecDeque<OpId>,
+    ops: Operations,
     ios: IoTable,
     balance: Balance,
-    /// Second reads under way.
-    hedges: usize,
     overlay: Overlay,
     pages: PageCache,
     maps: StripeMaps,
@@ -208,17 +194,13 @@ impl Lane {
         Self {
             balance: Balance::new(&geometry),
             cx: Context::new(geometry, lane),
-            plans: BandPlans::default(),
-            locks: StripeLocks::default(),
             flushes: Flushes::default(),
             requests: Requests::default(),
             coalescing: Coalescing::default(),
             jobs: GroupJobs::default(),
             uninitialized: Uninitialized::default(),
-            ops: SequenceMap::default(),
-            runnable: VecDeque::new(),
+            ops: Operations::default(),
             ios: IoTable::new(seats),
-            hedges: 0,
             overlay: Overlay::default(),
             pages: PageCache::new(used_blocks),
             maps: StripeMaps::default(),
@@ -349,12 +331,11 @@ impl Lane {
     /// does not count ([`stragglers`](Self::stragglers)).
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.ops.is_empty()
+        self.ops.is_idle()
             && self.requests.is_empty()
             && self.coalescing.is_idle()
             && self.jobs.is_empty()
             && self.ios.is_idle()
-            && self.locks.is_idle()
             && self.log.is_idle()
             && self.checkpoints.is_idle()
             && self.recovery.is_none()
@@ -384,7 +365,7 @@ impl Lane {
     /// Moves every operation that can move.
     fn advance(&mut self) {
         loop {
-            while let Some(op) = self.runnable.pop_front() {
+            while let Some(op) = self.ops.next() {
                 self.plan(op);
             }
             // What recovery reads is not in place before it is all there; and without a journal
@@ -394,7 +375,7 @@ impl Lane {
                 self.pump_checkpoint();
                 self.pump_moves();
             }
-            if self.runnable.is_empty() {
+            if !self.ops.has_runnable() {
                 break;
             }
         }

@@ -7,7 +7,7 @@ use block::BLOCK_BYTES;
 use super::context::Context;
 use super::ids::OpId;
 use super::log::{Unit, derived};
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::preserved;
 use super::verify::blocks_of;
@@ -17,7 +17,7 @@ use crate::format::BlockName;
 /// The blocks that an operation writes: what their checksums are wanted of.
 pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
     let wanted = match &op.task {
-        Task::Write(prepared) => prepared.staged,
+        Task::Write(prepared) => prepared.is_staged(),
         Task::Heal(_) | Task::Fill { .. } | Task::Relog(_) => true,
         _ => false,
     };
@@ -128,7 +128,7 @@ mod tests {
     use crate::action::{BufferId, IoKind};
     use crate::format::Entry;
     use crate::lane::blocks::block;
-    use crate::lane::op::{Owner, Prepared};
+    use crate::lane::ops::{Owner, Prepared, Staging};
     use crate::lane::overlay::{Bytes, Logged};
     use crate::plan::{Absent, Kind, Plan, Transfer};
 
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(count(Task::Heal(Vec::new())), 3);
         assert_eq!(count(Task::Resync), 0);
         let mut staging = Prepared::of(Vec::new());
-        staging.staged = false;
+        staging.staging = Staging::Named(ScratchId(2), BLOCK_BYTES);
         assert_eq!(count(Task::Write(staging)), 0, "it is put together first");
     }
 }

@@ -17,7 +17,7 @@ use block::{BLOCK_BYTES, Fault, Outcome};
 
 use super::blocks::Entries;
 use super::context::Context;
-use super::op::{Op, Owner, Task};
+use super::ops::{Op, Owner, Task};
 use super::overlay::Bytes;
 use crate::action::Event;
 use crate::format::{BlockName, Entry};

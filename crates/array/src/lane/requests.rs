@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use block::{Fault, Outcome, Request, RequestKind};
 
-use super::bounce::BounceBuffer;
 use super::context::Context;
 use super::io::IoTable;
+use super::ops::BounceBuffer;
 use crate::action::{Action, Reply, Slice};
 use crate::seeded::{self, Bug};
 use crate::{RequestId, ScratchId, VolumeId};

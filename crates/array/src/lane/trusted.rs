@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::context::Context;
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
@@ -25,7 +25,8 @@ fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {
 /// Whether a fill can be planned without a look at single blocks.
 pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     let fills = matches!(op.task, Task::Fill { .. }) && op.task.held().is_none();
-    let sound = op.bad.is_empty() && op.avoid.is_empty() && op.arbitration.distrusted().is_empty();
+    let sound =
+        op.bad.is_empty() && op.detour.avoid.is_empty() && op.arbitration.distrusted().is_empty();
     // Rows and slots are the same in all columns but for layouts that keep several copies on one drive.
     let alike = cx.geometry.layout().columns() == cx.geometry.code().columns();
     if !(cx.trusted && fills && sound && alike && cx.geometry.store().is_some()) {
@@ -67,7 +68,7 @@ mod tests {
     use crate::format::{Entry, MetaPage};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
-    use crate::lane::op::Owner;
+    use crate::lane::ops::Owner;
     use crate::lane::overlay::{Bytes, Logged};
 
     /// A step of a fill in a pool whose content is right by definition.

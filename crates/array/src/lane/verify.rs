@@ -9,7 +9,7 @@ use super::blocks::Entries;
 use super::context::Context;
 use super::known_losses::KnownLosses;
 use super::maps::StripeMaps;
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use crate::Geometry;
 use crate::action::{Event, Slice};
 use crate::format::BlockName;
@@ -56,7 +56,7 @@ pub(super) fn blocks_of(
 /// Compares what an operation has read: `sums` are the plain CRC-32C of its blocks, in the order of its plan.
 pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) -> Verified {
     let pool = cx.geometry.store().expect("a store").pool;
-    let (group, locked) = (op.group, op.locked);
+    let (group, locked) = (op.group, op.is_locked());
     let believes = (seeded::is(Bug::UnverifiedParity) && matches!(op.task, Task::Write(_)))
         || (seeded::is(Bug::UnverifiedRead) && matches!(op.task, Task::Read(_)));
     // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages say what it held before
@@ -138,7 +138,7 @@ mod tests {
     use crate::format::{Entry, MetaPage};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
-    use crate::lane::op::Owner;
+    use crate::lane::ops::{Lock, Owner};
     use crate::lane::overlay::{Bytes, Logged, Overlay};
     use crate::lane::pages::PageCache;
     use crate::losses::LostRange;
@@ -173,7 +173,7 @@ mod tests {
             }
             let owner = Owner::Request(RequestId(1));
             let mut op = Op::new(owner, 0, 1..2, Task::Read(Vec::new()));
-            op.locked = true;
+            op.lock = Lock::Own;
             let mut plan = Plan::new(Kind::Read);
             for &(column, first, blocks) in runs {
                 let cell = cx.geometry.layout().cell(0, column);
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn without_the_lock_what_differs_is_read_again() {
         let mut lab = Lab::new(&[(1, 4, 4)]);
-        lab.op.locked = false;
+        lab.op.lock = Lock::None;
         assert_eq!(lab.bad(&[], 4), []);
         assert_eq!(lab.verify(&[(1, 5)]), Verified::Again);
     }
@@ -324,7 +324,7 @@ mod tests {
         let mut lab = Lab::new(&[(1, 4, 4)]);
         lab.overlay.zero(0, 1..2, 11, std::iter::empty());
         assert_eq!(lab.bad(&[], 4), [], "with it nothing has changed");
-        lab.op.locked = false;
+        lab.op.lock = Lock::None;
         assert_eq!(lab.verify(&[]), Verified::Again);
         for at in 4..8 {
             lab.log(1, at, Bytes::InPlace, sum_of(block(1, at)));

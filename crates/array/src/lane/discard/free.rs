@@ -1,4 +1,4 @@
-//! Free stripes, which the next overwrites go to (`lane/moves.rs`).
+//! Free stripes, which the next overwrites go to (`lane/ops/moves.rs`).
 //!
 //! While a stream goes over a group each of its stripes is free for a while. To discard it would give nothing back for long, and
 //! cost an operation on each drive and the stripe's lock just when it is wanted. So free stripes are left as they are,

@@ -5,7 +5,7 @@
 //! does not get patience for it, and where all are slow none is late.
 //!
 //! ```text
-//!   handed out ── late ─► hedged (`lane/hedge.rs`); the pool counts it against the drive
+//!   handed out ── late ─► hedged (`lane/ops/hedge.rs`); the pool counts it against the drive
 //!              └─ DEADLINE ─► `Hangs`: the pool decides; `Answers` if the drive comes back
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! A *straggler* is still with the drive, which may yet write into the memory that it was given. So
 //! scratch memory is given back only when the last straggler in it has come back, nothing is read
-//! there again, and a request whose memory one holds is answered with its bytes elsewhere (`lane/bounce.rs`).
+//! there again, and a request whose memory one holds is answered with its bytes elsewhere (`lane/ops/bounce.rs`).
 //! And a drive that is out is drained when the last of its stragglers has come back: it must not return before.
 
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use layout::Cell;
 
 use super::catchup::{Held, Look};
 use crate::format::PageName;
-use crate::lane::op::Task;
+use crate::lane::ops::Task;
 
 /// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
 /// A scrub's is shorter while clients ask (`pace.rs`).

@@ -33,7 +33,7 @@ use self::pace::Pacer;
 use super::context::Context;
 use super::ids::JobId;
 use super::io::IoTable;
-use super::op::Task;
+use super::ops::Task;
 use crate::Geometry;
 use crate::action::Event;
 use crate::format::{Entry, PageName};

@@ -27,7 +27,7 @@ use crate::ScratchId;
 use crate::action::{BufferId, ComputeStep, Slice};
 use crate::format::{BatchHeader, BlockName, Descriptor};
 use crate::lane::context::Context;
-use crate::lane::op::{Op, Task};
+use crate::lane::ops::{Op, Task};
 use crate::seeded::{self, Bug};
 
 /// How many blocks of a batch are derived.

@@ -51,7 +51,7 @@ pub(super) use self::unit::Unit;
 use self::waiting::{Lot, Waiting};
 use super::context::Context;
 use super::ids::OpId;
-use super::op::{Op, Task};
+use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::recover::Recovered;
 use super::ring::Ring;

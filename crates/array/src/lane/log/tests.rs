@@ -8,7 +8,7 @@ use crate::action::{Action, BufferId, Computed, Io, IoKind, Service, Slice};
 use crate::lane::Computing;
 use crate::lane::blocks::block;
 use crate::lane::io::IoTable;
-use crate::lane::op::{Owner, Prepared};
+use crate::lane::ops::{Owner, Prepared};
 use crate::{RequestId, ScratchId, VolumeId};
 
 /// The log of a small lane of six drives that may lose two. Its ring has room for 32 of the smallest batches: one block of content and

@@ -21,7 +21,7 @@ use super::Unit;
 use super::shares::Volumes;
 use crate::VolumeId;
 use crate::fair_queue::FairQueue;
-use crate::lane::op::Op;
+use crate::lane::ops::Op;
 
 /// Commits that have not come for so long do not come any more.
 const COMMITS_QUIET: Duration = Duration::from_secs(2);

@@ -28,7 +28,7 @@ use crate::action::{Action, BufferId, Compute, Slice};
 use crate::format::BlockName;
 use crate::lane::Computing;
 use crate::lane::context::Context;
-use crate::lane::op::{Op, Owner};
+use crate::lane::ops::{Op, Owner};
 use crate::lane::overlay::Bytes;
 use crate::seeded::{self, Bug};
 

@@ -31,7 +31,7 @@ use self::compare::Comparison;
 use super::context::Context;
 use super::io::{FaultReport, IoTable};
 use super::log::{BatchBuffer, ColumnCodes};
-use super::op::Op;
+use super::ops::Op;
 use super::overlay::Overlay;
 use super::ring::Ring;
 use super::writes::Writes;

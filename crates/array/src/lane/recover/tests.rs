@@ -4,7 +4,7 @@ use super::*;
 use crate::action::ComputeStep;
 use crate::format::{BlockName, Descriptor, Entry};
 use crate::lane::blocks::block;
-use crate::lane::op::Owner;
+use crate::lane::ops::Owner;
 use crate::lane::overlay::{Bytes, Logged};
 
 /// The recovery of a small lane of six drives that may lose two. Nothing is on its drives: what is read of them is said by each test.

@@ -11,7 +11,7 @@ use crate::lane::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor}
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
 use crate::lane::log::batch_memory;
-use crate::lane::op::{Op, Owner, Task};
+use crate::lane::ops::{Op, Owner, Task};
 use crate::lane::preserved::Limits;
 use crate::lane::{Lane, records};
 use crate::plan::Transfer;
@@ -146,7 +146,7 @@ impl Lane {
         for stripe in running.enter(&self.cx, overlay, pages, preserved, room) {
             self.discards.made_unwritten(stripe);
         }
-        self.runnable.extend(self.checkpoints.take_fills());
+        self.ops.run_all(self.checkpoints.take_fills());
         self.relog_preserved(room);
         let running = self.checkpoints.running();
         let next = running.write_pages(&mut self.cx, &mut self.pages);
@@ -321,8 +321,8 @@ impl Lane {
 
     /// Logs again what is preserved and must be.
     fn relog_preserved(&mut self, room: bool) {
-        let locks = &self.locks;
-        let is_free = |group, stripe| locks.is_free(group, stripe);
+        let ops = &self.ops;
+        let is_free = |group, stripe| ops.is_free(group, stripe);
         for relog in { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free) {
             let stripes = relog.stripe..relog.stripe + 1;
             let task = Task::Relog(relog.names);
@@ -335,14 +335,14 @@ impl Lane {
     /// holds it, and it must not have been overwritten. So the fill is planned again when a checkpoint has put the
     /// block in place.
     pub(in crate::lane) fn fill_is_early(&mut self, op: OpId) -> bool {
-        let Owner::Job(job) = self.ops[&op].owner else {
+        let Owner::Job(job) = self.ops[op].owner else {
             return false;
         };
         if !self.jobs.catches_up(job) {
             return false;
         }
         let flushed = self.log.flushed();
-        let early = records::written_blocks(&self.cx, &self.ops[&op])
+        let early = records::written_blocks(&self.cx, &self.ops[op])
             .iter()
             .any(|(name, _)| {
                 let logged = self.overlay.get(*name);

@@ -4,14 +4,14 @@ use crate::lane::Lane;
 use crate::lane::direct::{self, Direct};
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
-use crate::lane::op::Phase;
+use crate::lane::ops::Phase;
 use crate::plan::Transfer;
 
 impl Lane {
     /// A write that was planned goes in place before it is logged.
     pub(in crate::lane) fn begin_direct(&mut self, id: OpId) {
         let turn = self.direct.begin();
-        let op = self.ops.get_mut(id).expect("it was planned");
+        let op = &mut self.ops[id];
         op.direct = Some(Box::new(Direct {
             sums: Vec::new(),
             failed: false,
@@ -21,7 +21,7 @@ impl Lane {
 
     /// What goes in place is computed: with the turn's last stripe all of them are begun.
     pub(in crate::lane) fn gather_direct(&mut self, id: OpId, sums: &[u32]) {
-        let op = self.ops.get_mut(id).expect("just computed");
+        let op = &mut self.ops[id];
         op.phase = Phase::Gathering;
         let direct = op.direct.as_mut().expect("it goes in place");
         direct.sums = sums.to_vec();
@@ -32,16 +32,15 @@ impl Lane {
     }
 
     fn write_direct(&mut self, id: OpId) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let writes = &op.plan.as_ref().expect("it was planned").writes;
         let writes: Vec<Transfer> = writes.clone();
         if writes.iter().any(|write| self.cx.view().is_out(write.seat)) {
             self.log_content(id);
             return;
         }
-        let op = self.ops.get_mut(id).expect("just seen");
-        op.phase = Phase::Writing;
-        op.in_flight = writes.len() as u64;
+        let op = &mut self.ops[id];
+        op.begin_writes(writes.len() as u64);
         for &transfer in &writes {
             self.push_transfer(id, transfer);
         }
@@ -49,7 +48,7 @@ impl Lane {
 
     /// A drive has not taken what an operation writes.
     pub(in crate::lane) fn direct_failed(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("its writes are in flight");
+        let op = &mut self.ops[id];
         if let Some(direct) = &mut op.direct {
             direct.failed = true;
         }
@@ -57,28 +56,28 @@ impl Lane {
 
     /// All that goes in place has ended, and the pool has decided about drives that refused it.
     pub(in crate::lane) fn direct_written(&mut self, id: OpId) {
-        let op = self.ops.get_mut(id).expect("its writes have ended");
+        let op = &mut self.ops[id];
         // Nothing counts of what is in place: the journal takes it, whatever a drive has said.
         op.fault = None;
         if op.direct.as_ref().is_some_and(|direct| direct.failed) {
             self.log_content(id);
         } else {
             let direct = self.end_direct(id);
-            let units = direct::units(&self.cx, (id, &self.ops[&id]), &direct.sums);
+            let units = direct::units(&self.cx, (id, &self.ops[id]), &direct.sums);
             self.log_units(id, units);
         }
     }
 
     fn end_direct(&mut self, id: OpId) -> Box<Direct> {
         self.direct.end();
-        let op = self.ops.get_mut(id).expect("the operation exists");
+        let op = &mut self.ops[id];
         op.direct.take().expect("it went in place")
     }
 
     /// It goes through the journal after all.
     fn log_content(&mut self, id: OpId) {
         let direct = self.end_direct(id);
-        if self.ops[&id].moves_from.is_some() {
+        if self.ops[id].moves_from().is_some() {
             self.cancel_move(id);
             return;
         }

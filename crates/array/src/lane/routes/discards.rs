@@ -4,7 +4,7 @@ use crate::lane::Lane;
 use crate::lane::blocks::Entries;
 use crate::lane::discard::{Begun, Discarded, Look, RingUse, Run};
 use crate::lane::ids::OpId;
-use crate::lane::op::{Op, Owner, Phase, Task};
+use crate::lane::ops::{Op, Owner, Phase, Task};
 
 impl Lane {
     /// Begins to discard the next run, if none is under way.
@@ -21,7 +21,7 @@ impl Lane {
 
     /// The stripes of a run are locked.
     pub(in crate::lane) fn discard(&mut self, id: OpId, what: Discarded) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let run = Run {
             group: op.group,
             stripes: op.stripes.clone(),
@@ -46,7 +46,7 @@ impl Lane {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         match { &mut self.discards }.begin(cx, ios, &look, (id, &run), past_ring) {
             Begun::Asked => {
-                self.ops.get_mut(id).expect("just seen").phase = Phase::Writing;
+                self.ops[id].phase = Phase::Discarding;
             }
             Begun::Missing(names) => {
                 self.fetch_pages(id, names);

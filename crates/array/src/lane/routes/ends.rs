@@ -1,5 +1,6 @@
 //! Drive operations that have ended: each goes to the machine that it was for.
 
+use crate::action::{IoId, IoKind};
 use crate::lane::io::{Answered, Ended};
 use crate::lane::{Lane, Purpose};
 
@@ -81,6 +82,22 @@ impl Lane {
                 self.hedge(id);
             }
             self.ios.looked(self.cx.now);
+        }
+    }
+
+    /// Looks for a way around what a late read is for.
+    fn hedge(&mut self, id: IoId) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let hedged = match ios.purpose_of(id) {
+            None => return,
+            Some(Purpose::Transfer { op, transfer }) if transfer.kind == IoKind::Read => {
+                self.ops.hedge(cx, ios, op)
+            }
+            Some(Purpose::PageRead { read, .. }) => self.pages.hedge(cx, ios, read),
+            Some(_) => true,
+        };
+        if hedged {
+            self.ios.is_hedged(id);
         }
     }
 }

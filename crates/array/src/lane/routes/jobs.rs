@@ -9,7 +9,7 @@ use crate::lane::fills;
 use crate::lane::flush::Waiter;
 use crate::lane::ids::{JobId, OpId};
 use crate::lane::jobs::{Begun, Ended, Job, Next};
-use crate::lane::op::{Op, Owner};
+use crate::lane::ops::{Op, Owner};
 use crate::lane::{Lane, records};
 
 impl Lane {
@@ -97,7 +97,7 @@ impl Lane {
     /// Compares the target's pages with what they should be, as far as a step of a fill goes; false if
     /// pages have to be read first, and the operation waits for them.
     pub(in crate::lane) fn compare_pages(&mut self, id: OpId) -> bool {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let Owner::Job(job) = op.owner else {
             return true;
         };
@@ -120,7 +120,7 @@ impl Lane {
         if self.cx.trusted {
             return true;
         }
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let names = records::written_blocks(&self.cx, op)
             .into_iter()
             .map(|(name, _)| name);

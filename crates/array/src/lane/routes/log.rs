@@ -7,21 +7,22 @@ use crate::lane::backoff::Work;
 use crate::lane::direct::IN_PLACE_MAX;
 use crate::lane::ids::OpId;
 use crate::lane::log::{Applied, BatchBuffer, Begun, Inputs, Unit};
-use crate::lane::op::{Phase, Task};
+use crate::lane::ops::{Phase, Task};
 use crate::lane::{Lane, records};
 
 impl Lane {
     /// What an operation writes is computed: to the journal with it, band by band.
     pub(in crate::lane) fn log_writes(&mut self, id: OpId, sums: &[u32]) {
-        let op = &self.ops[&id];
+        let op = &self.ops[id];
         let units = records::units_of_writes(&self.cx, &self.overlay, (id, op), sums);
         self.log_units(id, units);
     }
 
     pub(in crate::lane) fn log_units(&mut self, id: OpId, units: Vec<Unit>) {
-        let op = self.ops.get_mut(id).expect("the operation exists");
-        op.phase = Phase::Logging;
-        op.units = units.len() as u64;
+        let op = &mut self.ops[id];
+        op.phase = Phase::Logging {
+            units: units.len() as u64,
+        };
         // What it was computed from is not needed any more; were it kept while the operation waits
         // for memory, none would become free. What is logged again is itself in a batch's buffer.
         if !matches!(op.task, Task::Relog(_)) {
@@ -32,18 +33,14 @@ impl Lane {
         if units.is_empty() {
             self.end(id, Ok(()));
         } else {
-            self.log.push(self.cx.now, &self.ops[&id], units);
+            self.log.push(self.cx.now, &self.ops[id], units);
         }
     }
 
     /// One of an operation's units is logged, or will not be.
     fn unit_ended(&mut self, id: OpId, outcome: Outcome) {
-        let op = self.ops.get_mut(id).expect("it waits for its units");
-        op.units -= 1;
-        if let (None, Err(fault)) = (op.fault, outcome) {
-            op.fault = Some(fault);
-        }
-        if op.units == 0 {
+        let op = &mut self.ops[id];
+        if op.unit_ended(outcome) {
             self.end(id, Ok(()));
         }
     }

@@ -7,13 +7,13 @@ use crate::format::PageName;
 use crate::lane::Lane;
 use crate::lane::ids::OpId;
 use crate::lane::maps::MapEntries;
-use crate::lane::op::{Owner, Phase, Task};
+use crate::lane::ops::{Owner, Phase, Task};
 use crate::lane::pages::{Loaded, PageCache};
 
 impl Lane {
     /// Loads pages for an operation, which is planned again when they are here.
     pub(in crate::lane) fn fetch_pages(&mut self, id: OpId, names: BTreeSet<PageName>) {
-        let op = self.ops.get_mut(id).expect("it is being planned");
+        let op = &mut self.ops[id];
         op.phase = Phase::Fetching;
         // A job, or a stream, is about to ask for those behind them.
         let streams = op.service.bulk && matches!(op.task, Task::Write(_));
@@ -23,7 +23,7 @@ impl Lane {
         };
         self.load_pages(names.iter().copied().chain(ahead));
         if !self.pages.wait(id, names) {
-            self.runnable.push_back(id);
+            self.ops.run(id);
         }
     }
 
@@ -61,7 +61,7 @@ impl Lane {
 
     /// A page has come, and these operations have waited for it.
     pub(in crate::lane) fn page_here(&mut self, ready: Vec<OpId>) {
-        self.runnable.extend(ready);
+        self.ops.run_all(ready);
         self.checkpoint_page_here();
     }
 

@@ -4,7 +4,7 @@ use block::Outcome;
 
 use crate::lane::Lane;
 use crate::lane::blocks::Entries;
-use crate::lane::op::{Op, Owner, Task};
+use crate::lane::ops::{Op, Owner, Task};
 use crate::seeded::{self, Bug};
 
 impl Lane {

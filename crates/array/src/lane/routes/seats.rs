@@ -9,7 +9,6 @@ use block::Seat;
 
 use crate::lane::Lane;
 use crate::lane::ids::OpId;
-use crate::lane::op::Phase;
 
 impl Lane {
     /// Drives are out. All are before what waits for a verdict goes on.
@@ -115,19 +114,13 @@ impl Lane {
         self.batches_judged(seat, out);
         self.checkpoint_judged(seat, out);
         self.recovery_judged(seat, out);
-        let judged: Vec<OpId> = self
-            .ops
-            .iter()
-            .filter(|(_, op)| op.failed_seats.contains_key(&seat))
+        let writes: Vec<OpId> = { self.ops.iter() }
+            .filter(|(_, op)| op.awaits_verdict(seat))
             .map(|(id, _)| id)
             .collect();
-        for id in judged {
-            let op = self.ops.get_mut(id).expect("just listed");
-            let fault = op.failed_seats.remove(&seat);
-            if !out {
-                op.fault = op.fault.or(fault);
-            }
-            if op.phase == Phase::Judging && op.failed_seats.is_empty() {
+        for id in writes {
+            let op = &mut self.ops[id];
+            if op.judged(seat, out) {
                 self.written(id);
             }
         }

@@ -1,0 +1,129 @@
+//! What tests of operations have in common: a small lane whose blocks of stripe 1 (blocks 4 to 7 of six columns) are all
+//! written, and an operation on that stripe.
+
+use block::BLOCK_BYTES;
+
+use super::{Op, Owner, Task};
+use crate::action::{BufferId, IoKind, Slice};
+use crate::format::{BlockName, Entry, MetaPage};
+use crate::lane::blocks::{Entries, block};
+use crate::lane::context::Context;
+use crate::lane::io::IoTable;
+use crate::lane::overlay::Overlay;
+use crate::lane::pages::PageCache;
+use crate::plan::{BandPlans, Kind, Piece, Plan, Row, Source, Transfer};
+use crate::{RequestId, ScratchId};
+
+pub(super) const ROW: Row = Row { stripe: 1, low: 0 };
+
+pub(super) struct Lab {
+    pub(super) cx: Context,
+    pub(super) ios: IoTable,
+    pub(super) overlay: Overlay,
+    pub(super) pages: PageCache,
+    pub(super) plans: BandPlans,
+    pub(super) op: Op,
+}
+
+/// What a block holds: its checksum.
+pub(super) fn sum_of(name: BlockName) -> u32 {
+    1000 * name.block + u32::from(name.column)
+}
+
+/// Blocks of some memory.
+pub(super) fn memory(first: u64, blocks: u64) -> Slice {
+    Slice {
+        buffer: BufferId::Scratch(ScratchId(1)),
+        offset: first * BLOCK_BYTES,
+        length: blocks * BLOCK_BYTES,
+    }
+}
+
+/// A read of so many blocks of an element.
+pub(super) fn read(slot: usize, blocks: u64) -> Task {
+    Task::Read(vec![Piece {
+        slot,
+        low: 0,
+        slice: memory(0, blocks),
+    }])
+}
+
+/// New bytes for so many blocks of an element.
+pub(super) fn source(slot: usize, blocks: u64) -> Source {
+    Source {
+        slot,
+        low: 0,
+        slice: memory(8 * slot as u64, blocks),
+    }
+}
+
+impl Lab {
+    pub(super) fn new(task: Task) -> Self {
+        Self::of(Context::of_test("raid6", 6), task)
+    }
+
+    pub(super) fn of(cx: Context, task: Task) -> Self {
+        let pool = cx.geometry.store().unwrap().pool;
+        let mut pages = PageCache::new(64);
+        for column in 0..6 {
+            let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
+            for at in 4..8 {
+                let name = block(column, at);
+                page.set(name.entry(), Entry::new(pool, name, sum_of(name), 9), 2);
+            }
+            pages.put(block(column, 0).page(), page);
+        }
+        let mut op = Op::new(Owner::Request(RequestId(1)), 0, 1..2, task);
+        op.plan = Some(Plan::new(Kind::Read));
+        Self {
+            cx,
+            ios: IoTable::new(6),
+            overlay: Overlay::default(),
+            pages,
+            plans: BandPlans::default(),
+            op,
+        }
+    }
+
+    /// A pool without a journal.
+    pub(super) fn without_journal(task: Task) -> Self {
+        let mut lab = Self::new(task);
+        let scheme: layout::Scheme = "raid6".parse().unwrap();
+        let shape = layout::Geometry::new(&scheme, Some(6), 64).unwrap();
+        let code = erasure::by_columns(&shape.code.name, shape.code.columns).unwrap();
+        let (chunk, cell) = (16 << 10, 256 << 10);
+        let bare = crate::Geometry::new(code.into(), shape.layout, chunk, cell, 64, 1 << 20, 1);
+        lab.cx = Context::new(bare.unwrap().into(), 0);
+        lab
+    }
+
+    pub(super) const fn entries(&self) -> Entries<'_> {
+        Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        }
+    }
+
+    /// Blocks of a column of the stripe, from block 4 on.
+    pub(super) fn transfer(&self, column: u16, kind: IoKind, blocks: u64) -> Transfer {
+        let cell = self.cx.geometry.layout().cell(0, column);
+        Transfer {
+            seat: cell.seat,
+            column,
+            kind,
+            offset: self.cx.geometry.block_offset(cell, 4),
+            length: blocks * BLOCK_BYTES,
+            slice: Some(memory(8 * u64::from(column), blocks)),
+        }
+    }
+
+    pub(super) fn plan(&mut self) -> &mut Plan {
+        self.op.plan.as_mut().unwrap()
+    }
+
+    /// The drive of a column is out.
+    pub(super) fn out(&mut self, column: u16) {
+        let seat = self.cx.geometry.layout().cell(0, column).seat;
+        self.cx.change_view(|view, _| view.seat_out(seat));
+    }
+}

@@ -1,0 +1,204 @@
+//! Operations: what a lane does for requests and jobs, a stripe at a time.
+//!
+//! ```text
+//!      ┌─ pages ─► Fetching ─┐    ┌─ a read failed, or is not what was written: plan around it
+//!      ▼                     │    │
+//!   Locking ──── plan ───────┴─► Reading ─► Verifying ─► Computing ─┬─► Logging ─► (end)
+//!      ▲                                                            ├─► Writing ─► (end)
+//!      └────────────────── blocks staged ───────────────────────────┘
+//! ```
+//!
+//! Writes of requests are logged, whole stripes onto unwritten space after they are in place (`direct.rs`). What fills a cell
+//! that does not count yet is written in place, and so is everything in a pool without a journal.
+//!
+//! [`Operations`] has those that are under way, the locks of their stripes, and the line of those that can be planned. What an
+//! operation is comes in `op.rs`, what it writes in `prepared.rs`.
+//!
+//! Invariants:
+//! - An operation in line to be planned has its locks, or needs none.
+//! - Nothing that an operation was planned for is in flight while it is in line for its locks.
+
+mod bounce;
+mod compare;
+mod hedge;
+mod moves;
+mod op;
+mod plan;
+mod prepared;
+mod reads;
+mod way;
+mod writes;
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut, Range};
+
+pub(super) use self::bounce::{BounceBuffer, avoid_stragglers};
+pub(super) use self::compare::{
+    Compared, Trials, compare, must_check, plan_trials, tried, writes_what_it_recovers,
+};
+pub(super) use self::moves::{Located, is_located, locate, split, unit_of_move};
+pub(super) use self::op::{Destination, Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
+pub(super) use self::plan::{
+    Beginning, Planned, begin as begin_plan, closely, fault_of_loss, finds_losses,
+};
+pub(super) use self::prepared::{Prepared, Staging};
+pub(super) use self::reads::{AfterRead, is_news, note_verified, read_ended, sums_to_verify};
+pub(super) use self::way::{Way, provide_memory, way};
+pub(super) use self::writes::{
+    AfterComputation, AfterWrites, Computation, begin_writes, computation, computed, lacks_target,
+    written,
+};
+use super::context::Context;
+use super::ids::OpId;
+use super::locks::StripeLocks;
+use super::sequence_map::SequenceMap;
+use crate::plan::BandPlans;
+use crate::seeded::{self, Bug};
+
+/// The operations of a lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Operations {
+    /// Boxed: a map moves what it holds.
+    ops: SequenceMap<OpId, Box<Op>>,
+    locks: StripeLocks<OpId>,
+    /// Operations that can be planned now.
+    runnable: VecDeque<OpId>,
+    plans: BandPlans,
+    /// Second reads under way.
+    hedges: usize,
+}
+
+impl Operations {
+    /// An operation begins. Then it is located, locked or planned: [`lock`](Self::lock), [`run`](Self::run).
+    pub(super) fn begin(&mut self, cx: &mut Context, mut op: Op) -> OpId {
+        let id = cx.fresh_op();
+        op.begun = cx.now;
+        self.ops.insert(id, Box::new(op));
+        id
+    }
+
+    /// An operation, and what plans are made with.
+    pub(super) fn planning(&mut self, id: OpId) -> (&mut Op, &mut BandPlans) {
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        (op, &mut self.plans)
+    }
+
+    /// All that are under way, in the order in which they have begun.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (OpId, &Op)> {
+        self.ops.iter().map(|(id, op)| (id, &**op))
+    }
+
+    /// True if nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ops.is_empty() && self.locks.is_idle()
+    }
+
+    /// An operation can be planned, if it is in line for nothing.
+    pub(super) fn run(&mut self, id: OpId) {
+        self.runnable.push_back(id);
+    }
+
+    /// The same for what has waited.
+    pub(super) fn run_all(&mut self, ids: impl IntoIterator<Item = OpId>) {
+        self.runnable.extend(ids);
+    }
+
+    /// Takes the next operation that can be planned.
+    pub(super) fn next(&mut self) -> Option<OpId> {
+        self.runnable.pop_front()
+    }
+
+    /// True if something can be planned now.
+    pub(super) fn has_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// An operation gets in line for its stripes, and is planned when it has them all.
+    pub(super) fn lock(&mut self, cx: &mut Context, id: OpId) {
+        let op = self.ops.get_mut(id).expect("the operation exists");
+        // What it was planned for has ended.
+        cx.epochs.leave(&mut op.epoch);
+        op.phase = Phase::Locking;
+        op.lock = Lock::Own;
+        if self.locks.acquire(id, op.group, op.stripes.clone()) {
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// Takes the lock of one more stripe, which is free.
+    fn lock_free(&mut self, id: OpId, stripe: u64) {
+        let group = self[id].group;
+        let locked = self.locks.acquire(id, group, stripe..stripe + 1);
+        assert!(locked, "the lock of stripe {stripe} is free");
+    }
+
+    /// Gives back stripes that an operation has locked.
+    pub(super) fn unlock(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
+        let ready = self.locks.release(id, group, stripes);
+        self.runnable.extend(ready);
+    }
+
+    /// True if nothing has locked a stripe, or is in line for it.
+    pub(super) fn is_free(&self, group: u64, stripe: u64) -> bool {
+        self.locks.is_free(group, stripe)
+    }
+
+    /// True if an operation has locked all of these stripes.
+    pub(super) fn has_locked(&self, id: OpId, group: u64, stripes: Range<u64>) -> bool {
+        self.locks.has(id, group, stripes)
+    }
+
+    /// Something of what was planned cannot be had: an operation is planned again, under its lock.
+    pub(super) fn plan_again(&mut self, cx: &mut Context, id: OpId) {
+        match self[id].is_locked() {
+            true => self.run(id),
+            false => self.lock(cx, id),
+        }
+    }
+
+    /// An operation ends. Its locks are given back by [`unlock`](Self::unlock).
+    pub(super) fn end(&mut self, cx: &mut Context, id: OpId) -> Box<Op> {
+        let mut op = self.ops.remove(id).expect("the operation exists");
+        cx.epochs.leave(&mut op.epoch);
+        debug_assert!(!op.is_in_flight(), "nothing is in flight at the end");
+        op
+    }
+}
+
+impl Index<OpId> for Operations {
+    type Output = Op;
+
+    fn index(&self, id: OpId) -> &Op {
+        self.ops.get(id).expect("the operation exists")
+    }
+}
+
+impl IndexMut<OpId> for Operations {
+    fn index_mut(&mut self, id: OpId) -> &mut Op {
+        self.ops.get_mut(id).expect("the operation exists")
+    }
+}
+
+/// Whether an operation only reads what is there. It needs no lock: every block is old or new.
+pub(super) fn needs_no_lock(cx: &Context, op: &Op) -> bool {
+    match &op.task {
+        Task::Read(pieces) => pieces.iter().all(|piece| {
+            let (column, _) = cx.geometry.place(op.group, op.stripes.start, piece.slot);
+            let state = cx.view().column(&cx.geometry, op.group, column);
+            state.readable()
+        }),
+        Task::Write(_)
+        | Task::Fill { .. }
+        | Task::Zero
+        | Task::Resync
+        | Task::Scrub
+        | Task::Heal(_)
+        | Task::Relog(_) => false,
+        Task::Discard(_) => seeded::is(Bug::DiscardUnlocked),
+    }
+}
+
+#[cfg(test)]
+mod lab;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,389 @@
+//! A whole stripe that is overwritten goes to a free stripe of its group.
+//!
+//! ```text
+//!   planned where it is ─► planned where it goes ─► in place (direct.rs) ─► logged: the checksums, what the map says now,
+//!        │                      │                                            and that its old stripe holds nothing
+//!        └─ none is free:       └─ it cannot go there: logged, content       │
+//!           it waits               and all, where it is                      ▼
+//!             ▲                                                    the old stripe is vacated
+//!             └─ the old stripe is free ◄── its record is flushed, and all that was planned before has ended ──┘
+//! ```
+//!
+//! So nothing is read, and nothing is written twice. Where the group's columns lie is not changed: only the height in them.
+//!
+//! Invariants:
+//! - The operation has the locks of both stripes from before it is planned for the free one until its record is complete.
+//! - A free stripe's entries say that it is unwritten, so that what lies there does not count before the record does.
+//! - A vacated stripe is not written before its record is flushed: a cut could take the record, and the stripe would count
+//!   again.
+//! - Nor before all operations that were planned before have ended: a read takes no lock, and the checksum of what is
+//!   written there next would let it return that. A checkpoint may have a block on its way there.
+//! - What waits for a free stripe, or in line for a lock, counts as ended: nothing that it was planned for is in flight.
+
+use std::ops::Range;
+
+use block::BLOCK_BYTES;
+
+use super::{Destination, Lock, Op, Operations, Owner, Phase, Task};
+use crate::Geometry;
+use crate::format::{BlockName, Descriptor};
+use crate::lane::context::Context;
+use crate::lane::ids::OpId;
+use crate::lane::log::Unit;
+use crate::lane::maps::StripeMaps;
+use crate::seeded::{self, Bug};
+
+/// Bytes of the descriptors of a stripe that moves: they have to be in one batch, whose header has four blocks.
+const MOVE_BYTES_MAX: usize = 10 << 10;
+
+/// Where the data of an operation is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::lane) enum Located {
+    /// Where the operation is planned.
+    Here,
+    /// In other stripes: those are planned for from now on. These had been locked.
+    Elsewhere { locked: Option<Range<u64>> },
+    /// Not in one run of stripes any more: each becomes an operation of its own.
+    Split,
+    /// In other stripes, of a second read: its reader goes on without it.
+    LeftReader,
+    /// No column's map says where.
+    Unfindable,
+}
+
+/// Whether it is known where the data of an operation is, if it has any. If not the map of its group has to be in memory.
+pub(in crate::lane) fn is_located(cx: &Context, maps: &StripeMaps, op: &Op) -> bool {
+    cx.geometry.free_stripes() == 0 || op.data.is_none() || op.located == Some(maps.version())
+}
+
+/// Finds the stripes of what a client asks for.
+pub(in crate::lane) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> Located {
+    let data = op.data.expect("it is of the group's data");
+    let count = op.stripes.end - op.stripes.start;
+    let Some(first) = maps.stripe_holding(cx, op.group, data) else {
+        return Located::Unfindable;
+    };
+    let holding = |index| maps.stripe_holding(cx, op.group, data + index);
+    if !(1..count).all(|index| holding(index) == Some(first + index)) {
+        return Located::Split;
+    }
+    let located = op.located.replace(maps.version()).is_some();
+    let follows = op.stripes.start == first || seeded::is(Bug::MovedNotFollowed);
+    if op.moves_from() == Some(first) || located && follows {
+        return Located::Here;
+    }
+    if matches!(op.owner, Owner::Hedge(_)) {
+        return Located::LeftReader;
+    }
+    let locked = std::mem::replace(&mut op.lock, Lock::None) == Lock::Own;
+    let before = std::mem::replace(&mut op.stripes, first..first + count);
+    op.bad.clear();
+    op.detour.avoid.clear();
+    op.unknown.clear();
+    Located::Elsewhere {
+        locked: locked.then_some(before),
+    }
+}
+
+/// Operations of one stripe each, in place of one that zeroes stripes of the data that are not one run any more.
+pub(in crate::lane) fn split(op: &Op) -> impl ExactSizeIterator<Item = Op> + use<> {
+    debug_assert!(matches!(op.task, Task::Zero), "others are of one stripe");
+    let data = op.data_stripes().expect("it is of the group's data");
+    let (owner, group, service) = (op.owner, op.group, op.service);
+    let count = usize::try_from(data.end - data.start).expect("few stripes");
+    (0..count).map(move |index| {
+        let stripe = data.start + index as u64;
+        let mut part = Op::new(owner, group, stripe..stripe + 1, Task::Zero).of_data();
+        part.service = service;
+        part
+    })
+}
+
+/// Whether an operation overwrites a whole stripe that may go elsewhere.
+pub(super) fn may_move(cx: &Context, op: &Op) -> bool {
+    let Task::Write(prepared) = &op.task else {
+        return false;
+    };
+    let sources = prepared.sources.iter();
+    let bytes: u64 = sources.map(|source| source.slice.length).sum();
+    let columns = || cx.view().columns(&cx.geometry, op.group);
+    op.data.is_some()
+        && op.destination == Destination::Open
+        && bytes == cx.geometry.stripe_data_bytes()
+        && move_bytes(&cx.geometry) <= MOVE_BYTES_MAX
+        && columns()
+            .iter()
+            .all(|column| column.source.is_some() && column.target.is_none())
+}
+
+/// Bytes of the descriptors of a stripe that moves.
+fn move_bytes(geometry: &Geometry) -> usize {
+    let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
+    let per_chunk = usize::try_from(per_chunk).expect("a chunk fits into memory");
+    geometry.code().elements() * Descriptor::bytes_of_direct(per_chunk)
+}
+
+impl Operations {
+    /// An operation is planned again for a free stripe, whose lock it has beside its own.
+    pub(in crate::lane) fn move_to(&mut self, id: OpId, to: u64) {
+        self.lock_free(id, to);
+        let op = &mut self[id];
+        let from = op.stripes.start;
+        op.destination = Destination::Free { from };
+        op.stripes = to..to + 1;
+        self.run(id);
+    }
+
+    /// An operation waits for a free stripe.
+    pub(in crate::lane) fn wait_for_stripe(&mut self, cx: &mut Context, id: OpId) {
+        let op = &mut self[id];
+        cx.epochs.leave(&mut op.epoch);
+        op.phase = Phase::Waiting;
+    }
+
+    /// An operation does not move after all. Nothing of it is in flight. Returns the group and the stripe that it leaves.
+    pub(in crate::lane) fn cancel_move(&mut self, id: OpId) -> (u64, u64) {
+        let op = &mut self[id];
+        let from = op.moves_from().expect("it was to move");
+        let to = op.stripes.start;
+        op.stripes = from..from + 1;
+        op.destination = Destination::Home;
+        (op.group, to)
+    }
+
+    /// What waits for free stripes waits no more: it goes through the journal.
+    pub(in crate::lane) fn stay(&mut self, ops: Vec<OpId>) {
+        for id in ops {
+            self[id].destination = Destination::Home;
+            self.run(id);
+        }
+    }
+}
+
+/// What an operation logs that moves from a stripe to where it is planned for: all of it counts, or nothing.
+pub(in crate::lane) fn unit_of_move(
+    id: OpId,
+    op: &Op,
+    from: u64,
+    direct: Vec<(BlockName, Vec<u32>)>,
+) -> Unit {
+    let data = op.data.expect("what moves is data");
+    let to = u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes");
+    let vacates = !seeded::is(Bug::MovedNotVacated);
+    Unit {
+        direct,
+        zeroed: vacates.then_some((op.group, from..from + 1)),
+        moved: Some((op.group, data, to)),
+        ..Unit::of(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::{BufferId, Slice};
+    use crate::format::{Entry, MetaPage};
+    use crate::lane::maps::MapEntries;
+    use crate::lane::ops::Prepared;
+    use crate::lane::overlay::Overlay;
+    use crate::lane::pages::PageCache;
+    use crate::plan::Source;
+    use crate::{RequestId, ScratchId};
+
+    /// A small lane with free stripes, the map of its first group, and a client's operation on stripe 1 of the data.
+    struct Lab {
+        cx: Context,
+        maps: StripeMaps,
+        op: Op,
+    }
+
+    impl Lab {
+        fn new(task: Task, data: Range<u64>) -> Self {
+            let change = |store: &mut crate::Store| store.free_stripes = 2;
+            let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
+            let mut pages = PageCache::new(64);
+            let mut maps = StripeMaps::default();
+            for name in maps.pages_lacking(&cx, &pages, 0) {
+                pages.put(name, MetaPage::filled(Entry::UNWRITTEN, 1));
+            }
+            let entries = MapEntries {
+                overlay: &Overlay::default(),
+                pages: &pages,
+                sequence: 100,
+            };
+            assert_eq!(maps.load(&cx, entries, 0), Ok(Vec::new()));
+            let op = Op::new(Owner::Request(RequestId(1)), 0, data, task).of_data();
+            Self { cx, maps, op }
+        }
+
+        fn read() -> Self {
+            Self::new(Task::Read(Vec::new()), 1..2)
+        }
+
+        /// A write of so many bytes.
+        fn write(length: u64) -> Self {
+            let slice = Slice {
+                buffer: BufferId::Scratch(ScratchId(1)),
+                offset: 0,
+                length,
+            };
+            let source = Source {
+                slot: 0,
+                low: 0,
+                slice,
+            };
+            Self::new(Task::Write(Prepared::of(vec![source])), 1..2)
+        }
+
+        fn whole() -> Self {
+            let lab = Self::read();
+            Self::write(lab.cx.geometry.stripe_data_bytes())
+        }
+
+        /// Data moves to a free stripe; returns that.
+        fn data_moves(&mut self, data: u64) -> u64 {
+            let free = self.maps.take_free((0, data), false, |_| true);
+            let crate::lane::maps::Taken::Stripe(to) = free else {
+                panic!("two are free");
+            };
+            let number = u32::try_from(to).unwrap();
+            self.maps.moved(&mut self.cx, (0, data), number, 9);
+            to
+        }
+
+        fn locate(&mut self) -> Located {
+            locate(&self.cx, &self.maps, &mut self.op)
+        }
+
+        fn is_located(&self) -> bool {
+            is_located(&self.cx, &self.maps, &self.op)
+        }
+    }
+
+    #[test]
+    fn data_is_looked_for_once_until_a_map_changes() {
+        let mut lab = Lab::read();
+        assert!(!lab.is_located());
+        assert_eq!(lab.locate(), Located::Elsewhere { locked: None });
+        assert!(lab.is_located());
+        lab.data_moves(5);
+        assert!(!lab.is_located());
+        assert_eq!(lab.locate(), Located::Here, "other data has moved");
+    }
+
+    #[test]
+    fn what_is_of_no_data_or_of_a_pool_without_free_stripes_is_where_it_is() {
+        let mut lab = Lab::read();
+        lab.op.data = None;
+        assert!(lab.is_located());
+        let cx = Context::of_test("raid6", 6);
+        lab.op.data = Some(1);
+        assert!(is_located(&cx, &lab.maps, &lab.op));
+    }
+
+    #[test]
+    fn an_operation_follows_its_data_and_gives_up_its_lock() {
+        let mut lab = Lab::read();
+        lab.locate();
+        lab.op.lock = Lock::Own;
+        lab.op.bad.insert((1, 4));
+        let to = lab.data_moves(1);
+        let locked = Some(1..2);
+        assert_eq!(lab.locate(), Located::Elsewhere { locked });
+        assert_eq!(lab.op.stripes, to..to + 1);
+        assert_eq!(lab.op.lock, Lock::None);
+        assert!(lab.op.bad.is_empty(), "it was bad where it was");
+    }
+
+    #[test]
+    fn a_second_read_does_not_follow() {
+        let mut lab = Lab::read();
+        lab.locate();
+        lab.op.owner = Owner::Hedge(OpId(1));
+        lab.data_moves(1);
+        assert_eq!(lab.locate(), Located::LeftReader);
+    }
+
+    #[test]
+    fn a_write_to_a_free_stripe_is_where_it_is_planned() {
+        let mut lab = Lab::whole();
+        lab.locate();
+        lab.op.destination = Destination::Free { from: 1 };
+        lab.op.stripes = 7..8;
+        lab.data_moves(5);
+        assert_eq!(lab.locate(), Located::Here);
+        assert_eq!(lab.op.stripes, 7..8);
+    }
+
+    #[test]
+    fn a_run_of_which_a_stripe_has_moved_becomes_an_operation_for_each() {
+        let mut lab = Lab::new(Task::Zero, 1..4);
+        assert_eq!(lab.locate(), Located::Elsewhere { locked: None });
+        lab.data_moves(2);
+        assert_eq!(lab.locate(), Located::Split);
+        let parts: Vec<Op> = split(&lab.op).collect();
+        let stripes: Vec<_> = parts.iter().map(|part| part.stripes.clone()).collect();
+        assert_eq!(stripes, [1..2, 2..3, 3..4]);
+        let whole = |part: &Op| part.owner == lab.op.owner && part.located.is_none();
+        assert!(parts.iter().all(whole));
+        assert_eq!(parts[1].data, Some(2));
+    }
+
+    #[test]
+    fn whole_stripes_of_clients_may_move_and_parts_may_not() {
+        let lab = Lab::whole();
+        assert!(may_move(&lab.cx, &lab.op));
+        assert!(!may_move(&lab.cx, &Lab::write(BLOCK_BYTES).op));
+        assert!(!may_move(&lab.cx, &Lab::read().op));
+    }
+
+    #[test]
+    fn what_stays_moves_or_is_of_no_data_does_not_move() {
+        let mut lab = Lab::whole();
+        for destination in [Destination::Home, Destination::Free { from: 1 }] {
+            lab.op.destination = destination;
+            assert!(!may_move(&lab.cx, &lab.op));
+        }
+        lab.op.destination = Destination::Open;
+        lab.op.data = None;
+        assert!(!may_move(&lab.cx, &lab.op));
+    }
+
+    #[test]
+    fn nothing_moves_while_a_column_is_away() {
+        let mut lab = Lab::whole();
+        lab.cx.change_view(|view, _| view.seat_out(block::Seat(2)));
+        assert!(!may_move(&lab.cx, &lab.op));
+    }
+
+    #[test]
+    fn a_move_has_both_locks_and_is_planned_again_where_it_was_if_it_is_cancelled() {
+        let Lab { mut cx, op, .. } = Lab::whole();
+        let mut ops = Operations::default();
+        let id = ops.begin(&mut cx, op);
+        ops.lock(&mut cx, id);
+        assert_eq!(ops.next(), Some(id));
+        ops.move_to(id, 7);
+        assert_eq!(ops.next(), Some(id));
+        assert!(ops.has_locked(id, 0, 1..2) && ops.has_locked(id, 0, 7..8));
+        assert_eq!((ops[id].moves_from(), ops[id].stripes.start), (Some(1), 7));
+        assert_eq!(ops.cancel_move(id), (0, 7));
+        assert_eq!(ops[id].destination, Destination::Home);
+        assert_eq!(ops[id].stripes, 1..2);
+    }
+
+    #[test]
+    fn what_waits_for_a_free_stripe_counts_as_ended_and_may_be_sent_home() {
+        let Lab { mut cx, op, .. } = Lab::whole();
+        let mut ops = Operations::default();
+        let id = ops.begin(&mut cx, op);
+        cx.epochs.enter(&mut ops[id].epoch);
+        let planned = cx.epochs.close();
+        ops.wait_for_stripe(&mut cx, id);
+        assert!(cx.epochs.has_drained(planned));
+        assert_eq!(ops[id].phase, Phase::Waiting);
+        ops.stay(vec![id]);
+        assert_eq!(ops.next(), Some(id));
+        assert_eq!(ops[id].destination, Destination::Home);
+    }
+}

@@ -1,0 +1,469 @@
+//! One operation on one stripe (or a run of stripes) and what it is waiting for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use block::{Fault, Instant, Outcome, Seat};
+use layout::Cell;
+
+use super::{BounceBuffer, Prepared};
+use crate::action::{Origin, Service, Slice};
+use crate::format::{BlockName, Entry};
+use crate::lane::arbitration::Arbitration;
+use crate::lane::coalesce::Part;
+use crate::lane::direct::Direct;
+use crate::lane::discard::Discarded;
+use crate::lane::epochs::Epoch;
+use crate::lane::ids::{JobId, OpId};
+use crate::lane::jobs::Held;
+use crate::lane::known_losses::Assessed;
+use crate::lane::rare::{Blank, Rare};
+use crate::plan::{Piece, Plan};
+use crate::{RequestId, ScratchId};
+
+/// What an operation is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lane) enum Owner {
+    Request(RequestId),
+    Job(JobId),
+    /// A second read of what this operation reads, which is late.
+    Hedge(OpId),
+    /// Nothing waits for it: the lane repairs what it has found, logs preserved blocks again, discards.
+    Background,
+    /// Recovery has found the stripe torn.
+    Recovery,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug)]
+pub(in crate::lane) enum Task {
+    Read(Vec<Piece>),
+    Write(Prepared),
+    Fill {
+        column: u16,
+        target: Cell,
+        avoid: Vec<u16>,
+        /// What the target has already.
+        held: Option<Arc<Held>>,
+    },
+    Zero,
+    Resync,
+    Scrub,
+    /// Blocks (element, first byte in it) to be reconstructed and written again.
+    Heal(Vec<(usize, u64)>),
+    /// Blocks that are logged and cannot be put in place, to be logged again.
+    Relog(Vec<BlockName>),
+    /// What holds nothing that counts is discarded on its drives.
+    Discard(Discarded),
+}
+
+impl Task {
+    /// What the cell that it fills has already.
+    pub(in crate::lane) fn held(&self) -> Option<&Held> {
+        match self {
+            Self::Fill { held, .. } => held.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// Where an operation stands. The picture is in `mod.rs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::lane) enum Phase {
+    /// In line for its stripes.
+    Locking,
+    /// The pages with the entries of its blocks are being read.
+    Fetching,
+    /// So many reads are in flight. `failed`: some of what was planned cannot be had.
+    Reading { in_flight: u64, failed: bool },
+    /// What it has read is compared with its checksums.
+    Verifying,
+    /// Its computation is in flight.
+    Computing,
+    /// It waits for a free stripe.
+    Waiting,
+    /// What it writes in place waits for the other stripes of its turn.
+    Gathering,
+    /// So many of its units are on their way to the journal.
+    Logging { units: u64 },
+    /// So many writes are in flight. The pool decides about drives that have failed one: with the last write and the last verdict
+    /// all are written.
+    Writing {
+        in_flight: u64,
+        failed: BTreeMap<Seat, Fault>,
+    },
+    /// Drives discard what it is about.
+    Discarding,
+}
+
+/// Whose locks of its stripes an operation has, or is in line for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lane) enum Lock {
+    /// It has none.
+    None,
+    /// Its own.
+    Own,
+    /// Those of its reader: nothing else can have them meanwhile.
+    Borrowed,
+}
+
+/// Which stripe a write goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lane) enum Destination {
+    /// The one that holds its data, or a free one if it may go there.
+    Open,
+    /// A free one, in place of this one.
+    Free { from: u64 },
+    /// The one that holds its data.
+    Home,
+}
+
+/// What an operation does about drives that are late.
+#[derive(Clone, Debug, Default)]
+pub(in crate::lane) struct Detour {
+    /// Blocks that are read only if they must be, for their drive is late.
+    pub(in crate::lane) avoid: BTreeSet<(u16, u64)>,
+    /// It waits for late drives: there is no way around them.
+    pub(in crate::lane) waits: bool,
+    pub(in crate::lane) hedge: Hedge,
+}
+
+/// What has been done about a late read, once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::lane) enum Hedge {
+    #[default]
+    None,
+    /// This second read is under way.
+    Running(OpId),
+    /// The second read has ended, or the operation was planned again around what is late.
+    Over,
+}
+
+/// Whether the pool decides about a drive that has failed a write. A full drive is not a broken one: the request fails, the drive
+/// stays.
+pub(in crate::lane) fn waits_for_verdict(fault: Fault) -> bool {
+    fault != Fault::Full
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::lane) struct Op {
+    pub(in crate::lane) owner: Owner,
+    /// What it writes for each request, if it writes for several: the owner is the first of them.
+    pub(in crate::lane) parts: Option<Box<[Part]>>,
+    /// What its drive operations are for.
+    pub(in crate::lane) service: Service,
+    pub(in crate::lane) group: u64,
+    /// Of one for a client: the first stripe of the group's data that it is about.
+    pub(in crate::lane) data: Option<u64>,
+    /// The stripes that it is planned for and locks. Of one for a client those that hold its data, once it is `located`.
+    pub(in crate::lane) stripes: Range<u64>,
+    /// The version of the maps by which it knows where its data is.
+    pub(in crate::lane) located: Option<u64>,
+    pub(in crate::lane) destination: Destination,
+    /// Writes that follow it wait for their neighbours as long as it runs.
+    pub(in crate::lane) occupies: bool,
+    pub(in crate::lane) task: Task,
+    pub(in crate::lane) phase: Phase,
+    /// When it got in line.
+    pub(in crate::lane) begun: Instant,
+    pub(in crate::lane) lock: Lock,
+    pub(in crate::lane) plan: Option<Plan>,
+    pub(in crate::lane) scratch: Option<ScratchId>,
+    /// Blocks (column, block of its cell) that could not be read or were wrong: planned around.
+    pub(in crate::lane) bad: BTreeSet<(u16, u64)>,
+    pub(in crate::lane) detour: Detour,
+    /// Its reader has ended: nothing needs it any more.
+    pub(in crate::lane) orphan: bool,
+    /// Blocks of which nothing was known, though their column is there.
+    pub(in crate::lane) unknown: BTreeSet<(u16, u64)>,
+    /// The search for stale blocks among those that it reads.
+    pub(in crate::lane) arbitration: Rare<Arbitration>,
+    /// What its plan reconstructs has been compared with its entries.
+    pub(in crate::lane) checked: bool,
+    /// What a heal is for, and what it finds.
+    pub(in crate::lane) repair: Rare<Repair>,
+    /// Blocks that were compared with their checksums.
+    pub(in crate::lane) verified: u64,
+    /// Batches whose memory its plan uses.
+    pub(in crate::lane) pinned: Vec<u64>,
+    /// Bytes to lay into memory before its computation.
+    pub(in crate::lane) puts: Vec<(Slice, Arc<[u8]>)>,
+    /// Its blocks go in place before they are logged.
+    pub(in crate::lane) direct: Option<Box<Direct>>,
+    /// How often reads that failed have been tried again.
+    pub(in crate::lane) retries: u8,
+    /// The worst fault of its reads.
+    pub(in crate::lane) read_fault: Option<Fault>,
+    /// Set when the operation cannot succeed any more.
+    pub(in crate::lane) fault: Option<Fault>,
+    /// Where its bytes go instead, for a read whose own memory a straggler may write.
+    pub(in crate::lane) bounce_buffer: Option<BounceBuffer>,
+    /// The epoch in which it was last planned.
+    pub(in crate::lane) epoch: Option<Epoch>,
+}
+
+impl Op {
+    pub(in crate::lane) fn new(owner: Owner, group: u64, stripes: Range<u64>, task: Task) -> Self {
+        Self {
+            service: Service::of(owner, &task),
+            owner,
+            parts: None,
+            group,
+            data: None,
+            stripes,
+            located: None,
+            destination: Destination::Open,
+            occupies: false,
+            task,
+            phase: Phase::Locking,
+            begun: Instant::ZERO,
+            lock: Lock::None,
+            plan: None,
+            scratch: None,
+            bad: BTreeSet::new(),
+            detour: Detour::default(),
+            orphan: false,
+            unknown: BTreeSet::new(),
+            arbitration: Rare::BLANK,
+            checked: false,
+            repair: Rare::BLANK,
+            verified: 0,
+            pinned: Vec::new(),
+            puts: Vec::new(),
+            direct: None,
+            retries: 0,
+            read_fault: None,
+            fault: None,
+            bounce_buffer: None,
+            epoch: None,
+        }
+    }
+
+    pub(in crate::lane) fn is_locked(&self) -> bool {
+        self.lock != Lock::None
+    }
+
+    /// The stripe in whose place it writes a free one.
+    pub(in crate::lane) const fn moves_from(&self) -> Option<u64> {
+        match self.destination {
+            Destination::Free { from } => Some(from),
+            Destination::Open | Destination::Home => None,
+        }
+    }
+
+    /// So many reads have been asked for.
+    pub(in crate::lane) fn begin_reads(&mut self, in_flight: u64) {
+        self.phase = Phase::Reading {
+            in_flight,
+            failed: false,
+        };
+    }
+
+    /// So many writes have been asked for.
+    pub(in crate::lane) fn begin_writes(&mut self, in_flight: u64) {
+        self.phase = Phase::Writing {
+            in_flight,
+            failed: BTreeMap::new(),
+        };
+    }
+
+    pub(in crate::lane) const fn is_reading(&self) -> bool {
+        matches!(self.phase, Phase::Reading { .. })
+    }
+
+    /// Whether drives still have something of its own to do.
+    pub(in crate::lane) const fn is_in_flight(&self) -> bool {
+        matches!(self.phase, Phase::Reading { in_flight, .. } | Phase::Writing { in_flight, .. } if in_flight > 0)
+    }
+
+    /// One of its units is logged, or will not be; true if it was the last.
+    pub(in crate::lane) fn unit_ended(&mut self, outcome: Outcome) -> bool {
+        let Phase::Logging { units } = &mut self.phase else {
+            unreachable!("it waits for its units");
+        };
+        *units -= 1;
+        self.fault = self.fault.or(outcome.err());
+        *units == 0
+    }
+
+    /// A write has ended; true if all have, and the pool has decided about drives that have failed one. `out`: the drive is, so
+    /// that it does not matter how.
+    pub(in crate::lane) fn write_ended(&mut self, seat: Seat, outcome: Outcome, out: bool) -> bool {
+        let Phase::Writing { in_flight, failed } = &mut self.phase else {
+            unreachable!("its writes are in flight");
+        };
+        match outcome {
+            Err(fault) if !out && waits_for_verdict(fault) => {
+                failed.insert(seat, fault);
+            }
+            Err(fault) if !out => self.fault = Some(fault),
+            Ok(()) | Err(_) => {}
+        }
+        *in_flight -= 1;
+        *in_flight == 0 && failed.is_empty()
+    }
+
+    /// Whether a drive has failed a write of it, and the pool has not decided about that.
+    pub(in crate::lane) fn awaits_verdict(&self, seat: Seat) -> bool {
+        matches!(&self.phase, Phase::Writing { failed, .. } if failed.contains_key(&seat))
+    }
+
+    /// The pool has decided about a drive; true if all that it writes has ended with that. `out`: what the drive has failed does
+    /// not count.
+    pub(in crate::lane) fn judged(&mut self, seat: Seat, out: bool) -> bool {
+        let Phase::Writing { in_flight, failed } = &mut self.phase else {
+            return false;
+        };
+        let Some(fault) = failed.remove(&seat) else {
+            return false;
+        };
+        if !out {
+            self.fault = self.fault.or(Some(fault));
+        }
+        *in_flight == 0 && failed.is_empty()
+    }
+
+    /// Its stripes are stripes of the group's data.
+    pub(in crate::lane) const fn of_data(mut self) -> Self {
+        self.data = Some(self.stripes.start);
+        self
+    }
+
+    /// The stripes of the group's data that it is about.
+    pub(in crate::lane) fn data_stripes(&self) -> Option<Range<u64>> {
+        let count = self.stripes.end - self.stripes.start;
+        self.data.map(|first| first..first + count)
+    }
+
+    /// One that reconstructs blocks (element, first byte in it) of a stripe and writes them again.
+    pub(in crate::lane) fn repair(
+        owner: Owner,
+        group: u64,
+        stripe: u64,
+        blocks: Vec<(usize, u64)>,
+    ) -> Self {
+        Self::new(owner, group, stripe..stripe + 1, Task::Heal(blocks))
+    }
+}
+
+impl Service {
+    fn of(owner: Owner, task: &Task) -> Self {
+        match (owner, task) {
+            (Owner::Request(_) | Owner::Hedge(_), _) => Self::prompt(Origin::Client),
+            (_, Task::Scrub) => Self::bulk(Origin::Scrub),
+            (_, Task::Discard(_)) => Self::bulk(Origin::Checkpoint),
+            (Owner::Job(_), _) => Self::bulk(Origin::Rebuild),
+            (Owner::Background | Owner::Recovery, _) => Self::prompt(Origin::Scrub),
+        }
+    }
+}
+
+/// What a heal is for, and what it finds.
+#[derive(Clone, Debug, Default)]
+pub(in crate::lane) struct Repair {
+    /// What of its rows is lost, by its plan.
+    pub(in crate::lane) assessed: Assessed,
+    /// What was known of its blocks when they were found bad.
+    pub(in crate::lane) entries: BTreeMap<(usize, u64), Entry>,
+    /// The scrub that waits for it.
+    pub(in crate::lane) scrub: Option<JobId>,
+}
+
+impl Blank for Repair {
+    fn blank() -> &'static Self {
+        static BLANK: Repair = Repair {
+            assessed: Assessed::new(),
+            entries: BTreeMap::new(),
+            scrub: None,
+        };
+        &BLANK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Seat = Seat(1);
+    const SECOND: Seat = Seat(2);
+
+    /// An operation that has asked for so many writes.
+    fn writing(writes: u64) -> Op {
+        let mut op = Op::new(Owner::Background, 0, 0..1, Task::Resync);
+        op.begin_writes(writes);
+        op
+    }
+
+    #[test]
+    fn it_has_written_with_its_last_write() {
+        let mut op = writing(2);
+        assert!(!op.write_ended(FIRST, Ok(()), false));
+        assert!(op.is_in_flight());
+        assert!(op.write_ended(SECOND, Ok(()), false));
+        assert!(!op.is_in_flight() && op.fault.is_none());
+    }
+
+    #[test]
+    fn a_drive_that_fails_a_write_is_judged_first() {
+        let mut op = writing(1);
+        assert!(!op.write_ended(FIRST, Err(Fault::Medium), false));
+        assert!(op.awaits_verdict(FIRST) && !op.awaits_verdict(SECOND));
+        assert!(!op.judged(SECOND, true), "another drive");
+        assert!(op.judged(FIRST, true));
+        assert_eq!(
+            op.fault, None,
+            "what a drive failed that is out does not count"
+        );
+    }
+
+    #[test]
+    fn a_drive_that_stays_fails_what_it_has_refused() {
+        let mut op = writing(1);
+        op.write_ended(FIRST, Err(Fault::Medium), false);
+        assert!(op.judged(FIRST, false));
+        assert_eq!(op.fault, Some(Fault::Medium));
+    }
+
+    #[test]
+    fn the_fault_that_is_decided_first_is_the_operations() {
+        let mut op = writing(2);
+        op.write_ended(FIRST, Err(Fault::Medium), false);
+        assert!(!op.write_ended(SECOND, Err(Fault::Gone), false));
+        assert!(!op.judged(SECOND, false));
+        assert!(op.judged(FIRST, false));
+        assert_eq!(op.fault, Some(Fault::Gone));
+    }
+
+    #[test]
+    fn a_verdict_before_the_last_write_ends_nothing() {
+        let mut op = writing(2);
+        op.write_ended(FIRST, Err(Fault::Medium), false);
+        assert!(!op.judged(FIRST, true), "a write is in flight");
+        assert!(op.write_ended(SECOND, Ok(()), false));
+    }
+
+    #[test]
+    fn a_full_drive_is_not_judged() {
+        let mut op = writing(1);
+        assert!(op.write_ended(FIRST, Err(Fault::Full), false));
+        assert_eq!(op.fault, Some(Fault::Full));
+    }
+
+    #[test]
+    fn how_the_writes_of_a_drive_end_that_is_out_does_not_matter() {
+        let mut op = writing(1);
+        assert!(op.write_ended(FIRST, Err(Fault::Gone), true));
+        assert_eq!(op.fault, None);
+    }
+
+    #[test]
+    fn it_is_logged_with_its_last_unit_and_keeps_the_first_fault() {
+        let mut op = writing(0);
+        op.phase = Phase::Logging { units: 3 };
+        assert!(!op.unit_ended(Err(Fault::Full)));
+        assert!(!op.unit_ended(Err(Fault::Lost)));
+        assert!(op.unit_ended(Ok(())));
+        assert_eq!(op.fault, Some(Fault::Full));
+    }
+}

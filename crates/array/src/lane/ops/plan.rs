@@ -1,0 +1,485 @@
+//! What an operation does next is decided by what is known of its blocks.
+//!
+//! ```text
+//!   begin ─► some need no plan of blocks: zeros, what is logged again, discards, rows in doubt, most reads
+//!     │
+//!     └─► closely ─► pages are missing ─► fetched, and planned again
+//!            │
+//!            ├─► cannot be had ─► around a late drive, once more, or lost
+//!            └─► can be had ─► way: locked first, in place, to a free stripe, or as it is
+//! ```
+//!
+//! Invariants:
+//! - Something is only read around while there is a way; and what a drive could not read is asked for once more before it is taken
+//!   for lost.
+//! - A drive that is gone takes nothing with it that could not come back with it: until the pool has decided about it, nothing of
+//!   the stripe counts as lost, and no parity is given up for a write.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use block::{BLOCK_BYTES, Fault};
+
+use super::hedge::avoided;
+use super::{Op, Owner, Task};
+use crate::ScratchId;
+use crate::format::PageName;
+use crate::lane::balance::{Balance, Known, Sound};
+use crate::lane::blocks::{Entries, LaneBlocks};
+use crate::lane::context::Context;
+use crate::lane::discard::Discarded;
+use crate::lane::io::IoTable;
+use crate::lane::maps::StripeMaps;
+use crate::lane::trusted;
+use crate::plan::{self, AssessedRow, BandPlans, Lost, Plan, Scratch, Stripe};
+
+/// How often blocks that a drive could not read are asked for again before their loss is reported. As long as they can be
+/// reconstructed they are not asked for again: their repair writes them anew.
+const READ_RETRIES: u8 = 2;
+
+/// What an operation begins with.
+#[derive(Debug)]
+pub(in crate::lane) enum Beginning {
+    /// Its group is made unwritten.
+    Blank,
+    /// That its stripes are zero is logged.
+    LogZeroes,
+    /// Blocks are logged again from the memory in which they are.
+    Relog,
+    /// This is discarded.
+    Discard(Discarded),
+    /// Rows in doubt are read whole.
+    Trials,
+    /// It is a read, with this plan.
+    Read(Plan),
+    /// These pages are read.
+    Pages(BTreeSet<PageName>),
+    /// It needs a closer look: [`closely`].
+    Closely,
+}
+
+/// What a closer look has come to.
+#[derive(Debug)]
+pub(in crate::lane) enum Planned {
+    /// This plan, with this memory. The operation has pinned what it uses. Where it goes is [`way`].
+    Plan(Plan, ScratchId),
+    /// These pages are read first.
+    Pages(BTreeSet<PageName>),
+    /// There is no way around what is late: it is waited for.
+    Wait,
+    /// What a drive could not read is asked for once more.
+    Retry,
+    /// More is missing than the code survives.
+    Lost,
+}
+
+/// What an operation begins with, by what it is.
+pub(in crate::lane) fn begin(balance: &Balance, known: &Known<'_>, op: &Op) -> Beginning {
+    let store = known.cx.geometry.store().is_some();
+    match (&op.task, op.owner) {
+        (Task::Zero, Owner::Job(_)) if store => return Beginning::Blank,
+        (Task::Zero, _) if store => return Beginning::LogZeroes,
+        (Task::Relog(_), _) => return Beginning::Relog,
+        (&Task::Discard(what), _) => return Beginning::Discard(what),
+        _ => {}
+    }
+    if op.arbitration.in_doubt() > 0 {
+        return Beginning::Trials;
+    }
+    match balance.plan(known, op) {
+        Some(Sound::Plan(plan)) => Beginning::Read(plan),
+        Some(Sound::Pages(names)) => Beginning::Pages(names),
+        None => Beginning::Closely,
+    }
+}
+
+/// Whether what is lost is found out by the plan: it is named by the data that the stripe holds, so the map is needed.
+pub(in crate::lane) const fn finds_losses(op: &Op) -> bool {
+    matches!(op.task, Task::Heal(_) | Task::Scrub)
+}
+
+/// Plans an operation by what is known of its blocks.
+pub(in crate::lane) fn closely(
+    cx: &mut Context,
+    ios: &IoTable,
+    entries: Entries<'_>,
+    maps: &StripeMaps,
+    (op, plans): (&mut Op, &mut BandPlans),
+) -> Planned {
+    let Entries { overlay, pages } = entries;
+    let plain = trusted::is_plain_fill(cx, overlay, op);
+    if plain {
+        let missing = trusted::missing_pages(cx, pages, op);
+        if !missing.is_empty() {
+            return Planned::Pages(missing);
+        }
+    }
+    let scratch = cx.fresh_scratch();
+    let cx = &*cx;
+    let avoided = avoided(cx, ios, op);
+    let store = cx.geometry.store().is_some();
+    let columns = cx.view().columns(&cx.geometry, op.group);
+    let held = op.task.held();
+    let blocks = LaneBlocks {
+        store: store && !plain,
+        overlay,
+        pages,
+        group: op.group,
+        held,
+        leaves_out_lost: held
+            .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
+        bad: &op.bad,
+        avoid: &op.detour.avoid,
+        distrusted: op.arbitration.distrusted(),
+        avoided: &avoided,
+        missing: RefCell::default(),
+        unknown: RefCell::default(),
+        pinned: RefCell::default(),
+    };
+    let stripe = Stripe {
+        geometry: &cx.geometry,
+        group: op.group,
+        stripe: op.stripes.start,
+        columns: &columns,
+        blocks: &blocks,
+    };
+    let (planned, assessed) = plan_task(cx, plans, op, stripe, Scratch(scratch));
+    let missing = blocks.missing.into_inner();
+    let pinned = blocks.pinned.into_inner();
+    let unknown = blocks.unknown.into_inner();
+    if !missing.is_empty() {
+        return Planned::Pages(missing);
+    }
+    // Where the column is, its blocks should be known: they are repaired when this has ended.
+    let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
+    op.unknown = unknown.into_iter().filter(here).collect();
+    if matches!(op.task, Task::Heal(_)) {
+        let assessed = assessed.into_iter();
+        // A stripe that holds no data has none that is lost.
+        let data = maps.data_held_by(cx, op.group, op.stripes.start);
+        op.repair.assessed = match data {
+            Some(data) => assessed.map(|row| (data, row)).collect(),
+            None => Vec::new(),
+        };
+    }
+    let lossy = planned.as_ref().map_or(true, |plan| !plan.lost.is_empty());
+    let around = !avoided.is_empty() || !op.detour.avoid.is_empty();
+    let again = op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES;
+    let gone = op.read_fault == Some(Fault::Gone);
+    match planned {
+        Ok(plan)
+            if !(lossy && (around || again || gone))
+                && (plan.absent.is_empty() || !keeps_absent_columns(cx, op)) =>
+        {
+            op.pinned = pinned.into_iter().collect();
+            Planned::Plan(plan, scratch)
+        }
+        Ok(_) | Err(Lost) if around => {
+            op.detour.waits = true;
+            op.detour.avoid.clear();
+            Planned::Wait
+        }
+        Ok(_) | Err(Lost) if again => {
+            op.retries += 1;
+            op.bad.clear();
+            Planned::Retry
+        }
+        Ok(_) | Err(Lost) => Planned::Lost,
+    }
+}
+
+/// The plan of an operation, and what of the rows of a repair is lost.
+fn plan_task(
+    cx: &Context,
+    plans: &mut BandPlans,
+    op: &Op,
+    stripe: Stripe<'_>,
+    name: Scratch,
+) -> (Result<Plan, Lost>, Vec<AssessedRow>) {
+    let stripes = op.stripes.clone();
+    let planned = match &op.task {
+        Task::Read(pieces) => plan::plan_read(plans, &stripe, pieces, name),
+        Task::Write(prepared) if !prepared.is_staged() => {
+            plan::plan_read(plans, &stripe, &prepared.reads, name).map(|mut plan| {
+                plan.steps.extend(prepared.overlay.iter().cloned());
+                plan
+            })
+        }
+        Task::Write(prepared) => plan::plan_write(plans, &stripe, &prepared.sources, name),
+        Task::Fill {
+            column,
+            target,
+            avoid,
+            ..
+        } => plan::plan_fill(plans, stripe, stripes, (*column, *target), avoid, name),
+        Task::Zero => plan::plan_zero(plans, stripe, stripes),
+        Task::Resync => plan::plan_resync(plans, stripe, stripes, name),
+        Task::Scrub => Ok(plan::plan_scrub(plans, stripe, stripes, name)),
+        Task::Heal(blocks) => {
+            let mut assessed = plan::assess_lost(plans, &stripe, blocks);
+            for row in &mut assessed {
+                // What only contradicts its row can still be read where it is.
+                row.lost.retain(|&slot| {
+                    let (column, chunk) = cx.geometry.place(op.group, stripes.start, slot);
+                    let block = (chunk * cx.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
+                    blocks.contains(&(slot, row.low))
+                        || !op.arbitration.distrusted().contains(&(column, block))
+                });
+            }
+            return (Ok(plan::plan_heal(plans, &stripe, blocks, name)), assessed);
+        }
+        Task::Relog(_) | Task::Discard(_) => unreachable!("it needs no plan"),
+    };
+    (planned, Vec::new())
+}
+
+/// What is logged may make a stripe whole of a group that has lost more columns than the code survives. Still no block of a column
+/// that is nowhere changes: if its drive was among the last to leave, it holds the column as it is, and that counts as soon as the
+/// drive is back.
+fn keeps_absent_columns(cx: &Context, op: &Op) -> bool {
+    let columns = cx.view().columns(&cx.geometry, op.group);
+    let absent = columns.iter().filter(|column| !column.readable()).count();
+    cx.geometry.store().is_some()
+        && matches!(op.task, Task::Write(_))
+        && cx.geometry.layout().spares() == 0
+        && cx.geometry.stripes_use_all_columns()
+        && absent > usize::from(cx.geometry.code().tolerance())
+}
+
+/// What an operation ends with that needs more than is left. Without missing columns it is only this range that cannot be read: a
+/// medium error.
+pub(in crate::lane) fn fault_of_loss(cx: &Context, op: &Op) -> Fault {
+    let columns = cx.view().columns(&cx.geometry, op.group);
+    let whole = columns.iter().all(|column| column.source.is_some());
+    match whole && op.read_fault == Some(Fault::Medium) {
+        true => Fault::Medium,
+        false => Fault::Lost,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::lab::{self, Lab};
+    use super::*;
+    use crate::format::Entry;
+    use crate::lane::blocks::block;
+    use crate::lane::ids::{JobId, OpId};
+    use crate::lane::overlay::{Bytes, Logged};
+    use crate::lane::pages::PageCache;
+    use crate::plan::Kind;
+
+    pub(in crate::lane::ops) fn slots(cx: &Context) -> Vec<usize> {
+        cx.geometry.code().data_slots().collect()
+    }
+
+    /// A read of a block of the first data element, and its column.
+    pub(in crate::lane::ops) fn reads() -> (Lab, u16) {
+        let mut lab = Lab::new(Task::Scrub);
+        let slot = slots(&lab.cx)[0];
+        lab.op.task = lab::read(slot, 1);
+        let (column, _) = lab.cx.geometry.place(0, 1, slot);
+        (lab, column)
+    }
+
+    /// The other columns, in order.
+    fn others(column: u16) -> Vec<u16> {
+        (0..6).filter(|&other| other != column).collect()
+    }
+
+    impl Lab {
+        fn begin(&self) -> Beginning {
+            let known = Known {
+                cx: &self.cx,
+                ios: &self.ios,
+                overlay: &self.overlay,
+                pages: &self.pages,
+            };
+            begin(&Balance::new(&self.cx.geometry), &known, &self.op)
+        }
+
+        fn closely(&mut self) -> Planned {
+            let entries = Entries {
+                overlay: &self.overlay,
+                pages: &self.pages,
+            };
+            let op = (&mut self.op, &mut self.plans);
+            closely(&mut self.cx, &self.ios, entries, &StripeMaps::default(), op)
+        }
+
+        pub(in crate::lane::ops) fn planned(&mut self) -> Plan {
+            match self.closely() {
+                Planned::Plan(plan, _) => plan,
+                other => panic!("{other:?} is no plan"),
+            }
+        }
+
+        fn suspect(&mut self, column: u16) {
+            let seat = self.cx.geometry.layout().cell(0, column).seat;
+            self.ios.suspect(seat, true);
+        }
+    }
+
+    #[test]
+    fn zeros_are_logged_and_those_of_a_job_make_their_group_unwritten() {
+        let mut lab = Lab::new(Task::Zero);
+        assert!(matches!(lab.begin(), Beginning::LogZeroes));
+        lab.op.owner = Owner::Job(JobId(1));
+        assert!(matches!(lab.begin(), Beginning::Blank));
+        let bare = Lab::without_journal(Task::Zero);
+        assert!(matches!(bare.begin(), Beginning::Closely));
+    }
+
+    #[test]
+    fn what_is_logged_again_or_discarded_needs_no_plan() {
+        let again = Lab::new(Task::Relog(Vec::new()));
+        assert!(matches!(again.begin(), Beginning::Relog));
+        let what = Discarded::Stripes;
+        let discard = Lab::new(Task::Discard(what));
+        assert!(matches!(discard.begin(), Beginning::Discard(it) if it == what));
+    }
+
+    #[test]
+    fn a_read_of_what_is_in_place_begins_at_once() {
+        let (mut lab, column) = reads();
+        let Beginning::Read(plan) = lab.begin() else {
+            panic!("it is there");
+        };
+        assert_eq!(plan.reads.len(), 1);
+        assert_eq!(plan.reads[0].column, column);
+        lab.op.bad.insert((column, 4));
+        assert!(matches!(lab.begin(), Beginning::Closely));
+    }
+
+    #[test]
+    fn rows_in_doubt_are_read_before_all_else() {
+        let (mut lab, _) = reads();
+        lab.op.arbitration.begin([(lab::ROW, 1)].into());
+        assert!(matches!(lab.begin(), Beginning::Trials));
+    }
+
+    #[test]
+    fn pages_that_are_not_here_are_read_first() {
+        let (mut lab, column) = reads();
+        lab.out(column);
+        lab.pages = PageCache::new(64);
+        let Planned::Pages(names) = lab.closely() else {
+            panic!("nothing is known");
+        };
+        assert!(!names.is_empty());
+        assert!(lab.op.pinned.is_empty());
+    }
+
+    #[test]
+    fn more_than_the_code_survives_is_lost() {
+        let (mut lab, column) = reads();
+        lab.out(column);
+        lab.out(others(column)[0]);
+        assert!(matches!(lab.closely(), Planned::Plan(..)));
+        lab.out(others(column)[1]);
+        assert!(matches!(lab.closely(), Planned::Lost));
+    }
+
+    #[test]
+    fn a_late_drive_is_read_around_as_long_as_there_is_a_way() {
+        let (mut lab, column) = reads();
+        lab.suspect(column);
+        let plan = lab.planned();
+        assert!(plan.reads.iter().all(|read| read.column != column));
+        for other in &others(column)[..2] {
+            lab.out(*other);
+        }
+        assert!(matches!(lab.closely(), Planned::Wait));
+        assert!(lab.op.detour.waits);
+        let plan = lab.planned();
+        assert_eq!(plan.reads[0].column, column);
+    }
+
+    #[test]
+    fn late_blocks_are_forgotten_where_there_is_no_way_around_them() {
+        let (mut lab, column) = reads();
+        lab.op.detour.avoid.insert((column, 4));
+        let plan = lab.planned();
+        assert!(plan.reads.iter().all(|read| read.column != column));
+        for other in &others(column)[..2] {
+            lab.out(*other);
+        }
+        assert!(matches!(lab.closely(), Planned::Wait));
+        assert!(lab.op.detour.avoid.is_empty());
+    }
+
+    #[test]
+    fn what_a_drive_could_not_read_is_asked_for_again_before_it_is_lost() {
+        let (mut lab, column) = reads();
+        for other in &others(column)[..2] {
+            lab.out(*other);
+        }
+        for _ in 0..READ_RETRIES {
+            lab.op.bad.insert((column, 4));
+            lab.op.read_fault = Some(Fault::Medium);
+            assert!(matches!(lab.closely(), Planned::Retry));
+            assert!(lab.op.bad.is_empty());
+        }
+        lab.op.bad.insert((column, 4));
+        assert!(matches!(lab.closely(), Planned::Lost));
+    }
+
+    #[test]
+    fn while_a_drive_is_gone_and_not_judged_a_repair_gives_nothing_up() {
+        let (mut lab, column) = reads();
+        let slot = slots(&lab.cx)[0];
+        lab.op.task = Task::Heal(vec![(slot, 0)]);
+        for other in &others(column)[..2] {
+            lab.out(*other);
+        }
+        lab.op.bad.insert((column, 4));
+        assert!(!lab.planned().lost.is_empty(), "it is lost");
+        let lost = lab.op.repair.assessed.len();
+        assert_eq!(lost, 1, "and named by the data of the stripe");
+        lab.op.read_fault = Some(Fault::Gone);
+        assert!(matches!(lab.closely(), Planned::Lost));
+    }
+
+    #[test]
+    fn a_block_of_which_nothing_is_known_is_noted_where_its_column_is() {
+        let (mut lab, column) = reads();
+        lab.pages.set(block(column, 4), Entry::UNKNOWN);
+        lab.planned();
+        assert_eq!(lab.op.unknown, [(column, 4)].into());
+        lab.out(column);
+        lab.planned();
+        assert!(lab.op.unknown.is_empty());
+    }
+
+    #[test]
+    fn a_plan_pins_the_batches_whose_memory_it_uses() {
+        let (mut lab, column) = reads();
+        let logged = Logged {
+            bytes: Bytes::Memory(lab::memory(32, 1)),
+            entry: Entry::WRITTEN,
+            sequence: 12,
+        };
+        lab.overlay.insert(block(column, 4), logged);
+        let plan = lab.planned();
+        assert!(plan.reads.is_empty() && plan.steps.len() == 1);
+        assert_eq!(lab.op.pinned, [12]);
+    }
+
+    #[test]
+    fn a_loss_without_missing_columns_is_a_medium_error() {
+        let (mut lab, column) = reads();
+        assert_eq!(fault_of_loss(&lab.cx, &lab.op), Fault::Lost);
+        lab.op.read_fault = Some(Fault::Medium);
+        assert_eq!(fault_of_loss(&lab.cx, &lab.op), Fault::Medium);
+        lab.out(others(column)[0]);
+        assert_eq!(fault_of_loss(&lab.cx, &lab.op), Fault::Lost);
+    }
+
+    #[test]
+    fn a_second_read_plans_as_its_reader_does() {
+        let (mut lab, column) = reads();
+        lab.op.owner = Owner::Hedge(OpId(1));
+        lab.op.detour.avoid.insert((column, 4));
+        let plan = lab.planned();
+        assert_eq!(plan.kind, Kind::DegradedRead);
+    }
+}

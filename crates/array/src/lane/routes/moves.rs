@@ -1,0 +1,126 @@
+//! Operations of data that moves: they are planned where it is, and overwrite whole stripes in free ones.
+
+use block::{Fault, Outcome};
+
+use crate::lane::Lane;
+use crate::lane::flush::Waiter;
+use crate::lane::ids::OpId;
+use crate::lane::maps::{Progress, Taken};
+use crate::lane::ops::{Located, Op, Owner, Phase, is_located, locate, needs_no_lock, split};
+
+impl Lane {
+    /// Finds the stripe of what a client asks for, and gets in line for its lock. True if the operation may be planned now: it
+    /// is where its data is, and has the lock if it needs one.
+    pub(in crate::lane) fn locate(&mut self, id: OpId) -> bool {
+        if is_located(&self.cx, &self.maps, &self.ops[id]) {
+            return true;
+        }
+        let group = self.ops[id].group;
+        if let Err(missing) = self.load_map(group) {
+            self.fetch_pages(id, missing);
+            return false;
+        }
+        match locate(&self.cx, &self.maps, &mut self.ops[id]) {
+            Located::Here => return true,
+            Located::Elsewhere { locked } => {
+                if let Some(before) = locked {
+                    self.give_back(id, group, before);
+                }
+                if needs_no_lock(&self.cx, &self.ops[id]) {
+                    return true;
+                }
+                self.ops.lock(&mut self.cx, id);
+            }
+            Located::Split => self.split(id),
+            Located::LeftReader => self.end(id, Err(Fault::Lost)),
+            Located::Unfindable => {
+                let data = self.ops[id].data.expect("it is of the group's data");
+                self.losses.unfindable(&mut self.cx, group, data);
+                self.end(id, Err(Fault::Lost));
+            }
+        }
+        false
+    }
+
+    /// A run of stripes of the data is not one run of stripes any more.
+    fn split(&mut self, id: OpId) {
+        let parts = split(&self.ops[id]);
+        if let Owner::Request(request) = self.ops[id].owner {
+            self.requests.expect_more_ops(request, parts.len() as u64);
+        }
+        for part in parts {
+            self.start(part);
+        }
+        // It has done nothing to its stripes.
+        self.ops[id].data = None;
+        self.end(id, Ok(()));
+    }
+
+    /// Takes a free stripe for an operation, or lets it wait for one; false if it goes on where it is.
+    pub(in crate::lane) fn begin_move(&mut self, id: OpId) -> bool {
+        let op = &self.ops[id];
+        let (group, from) = (op.group, op.stripes.start);
+        let has_waited = op.phase == Phase::Waiting;
+        let ops = &self.ops;
+        let may = |stripe| ops.is_free(group, stripe);
+        match self.maps.take_free((group, from), has_waited, may) {
+            Taken::Stripe(to) => self.ops.move_to(id, to),
+            Taken::Later => {
+                self.release_scratch(id);
+                self.ops.wait_for_stripe(&mut self.cx, id);
+                self.maps.wait(group, id);
+            }
+            Taken::Nowhere => return false,
+        }
+        true
+    }
+
+    /// An operation does not move after all: it is planned again where it was.
+    pub(in crate::lane) fn cancel_move(&mut self, id: OpId) {
+        let (group, to) = self.ops.cancel_move(id);
+        self.give_back(id, group, to..to + 1);
+        self.ops.run_all(self.maps.move_ended(group, to));
+        self.ops.run(id);
+    }
+
+    /// An operation that was to move ends: what it had locked beside its stripe is free, and so is the stripe itself if nothing
+    /// says that it is used.
+    pub(in crate::lane) fn move_ends(&mut self, id: OpId, op: &Op) {
+        let Some(from) = op.moves_from() else {
+            return;
+        };
+        self.give_back(id, op.group, from..from + 1);
+        let next = self.maps.move_ended(op.group, op.stripes.start);
+        self.ops.run_all(next);
+    }
+
+    /// Vacated stripes become free as soon as they may, and are flushed if something waits for them.
+    pub(in crate::lane) fn pump_moves(&mut self) {
+        loop {
+            let progress = Progress {
+                completed: self.log.completed(),
+                flushed: self.log.flushed(),
+                gaps: self.log.has_gaps(),
+            };
+            let idle = !self.ops.has_runnable();
+            let pumped = self.maps.pump(&self.cx, progress, idle);
+            self.ops.run_all(pumped.go_on);
+            self.ops.stay(pumped.stay);
+            if !pumped.flush {
+                return;
+            }
+            let begun = self.begin_flush(Waiter::Moves);
+            self.maps.flush_begun(begun);
+            if begun {
+                return;
+            }
+            // All is flushed.
+        }
+    }
+
+    /// The flush for vacated stripes has ended.
+    pub(in crate::lane) fn moves_flushed(&mut self, outcome: Outcome) {
+        let stay = self.maps.flush_ended(outcome);
+        self.ops.stay(stay);
+    }
+}

@@ -1,0 +1,209 @@
+//! Planning: an operation is located, planned by what is known of its blocks, and its reads begin.
+
+use block::{Fault, RequestKind};
+
+use crate::ScratchId;
+use crate::action::{Action, Event};
+use crate::lane::balance::Known;
+use crate::lane::blank::plan_blank;
+use crate::lane::blocks::Entries;
+use crate::lane::ids::OpId;
+use crate::lane::ops::{
+    Beginning, Owner, Planned, Task, Trials, Way, avoid_stragglers, begin_plan, closely,
+    fault_of_loss, finds_losses, plan_trials, provide_memory, way,
+};
+use crate::lane::repairs::left_to_repair;
+use crate::lane::{Lane, preserved, records};
+use crate::plan::Plan;
+
+impl Lane {
+    /// Plans an operation and starts its reads.
+    pub(in crate::lane) fn plan(&mut self, id: OpId) {
+        if self.end_orphan(id) || !self.locate(id) {
+            return;
+        }
+        self.cx.epochs.enter(&mut self.ops[id].epoch);
+        self.release_scratch(id);
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        avoid_stragglers(cx, ios, &mut self.ops[id]);
+        if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[id]) {
+            self.ops[id].task = Task::Heal(left);
+        }
+        // What was tried was read into memory that is released.
+        if let Some(arbitration) = self.ops[id].arbitration.written() {
+            arbitration.drop_trials();
+        }
+        let known = Known {
+            cx: &self.cx,
+            ios: &self.ios,
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        match begin_plan(&self.balance, &known, &self.ops[id]) {
+            Beginning::Blank => self.blank(id),
+            Beginning::LogZeroes => {
+                let unit = records::unit_of_zeroes(id, &self.ops[id]);
+                self.log_units(id, vec![unit]);
+            }
+            Beginning::Relog => self.relog(id),
+            Beginning::Discard(what) => self.discard(id, what),
+            Beginning::Trials => self.read_doubted(id),
+            Beginning::Read(plan) => self.read(id, plan),
+            Beginning::Pages(names) => self.fetch_pages(id, names),
+            Beginning::Closely => self.plan_closely(id),
+        }
+    }
+
+    /// Plans an operation by what is known of each of its blocks.
+    fn plan_closely(&mut self, id: OpId) {
+        if !self.compare_pages(id) {
+            return;
+        }
+        let op = &self.ops[id];
+        let group = op.group;
+        if finds_losses(op)
+            && self.recovery.is_none()
+            && let Err(missing) = self.load_map(group)
+        {
+            self.fetch_pages(id, missing);
+            return;
+        }
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        let op = self.ops.planning(id);
+        match closely(&mut self.cx, &self.ios, entries, &self.maps, op) {
+            Planned::Plan(plan, scratch) => {
+                self.pin(id);
+                self.go(id, plan, scratch);
+            }
+            Planned::Pages(missing) => self.fetch_pages(id, missing),
+            // Its reader waits.
+            Planned::Wait if matches!(self.ops[id].owner, Owner::Hedge(_)) => {
+                self.end(id, Err(Fault::Lost));
+            }
+            Planned::Wait | Planned::Retry => self.ops.run(id),
+            Planned::Lost if self.ops[id].moves_from().is_some() => self.cancel_move(id),
+            Planned::Lost => self.lost(id),
+        }
+    }
+
+    /// An operation goes on by its plan.
+    fn go(&mut self, id: OpId, plan: Plan, scratch: ScratchId) {
+        let about = (&self.ops[id], &plan);
+        let progress = (self.log.flushed(), self.recovery.is_none());
+        let way = way(&self.cx, &self.ios, self.entries(), progress, about);
+        match way {
+            Way::Lock => return self.ops.lock(&mut self.cx, id),
+            Way::Pages(missing) => return self.fetch_pages(id, missing),
+            Way::CancelMove => return self.cancel_move(id),
+            Way::Move if self.begin_move(id) => return,
+            Way::Straight | Way::InPlace | Way::Move => {}
+        }
+        provide_memory(&mut self.cx, &mut self.ops[id], &plan, scratch);
+        if way == Way::InPlace {
+            self.begin_direct(id);
+        }
+        self.read(id, plan);
+    }
+
+    /// Reads rows that are in doubt, under the lock.
+    fn read_doubted(&mut self, id: OpId) {
+        if !self.ops[id].is_locked() {
+            self.ops.lock(&mut self.cx, id);
+            return;
+        }
+        let entries = Entries {
+            overlay: &self.overlay,
+            pages: &self.pages,
+        };
+        match plan_trials(&mut self.cx, entries, self.ops.planning(id)) {
+            Trials::Pages(missing) => self.fetch_pages(id, missing),
+            Trials::Unrecoverable => self.ops.plan_again(&mut self.cx, id),
+            Trials::Plan(plan, scratch) => {
+                self.pin(id);
+                self.ops[id].scratch = Some(scratch);
+                let memory = Action::Allocate(scratch, plan.scratch_bytes);
+                self.cx.actions.push_back(memory);
+                self.read(id, plan);
+            }
+        }
+    }
+
+    /// Logs blocks again from the memory in which they are.
+    fn relog(&mut self, id: OpId) {
+        let op = &mut self.ops[id];
+        let Task::Relog(names) = &op.task else {
+            unreachable!("it is logged again");
+        };
+        let (plan, pinned) = preserved::plan_relog(&self.cx, &self.overlay, names);
+        op.pinned = pinned.into_iter().collect();
+        op.plan = Some(plan);
+        self.pin(id);
+        self.compute(id);
+    }
+
+    /// Makes a whole group unwritten.
+    fn blank(&mut self, id: OpId) {
+        let group = self.ops[id].group;
+        if !self.checkpoints.writes_of(group) {
+            // What had the stripes before may have read pages of the earlier life since they were dropped.
+            self.pages.drop_group(group);
+        }
+        self.maps.drop_group(group);
+        let page = self.pages.blank();
+        let scratch = self.cx.fresh_scratch();
+        let (plan, puts) = plan_blank(&self.cx, &page, group, scratch);
+        self.cx
+            .actions
+            .push_back(Action::Allocate(scratch, plan.scratch_bytes));
+        let op = &mut self.ops[id];
+        op.scratch = Some(scratch);
+        op.puts = puts;
+        op.plan = Some(plan);
+        self.compute(id);
+    }
+
+    /// An operation needs more than is left.
+    pub(in crate::lane) fn lost(&mut self, id: OpId) {
+        let op = &self.ops[id];
+        let fault = fault_of_loss(&self.cx, op);
+        let kind = match op.owner {
+            Owner::Request(request) => self.requests.kind(request),
+            Owner::Job(_) | Owner::Background | Owner::Recovery | Owner::Hedge(_) => {
+                RequestKind::Read
+            }
+        };
+        // What recovery cannot repair it may leave out.
+        if op.owner != Owner::Recovery {
+            self.cx.events.push_back(Event::StripeLost {
+                group: op.group,
+                stripe: op.stripes.start,
+                kind,
+            });
+        }
+        self.end(id, Err(fault));
+    }
+
+    pub(in crate::lane) fn read(&mut self, id: OpId, plan: Plan) {
+        let op = &mut self.ops[id];
+        op.checked = false;
+        op.begin_reads(plan.reads.len() as u64);
+        for &transfer in &plan.reads {
+            self.push_transfer(id, transfer);
+        }
+        let nothing = plan.reads.is_empty();
+        self.ops[id].plan = Some(plan);
+        if nothing {
+            self.compute(id);
+        }
+    }
+
+    /// Batches that an operation's plan uses stay in memory.
+    fn pin(&mut self, id: OpId) {
+        for &sequence in &self.ops[id].pinned {
+            self.overlay.pin(sequence);
+        }
+    }
+}
