@@ -71,7 +71,7 @@ bugs! {
     /// of two copies of a page the older counts
     OlderPage,
     /// a healed block is not written again
-    HealWithoutWrite,
+    RepairWithoutWrite,
     /// generation 0 is not set by a trim
     TrimWithoutEntry,
     /// locks cover the first stripe of a range only

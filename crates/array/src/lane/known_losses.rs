@@ -21,7 +21,7 @@ use crate::plan::AssessedRow;
 /// Ranges that a lane remembers: 1.5 MiB at most. Beyond that losses are reported again each time they are met.
 const LANE_RANGES_MAX: usize = 16_384;
 
-/// By stripe and byte of its elements: the data elements that are lost there, and those that the heal writes
+/// By stripe and byte of its elements: the data elements that are lost there, and those that the repair writes
 /// again. Of others it knows nothing: not all that is taken for readable has been read.
 pub(super) type Assessed = Vec<(u64, AssessedRow)>;
 
@@ -40,7 +40,7 @@ impl KnownLosses {
         }
     }
 
-    /// A heal has found out what of its rows is lost; the number of lost blocks.
+    /// A repair has found out what of its rows is lost; the number of lost blocks.
     pub(super) fn assessed(&mut self, cx: &mut Context, group: u64, assessed: &Assessed) -> u64 {
         let (mut lost, mut found) = (Losses::default(), Losses::default());
         for (stripe, row) in assessed {
@@ -143,7 +143,7 @@ impl KnownLosses {
             Task::Zero
             | Task::Fill { .. }
             | Task::Resync
-            | Task::Heal(_)
+            | Task::Repair(_)
             | Task::Relog(_)
             | Task::Discard(_) => {}
         }

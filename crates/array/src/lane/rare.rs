@@ -1,6 +1,6 @@
 //! State that few operations ever have: in memory of its own, and only once something is written to it.
 //!
-//! An operation is made and dropped for every request. What only the search for a stale block or a heal uses would be
+//! An operation is made and dropped for every request. What only the search for a stale block or a repair uses would be
 //! a third of its size.
 
 use std::ops::{Deref, DerefMut};

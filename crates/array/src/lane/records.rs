@@ -18,7 +18,7 @@ use crate::format::BlockName;
 pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
     let wanted = match &op.task {
         Task::Write(prepared) => prepared.is_staged(),
-        Task::Heal(_) | Task::Fill { .. } | Task::Relog(_) => true,
+        Task::Repair(_) | Task::Fill { .. } | Task::Relog(_) => true,
         _ => false,
     };
     let trusted = cx.trusted && matches!(op.task, Task::Fill { .. });
@@ -289,7 +289,7 @@ mod tests {
             sums_of_writes(&lab.cx, &lab.op).len()
         };
         assert_eq!(count(Task::Write(Prepared::of(Vec::new()))), 3);
-        assert_eq!(count(Task::Heal(Vec::new())), 3);
+        assert_eq!(count(Task::Repair(Vec::new())), 3);
         assert_eq!(count(Task::Resync), 0);
         let mut staging = Prepared::of(Vec::new());
         staging.staging = Staging::Named(ScratchId(2), BLOCK_BYTES);

@@ -94,7 +94,7 @@ impl Repairs {
     pub(super) fn ended(&mut self, cx: &mut Context, op: &Op, outcome: Outcome) -> u64 {
         let (group, stripe) = (op.group, op.stripes.start);
         self.under_way.remove(&(group, stripe));
-        let Task::Heal(blocks) = &op.task else {
+        let Task::Repair(blocks) = &op.task else {
             unreachable!("it is no repair");
         };
         let lost = op.plan.as_ref().map_or(0, |plan| plan.lost.len());
@@ -152,7 +152,7 @@ pub(super) fn left_to_repair(
     entries: Entries<'_>,
     op: &Op,
 ) -> Option<Vec<(usize, u64)>> {
-    let Task::Heal(blocks) = &op.task else {
+    let Task::Repair(blocks) = &op.task else {
         return None;
     };
     let (group, stripe) = (op.group, op.stripes.start);
@@ -224,7 +224,7 @@ mod tests {
             let repairs = self.repairs(op, outcome);
             let geometry = &self.cx.geometry;
             let of = |op: &Op| {
-                let Task::Heal(blocks) = &op.task else {
+                let Task::Repair(blocks) = &op.task else {
                     panic!("{op:?} is no repair");
                 };
                 let stripe = op.stripes.start;
@@ -386,7 +386,7 @@ mod tests {
         let (cx, repairs) = (&mut lab.cx, &mut lab.repairs);
         assert_eq!(repairs.ended(cx, &repair, Err(Fault::Lost)), 0);
         assert!(cx.take_events().is_empty());
-        let mut plan = Plan::new(Kind::Heal);
+        let mut plan = Plan::new(Kind::Repair);
         plan.lost = vec![Absent {
             column: 2,
             offset: 4 * BLOCK_BYTES,

@@ -39,7 +39,7 @@ pub use fill::{plan_fill, plan_resync, plan_scrub, plan_zero};
 pub(crate) use lost::lost_data;
 pub use read::{Piece, plan_read};
 pub(crate) use write::{AssessedRow, assess_lost};
-pub use write::{Source, plan_heal, plan_write};
+pub use write::{Source, plan_repair, plan_write};
 
 use crate::action::{ComputeStep, Io, IoId, IoKind, Service, Slice};
 use crate::view::Column;
@@ -71,7 +71,7 @@ pub enum Kind {
     /// Everything is read and compared with its checksums.
     Scrub,
     /// Blocks that were found bad are reconstructed.
-    Heal,
+    Repair,
     /// Blocks that are logged and have no place are logged again.
     Relog,
     /// Rows of a stripe that contradict themselves are read whole, to find the stale column.
@@ -130,7 +130,7 @@ pub struct Plan {
     pub writes: Vec<Transfer>,
     /// What changes in columns that are nowhere; of a fill, what nobody has.
     pub absent: Vec<Absent>,
-    /// Blocks that a fill or a heal leaves as they are: they can neither be read nor reconstructed. Of a write,
+    /// Blocks that a fill or a repair leaves as they are: they can neither be read nor reconstructed. Of a write,
     /// parity that becomes unknown because other blocks of the stripe are lost.
     pub lost: Vec<Absent>,
 }

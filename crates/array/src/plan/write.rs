@@ -131,7 +131,7 @@ pub fn plan_write(
 /// Plans to reconstruct blocks (element and first byte in it) of one stripe, and to write them again.
 /// They count as unreadable, but for those that have been written anew meanwhile: these are left alone. Blocks
 /// that cannot be reconstructed are named in the plan's `lost`; the others are mended all the same.
-pub fn plan_heal(
+pub fn plan_repair(
     plans: &mut BandPlans,
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],
@@ -140,8 +140,8 @@ pub fn plan_heal(
     let code = stripe.geometry.code();
     let chunk = (0, stripe.geometry.chunk_bytes());
     let mut binder = Binder::new(scratch, chunk);
-    let mut plan = Plan::new(Kind::Heal);
-    for (low, wanted, readable) in rows_to_heal(stripe, blocks) {
+    let mut plan = Plan::new(Kind::Repair);
+    for (low, wanted, readable) in rows_to_repair(stripe, blocks) {
         let high = low + BLOCK_BYTES;
         let (wanted, lost) = plans.split_lost(code, &readable, &wanted);
         for slot in lost.iter() {
@@ -174,7 +174,7 @@ pub fn plan_heal(
 }
 
 /// By byte of the elements: what is to be reconstructed there, and from what it can be.
-fn rows_to_heal(
+fn rows_to_repair(
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],
 ) -> Vec<(u64, ElementSet, ElementSet)> {
@@ -195,25 +195,25 @@ fn rows_to_heal(
     rows.into_iter().map(row).collect()
 }
 
-/// What a heal does to the data at one byte of the elements of a stripe.
+/// What a repair does to the data at one byte of the elements of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AssessedRow {
     /// Byte of the elements.
     pub(crate) low: u64,
-    /// Data elements that are lost there, whether the heal was to mend them or not.
+    /// Data elements that are lost there, whether the repair was to write them anew or not.
     pub(crate) lost: Vec<usize>,
     /// Elements that it mends.
     pub(crate) mended: Vec<usize>,
 }
 
-/// What of a stripe's data is lost and what is mended if these blocks are healed (as [`plan_heal`] takes them).
+/// What of a stripe's data is lost and what is repaired if these blocks are (as [`plan_repair`] takes them).
 pub(crate) fn assess_lost(
     plans: &mut BandPlans,
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],
 ) -> Vec<AssessedRow> {
     let code = stripe.geometry.code();
-    let rows = rows_to_heal(stripe, blocks).into_iter();
+    let rows = rows_to_repair(stripe, blocks).into_iter();
     rows.map(|(low, wanted, readable)| AssessedRow {
         low,
         lost: super::lost_data(plans, stripe, low, &readable),

@@ -30,7 +30,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     retired("hasty", "early", 0),
     retired("shunned", "avoided", 0),
     retired("hopeless", "unrecoverable", 0),
-    retired("heal", "verify, repair", 19),
+    retired("heal", "verify, repair", 0),
     retired("healed", "repaired", 5),
     retired("healing", "repairing", 0),
     retired("wanting", "waiter", 0),

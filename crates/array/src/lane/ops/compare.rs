@@ -46,7 +46,7 @@ pub(in crate::lane) fn must_check(cx: &Context, op: &Op) -> bool {
 
 /// Whether all that an operation reconstructs is what it writes, so that one sum serves both.
 pub(in crate::lane) fn writes_what_it_recovers(op: &Op) -> bool {
-    matches!(op.task, Task::Heal(_) | Task::Fill { .. })
+    matches!(op.task, Task::Repair(_) | Task::Fill { .. })
 }
 
 /// What is to be summed before an operation goes on, and after how many steps.
@@ -180,7 +180,7 @@ pub(in crate::lane) fn plan_trials(
     Trials::Plan(plan, scratch)
 }
 
-/// The trials of some rows have these sums. What they show to be stale a heal writes anew. `next_sequence`: the number of the
+/// The trials of some rows have these sums. What they show to be stale a repair writes anew. `next_sequence`: the number of the
 /// next batch.
 pub(in crate::lane) fn tried(
     cx: &mut Context,
@@ -191,7 +191,7 @@ pub(in crate::lane) fn tried(
 ) {
     let group = op.group;
     let stale = { &mut op.arbitration }.tried(cx, entries, group, sums, next_sequence);
-    if let Task::Heal(blocks) = &mut op.task {
+    if let Task::Repair(blocks) = &mut op.task {
         for at in stale {
             if !blocks.contains(&at) {
                 blocks.push(at);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_a_repair_writes_is_summed_once_for_both() {
-        let mut lab = recovers(Task::Heal(vec![(0, 0)]));
+        let mut lab = recovers(Task::Repair(vec![(0, 0)]));
         let write = lab.transfer(3, crate::action::IoKind::Write, 2);
         lab.plan().writes.push(write);
         assert!(writes_what_it_recovers(&lab.op));
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn what_trials_show_to_be_stale_a_repair_writes_anew() {
-        let mut lab = recovers(Task::Heal(vec![(0, 0)]));
+        let mut lab = recovers(Task::Repair(vec![(0, 0)]));
         lab.op.arbitration.begin([(ROW, 1)].into());
         let Trials::Plan(..) = lab.trials() else {
             panic!("all pages are here");

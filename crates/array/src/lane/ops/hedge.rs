@@ -3,7 +3,7 @@
 //! ```text
 //!   a client's read     a second read of the same bytes, without the late drive, into memory of its
 //!                       own; the first answer wins, and the other is not looked at
-//!   what holds a lock   (a write that must read first, a heal, a fill) is planned again around the
+//!   what holds a lock   (a write that must read first, a repair, a fill) is planned again around the
 //!                       late blocks; what the drive says later is not looked at
 //!   a page              the other copy is enough
 //! ```
@@ -47,7 +47,7 @@ impl Operations {
         match &op.task {
             Task::Read(_) if self.hedges >= HEDGES_MAX => return false,
             Task::Read(_) => self.read_beside(cx, id, late),
-            Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => {
+            Task::Write(_) | Task::Repair(_) | Task::Fill { .. } => {
                 let op = &mut self[id];
                 op.detour.hedge = Hedge::Over;
                 op.detour.avoid.extend(late);
@@ -154,7 +154,7 @@ impl Operations {
 /// Columns of an operation's group that are read only if they must be, for their drives are slow by the pool's word.
 pub(super) fn avoided(cx: &Context, ios: &IoTable, op: &Op) -> Vec<u16> {
     let reads = match op.task {
-        Task::Read(_) | Task::Write(_) | Task::Heal(_) | Task::Fill { .. } => true,
+        Task::Read(_) | Task::Write(_) | Task::Repair(_) | Task::Fill { .. } => true,
         Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => false,
     };
     if !ios.any_suspect() || op.detour.waits || !reads {
@@ -346,13 +346,13 @@ mod tests {
     #[test]
     fn what_holds_a_lock_is_planned_again_around_late_blocks() {
         let mut lab = Lab::new();
-        let heals = lab.late(Task::Heal(Vec::new()));
-        lab.ops[heals].lock = Lock::Own;
-        assert!(lab.hedge(heals));
-        assert_eq!(lab.ops[heals].detour.avoid, [(1, 0)].into());
-        assert_eq!(lab.ops.next(), Some(heals));
+        let repairs = lab.late(Task::Repair(Vec::new()));
+        lab.ops[repairs].lock = Lock::Own;
+        assert!(lab.hedge(repairs));
+        assert_eq!(lab.ops[repairs].detour.avoid, [(1, 0)].into());
+        assert_eq!(lab.ops.next(), Some(repairs));
         assert_eq!(lab.in_flight(), 0, "what was asked for is abandoned");
-        assert!(!lab.ops[heals].is_in_flight());
+        assert!(!lab.ops[repairs].is_in_flight());
     }
 
     #[test]

@@ -192,7 +192,7 @@ pub(super) fn needs_no_lock(cx: &Context, op: &Op) -> bool {
         | Task::Zero
         | Task::Resync
         | Task::Scrub
-        | Task::Heal(_)
+        | Task::Repair(_)
         | Task::Relog(_) => false,
         Task::Discard(_) => seeded::is(Bug::DiscardUnlocked),
     }

@@ -51,7 +51,7 @@ pub(in crate::lane) enum Task {
     Resync,
     Scrub,
     /// Blocks (element, first byte in it) to be reconstructed and written again.
-    Heal(Vec<(usize, u64)>),
+    Repair(Vec<(usize, u64)>),
     /// Blocks that are logged and cannot be put in place, to be logged again.
     Relog(Vec<BlockName>),
     /// What holds nothing that counts is discarded on its drives.
@@ -181,7 +181,7 @@ pub(in crate::lane) struct Op {
     pub(in crate::lane) arbitration: Rare<Arbitration>,
     /// What its plan reconstructs has been compared with its entries.
     pub(in crate::lane) checked: bool,
-    /// What a heal is for, and what it finds.
+    /// What a repair is for, and what it finds.
     pub(in crate::lane) repair: Rare<Repair>,
     /// Blocks that were compared with their checksums.
     pub(in crate::lane) verified: u64,
@@ -343,7 +343,7 @@ impl Op {
         stripe: u64,
         blocks: Vec<(usize, u64)>,
     ) -> Self {
-        Self::new(owner, group, stripe..stripe + 1, Task::Heal(blocks))
+        Self::new(owner, group, stripe..stripe + 1, Task::Repair(blocks))
     }
 }
 
@@ -359,7 +359,7 @@ impl Service {
     }
 }
 
-/// What a heal is for, and what it finds.
+/// What a repair is for, and what it finds.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Repair {
     /// What of its rows is lost, by its plan.

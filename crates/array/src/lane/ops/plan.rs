@@ -95,7 +95,7 @@ pub(in crate::lane) fn begin(balance: &Balance, known: &Known<'_>, op: &Op) -> B
 
 /// Whether what is lost is found out by the plan: it is named by the data that the stripe holds, so the map is needed.
 pub(in crate::lane) const fn finds_losses(op: &Op) -> bool {
-    matches!(op.task, Task::Heal(_) | Task::Scrub)
+    matches!(op.task, Task::Repair(_) | Task::Scrub)
 }
 
 /// Plans an operation by what is known of its blocks.
@@ -153,7 +153,7 @@ pub(in crate::lane) fn closely(
     // Where the column is, its blocks should be known: they are repaired when this has ended.
     let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
     op.unknown = unknown.into_iter().filter(here).collect();
-    if matches!(op.task, Task::Heal(_)) {
+    if matches!(op.task, Task::Repair(_)) {
         let assessed = assessed.into_iter();
         // A stripe that holds no data has none that is lost.
         let data = maps.data_held_by(cx, op.group, op.stripes.start);
@@ -215,7 +215,7 @@ fn plan_task(
         Task::Zero => plan::plan_zero(plans, stripe, stripes),
         Task::Resync => plan::plan_resync(plans, stripe, stripes, name),
         Task::Scrub => Ok(plan::plan_scrub(plans, stripe, stripes, name)),
-        Task::Heal(blocks) => {
+        Task::Repair(blocks) => {
             let mut assessed = plan::assess_lost(plans, &stripe, blocks);
             for row in &mut assessed {
                 // What only contradicts its row can still be read where it is.
@@ -226,7 +226,10 @@ fn plan_task(
                         || !op.arbitration.distrusted().contains(&(column, block))
                 });
             }
-            return (Ok(plan::plan_heal(plans, &stripe, blocks, name)), assessed);
+            return (
+                Ok(plan::plan_repair(plans, &stripe, blocks, name)),
+                assessed,
+            );
         }
         Task::Relog(_) | Task::Discard(_) => unreachable!("it needs no plan"),
     };
@@ -427,7 +430,7 @@ pub(super) mod tests {
     fn while_a_drive_is_gone_and_not_judged_a_repair_gives_nothing_up() {
         let (mut lab, column) = reads();
         let slot = slots(&lab.cx)[0];
-        lab.op.task = Task::Heal(vec![(slot, 0)]);
+        lab.op.task = Task::Repair(vec![(slot, 0)]);
         for other in &others(column)[..2] {
             lab.out(*other);
         }

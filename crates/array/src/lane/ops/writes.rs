@@ -86,7 +86,9 @@ pub(in crate::lane) fn computed(cx: &Context, op: &mut Op) -> AfterComputation {
         }
         Task::Write(_) if op.direct.is_some() => AfterComputation::Gather,
         // What recovery repairs is in place, and what it replaces does not count.
-        Task::Write(_) | Task::Heal(_) | Task::Relog(_) if store && op.owner != Owner::Recovery => {
+        Task::Write(_) | Task::Repair(_) | Task::Relog(_)
+            if store && op.owner != Owner::Recovery =>
+        {
             AfterComputation::Log
         }
         Task::Fill { .. } if store => AfterComputation::Fill,
@@ -276,7 +278,7 @@ mod tests {
 
     #[test]
     fn repairs_are_logged_but_for_those_of_recovery_and_in_pools_without_a_journal() {
-        let mut lab = Lab::new(Task::Heal(Vec::new()));
+        let mut lab = Lab::new(Task::Repair(Vec::new()));
         assert_eq!(lab.computed(), AfterComputation::Log);
         lab.op.owner = Owner::Recovery;
         assert_eq!(lab.computed(), AfterComputation::Write);

@@ -27,7 +27,7 @@ impl Lane {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         avoid_stragglers(cx, ios, &mut self.ops[id]);
         if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[id]) {
-            self.ops[id].task = Task::Heal(left);
+            self.ops[id].task = Task::Repair(left);
         }
         // What was tried was read into memory that is released.
         if let Some(arbitration) = self.ops[id].arbitration.written() {

@@ -42,7 +42,7 @@ impl Lane {
         if self.cx.geometry.store().is_none() || op.owner == Owner::Recovery {
             return;
         }
-        if matches!(op.task, Task::Heal(_)) {
+        if matches!(op.task, Task::Repair(_)) {
             self.repair_ended(op, outcome);
             return;
         }
@@ -54,7 +54,7 @@ impl Lane {
             let bad = op.bad.len() + op.arbitration.in_doubt();
             self.jobs.verified(job, op.verified, bad as u64);
         }
-        if self.recovery.is_some() || seeded::is(Bug::HealWithoutWrite) {
+        if self.recovery.is_some() || seeded::is(Bug::RepairWithoutWrite) {
             return;
         }
         if outcome.is_ok() {
