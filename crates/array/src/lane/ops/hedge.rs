@@ -29,7 +29,9 @@ impl Operations {
     /// Looks for a way around an operation with a late read; whether nothing more is to be done for it.
     pub(in crate::lane) fn hedge(&mut self, cx: &mut Context, ios: &mut IoTable, id: OpId) -> bool {
         let op = &self[id];
-        if !op.is_reading() || op.detour.hedge != Hedge::None || op.orphan {
+        // A third read could outlast the lock that the second one has borrowed, and take what is written then for a bad block.
+        let is_second = matches!(op.owner, Owner::Hedge(_));
+        if !op.is_reading() || op.detour.hedge != Hedge::None || op.orphan || is_second {
             return true;
         }
         let late = ios
@@ -321,6 +323,21 @@ mod tests {
         assert_eq!(lab.ops[reader].detour.hedge, Hedge::Over);
         assert!(lab.hedge(reader));
         assert_eq!(lab.ops[reader].detour.hedge, Hedge::Over);
+    }
+
+    #[test]
+    fn a_second_read_that_is_late_is_waited_for() {
+        let mut lab = Lab::new();
+        let reader = lab.late(read());
+        assert!(lab.hedge(reader));
+        let second = lab.second(reader);
+        lab.ops[second].begin_reads(1);
+        lab.submit(second, 3);
+        lab.cx.now += Duration::from_secs(5);
+        lab.ios.look(&mut lab.cx);
+        assert!(lab.hedge(second));
+        assert_eq!(lab.ops[second].detour.hedge, Hedge::None);
+        assert_eq!(lab.ops.iter().count(), 2);
     }
 
     #[test]
