@@ -284,7 +284,8 @@ fn a_zram_device_gets_a_size_refuses_removal_under_load_and_fails_when_full() {
     );
     drop(drive);
     // The system may look at a device that was written, for a moment.
-    eventually("nothing holds the device after the drive was dropped", || {
-        zram.set("reset", "1").is_ok()
-    });
+    eventually(
+        "nothing holds the device after the drive was dropped",
+        || zram.set("reset", "1").is_ok(),
+    );
 }
