@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::jobs::Held;
+use super::ops::Op;
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
 use crate::format::{BlockName, Entry, PageName};
@@ -58,6 +59,28 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) unknown: RefCell<BTreeSet<(u16, u64)>>,
     /// Batches whose memory the plan may use.
     pub(super) pinned: RefCell<BTreeSet<u64>>,
+}
+
+impl<'a> LaneBlocks<'a> {
+    /// What an operation finds in a pool with metadata, if it does without nothing but what it has found bad.
+    pub(super) fn new(entries: Entries<'a>, op: &'a Op) -> Self {
+        static NOTHING: BTreeSet<(u16, u64)> = BTreeSet::new();
+        Self {
+            store: true,
+            overlay: entries.overlay,
+            pages: entries.pages,
+            group: op.group,
+            held: None,
+            leaves_out_lost: false,
+            bad: &op.bad,
+            avoid: &NOTHING,
+            distrusted: op.arbitration.distrusted(),
+            avoided: &[],
+            missing: RefCell::default(),
+            unknown: RefCell::default(),
+            pinned: RefCell::default(),
+        }
+    }
 }
 
 impl Blocks for LaneBlocks<'_> {

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use block::Seat;
 
 use super::{Pool, SeatState};
+use crate::format::CellEntry;
 
 impl Pool {
     /// Checks what holds between events.
@@ -60,13 +61,13 @@ impl Pool {
                 cell == home || self.taken.get(&cell) == Some(&(group, column)),
                 "{cell:?} is a column's place, and taken"
             );
-            let entry = self.tables[&cell.seat].at(cell.row);
-            let known = entry.map(|entry| (entry.group, entry.column, entry.generation));
-            assert_eq!(
-                known,
-                Some((group, column, generation)),
-                "the table of {cell:?}"
-            );
+            let entry = CellEntry {
+                group,
+                column,
+                generation,
+            };
+            let known = self.tables[&cell.seat].at(cell.row);
+            assert_eq!(known, Some(entry), "the table of {cell:?}");
         }
         for (cell, &(group, _)) in &self.taken {
             assert!(

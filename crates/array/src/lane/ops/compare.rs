@@ -1,6 +1,5 @@
 //! What operations reconstruct is compared with its entries, and rows in doubt are read whole (`arbitration/`).
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
@@ -140,22 +139,7 @@ pub(in crate::lane) fn plan_trials(
     let columns = cx.geometry.layout().columns();
     let (rows, doubted) = op.arbitration.next_rows(columns);
     let columns = cx.view().columns(&cx.geometry, op.group);
-    let nothing = BTreeSet::new();
-    let blocks = LaneBlocks {
-        store: true,
-        overlay: entries.overlay,
-        pages: entries.pages,
-        group: op.group,
-        held: None,
-        leaves_out_lost: false,
-        bad: &op.bad,
-        avoid: &nothing,
-        distrusted: op.arbitration.distrusted(),
-        avoided: &[],
-        missing: RefCell::default(),
-        unknown: RefCell::default(),
-        pinned: RefCell::default(),
-    };
+    let blocks = LaneBlocks::new(entries, op);
     let stripe = Stripe {
         geometry: &cx.geometry,
         group: op.group,

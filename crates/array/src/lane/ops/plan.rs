@@ -15,7 +15,6 @@
 //! - A drive that is gone takes nothing with it that could not come back with it: until the pool has decided about it, nothing of
 //!   the stripe counts as lost, and no parity is given up for a write.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault};
@@ -122,19 +121,12 @@ pub(in crate::lane) fn closely(
     let held = op.task.held();
     let blocks = LaneBlocks {
         store: store && !plain,
-        overlay,
-        pages,
-        group: op.group,
         held,
         leaves_out_lost: held
             .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
-        bad: &op.bad,
         avoid: &op.detour.avoid,
-        distrusted: op.arbitration.distrusted(),
         avoided: &avoided,
-        missing: RefCell::default(),
-        unknown: RefCell::default(),
-        pinned: RefCell::default(),
+        ..LaneBlocks::new(entries, op)
     };
     let stripe = Stripe {
         geometry: &cx.geometry,
