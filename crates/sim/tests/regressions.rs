@@ -182,3 +182,10 @@ fn a_drive_is_not_complete_while_groups_are_made_blank_without_it() {
 fn a_read_of_a_stripe_that_was_vacated_is_not_compared_with_what_it_held_before() {
     holds(include_str!("schedules/vacated-is-not-compared.txt"));
 }
+
+/// Seed 610158698. A pool was opened while one of its drives was a thousand times slower than it should be; that takes
+/// longer than the minute of virtual time in which work ends beside drives that are fast.
+#[test]
+fn an_opening_beside_a_slow_drive_has_time() {
+    holds(include_str!("schedules/opening-beside-a-slow-drive.txt"));
+}

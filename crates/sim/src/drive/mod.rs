@@ -227,6 +227,12 @@ impl Drive {
         self.faults.broken
     }
 
+    /// Whether its operations take longer than they should.
+    #[must_use]
+    pub const fn is_slow(&self) -> bool {
+        self.faults.slow.is_some()
+    }
+
     /// Whether there are blocks that cannot be read.
     #[must_use]
     pub const fn has_bad_blocks(&self) -> bool {
