@@ -297,7 +297,7 @@ impl Op {
             Err(fault) if !out && waits_for_verdict(fault) => {
                 failed.insert(seat, fault);
             }
-            Err(fault) if !out => self.fault = Some(fault),
+            Err(fault) if !out => self.fault = self.fault.or(Some(fault)),
             Ok(()) | Err(_) => {}
         }
         *in_flight -= 1;
