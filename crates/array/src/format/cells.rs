@@ -76,6 +76,12 @@ impl CellPage {
         }
     }
 
+    /// The first row of the page that describes this one.
+    #[must_use]
+    pub const fn first_row_of(row: u64) -> u64 {
+        row / ENTRIES_PER_PAGE * ENTRIES_PER_PAGE
+    }
+
     /// Bytes from the table's start to the copy that a page with this sequence goes to.
     #[must_use]
     pub const fn offset(&self) -> u64 {

@@ -135,12 +135,12 @@ pub(super) fn report_bad(
 mod tests {
     use super::*;
     use crate::action::{BufferId, IoKind};
-    use crate::format::{Entry, MetaPage};
+    use crate::format::Entry;
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::ops::{Lock, Owner};
     use crate::lane::overlay::{Bytes, Logged, Overlay};
-    use crate::lane::pages::PageCache;
+    use crate::lane::pages::{PageCache, sum_of};
     use crate::losses::LostRange;
     use crate::plan::{Kind, Plan};
     use crate::{RequestId, ScratchId};
@@ -153,24 +153,11 @@ mod tests {
         op: Op,
     }
 
-    fn sum_of(name: BlockName) -> u32 {
-        1000 * name.block + u32::from(name.column)
-    }
-
     impl Lab {
         /// A read of these runs of blocks (column, first, blocks), with its lock.
         fn new(runs: &[(u16, u64, u64)]) -> Self {
             let cx = Context::of_test("raid6", 6);
-            let pool = cx.geometry.store().unwrap().pool;
-            let mut pages = PageCache::new(64);
-            for column in 0..6 {
-                let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
-                for at in 4..8 {
-                    let name = block(column, at);
-                    page.set(name.entry(), Entry::new(pool, name, sum_of(name), 9), 2);
-                }
-                pages.put(block(column, 0).page(), page);
-            }
+            let pages = PageCache::of_test(&cx);
             let owner = Owner::Request(RequestId(1));
             let mut op = Op::new(owner, 0, 1..2, Task::Read(Vec::new()));
             op.lock = Lock::Own;

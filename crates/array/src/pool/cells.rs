@@ -6,7 +6,7 @@ use block::{Outcome, Seat};
 use layout::Cell;
 
 use super::{Effect, OutReason, Pool, PoolWrite};
-use crate::format::{CellEntry, CellPage, ENTRIES_PER_PAGE};
+use crate::format::{CellEntry, CellPage};
 
 /// One drive's table in memory.
 #[derive(Clone, Debug, Default)]
@@ -38,9 +38,7 @@ impl CellTable {
 
     /// What the table says of a cell.
     pub(super) fn at(&self, row: u64) -> Option<CellEntry> {
-        let page = self
-            .pages
-            .get(&(row / ENTRIES_PER_PAGE * ENTRIES_PER_PAGE))?;
+        let page = self.pages.get(&CellPage::first_row_of(row))?;
         page.entries[usize::try_from(row - page.first_row).ok()?]
     }
 
@@ -62,7 +60,7 @@ impl Pool {
         entry: Option<CellEntry>,
         effects: Vec<Effect>,
     ) {
-        let first_row = cell.row / ENTRIES_PER_PAGE * ENTRIES_PER_PAGE;
+        let first_row = CellPage::first_row_of(cell.row);
         let table = self.tables.entry(cell.seat).or_default();
         let page = table
             .pages

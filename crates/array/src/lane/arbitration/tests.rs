@@ -4,10 +4,10 @@ use erasure::ElementSet;
 use super::*;
 use crate::ScratchId;
 use crate::action::BufferId;
-use crate::format::{Entry, MetaPage};
+use crate::format::Entry;
 use crate::lane::blocks::block;
 use crate::lane::overlay::{Bytes, Logged, Overlay};
-use crate::lane::pages::PageCache;
+use crate::lane::pages::{PageCache, sum_of};
 
 /// A search among the rows of stripe 1 of a small lane, whose blocks were all written by batch 9: blocks 4 to 7 of six columns.
 struct Lab {
@@ -23,28 +23,17 @@ const NEXT: Row = Row {
     low: BLOCK_BYTES,
 };
 
-/// What each block holds: its checksum.
-fn sum_of(name: BlockName) -> u32 {
-    1000 * name.block + u32::from(name.column)
-}
-
 impl Lab {
     /// A page has so many copies; of two the code's tolerance is as many.
     fn new(page_copies: Option<u16>) -> Self {
         let change = |store: &mut crate::Store| store.page_copies = page_copies;
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
-        let mut lab = Self {
+        Self {
             arbitration: Arbitration::default(),
+            pages: PageCache::of_test(&cx),
             cx,
             overlay: Overlay::default(),
-            pages: PageCache::new(64),
-        };
-        for column in 0..6 {
-            let page = MetaPage::filled(Entry::UNWRITTEN, 1);
-            lab.pages.put(block(column, 0).page(), page);
-            (4..8).for_each(|at| lab.written(column, at, 9));
         }
-        lab
     }
 
     fn written(&mut self, column: u16, at: u32, sequence: u64) {

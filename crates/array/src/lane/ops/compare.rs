@@ -186,11 +186,11 @@ pub(in crate::lane) fn tried(
 
 #[cfg(test)]
 mod tests {
-    use super::super::lab::{self, Lab, ROW, sum_of};
+    use super::super::lab::{self, Lab, ROW};
     use super::*;
     use crate::lane::blocks::block;
     use crate::lane::ids::OpId;
-    use crate::lane::pages::PageCache;
+    use crate::lane::pages::{PageCache, sum_of};
     use crate::plan::Recovered;
 
     /// An operation that has reconstructed two blocks of column 3.

@@ -5,8 +5,7 @@ use block::BLOCK_BYTES;
 
 use super::{Op, Owner, Task};
 use crate::action::{BufferId, IoKind, Slice};
-use crate::format::{BlockName, Entry, MetaPage};
-use crate::lane::blocks::{Entries, block};
+use crate::lane::blocks::Entries;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::lane::overlay::Overlay;
@@ -23,11 +22,6 @@ pub(super) struct Lab {
     pub(super) pages: PageCache,
     pub(super) plans: BandPlans,
     pub(super) op: Op,
-}
-
-/// What a block holds: its checksum.
-pub(super) fn sum_of(name: BlockName) -> u32 {
-    1000 * name.block + u32::from(name.column)
 }
 
 /// Blocks of some memory.
@@ -63,16 +57,7 @@ impl Lab {
     }
 
     pub(super) fn of(cx: Context, task: Task) -> Self {
-        let pool = cx.geometry.store().unwrap().pool;
-        let mut pages = PageCache::new(64);
-        for column in 0..6 {
-            let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
-            for at in 4..8 {
-                let name = block(column, at);
-                page.set(name.entry(), Entry::new(pool, name, sum_of(name), 9), 2);
-            }
-            pages.put(block(column, 0).page(), page);
-        }
+        let pages = PageCache::of_test(&cx);
         let mut op = Op::new(Owner::Request(RequestId(1)), 0, 1..2, task);
         op.plan = Some(Plan::new(Kind::Read));
         Self {

@@ -279,7 +279,10 @@ mod tests {
         let mut lab = reading(1);
         lab.op.lock = Lock::Own;
         let read = lab.op.plan.as_ref().unwrap().reads.clone();
-        let sums = [7, lab::sum_of(crate::lane::blocks::block(2, 4))];
+        let sums = [
+            7,
+            crate::lane::pages::sum_of(crate::lane::blocks::block(2, 4)),
+        ];
         let verified = crate::lane::verify::verify(&lab.cx, lab.entries(), &lab.op, &sums);
         let crate::lane::verify::Verified::Blocks(2, bad) = verified else {
             panic!("{read:?} were compared");

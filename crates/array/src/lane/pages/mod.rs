@@ -432,5 +432,30 @@ fn report_mended(cx: &mut Context, loading: &Loading, name: PageName, merged: Me
     }
 }
 
+/// What tests of single machines write into blocks: its checksum.
+#[cfg(test)]
+pub(super) fn sum_of(name: crate::format::BlockName) -> u32 {
+    1000 * name.block + u32::from(name.column)
+}
+
+#[cfg(test)]
+impl PageCache {
+    /// Pages of a lane of six drives, for tests of single machines: blocks 4 to 7 of each column, those of stripe 1,
+    /// are written by batch 9, each with the checksum that [`sum_of`] gives.
+    pub(super) fn of_test(cx: &Context) -> Self {
+        let pool = cx.geometry.store().expect("it has a journal").pool;
+        let mut pages = Self::new(64);
+        for column in 0..6 {
+            let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
+            for at in 4..8 {
+                let name = super::blocks::block(column, at);
+                page.set(name.entry(), Entry::new(pool, name, sum_of(name), 9), 2);
+            }
+            pages.put(super::blocks::block(column, 0).page(), page);
+        }
+        pages
+    }
+}
+
 #[cfg(test)]
 mod tests;
