@@ -455,7 +455,7 @@ pub enum Event {
         column: u16,
     },
     /// A drive that came back holds part of a column, and of the rest these blocks are nowhere.
-    LeftOut {
+    BlocksUnrecovered {
         /// Which group.
         group: u64,
         /// Which of its columns.
@@ -464,7 +464,7 @@ pub enum Event {
         blocks: u64,
     },
     /// Nothing that the lane has asked of the drive in a seat that is out is under way any more.
-    SeatQuiet {
+    SeatDrained {
         /// Which lane.
         lane: u16,
         /// Whose.
@@ -537,7 +537,7 @@ pub enum Event {
         column: u16,
     },
     /// Blocks of a stripe that were bad have been reconstructed and written again.
-    Healed {
+    Repaired {
         /// Which group.
         group: u64,
         /// Which stripe of the group.

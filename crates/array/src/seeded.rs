@@ -70,7 +70,7 @@ bugs! {
     UnboundChecksum,
     /// of two copies of a page the older counts
     OlderPage,
-    /// a healed block is not written again
+    /// a repaired block is not written again
     RepairWithoutWrite,
     /// generation 0 is not set by a trim
     TrimWithoutEntry,

@@ -9,7 +9,7 @@ use array::{Command, Event, IoId, IoKind};
 use block::{Fault, Instant, Seat};
 use uuid::Uuid;
 
-use self::support::blueprint;
+use self::support::spec;
 
 const NOW: Instant = Instant::ZERO;
 const SEAT: Seat = Seat(1);
@@ -26,7 +26,7 @@ impl Driven {
     /// `raid5` of three drives, and one that waits.
     fn new() -> Self {
         let mut driven = Self {
-            pool: create(&blueprint(3, 1), Ticket(0)).unwrap(),
+            pool: create(&spec(3, 1), Ticket(0)).unwrap(),
             writes: VecDeque::new(),
             heard: Vec::new(),
         };

@@ -6,10 +6,10 @@ use array::format::Label;
 use array::pool::{FoundDrive, OpenError, OutReason, PoolFacts, SeatState, Ticket, create, open};
 use block::Seat;
 
-use self::support::{DRIVE_BYTES, blueprint};
+use self::support::{DRIVE_BYTES, spec};
 
 fn facts(drives: u128) -> PoolFacts {
-    let pool = create(&blueprint(drives, 0), Ticket(0)).unwrap();
+    let pool = create(&spec(drives, 0), Ticket(0)).unwrap();
     pool.facts().clone()
 }
 
@@ -17,8 +17,8 @@ fn facts(drives: u128) -> PoolFacts {
 fn without(facts: &PoolFacts, seats: &[usize], since: u64) -> PoolFacts {
     let mut facts = facts.clone();
     for &seat in seats {
-        let why = OutReason::Missing;
-        facts.seats[seat].state = SeatState::Out { since, why };
+        let reason = OutReason::Missing;
+        facts.seats[seat].state = SeatState::Out { since, reason };
     }
     facts
 }
@@ -57,8 +57,8 @@ fn a_drive_that_cannot_be_what_its_label_says_is_out_with_the_reason() {
         let opening = open(&drives, false).unwrap();
         let seat = &opening.facts().seats[1];
         assert_eq!(!opening.seated().contains_key(&Seat(1)), is_out, "{bytes}");
-        let why = format!("its label says {DRIVE_BYTES} bytes, the drive has {bytes}");
-        assert_eq!(seat.short_of(), is_out.then_some(why));
+        let reason = format!("its label says {DRIVE_BYTES} bytes, the drive has {bytes}");
+        assert_eq!(seat.short_of(), is_out.then_some(reason));
         drives[2].size_bytes = bytes;
         if is_out {
             let error = open(&drives, false).unwrap_err().to_string();
@@ -72,10 +72,10 @@ fn a_drive_whose_cell_table_cannot_be_read_is_out_and_the_others_open() {
     let mut drives = [0, 1, 2].map(|seat| found(&facts(3), seat, 4));
     drives[2].fault = Some(block::Fault::Medium);
     let opening = open(&drives, false).unwrap();
-    let why = OutReason::Faulted;
+    let reason = OutReason::IoErrors;
     assert_eq!(
         opening.facts().seats[2].state,
-        SeatState::Out { since: 5, why }
+        SeatState::Out { since: 5, reason }
     );
 }
 

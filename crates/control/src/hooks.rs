@@ -79,7 +79,7 @@ pub struct HookOptions {
 #[derive(Clone, Debug)]
 pub struct Hooks {
     queue: SyncSender<HookEvent>,
-    left_out: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 /// Resolves when the last event has been delivered.
@@ -94,8 +94,8 @@ impl Hooks {
     pub fn start(options: HookOptions) -> std::io::Result<(Self, HooksEnd)> {
         let (queue, events) = sync_channel(QUEUE_MAX);
         let (alive, end) = sync_channel::<()>(0);
-        let left_out = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&left_out);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&dropped);
         std::thread::Builder::new()
             .name("hooks".to_owned())
             .spawn(move || {
@@ -104,7 +104,7 @@ impl Hooks {
                 }
                 drop(alive);
             })?;
-        Ok((Self { queue, left_out }, HooksEnd(end)))
+        Ok((Self { queue, dropped }, HooksEnd(end)))
     }
 
     /// Never waits.
@@ -112,7 +112,7 @@ impl Hooks {
         match self.queue.try_send(event) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
             Err(TrySendError::Full(_)) => {
-                self.left_out.fetch_add(1, Ordering::Relaxed);
+                self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -164,7 +164,7 @@ fn may_run(path: &Path) -> bool {
     true
 }
 
-fn deliver(options: &HookOptions, event: &HookEvent, left_out: u64) {
+fn deliver(options: &HookOptions, event: &HookEvent, dropped: u64) {
     let programs = programs(&options.directory);
     if programs.is_empty() {
         return;
@@ -172,7 +172,7 @@ fn deliver(options: &HookOptions, event: &HookEvent, left_out: u64) {
     let mut document = serde_json::json!({
         "ravelin": env!("CARGO_PKG_VERSION"),
         "kind": "event",
-        "left_out": left_out,
+        "dropped": dropped,
     });
     if let (Some(all), Ok(serde_json::Value::Object(fields))) =
         (document.as_object_mut(), serde_json::to_value(event))
@@ -253,13 +253,13 @@ mod tests {
         let (queue, events) = sync_channel(2);
         let hooks = Hooks {
             queue,
-            left_out: Arc::default(),
+            dropped: Arc::default(),
         };
         for number in 0..5 {
             let text = number.to_string();
             hooks.send(HookEvent::new("x", "tank", SystemTime::now(), text));
         }
-        assert_eq!(hooks.left_out.load(Ordering::Relaxed), 3);
+        assert_eq!(hooks.dropped.load(Ordering::Relaxed), 3);
         let texts: Vec<String> = events.try_iter().map(|event| event.text).collect();
         assert_eq!(texts, ["0", "1"]);
     }

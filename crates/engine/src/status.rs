@@ -218,10 +218,10 @@ pub struct SeatStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced_by: Option<u16>,
     /// Why it is out.
-    pub why: Option<OutReason>,
+    pub reason: Option<OutReason>,
     /// The same in a sentence, where there is more to say than a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub detail: Option<String>,
     /// It is much slower than others, and read only where nobody else can answer.
     #[serde(default)]
     pub slow: bool,
@@ -487,12 +487,12 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
     let number = |seat: Seat| pool.facts().number(seat);
     let own = number(seat);
     let facts = &pool.facts().seats[seat.index()];
-    let (state, why) = match facts.state {
+    let (state, reason) = match facts.state {
         SeatState::Current => ("current", None),
         SeatState::Filling => ("filling", None),
         SeatState::Waiting if facts.is_successor() => ("filling", None),
         SeatState::Waiting => ("waiting", None),
-        SeatState::Out { why, .. } => ("out", Some(why)),
+        SeatState::Out { reason, .. } => ("out", Some(reason)),
     };
     let moved = pool
         .progress()
@@ -524,8 +524,8 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         replaces: { facts.replaces.filter(|_| facts.is_successor()) }
             .map(|seat| number(Seat(seat))),
         replaced_by: pool.successor(seat).map(number),
-        why,
-        reason: facts.short_of(),
+        reason,
+        detail: facts.short_of(),
         slow: pool.is_suspect(seat),
         hangs: pool.is_hanging(seat),
         traffic,
@@ -577,7 +577,7 @@ mod tests {
     fn a_report_has_a_word_for_programs_and_the_seat_that_it_is_about() {
         let out = Report::DriveOut {
             seat: Seat(3),
-            why: OutReason::Failed,
+            reason: OutReason::FailedByAdministrator,
             since: 7,
         };
         let event = LoggedEvent::new(1, &out, None);

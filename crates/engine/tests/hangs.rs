@@ -131,8 +131,8 @@ impl Setup {
         began.elapsed()
     }
 
-    fn why_out(&self, seat: usize) -> Option<OutReason> {
-        self.pool.status().unwrap().seats[seat].why
+    fn reason_out(&self, seat: usize) -> Option<OutReason> {
+        self.pool.status().unwrap().seats[seat].reason
     }
 }
 
@@ -158,11 +158,11 @@ fn holds_up_no_read_and_no_write_past_its_deadline(scheme: &str) {
     let took = began.elapsed();
     println!("{scheme}: writes and a flush took {took:?}");
     assert!(took < array::DEADLINE + Duration::from_secs(5), "{took:?}");
-    while setup.why_out(2).is_none() {
+    while setup.reason_out(2).is_none() {
         assert!(began.elapsed() < array::DEADLINE * 2, "it is put out");
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(setup.why_out(2), Some(OutReason::Hung));
+    assert_eq!(setup.reason_out(2), Some(OutReason::Hung));
     setup.read_all();
     assert!(setup.faults[2].held() > 0, "it still has something");
     let back = setup.pool.insert_drive(Seat(2), None);

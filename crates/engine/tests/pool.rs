@@ -137,7 +137,8 @@ fn a_pool_without_a_journal_serves_and_survives_a_drive() {
     let bytes = noise(size);
     client.write_all(&bytes, 100 << 10);
     client.flush();
-    pool.fail_drive(Seat(1), OutReason::Failed, false).unwrap();
+    pool.fail_drive(Seat(1), OutReason::FailedByAdministrator, false)
+        .unwrap();
     assert!(client.read_all(size, 1 << 20) == bytes);
     pool.close().unwrap();
 }
@@ -154,7 +155,7 @@ fn bytes_survive_as_many_failures_as_the_code_does() {
         client.flush();
         let failures = if scheme == "raid5" { 1 } else { 2 };
         for seat in 0..failures {
-            pool.fail_drive(Seat(seat), OutReason::Failed, false)
+            pool.fail_drive(Seat(seat), OutReason::FailedByAdministrator, false)
                 .unwrap();
             bytes[100_000..200_000].fill(seat.to_le_bytes()[0]);
             client.write_all(&bytes[..1 << 20], 12_345);
@@ -190,10 +191,12 @@ fn what_the_engine_did_is_what_a_fresh_array_and_the_simulator_do() {
     let client = Client::new(pool.volume(VOLUME).unwrap());
     let bytes = noise(size);
     client.write_all(&bytes, 100_000);
-    pool.fail_drive(Seat(3), OutReason::Failed, false).unwrap();
+    pool.fail_drive(Seat(3), OutReason::FailedByAdministrator, false)
+        .unwrap();
     client.write_all(&bytes, 9_999);
     assert!(client.read_all(size, 123_456) == bytes);
-    pool.fail_drive(Seat(8), OutReason::Failed, false).unwrap();
+    pool.fail_drive(Seat(8), OutReason::FailedByAdministrator, false)
+        .unwrap();
     assert!(client.read_all(size, 1 << 20) == bytes);
     assert!(pool.wait_quiet(Duration::from_secs(60)));
     client.flush();

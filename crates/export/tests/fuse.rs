@@ -306,7 +306,7 @@ fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
     file.read_exact_at(&mut bytes, 0).unwrap();
     // With a request in flight that the device does not answer before it is over.
     device.hold(true);
-    let stuck = std::thread::spawn({
+    let blocked = std::thread::spawn({
         let file = file.try_clone().unwrap();
         move || file.read_exact_at(&mut [0; 4096], 0)
     });
@@ -320,7 +320,7 @@ fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
     });
     drop(mounted);
     release.join().unwrap();
-    assert!(stuck.join().unwrap().is_err());
+    assert!(blocked.join().unwrap().is_err());
     assert!(file.read_exact_at(&mut bytes, 0).is_err());
     assert_eq!(device.waiting(), 0);
     assert!(!place.file().exists(), "nothing is left behind");

@@ -237,10 +237,10 @@ fn names_are_taken_apart_and_comments_left_out() {
         /// Chores in a comment.
         fn step(haggle: &str) -> &'static str { // and here
             let quote = '"';
-            log("late_together"); log("what \" chores say"); "plain" }
+            log("host_stall"); log("what \" chores say"); "plain" }
     "#;
     let names = names_in(source);
-    assert!(names.contains("haggle") && names.contains("late_together"));
+    assert!(names.contains("haggle") && names.contains("host_stall"));
     assert!(
         !names.iter().any(|name| name.contains("hores")),
         "{names:?}"

@@ -279,11 +279,11 @@ fn a_hung_drive_is_put_out_at_its_deadline_and_clients_get_their_answers() {
             let took = filled.world.now().since(begun);
             let bound = array::DEADLINE + Duration::from_secs(2);
             assert!(took < bound, "{scheme} {seat}: {took:?}");
-            let why = filled.world.reports.iter().find_map(|report| match report {
-                Report::DriveOut { seat, why, .. } => Some((*seat, *why)),
+            let reason = filled.world.reports.iter().find_map(|report| match report {
+                Report::DriveOut { seat, reason, .. } => Some((*seat, *reason)),
                 _ => None,
             });
-            assert_eq!(why, Some((Seat(seat), OutReason::Hung)), "{scheme}");
+            assert_eq!(reason, Some((Seat(seat), OutReason::Hung)), "{scheme}");
             filled.check_all(scheme);
             filled.world.release();
             filled.world.settle();
@@ -462,9 +462,9 @@ fn a_drive_that_hangs_is_not_put_in_again_where_a_spare_was() {
     assert!(facts.seats[1].state.takes_part(), "the spare sits there");
     let old = Seat(4);
     assert!(matches!(facts.seats[4].state, SeatState::Out { .. }));
-    assert!(world.pool().is_leaving(old), "it has not answered");
+    assert!(world.pool().is_draining(old), "it has not answered");
     assert!(!world.begin_return_drive(old, None));
     world.release();
     world.settle();
-    assert!(!world.pool().is_leaving(old));
+    assert!(!world.pool().is_draining(old));
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a test prints what it measured")]
 
-use array::pool::{Misfit, Report, SeatState};
+use array::pool::{Rejected, Report, SeatState};
 use block::Seat;
 use rand::{Rng, RngExt};
 use sim::{CutSpec, Drive, Oracle, World, WorldOptions};
@@ -85,9 +85,9 @@ impl Life {
         self.world.pool().facts().seats[seat.index()].state == SeatState::Current
     }
 
-    fn misfit(&self) -> Option<Misfit> {
+    fn rejected(&self) -> Option<Rejected> {
         self.world.reports.iter().find_map(|report| match report {
-            Report::FilledAnew { why, .. } => Some(*why),
+            Report::FullRebuild { reason, .. } => Some(*reason),
             _ => None,
         })
     }
@@ -148,7 +148,7 @@ fn a_drive_that_missed_a_hundredth_is_written_less_than_a_twentieth_of_a_full_fi
             "{scheme}: {:#?}",
             life.world.reports
         );
-        assert_eq!(life.misfit(), None, "{scheme}");
+        assert_eq!(life.rejected(), None, "{scheme}");
         let whole = whole_fill(&options, groups, seat);
         let copied = life.copied().expect("it says what was copied");
         println!("{scheme}: {copied} bytes copied, {written} written, a full fill writes {whole}");
@@ -189,7 +189,7 @@ fn a_drive_catches_up_after_every_cut_of_its_catching_up() {
                     let instead = stranger.then(|| cut.world.drives()[seat.index()].clone());
                     assert!(cut.world.begin_return_drive(seat, instead));
                     cut.world.settle();
-                    assert_eq!(cut.misfit().is_some(), stranger);
+                    assert_eq!(cut.rejected().is_some(), stranger);
                 }
                 assert!(cut.is_complete(seat), "{scheme} cut {cuts}");
                 cut.stands(&[0, 2]);
@@ -224,7 +224,7 @@ fn what_a_drive_had_not_flushed_when_it_lost_power_is_copied() {
         life.world.return_drive(seat).unwrap();
         life.world.settle();
         assert!(life.is_complete(seat));
-        assert_eq!(life.misfit(), None);
+        assert_eq!(life.rejected(), None);
         life.stands(&[0]);
     }
 }
@@ -254,7 +254,7 @@ fn a_drive_that_leaves_again_while_it_catches_up_catches_up_again() {
         life.world.return_drive(seat).unwrap();
         life.world.settle();
         assert!(life.is_complete(seat), "{steps}");
-        assert_eq!(life.misfit(), None, "{steps}");
+        assert_eq!(life.rejected(), None, "{steps}");
         life.stands(&[1, 4]);
     }
 }
@@ -297,7 +297,7 @@ fn a_group_that_was_given_to_another_volume_meanwhile_has_nothing_of_its_earlier
     life.world.plug_in(seat, None);
     life.world.return_drive(seat).unwrap();
     life.world.settle();
-    assert_eq!(life.misfit(), None);
+    assert_eq!(life.rejected(), None);
     life.stands(&[1]);
 }
 
@@ -315,7 +315,7 @@ fn a_stale_snapshot_of_a_drive_is_copied_what_changed_since_the_snapshot() {
     life.world.settle();
     assert!(life.world.begin_return_drive(seat, Some(snapshot)));
     life.world.settle();
-    assert_eq!(life.misfit(), None);
+    assert_eq!(life.rejected(), None);
     // Half of all writes change a block of a drive of four: itself or its parity.
     assert!(life.copied() > Some(3 * BLOCK), "{:?}", life.copied());
     life.stands(&[3]);
@@ -379,18 +379,21 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
         mute.zero(ring, 8192).unwrap();
     }
     let cases = [
-        (other, Misfit::AnotherDrive),
-        (apart, Misfit::WentOn),
-        (nameless, Misfit::NoLabel),
-        (mute, Misfit::NoAnchor),
+        (other, Rejected::AnotherDrive),
+        (apart, Rejected::WentOn),
+        (nameless, Rejected::NoLabel),
+        (mute, Rejected::NoAnchor),
     ];
-    for (drive, why) in cases {
+    for (drive, reason) in cases {
         let mut life = out.clone();
-        assert!(life.world.begin_return_drive(seat, Some(drive)), "{why:?}");
+        assert!(
+            life.world.begin_return_drive(seat, Some(drive)),
+            "{reason:?}"
+        );
         life.world.settle();
-        assert_eq!(life.misfit(), Some(why));
+        assert_eq!(life.rejected(), Some(reason));
         assert_eq!(life.copied(), None);
-        assert!(life.is_complete(seat), "{why:?}");
+        assert!(life.is_complete(seat), "{reason:?}");
         life.stands(&[0, 4]);
     }
 
@@ -403,7 +406,7 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
     incomplete.world.settle();
     incomplete.world.return_drive(seat).unwrap();
     incomplete.world.settle();
-    assert_eq!(incomplete.misfit(), Some(Misfit::Incomplete));
+    assert_eq!(incomplete.rejected(), Some(Rejected::Incomplete));
     incomplete.stands(&[0, 4]);
 }
 
@@ -432,7 +435,7 @@ fn the_journal_of_a_drive_that_went_on_elsewhere_is_never_read() {
     let apart = elsewhere.world.kill().remove(0);
     assert!(out.world.begin_return_drive(seat, Some(apart)));
     out.world.settle();
-    assert_eq!(out.misfit(), Some(Misfit::WentOn));
+    assert_eq!(out.rejected(), Some(Rejected::WentOn));
     out.scribble(4);
     let drives = out.world.kill();
     out.world = World::open(drives, false, 7).unwrap();

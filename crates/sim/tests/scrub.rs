@@ -21,7 +21,7 @@ fn filled() -> (World, u64) {
         drive_bytes: 40 << 20,
         chunk_bytes: 16 << 10,
         cell_bytes: 1 << 20,
-        division: None,
+        regions: None,
         lazy: false,
         interleave: false,
         free_stripes: false,
@@ -47,7 +47,7 @@ fn run(world: &mut World, time: Duration) {
 
 fn goes_on_at(world: &World) -> Option<u64> {
     world.reports.iter().find_map(|report| match report {
-        Report::ScrubGoesOn { group } => Some(*group),
+        Report::ScrubResumed { group } => Some(*group),
         _ => None,
     })
 }

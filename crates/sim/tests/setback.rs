@@ -4,7 +4,7 @@
 //! drives as the code survives, must be what was written last, or an error; never anything that was
 //! not written there.
 
-use array::pool::{Division, Report};
+use array::pool::{RegionSizes, Report};
 use block::{Fault, Request, RequestKind, Seat};
 use sim::{CutSpec, Drive, Region, Regions, World, WorldOptions};
 
@@ -140,9 +140,9 @@ fn old(block: u64) -> u8 {
 fn begin(pool: &Pool, first_format: bool) -> World {
     let options = WorldOptions {
         drive_bytes: 14 << 20,
-        division: Some(Division {
+        regions: Some(RegionSizes {
             first_format,
-            ..Division::default()
+            ..RegionSizes::default()
         }),
         ..WorldOptions::small(pool.scheme, pool.drives)
     };

@@ -60,7 +60,7 @@ fn note_absent(cx: &mut Context, pages: &mut PageCache, op: &Op) {
         return;
     };
     let bytes: u64 = absent.iter().map(|part| part.length).sum();
-    cx.events.push_back(Event::LeftOut {
+    cx.events.push_back(Event::BlocksUnrecovered {
         group: op.group,
         column: first.column,
         blocks: bytes / BLOCK_BYTES,
@@ -265,7 +265,7 @@ mod tests {
             slice: None,
         }];
         assert!(lab.filled(&[(0, 70)]));
-        let reported = Event::LeftOut {
+        let reported = Event::BlocksUnrecovered {
             group: 0,
             column: 2,
             blocks: 3,

@@ -103,7 +103,7 @@ impl Repairs {
             Err(_) => 0,
         };
         if mended > 0 {
-            cx.events.push_back(Event::Healed {
+            cx.events.push_back(Event::Repaired {
                 group,
                 stripe,
                 blocks: mended,
@@ -395,11 +395,11 @@ mod tests {
         }];
         repair.plan = Some(plan);
         assert_eq!(repairs.ended(cx, &repair, Ok(())), 1);
-        let healed = Event::Healed {
+        let repaired = Event::Repaired {
             group: 0,
             stripe: 1,
             blocks: 1,
         };
-        assert_eq!(cx.take_events(), [healed]);
+        assert_eq!(cx.take_events(), [repaired]);
     }
 }

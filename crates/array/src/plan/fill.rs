@@ -250,7 +250,7 @@ pub fn plan_fill(
                         spared.remove(slot);
                     }
                 }
-                let (written, left_out) = plans.split_lost(code, &readable, &written);
+                let (written, unrecoverable) = plans.split_lost(code, &readable, &written);
                 let part = |slot, low, high| {
                     let (column, chunk) = Run::chunk(&stripe, slot);
                     Absent {
@@ -260,15 +260,15 @@ pub fn plan_fill(
                         slice: None,
                     }
                 };
-                let nowhere = left_out.iter().map(|slot| part(slot, low, high));
+                let nowhere = unrecoverable.iter().map(|slot| part(slot, low, high));
                 if first.blocks.leaves_out_lost() {
-                    for slot in left_out.iter() {
+                    for slot in unrecoverable.iter() {
                         let kept = stripe.runs(low, high, |at| stripe.may_be_held(slot, at));
                         let others = kept.into_iter().filter(|&(.., kept)| !kept);
                         absent.extend(others.map(|(low, high, _)| part(slot, low, high)));
                     }
                 } else if plans
-                    .recover(code, &stripe.by_column(low), &left_out)
+                    .recover(code, &stripe.by_column(low), &unrecoverable)
                     .is_ok()
                 {
                     lost.extend(nowhere);

@@ -5,22 +5,22 @@ use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
-use super::{Effect, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
+use super::{OnDurable, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
 use crate::seeded::{self, Bug};
 
 /// Bytes of a returning drive's journal that are overwritten at a time.
-const BLANK_BYTES: u64 = 1 << 20;
+const WIPE_BYTES: u64 = 1 << 20;
 
 /// What a drive says of itself, read before anything is written to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evidence {
+pub struct Proof {
     label: Label,
     /// By lane: everything logged before this batch was put in place on the drive, and flushed.
     firsts: Vec<Option<u64>>,
 }
 
-impl Evidence {
+impl Proof {
     /// Where the drive's anchors are: first byte and length for each lane. Nowhere in a pool without a
     /// journal.
     #[must_use]
@@ -41,7 +41,7 @@ impl Evidence {
         self.label.drive
     }
 
-    /// From the drive's newest label, and the bytes at each of its [`Evidence::places`].
+    /// From the drive's newest label, and the bytes at each of its [`Proof::places`].
     #[must_use]
     pub fn new(label: Label, heads: &[Vec<u8>]) -> Self {
         let pool = label.facts.uuid;
@@ -61,7 +61,7 @@ impl Evidence {
 
 /// Why what a returning drive holds does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum Rejected {
     /// The pool keeps no record of what changed.
     #[error("the pool was made with `-o journal=off`, and keeps no record of what changed")]
     NoRecord,
@@ -82,7 +82,7 @@ pub enum Misfit {
     NoAnchor,
 }
 
-impl Misfit {
+impl Rejected {
     /// Whether the drive's journal may be of another history than the pool's. Within one history incarnations
     /// tell what counts; a drive that went on elsewhere may have any.
     const fn doubts_journal(self) -> bool {
@@ -95,9 +95,9 @@ impl Misfit {
 
 /// A drive whose journal is overwritten before it takes part.
 #[derive(Clone, Debug)]
-pub(super) struct Blanking {
+pub(super) struct JournalWipe {
     facts: (Uuid, String, u64),
-    why: Misfit,
+    reason: Rejected,
     ticket: Ticket,
     next: u64,
     end: u64,
@@ -112,7 +112,7 @@ pub(super) struct Return {
 
 impl Pool {
     /// Brings a drive back into the seat that it left. What it still holds is left as it is, if
-    /// `evidence` shows that it is what the pool takes it for; otherwise it is filled as a whole. It
+    /// `proof` shows that it is what the pool takes it for; otherwise it is filled as a whole. It
     /// gets a fresh identity either way: what its label says of its earlier life counts for nobody
     /// from now on. The driver has attached it to the seat.
     ///
@@ -123,41 +123,41 @@ impl Pool {
         now: Instant,
         seat: Seat,
         facts: (Uuid, String, u64),
-        evidence: Option<&Evidence>,
+        proof: Option<&Proof>,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
-        if self.is_leaving(seat) {
+        if self.is_draining(seat) {
             // Of each lane it is known that there is something, not how much.
-            let operations = u64::from(self.leaving.get(&seat).copied().unwrap_or(1));
+            let operations = u64::from(self.draining.get(&seat).copied().unwrap_or(1));
             return Err(PoolError::StillBusy { seat, operations });
         }
-        let holds = self.judge(seat, evidence);
-        if let Err(why) = holds
-            && why.doubts_journal()
+        let holds = self.judge(seat, proof);
+        if let Err(reason) = holds
+            && reason.doubts_journal()
             && let Some(store) = self.geometry.store().copied()
         {
             self.check_free(seat, facts.2)?;
             let lanes = u64::from(self.geometry.lanes());
-            let blanking = Blanking {
+            let wipe = JournalWipe {
                 facts,
-                why,
+                reason,
                 ticket,
                 next: store.journal_offset,
                 end: store.journal_offset + lanes * store.ring_bytes,
             };
-            self.blanking.insert(seat, blanking);
+            self.journal_wipes.insert(seat, wipe);
             self.blank(seat);
             return Ok(());
         }
-        let mut done = vec![Effect::Done(ticket, Ok(()))];
-        if let (Ok(_), Some(evidence)) = (&holds, evidence) {
-            let columns = self.unchanged_columns(seat, &evidence.label);
-            done.push(Effect::Readmit(seat, columns));
+        let mut done = vec![OnDurable::Done(ticket, Ok(()))];
+        if let (Ok(_), Some(proof)) = (&holds, proof) {
+            let columns = self.unchanged_columns(seat, &proof.label);
+            done.push(OnDurable::Readmit(seat, columns));
         }
         let (holds, report) = match holds {
             Ok(holds) => (Some(holds), Report::CatchingUp { seat }),
-            Err(why) => (None, Report::FilledAnew { seat, why }),
+            Err(reason) => (None, Report::FullRebuild { seat, reason }),
         };
         self.seat_drive(seat, facts, holds, done)?;
         if self.facts.seats[seat.index()].state == SeatState::Filling {
@@ -170,51 +170,53 @@ impl Pool {
     /// be read with all others, and could claim to be the latest; so this is done before any label says that
     /// the drive takes part.
     fn blank(&mut self, seat: Seat) {
-        let blanking = self.blanking.get_mut(&seat).expect("it is blanked");
-        let offset = blanking.next;
-        let length = BLANK_BYTES.min(blanking.end - offset);
-        blanking.next += length;
+        let wipe = self.journal_wipes.get_mut(&seat).expect("it is wiped");
+        let offset = wipe.next;
+        let length = WIPE_BYTES.min(wipe.end - offset);
+        wipe.next += length;
         let bytes = vec![0; usize::try_from(length).expect("a part is small")];
-        self.write_durably(PoolWrite::Blank { seat }, offset, bytes);
+        self.write_durably(PoolWrite::WipeJournal { seat }, offset, bytes);
     }
 
     /// A drive that hangs while its journal is overwritten does not come back.
-    pub(super) fn give_up_blanking(&mut self) {
+    pub(super) fn give_up_journal_wipes(&mut self) {
         let blanks = self.ios.iter().filter_map(|(&id, io)| match io.what {
-            PoolWrite::Blank { seat } if io.since + crate::DEADLINE <= self.now => Some((id, seat)),
+            PoolWrite::WipeJournal { seat } if io.since + crate::DEADLINE <= self.now => {
+                Some((id, seat))
+            }
             _ => None,
         });
         for (id, seat) in blanks.collect::<Vec<_>>() {
             self.ios.remove(&id);
             // It must not be tried again before it has answered.
             self.forgotten.insert(id, seat);
-            self.blanked(seat, Err(Fault::Gone));
+            self.journal_wiped(seat, Err(Fault::Gone));
         }
     }
 
     /// A part of a returning drive's journal is overwritten, or cannot be.
-    pub(super) fn blanked(&mut self, seat: Seat, outcome: Outcome) {
-        let blanking = &self.blanking[&seat];
-        if outcome.is_ok() && blanking.next < blanking.end {
+    pub(super) fn journal_wiped(&mut self, seat: Seat, outcome: Outcome) {
+        let wipe = &self.journal_wipes[&seat];
+        if outcome.is_ok() && wipe.next < wipe.end {
             self.blank(seat);
             return;
         }
-        let blanking = self.blanking.remove(&seat).expect("just seen");
-        let (ticket, why) = (blanking.ticket, blanking.why);
+        let wipe = self.journal_wipes.remove(&seat).expect("just seen");
+        let (ticket, reason) = (wipe.ticket, wipe.reason);
         let seated = match outcome {
             Err(fault) => Err(PoolError::Fault { fault }),
             Ok(()) if self.fills.stopped => Err(PoolError::Closing),
             Ok(()) => self.seat_drive(
                 seat,
-                blanking.facts,
+                wipe.facts,
                 None,
-                vec![Effect::Done(ticket, Ok(()))],
+                vec![OnDurable::Done(ticket, Ok(()))],
             ),
         };
         match seated {
             Err(error) => self.done(ticket, Err(error)),
             Ok(()) if self.facts.seats[seat.index()].state == SeatState::Filling => {
-                self.report(Report::FilledAnew { seat, why });
+                self.report(Report::FullRebuild { seat, reason });
             }
             Ok(()) => {}
         }
@@ -223,10 +225,10 @@ impl Pool {
     /// Whether a drive that is out may still do what was asked of it before. Were it back before it
     /// has, old blocks could overwrite new ones.
     #[must_use]
-    pub fn is_leaving(&self, seat: Seat) -> bool {
+    pub fn is_draining(&self, seat: Seat) -> bool {
         let leaves = |seat: Seat| {
             let own = self.forgotten.values().any(|&other| other == seat);
-            own || self.leaving.contains_key(&seat)
+            own || self.draining.contains_key(&seat)
         };
         let mut moved = self.moved.iter().filter(|(now, _)| *now == seat);
         !seeded::is(Bug::FillDuringInstall)
@@ -238,15 +240,15 @@ impl Pool {
         let before = std::mem::take(&mut self.moved);
         self.moved = before
             .into_iter()
-            .filter(|&(_, then)| self.is_leaving(then))
+            .filter(|&(_, then)| self.is_draining(then))
             .collect();
         self.moved.push((now, then));
     }
 
     /// A cell was filled but for blocks that nobody has.
-    pub(super) fn left_out(&mut self, group: u64, column: u16, blocks: u64) {
-        self.wounded.insert(group);
-        self.report(Report::LeftOut {
+    pub(super) fn blocks_unrecovered(&mut self, group: u64, column: u16, blocks: u64) {
+        self.unrecovered.insert(group);
+        self.report(Report::BlocksUnrecovered {
             group,
             column,
             columns: 1,
@@ -255,8 +257,8 @@ impl Pool {
     }
 
     /// Cells have been filled: what could not be reconstructed before perhaps can be now.
-    pub(super) fn mend_wounded(&mut self) {
-        let mut groups = std::mem::take(&mut self.wounded);
+    pub(super) fn repair_unrecovered(&mut self) {
+        let mut groups = std::mem::take(&mut self.unrecovered);
         groups.extend(self.losses.iter().map(|range| range.group));
         for group in groups {
             self.scrub_for(group);
@@ -264,41 +266,41 @@ impl Pool {
     }
 
     /// A lane has nothing under way any more on a drive that is out.
-    pub(super) fn seat_quiet(&mut self, seat: Seat) {
-        if let Some(left) = self.leaving.get_mut(&seat) {
+    pub(super) fn seat_drained(&mut self, seat: Seat) {
+        if let Some(left) = self.draining.get_mut(&seat) {
             *left -= 1;
             if *left == 0 {
-                self.leaving.remove(&seat);
+                self.draining.remove(&seat);
             }
         }
     }
 
     /// What a drive that comes back into a seat holds, by lane.
-    fn judge(&self, seat: Seat, evidence: Option<&Evidence>) -> Result<Vec<u64>, Misfit> {
+    fn judge(&self, seat: Seat, proof: Option<&Proof>) -> Result<Vec<u64>, Rejected> {
         if self.facts.store.is_none() {
-            return Err(Misfit::NoRecord);
+            return Err(Rejected::NoRecord);
         }
-        let Evidence { label, firsts } = evidence.ok_or(Misfit::NoLabel)?;
+        let Proof { label, firsts } = proof.ok_or(Rejected::NoLabel)?;
         let Some(facts) = self.facts.seats.get(seat.index()) else {
-            return Err(Misfit::AnotherDrive);
+            return Err(Rejected::AnotherDrive);
         };
         let SeatState::Out { since, .. } = facts.state else {
-            return Err(Misfit::AnotherDrive);
+            return Err(Rejected::AnotherDrive);
         };
         let place = (label.facts.uuid, label.drive, label.seat);
         if place != (self.facts.uuid, facts.drive, seat) {
-            return Err(Misfit::AnotherDrive);
+            return Err(Rejected::AnotherDrive);
         }
         if label.generation >= since {
-            return Err(Misfit::WentOn);
+            return Err(Rejected::WentOn);
         }
         let then = label.facts.seats.get(seat.index());
         let complete = then.is_some_and(|then| then.state == SeatState::Current);
         if facts.holds.is_none() && !complete {
-            return Err(Misfit::Incomplete);
+            return Err(Rejected::Incomplete);
         }
         if firsts.iter().all(Option::is_none) {
-            return Err(Misfit::NoAnchor);
+            return Err(Rejected::NoAnchor);
         }
         let lanes = usize::from(self.geometry.lanes());
         let holds = (0..lanes).map(|lane| {

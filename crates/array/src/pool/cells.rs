@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Outcome, Seat};
 use layout::Cell;
 
-use super::{Effect, OutReason, Pool, PoolWrite};
+use super::{OnDurable, OutReason, Pool, PoolWrite};
 use crate::format::{CellEntry, CellPage};
 
 /// One drive's table in memory.
@@ -15,9 +15,9 @@ pub(super) struct CellTable {
     /// Pages being written.
     writing: BTreeSet<u64>,
     /// What happens when a page's present write has ended.
-    in_write: BTreeMap<u64, Vec<Effect>>,
+    in_write: BTreeMap<u64, Vec<OnDurable>>,
     /// What happens when its next write has ended.
-    waiting: BTreeMap<u64, Vec<Effect>>,
+    waiting: BTreeMap<u64, Vec<OnDurable>>,
 }
 
 impl CellTable {
@@ -58,7 +58,7 @@ impl Pool {
         &mut self,
         cell: Cell,
         entry: Option<CellEntry>,
-        effects: Vec<Effect>,
+        effects: Vec<OnDurable>,
     ) {
         let first_row = CellPage::first_row_of(cell.row);
         let table = self.tables.entry(cell.seat).or_default();
@@ -106,7 +106,7 @@ impl Pool {
         } else {
             // Whatever was to be recorded there is not: the drive cannot hold cells.
             self.drop_effects(effects);
-            self.take_out(seat, OutReason::Faulted, Vec::new());
+            self.take_out(seat, OutReason::IoErrors, Vec::new());
         }
     }
 
@@ -122,11 +122,11 @@ impl Pool {
         self.drop_effects(effects.flatten().collect());
     }
 
-    fn drop_effects(&mut self, effects: Vec<Effect>) {
+    fn drop_effects(&mut self, effects: Vec<OnDurable>) {
         for effect in effects {
             match effect {
-                Effect::Settle { group, column, .. } => self.fill_unrecorded(group, column),
-                Effect::Cleared => {}
+                OnDurable::Settle { group, column, .. } => self.fill_unrecorded(group, column),
+                OnDurable::Cleared => {}
                 other => unreachable!("{other:?} does not wait for a cell table"),
             }
         }

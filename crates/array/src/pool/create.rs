@@ -20,7 +20,7 @@ use super::stall::Stalls;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{
-    Drive, Effect, Interleave, LossFacts, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState,
+    Drive, Interleave, LossFacts, OnDurable, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState,
     StoreFacts, Ticket,
 };
 use crate::format::{
@@ -46,7 +46,7 @@ fn table_fits(drives: u16, rows: u64) -> bool {
 
 /// What a pool is made from.
 #[derive(Clone, Debug)]
-pub struct Blueprint {
+pub struct PoolSpec {
     /// Its name.
     pub name: String,
     /// Its identity, random.
@@ -235,19 +235,19 @@ impl StoreFacts {
     }
 }
 
-/// Checks a blueprint and makes the pool. Its first generation is written to all drives before
+/// Checks a spec and makes the pool. Its first generation is written to all drives before
 /// `ticket` is done; until then nothing on the drives has changed.
 ///
 /// # Errors
-/// [`CreateError`] says which part of the blueprint does not work.
-pub fn create(blueprint: &Blueprint, ticket: Ticket) -> Result<Pool, CreateError> {
-    create_divided(blueprint, None, ticket)
+/// [`CreateError`] says which part of the spec does not work.
+pub fn create(spec: &PoolSpec, ticket: Ticket) -> Result<Pool, CreateError> {
+    create_with_regions(spec, None, ticket)
 }
 
 /// How the journal's region is divided, where that is not left to the size of the drives: tests
 /// want short rings, that are soon full, and several lanes on small drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Division {
+pub struct RegionSizes {
     /// Lanes of the pool, if the drives' size does not say it.
     pub lanes: Option<u16>,
     /// Bytes of each lane's ring on a drive, if it is not to be as long as fits.
@@ -263,34 +263,34 @@ pub struct Division {
 ///
 /// # Panics
 /// When the rings do not fit into the journal's region.
-pub fn create_divided(
-    blueprint: &Blueprint,
-    division: Option<Division>,
+pub fn create_with_regions(
+    spec: &PoolSpec,
+    regions: Option<RegionSizes>,
     ticket: Ticket,
 ) -> Result<Pool, CreateError> {
-    if !is_name(&blueprint.name) {
+    if !is_name(&spec.name) {
         return Err(CreateError::Name {
-            name: blueprint.name.clone(),
+            name: spec.name.clone(),
         });
     }
-    if blueprint.scheme.elastic {
+    if spec.scheme.elastic {
         return Err(CreateError::Elastic {
-            scheme: Box::new(blueprint.scheme.clone()),
-            plain: Box::new(blueprint.scheme.clone().plain()),
+            scheme: Box::new(spec.scheme.clone()),
+            plain: Box::new(spec.scheme.clone().plain()),
         });
     }
-    if !blueprint.journal || division.is_some_and(|division| division.first_format) {
-        return create_with(blueprint, division, None, 0, ticket);
+    if !spec.journal || regions.is_some_and(|regions| regions.first_format) {
+        return create_with(spec, regions, None, 0, ticket);
     }
-    let expected = expected_page_copies(&blueprint.scheme);
-    let pool = create_with(blueprint, division, Some(expected), 0, ticket)?;
+    let expected = expected_page_copies(&spec.scheme);
+    let pool = create_with(spec, regions, Some(expected), 0, ticket)?;
     let copies = page_copies(&pool.geometry);
     let map_entries = pool.geometry.map_entries();
     // What the scheme's words say and what its code survives may differ, and a map may need pages of its own.
     let pages_reserved = pages_per_cell(pool.geometry.cell_bytes(), 0);
     match copies == expected && pool.geometry.pages_per_cell() == pages_reserved {
         true => Ok(pool),
-        false => create_with(blueprint, division, Some(copies), map_entries, ticket),
+        false => create_with(spec, regions, Some(copies), map_entries, ticket),
     }
 }
 
@@ -310,14 +310,14 @@ fn expected_page_copies(scheme: &Scheme) -> u16 {
 }
 
 fn create_with(
-    blueprint: &Blueprint,
-    division: Option<Division>,
+    spec: &PoolSpec,
+    regions: Option<RegionSizes>,
     page_copies: Option<u16>,
     map_entries: u64,
     ticket: Ticket,
 ) -> Result<Pool, CreateError> {
-    let drives = u16::try_from(blueprint.drives.len()).unwrap_or(u16::MAX);
-    let all = || blueprint.drives.iter().chain(&blueprint.spares);
+    let drives = u16::try_from(spec.drives.len()).unwrap_or(u16::MAX);
+    let all = || spec.drives.iter().chain(&spec.spares);
     let smallest = all()
         .min_by_key(|drive| drive.size_bytes)
         .ok_or(CreateError::NoDrives)?;
@@ -329,8 +329,8 @@ fn create_with(
             error,
         })
     };
-    let mut map = divide(blueprint.cell_bytes)?;
-    if blueprint.cell_bytes.is_none() && blueprint.scheme.family.is_pool() {
+    let mut map = divide(spec.cell_bytes)?;
+    if spec.cell_bytes.is_none() && spec.scheme.family.is_pool() {
         // A pool's table names every piece, and it has to fit into a label: on many or large drives pieces are
         // larger.
         while !table_fits(drives, map.rows)
@@ -339,20 +339,20 @@ fn create_with(
             map = larger;
         }
     }
-    let chunk_bytes = blueprint
+    let chunk_bytes = spec
         .chunk_bytes
         .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes));
-    let lanes = division
-        .and_then(|division| division.lanes)
+    let lanes = regions
+        .and_then(|regions| regions.lanes)
         .unwrap_or_else(|| DriveMap::default_lanes(smallest.size_bytes));
-    let ring_bytes = division
-        .and_then(|division| division.ring_bytes)
+    let ring_bytes = regions
+        .and_then(|regions| regions.ring_bytes)
         .unwrap_or_else(|| map.ring_bytes(lanes));
     assert!(
         ring_bytes <= map.ring_bytes(lanes),
         "the rings fit into their region"
     );
-    let mut store = blueprint.journal.then_some(StoreFacts {
+    let mut store = spec.journal.then_some(StoreFacts {
         journal_offset: map.journal_offset,
         ring_bytes,
         metadata_offset: map.metadata_offset,
@@ -365,14 +365,14 @@ fn create_with(
         rows: map.rows,
         data_offset: map.data_offset,
         lanes,
-        store: store.map(|store| store.store(blueprint.uuid, |_| page_copies.is_some())),
+        store: store.map(|store| store.store(spec.uuid, |_| page_copies.is_some())),
     };
-    let (mut geometry, table) = geometry(&blueprint.scheme, drives, sizes, None)?;
+    let (mut geometry, table) = geometry(&spec.scheme, drives, sizes, None)?;
     if let (Some(facts), Some(regions)) = (&mut store, sizes.store)
         && page_copies.is_some()
     {
         let suggested = || geometry.free_stripes_wanted();
-        let free_stripes = blueprint.free_stripes.unwrap_or_else(suggested);
+        let free_stripes = spec.free_stripes.unwrap_or_else(suggested);
         let free_stripes = free_stripes.min(geometry.stripes_per_group() - 1);
         facts.free_stripes = (free_stripes > 0).then_some(free_stripes);
         geometry = geometry.with_store(Store {
@@ -397,9 +397,9 @@ fn create_with(
         number: None,
     };
     let facts = PoolFacts {
-        uuid: blueprint.uuid,
-        name: blueprint.name.clone(),
-        scheme: blueprint.scheme.to_string(),
+        uuid: spec.uuid,
+        name: spec.name.clone(),
+        scheme: spec.scheme.to_string(),
         chunk_bytes,
         cell_bytes: map.cell_bytes,
         rows: map.rows,
@@ -409,13 +409,12 @@ fn create_with(
         lanes: sizes.lanes,
         clean: false,
         layout_drives: drives,
-        seats: blueprint
+        seats: spec
             .drives
             .iter()
             .map(|drive| seat(drive, SeatState::Current))
             .chain(
-                blueprint
-                    .spares
+                spec.spares
                     .iter()
                     .map(|drive| seat(drive, SeatState::Waiting)),
             )
@@ -428,11 +427,11 @@ fn create_with(
         layout_table: table.map(|table| to_hex(&table)),
         features: [
             (PAGE_COPIES, page_copies.is_some()),
-            (LAZY_INITIALIZATION, blueprint.lazy && store.is_some()),
+            (LAZY_INITIALIZATION, spec.lazy && store.is_some()),
             (DIRECT_WRITES, store.is_some() && page_copies.is_some()),
             (
                 INTERLEAVED_VOLUMES,
-                { blueprint.interleave && blueprint.scheme.family.is_declustered() }
+                { spec.interleave && spec.scheme.family.is_declustered() }
                     && Interleave::of(&geometry).is_some(),
             ),
             (DERIVED_PARITY, store.is_some() && page_copies.is_some()),
@@ -447,9 +446,9 @@ fn create_with(
         .collect(),
     };
     let mut pool = Pool::assemble(geometry, facts, 0);
-    pool.commit(vec![Effect::Recover {
+    pool.commit(vec![OnDurable::Recover {
         fresh: true,
-        then: vec![Effect::CopiesAgree, Effect::Done(ticket, Ok(()))],
+        then: vec![OnDurable::CopiesAgree, OnDurable::Done(ticket, Ok(()))],
     }]);
     Ok(pool)
 }
@@ -484,13 +483,13 @@ impl Pool {
             clients: Clients::default(),
             returns: BTreeMap::new(),
             left_since: BTreeMap::new(),
-            blanking: BTreeMap::new(),
-            leaving: BTreeMap::new(),
+            journal_wipes: BTreeMap::new(),
+            draining: BTreeMap::new(),
             replacements: BTreeMap::new(),
             promotions: BTreeMap::new(),
             asked: super::replace::Asked::default(),
             moved: Vec::new(),
-            wounded: BTreeSet::new(),
+            unrecovered: BTreeSet::new(),
             resync: Resync::default(),
             new_volumes: Vec::new(),
             initialization: Initialization::default(),

@@ -178,7 +178,8 @@ pub enum SeatState {
         /// First generation that it has missed.
         since: u64,
         /// Why, for people.
-        why: OutReason,
+        #[serde(rename = "why")]
+        reason: OutReason,
     },
     /// A spare drive that waits for a seat.
     Waiting,
@@ -189,9 +190,11 @@ pub enum SeatState {
 #[serde(rename_all = "snake_case")]
 pub enum OutReason {
     /// It returned errors.
-    Faulted,
+    #[serde(rename = "faulted")]
+    IoErrors,
     /// An administrator failed it.
-    Failed,
+    #[serde(rename = "failed")]
+    FailedByAdministrator,
     /// An administrator took it offline for a while.
     Offline,
     /// It was not there when the pool was opened.
@@ -207,8 +210,8 @@ pub enum OutReason {
 impl fmt::Display for OutReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Faulted => "returned errors",
-            Self::Failed => "failed by command",
+            Self::IoErrors => "returned errors",
+            Self::FailedByAdministrator => "failed by command",
             Self::Offline => "taken offline",
             Self::Missing => "missing",
             Self::Stale => "missed writes",

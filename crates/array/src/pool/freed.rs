@@ -7,7 +7,7 @@
 //! Before the labels say that a group is free it may be the volume's again after a stop, as it was. And by then another
 //! volume may have it: its space is made blank anew, and discarded with that one.
 
-use super::{Effect, Pool, Ticket};
+use super::{OnDurable, Pool, Ticket};
 use crate::action::Command;
 use crate::runs::{self, Runs};
 
@@ -29,9 +29,13 @@ impl Pool {
 
     /// The facts say that these groups are free, which the labels are to know.
     pub(super) fn groups_freed(&mut self, freed: Runs, ticket: Ticket) {
-        let done = Effect::Done(ticket, Ok(()));
+        let done = OnDurable::Done(ticket, Ok(()));
         self.leave_unscrubbed(&freed);
-        self.commit(vec![Effect::VolumesChanged, Effect::Freed(freed), done]);
+        self.commit(vec![
+            OnDurable::VolumesChanged,
+            OnDurable::Freed(freed),
+            done,
+        ]);
         self.advance();
     }
 

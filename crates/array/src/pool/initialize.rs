@@ -15,7 +15,7 @@ use std::ops::Range;
 use block::{Fault, Outcome};
 
 use super::loss::owner;
-use super::{Effect, Pool, SeatState};
+use super::{OnDurable, Pool, SeatState};
 use crate::action::Command;
 use crate::runs;
 
@@ -190,7 +190,7 @@ impl Pool {
             // Columns of drives that are not there have to be filled from now on.
             self.requeue_fills();
         }
-        self.commit(vec![Effect::Initialized(region.groups)]);
+        self.commit(vec![OnDurable::Initialized(region.groups)]);
     }
 
     /// Lanes go on with what waits for these groups.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 
-use super::{Effect, OutReason, Pool, PoolFacts, PoolWrite};
+use super::{OnDurable, OutReason, Pool, PoolFacts, PoolWrite};
 use crate::action::{Command, IoKind};
 use crate::format::{LABEL_OFFSETS, Payload};
 use crate::seeded::{self, Bug};
@@ -37,7 +37,7 @@ pub(super) struct Labels {
     /// Generation being written.
     writing: u64,
     /// What happens once a generation is durable, oldest first.
-    effects: Vec<(u64, Vec<Effect>)>,
+    effects: Vec<(u64, Vec<OnDurable>)>,
     /// The next generation waits to be written: nothing of it is on any drive.
     again: bool,
 }
@@ -96,7 +96,7 @@ impl Labels {
     fn going_out(&self) -> impl Iterator<Item = Seat> {
         let effects = self.effects.iter().flat_map(|(_, effects)| effects);
         effects.filter_map(|effect| match effect {
-            Effect::Lanes(Command::SeatOut(seat)) => Some(*seat),
+            OnDurable::Lanes(Command::SeatOut(seat)) => Some(*seat),
             _ => None,
         })
     }
@@ -122,7 +122,7 @@ impl Labels {
     }
 
     /// What was to happen does not.
-    pub(super) fn drop_effects(&mut self, is_meant: impl Fn(&Effect) -> bool) {
+    pub(super) fn drop_effects(&mut self, is_meant: impl Fn(&OnDurable) -> bool) {
         for (_, effects) in &mut self.effects {
             effects.retain(|effect| !is_meant(effect));
         }
@@ -135,9 +135,9 @@ impl Pool {
     /// Every drive that takes part has a generation before the next one is begun, so at opening a
     /// drive that lags by more than one has missed something. For that, no number may be left out:
     /// what comes while a generation is being written is all part of the next one.
-    pub(super) fn commit(&mut self, effects: Vec<Effect>) {
+    pub(super) fn commit(&mut self, effects: Vec<OnDurable>) {
         if seeded::is(Bug::InitializedEarly)
-            && let [initialized @ Effect::Initialized(_)] = &effects[..]
+            && let [initialized @ OnDurable::Initialized(_)] = &effects[..]
         {
             self.carry_out(initialized.clone());
         }
@@ -274,7 +274,7 @@ impl Pool {
         let stay: BTreeSet<Seat> = refusing.keys().copied().collect();
         self.labels.refusing.clone_from(&stay);
         for &seat in failed.keys().filter(|seat| !stay.contains(seat)) {
-            self.take_out(seat, OutReason::Faulted, Vec::new());
+            self.take_out(seat, OutReason::IoErrors, Vec::new());
             wrote_again = true;
         }
         if !refusing.is_empty() {
@@ -331,7 +331,7 @@ impl Pool {
         let mut asked = Vec::new();
         for (_, effects) in &mut self.labels.effects {
             effects.retain(|effect| match effect {
-                Effect::Done(ticket, Ok(())) => {
+                OnDurable::Done(ticket, Ok(())) => {
                     asked.push(*ticket);
                     false
                 }
@@ -345,21 +345,21 @@ impl Pool {
 }
 
 /// Drives that go out with one generation do so in one moment, unless some come in with it, too.
-fn out_together(mut effects: Vec<Effect>) -> Vec<Effect> {
-    let is_out = |effect: &Effect| matches!(effect, Effect::Lanes(Command::SeatOut(_)));
-    let only = |effect: &Effect| is_out(effect) || !matches!(effect, Effect::Lanes(_));
+fn out_together(mut effects: Vec<OnDurable>) -> Vec<OnDurable> {
+    let is_out = |effect: &OnDurable| matches!(effect, OnDurable::Lanes(Command::SeatOut(_)));
+    let only = |effect: &OnDurable| is_out(effect) || !matches!(effect, OnDurable::Lanes(_));
     let seats = effects.iter().filter_map(|effect| match effect {
-        Effect::Lanes(Command::SeatOut(seat)) => Some(*seat),
+        OnDurable::Lanes(Command::SeatOut(seat)) => Some(*seat),
         _ => None,
     });
     let seats: Vec<Seat> = seats.collect();
     if seats.len() > 1 && effects.iter().all(only) {
         // A place on one of these seats was sent before the seat was out, and does not count any more.
         effects.retain(
-            |effect| !matches!(effect, Effect::Place { cell, .. } if seats.contains(&cell.seat)),
+            |effect| !matches!(effect, OnDurable::Place { cell, .. } if seats.contains(&cell.seat)),
         );
         let first = effects.iter().position(is_out).expect("there are some");
-        effects[first] = Effect::Lanes(Command::SeatsOut(seats));
+        effects[first] = OnDurable::Lanes(Command::SeatsOut(seats));
         effects.retain(|effect| !is_out(effect));
     }
     effects
@@ -375,7 +375,7 @@ mod tests {
     use crate::action::IoId;
     use crate::format::newest_label;
     use crate::lane::WRITE_RETRIES;
-    use crate::pool::{Blueprint, Half, NewDrive, PoolAction, Ticket, create};
+    use crate::pool::{Half, NewDrive, PoolAction, PoolSpec, Ticket, create};
 
     fn drive(number: u128) -> NewDrive {
         NewDrive {
@@ -400,7 +400,7 @@ mod tests {
 
     /// `raid6` of six, whose first labels are to be written.
     fn pool() -> Pool {
-        let blueprint = Blueprint {
+        let spec = PoolSpec {
             name: "p".to_owned(),
             uuid: Uuid::from_u128(99),
             scheme: "raid6".parse().unwrap(),
@@ -413,7 +413,7 @@ mod tests {
             drives: (0..6).map(drive).collect(),
             spares: Vec::new(),
         };
-        create(&blueprint, Ticket(0)).unwrap()
+        create(&spec, Ticket(0)).unwrap()
     }
 
     #[test]
@@ -475,7 +475,7 @@ mod tests {
             pool.add_spare(now, (uuid, path, size_bytes), Ticket(1))
                 .unwrap();
         }
-        pool.take_out(Seat(0), OutReason::Failed, Vec::new());
+        pool.take_out(Seat(0), OutReason::FailedByAdministrator, Vec::new());
         assert_eq!(pool.generation(), 2);
         let seats = &pool.facts().seats;
         assert!(matches!(
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_place_on_a_seat_that_goes_out_with_others_is_not_told() {
-        let place = |seat| Effect::Place {
+        let place = |seat| OnDurable::Place {
             group: 0,
             column: seat,
             cell: Cell {
@@ -504,12 +504,12 @@ mod tests {
                 row: 0,
             },
         };
-        let out = |seat| Effect::Lanes(Command::SeatOut(Seat(seat)));
+        let out = |seat| OnDurable::Lanes(Command::SeatOut(Seat(seat)));
         // Seat 6 was found out when the effects of the opening were already waiting.
         let effects = out_together(vec![out(3), place(5), place(6), out(6)]);
         let [
-            Effect::Lanes(Command::SeatsOut(seats)),
-            Effect::Place { column: 5, .. },
+            OnDurable::Lanes(Command::SeatsOut(seats)),
+            OnDurable::Place { column: 5, .. },
         ] = &effects[..]
         else {
             panic!("{effects:?}");

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::{
-    Drive, Effect, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
+    Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
 };
 use crate::action::{Command, IoKind};
 use crate::seeded::{self, Bug};
@@ -54,7 +54,7 @@ impl Pool {
         // While others refuse to take down that one is out, no more are put out for what they may have in common.
         let spared = !self.labels.is_refused() && self.group_that_needs(seat).is_none();
         if fault == Fault::Gone || spared {
-            self.take_out(seat, OutReason::Faulted, Vec::new());
+            self.take_out(seat, OutReason::IoErrors, Vec::new());
         } else if waiting {
             if self.refuses_newly(seat, fault) {
                 self.report(Report::DriveKept {
@@ -93,12 +93,12 @@ impl Pool {
 
     /// From the next generation on the seat's drive is out. The lanes hear of it, and `effects`
     /// happen, when that is durable.
-    pub(super) fn take_out(&mut self, seat: Seat, why: OutReason, mut effects: Vec<Effect>) {
+    pub(super) fn take_out(&mut self, seat: Seat, reason: OutReason, mut effects: Vec<OnDurable>) {
         let seat = self.promoted_to(seat).unwrap_or(seat);
         if !self.drives.contains_key(&seat) && !self.promotions.contains_key(&seat) {
             return;
         }
-        if let Some(effects) = self.successor_steps_in(seat, why, &mut effects) {
+        if let Some(effects) = self.successor_steps_in(seat, reason, &mut effects) {
             self.commit(effects);
             return;
         }
@@ -108,30 +108,34 @@ impl Pool {
         let since = self.next_generation();
         let was = self.facts.seats[seat.index()].state;
         let known = was != SeatState::Waiting || succeeds.is_some();
-        self.facts.seats[seat.index()].state = SeatState::Out { since, why };
+        self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
         self.drop_table(seat);
         self.fills_lost_seat(seat);
         self.forget_ios(seat);
         self.suspicions.forget(seat);
-        let mut first = vec![Effect::Report(Report::DriveOut { seat, why, since })];
+        let mut first = vec![OnDurable::Report(Report::DriveOut {
+            seat,
+            reason,
+            since,
+        })];
         let vacates = succeeds.is_some();
-        first.extend(succeeds.map(Effect::Report));
+        first.extend(succeeds.map(OnDurable::Report));
         if known {
-            *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
+            *self.draining.entry(seat).or_default() += u32::from(self.geometry.lanes());
         }
         if known && seeded::is(Bug::SeatOutEarly) {
             self.tell_lanes(&Command::SeatOut(seat));
         } else if known {
-            first.insert(0, Effect::Lanes(Command::SeatOut(seat)));
+            first.insert(0, OnDurable::Lanes(Command::SeatOut(seat)));
         }
         first.append(&mut effects);
         // Not before the lanes know that the seat is out: they must not take what they find on
         // another drive for what was there.
-        first.push(Effect::SeatSpare(seat));
+        first.push(OnDurable::SeatSpare(seat));
         if vacates {
-            first.push(Effect::Vacate(seat));
+            first.push(OnDurable::Vacate(seat));
         }
-        first.push(Effect::Requeue);
+        first.push(OnDurable::Requeue);
         self.commit(first);
     }
 
@@ -139,8 +143,8 @@ impl Pool {
     /// used up for it meanwhile.
     pub(super) fn is_away_for_a_while(&self, seat: Seat) -> bool {
         let state = self.facts.seats[seat.index()].state;
-        let why = OutReason::Offline;
-        matches!(state, SeatState::Out { why: said, .. } if said == why)
+        let reason = OutReason::Offline;
+        matches!(state, SeatState::Out { reason: said, .. } if said == reason)
     }
 
     /// Whether the layout's spare space makes up for every drive of the layout that is out: what they held is
@@ -158,7 +162,7 @@ impl Pool {
     pub(super) fn seat_spare(&mut self, seat: Seat) {
         if seat.0 >= self.geometry.layout().drives()
             || self.fills.stopped
-            || self.blanking.contains_key(&seat)
+            || self.journal_wipes.contains_key(&seat)
             || self.is_away_for_a_while(seat)
         {
             return;
@@ -192,21 +196,21 @@ impl Pool {
                 seat,
                 from: waiting,
             };
-            self.bring_in(seat, vec![Effect::Report(takes_over)]);
+            self.bring_in(seat, vec![OnDurable::Report(takes_over)]);
         }
     }
 
     /// The drive in the seat takes part from the next generation on; its cells are absent.
-    fn bring_in(&mut self, seat: Seat, mut effects: Vec<Effect>) {
+    fn bring_in(&mut self, seat: Seat, mut effects: Vec<OnDurable>) {
         self.facts.seats[seat.index()].state = SeatState::Filling;
         self.joining.begins(seat);
         self.drives.entry(seat).or_default();
         // Pages of an earlier life of this drive do not speak: they carry its earlier identity.
         self.tables.insert(seat, CellTable::default());
         let drive = self.facts.seats[seat.index()].drive;
-        effects.insert(0, Effect::Lanes(Command::SeatIn(seat)));
-        effects.push(Effect::Report(Report::DriveIn { seat, drive }));
-        effects.push(Effect::Requeue);
+        effects.insert(0, OnDurable::Lanes(Command::SeatIn(seat)));
+        effects.push(OnDurable::Report(Report::DriveIn { seat, drive }));
+        effects.push(OnDurable::Requeue);
         self.commit(effects);
     }
 
@@ -235,7 +239,7 @@ impl Pool {
         if self.labels.is_going_out(seat) {
             return Err(PoolError::GoingOut { seat });
         }
-        if self.blanking.contains_key(&seat) {
+        if self.journal_wipes.contains_key(&seat) {
             let operations = 1;
             return Err(PoolError::StillBusy { seat, operations });
         }
@@ -258,7 +262,7 @@ impl Pool {
         &mut self,
         now: block::Instant,
         seat: Seat,
-        why: OutReason,
+        reason: OutReason,
         force: bool,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
@@ -266,13 +270,13 @@ impl Pool {
         self.check_seat(seat)?;
         let state = self.facts.seats[seat.index()].state;
         if let SeatState::Out { since, .. } = state
-            && why == OutReason::Failed
+            && reason == OutReason::FailedByAdministrator
             && self.is_away_for_a_while(seat)
         {
             // It was waited for, and is no longer.
-            self.facts.seats[seat.index()].state = SeatState::Out { since, why };
-            let done = Effect::Done(ticket, Ok(()));
-            self.commit(vec![done, Effect::SeatSpare(seat), Effect::Requeue]);
+            self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+            let done = OnDurable::Done(ticket, Ok(()));
+            self.commit(vec![done, OnDurable::SeatSpare(seat), OnDurable::Requeue]);
             self.advance();
             return Ok(());
         }
@@ -282,7 +286,7 @@ impl Pool {
         if !force && let Some(group) = self.group_that_needs(seat) {
             return Err(PoolError::WouldLose { seat, group });
         }
-        self.take_out(seat, why, vec![Effect::Done(ticket, Ok(()))]);
+        self.take_out(seat, reason, vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
@@ -300,7 +304,7 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
-        self.seat_drive(seat, facts, None, vec![Effect::Done(ticket, Ok(()))])
+        self.seat_drive(seat, facts, None, vec![OnDurable::Done(ticket, Ok(()))])
     }
 
     /// Puts a drive into a seat; with `holds` its home cells have what was logged before that, by
@@ -310,7 +314,7 @@ impl Pool {
         seat: Seat,
         facts: (Uuid, String, u64),
         holds: Option<Vec<u64>>,
-        done: Vec<Effect>,
+        done: Vec<OnDurable>,
     ) -> Result<(), PoolError> {
         self.check_free(seat, facts.2)?;
         let (drive, path, size_bytes) = facts;
@@ -359,7 +363,7 @@ impl Pool {
     ) -> Result<(), PoolError> {
         self.now = now;
         self.seat_behind(facts, None)?;
-        self.commit(vec![Effect::Done(ticket, Ok(()))]);
+        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
@@ -413,11 +417,11 @@ impl Pool {
         if seat.0 < self.geometry.layout().drives() || !(facts.is_free() || out) {
             return Err(PoolError::NotASpare { seat });
         }
-        let done = vec![Effect::Vacate(seat), Effect::Done(ticket, Ok(()))];
+        let done = vec![OnDurable::Vacate(seat), OnDurable::Done(ticket, Ok(()))];
         // Nothing is remembered of it at the next opening.
         self.facts.seats[seat.index()].replaces = Some(seat.0);
         if self.drives.contains_key(&seat) {
-            self.take_out(seat, OutReason::Failed, done);
+            self.take_out(seat, OutReason::FailedByAdministrator, done);
         } else {
             self.commit(done);
         }
@@ -441,7 +445,7 @@ impl Pool {
         let drive = self.facts.seats[seat.index()].drive;
         self.facts.bad_blocks.remove(&drive);
         self.suspicions.reads_forgiven(seat);
-        self.commit(vec![Effect::Done(ticket, Ok(()))]);
+        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }

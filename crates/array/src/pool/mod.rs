@@ -48,7 +48,7 @@ use std::sync::Arc;
 use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 
-use self::catchup::{Blanking, Return};
+use self::catchup::{JournalWipe, Return};
 use self::cells::CellTable;
 use self::clients::Clients;
 use self::fill::Fills;
@@ -68,8 +68,8 @@ use crate::plan::BandPlans;
 use crate::runs::Runs;
 use crate::{Geometry, Losses};
 
-pub use catchup::{Evidence, Misfit};
-pub use create::{Blueprint, CreateError, Division, NewDrive, create, create_divided};
+pub use catchup::{Proof, Rejected};
+pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
 pub use error::PoolError;
 pub use facts::{
     Interleave, LossFacts, OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts,
@@ -127,7 +127,7 @@ struct Drive {
 
 /// After something is durable.
 #[derive(Clone, Debug)]
-enum Effect {
+enum OnDurable {
     Lanes(Command),
     /// The column is in this cell.
     Settle {
@@ -201,7 +201,7 @@ enum PoolWrite {
         first_row: u64,
     },
     /// Nothing where a drive that comes back has its journal.
-    Blank {
+    WipeJournal {
         seat: Seat,
     },
 }
@@ -209,7 +209,7 @@ enum PoolWrite {
 impl PoolWrite {
     const fn seat(&self) -> Seat {
         match *self {
-            Self::Label { seat } | Self::CellPage { seat, .. } | Self::Blank { seat } => seat,
+            Self::Label { seat } | Self::CellPage { seat, .. } | Self::WipeJournal { seat } => seat,
         }
     }
 }
@@ -237,9 +237,9 @@ pub struct Pool {
     /// Since which generation they had been out.
     left_since: BTreeMap<Seat, u64>,
     /// Drives that take part once their journal is overwritten.
-    blanking: BTreeMap<Seat, Blanking>,
+    journal_wipes: BTreeMap<Seat, JournalWipe>,
     /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
-    leaving: BTreeMap<Seat, u32>,
+    draining: BTreeMap<Seat, u32>,
     /// Working drives that are being replaced, by the seat that the successor has meanwhile.
     replacements: BTreeMap<Seat, Replacement>,
     /// Successors that have taken their seat by the facts, of which the lanes have not heard: by that seat.
@@ -252,7 +252,7 @@ pub struct Pool {
     /// Data that is lost.
     losses: Losses,
     /// Groups with blocks that were nowhere when a drive came back.
-    wounded: BTreeSet<u64>,
+    unrecovered: BTreeSet<u64>,
     resync: Resync,
     new_volumes: Vec<NewVolume>,
     initialization: Initialization,
@@ -332,12 +332,12 @@ impl Pool {
                 fault,
             } => self.fill_failed(group, column, target, fault),
             Event::Settled { group, column } => self.settled(group, column),
-            Event::LeftOut {
+            Event::BlocksUnrecovered {
                 group,
                 column,
                 blocks,
-            } => self.left_out(group, column, blocks),
-            Event::SeatQuiet { seat, .. } => self.seat_quiet(seat),
+            } => self.blocks_unrecovered(group, column, blocks),
+            Event::SeatDrained { seat, .. } => self.seat_drained(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
             Event::WantsInitialized { group } => self.wants_initialized(group),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),
@@ -386,11 +386,11 @@ impl Pool {
                     end: offset + blocks * block::BLOCK_BYTES,
                 });
             }
-            Event::Healed {
+            Event::Repaired {
                 group,
                 stripe,
                 blocks,
-            } => self.report(Report::Healed {
+            } => self.report(Report::Repaired {
                 group,
                 stripe,
                 stripes: 1,
@@ -441,7 +441,7 @@ impl Pool {
             PoolWrite::CellPage { seat, first_row } => {
                 self.cell_page_written(seat, first_row, outcome);
             }
-            PoolWrite::Blank { seat } => self.blanked(seat, outcome),
+            PoolWrite::WipeJournal { seat } => self.journal_wiped(seat, outcome),
         }
         self.advance();
     }
@@ -519,7 +519,7 @@ impl Pool {
         if quiet && let Some(ticket) = self.closing.take() {
             // Parity that was still to be computed anew still is.
             self.facts.clean = !self.resync.resyncing();
-            self.commit(vec![Effect::Done(ticket, Ok(()))]);
+            self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         }
     }
 
@@ -576,21 +576,21 @@ impl Pool {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: OnDurable) {
         match effect {
-            Effect::Lanes(command) => {
+            OnDurable::Lanes(command) => {
                 if let Command::SeatIn(seat) | Command::Twin { with: seat, .. } = command {
                     self.joining.ends(seat);
                 }
                 self.tell_lanes(&command);
             }
-            Effect::Settle {
+            OnDurable::Settle {
                 group,
                 column,
                 cell,
                 generation,
             } => self.settle(group, column, cell, generation),
-            Effect::Place {
+            OnDurable::Place {
                 group,
                 column,
                 cell,
@@ -602,20 +602,20 @@ impl Pool {
                     cell,
                 },
             ),
-            Effect::Cleared => {}
-            Effect::SeatSpare(seat) => self.seat_spare(seat),
-            Effect::Readmit(seat, columns) => self.readmit(seat, columns),
-            Effect::Succeed(seat) => self.promoted(seat),
-            Effect::Vacate(seat) => self.vacate(seat),
-            Effect::Requeue => self.requeue_fills(),
-            Effect::Recover { fresh, then } => self.recover_lanes(fresh, then),
-            Effect::Resync => self.begin_resync(),
-            Effect::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
-            Effect::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
-            Effect::Freed(groups) => self.discard_freed(&groups),
-            Effect::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
-            Effect::Done(ticket, outcome) => self.done(ticket, outcome),
-            Effect::Report(report) => self.report(report),
+            OnDurable::Cleared => {}
+            OnDurable::SeatSpare(seat) => self.seat_spare(seat),
+            OnDurable::Readmit(seat, columns) => self.readmit(seat, columns),
+            OnDurable::Succeed(seat) => self.promoted(seat),
+            OnDurable::Vacate(seat) => self.vacate(seat),
+            OnDurable::Requeue => self.requeue_fills(),
+            OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
+            OnDurable::Resync => self.begin_resync(),
+            OnDurable::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
+            OnDurable::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
+            OnDurable::Freed(groups) => self.discard_freed(&groups),
+            OnDurable::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
+            OnDurable::Done(ticket, outcome) => self.done(ticket, outcome),
+            OnDurable::Report(report) => self.report(report),
         }
     }
 

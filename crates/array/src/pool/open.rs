@@ -23,7 +23,9 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::create::{CreateError, Sizes, from_hex, geometry};
-use super::{Effect, Interleave, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
+use super::{
+    Interleave, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket,
+};
 use crate::action::Command;
 use crate::format::{CellPage, Label};
 use crate::seeded::{self, Bug};
@@ -185,7 +187,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         entry.found_bytes = None;
         let lost = match at {
             None => Some(OutReason::Missing),
-            Some(at) if found[at].fault.is_some() => Some(OutReason::Faulted),
+            Some(at) if found[at].fault.is_some() => Some(OutReason::IoErrors),
             Some(at) if found[at].size_bytes < needed_bytes => {
                 entry.found_bytes = Some(found[at].size_bytes);
                 Some(OutReason::Missing)
@@ -201,11 +203,14 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
                 None
             }
         };
-        if let Some(why) = lost
+        if let Some(reason) = lost
             && !matches!(entry.state, SeatState::Out { .. })
         {
             let counted = entry.state.takes_part();
-            entry.state = SeatState::Out { since: next, why };
+            entry.state = SeatState::Out {
+                since: next,
+                reason,
+            };
             gone += usize::from(counted);
             if counted {
                 let cut = entry.short_of();
@@ -369,7 +374,7 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
     let missed = one.facts.seats.iter().filter(|seat| {
         let now = SeatState::Out {
             since: other.generation,
-            why: OutReason::Missing,
+            reason: OutReason::Missing,
         };
         seat.state == now
     });
@@ -489,17 +494,17 @@ impl Opening {
         for cell in stale {
             pool.write_entry(cell, None, Vec::new());
         }
-        let mut then = vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))];
+        let mut then = vec![OnDurable::VolumesChanged, OnDurable::Done(ticket, Ok(()))];
         // A drive that was to succeed one that is gone takes the seat, and is rebuilt.
-        then.extend(heirs.into_iter().map(Effect::SeatSpare));
-        then.push(Effect::Requeue);
+        then.extend(heirs.into_iter().map(OnDurable::SeatSpare));
+        then.push(OnDurable::Requeue);
         // What a journal holds makes parity right; without one it is computed anew.
         then.push(if unclean && pool.facts.store.is_none() {
-            Effect::Resync
+            OnDurable::Resync
         } else {
-            Effect::CopiesAgree
+            OnDurable::CopiesAgree
         });
-        effects.push(Effect::Recover { fresh: false, then });
+        effects.push(OnDurable::Recover { fresh: false, then });
         pool.level_labels(&lagging, &newest);
         pool.commit(effects);
         Ok(pool)
@@ -559,27 +564,31 @@ impl Pool {
     }
 
     /// What the lanes must know at opening.
-    fn opening_effects(&self) -> Vec<Effect> {
+    fn opening_effects(&self) -> Vec<OnDurable> {
         let mut effects = Vec::new();
         if !self.facts.uninitialized.is_empty() && !seeded::is(Bug::UninitializedForgotten) {
             let runs = self.facts.uninitialized.clone();
-            effects.push(Effect::Lanes(Command::Uninitialized(runs)));
+            effects.push(OnDurable::Lanes(Command::Uninitialized(runs)));
         }
         for seat in self.layout_seats() {
             match self.facts.seats[seat.index()].state {
                 SeatState::Current | SeatState::Waiting => {}
-                SeatState::Filling => effects.push(Effect::Lanes(Command::SeatIn(seat))),
-                SeatState::Out { since, why } => {
-                    effects.push(Effect::Lanes(Command::SeatOut(seat)));
+                SeatState::Filling => effects.push(OnDurable::Lanes(Command::SeatIn(seat))),
+                SeatState::Out { since, reason } => {
+                    effects.push(OnDurable::Lanes(Command::SeatOut(seat)));
                     if since == self.generation + 1 {
-                        effects.push(Effect::Report(Report::DriveOut { seat, why, since }));
-                        effects.extend(self.cut_drive(seat).map(Effect::Report));
+                        effects.push(OnDurable::Report(Report::DriveOut {
+                            seat,
+                            reason,
+                            since,
+                        }));
+                        effects.extend(self.cut_drive(seat).map(OnDurable::Report));
                     }
                 }
             }
         }
         for (&(group, column), &(cell, _)) in &self.places {
-            effects.push(Effect::Place {
+            effects.push(OnDurable::Place {
                 group,
                 column,
                 cell,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use block::{Fault, Outcome};
 
-use super::{Effect, Pool, PoolError, Report};
+use super::{OnDurable, Pool, PoolError, Report};
 use crate::action::Command;
 
 /// Lanes that have not answered yet, and what happens then.
@@ -13,11 +13,11 @@ pub(super) struct Recovering {
     lanes: BTreeSet<u16>,
     /// The first lane that could not, and why.
     failed: Option<(u16, Fault)>,
-    then: Vec<Effect>,
+    then: Vec<OnDurable>,
 }
 
 impl Pool {
-    pub(super) fn recover_lanes(&mut self, fresh: bool, then: Vec<Effect>) {
+    pub(super) fn recover_lanes(&mut self, fresh: bool, then: Vec<OnDurable>) {
         self.recovering = Some(Recovering {
             lanes: (0..self.geometry.lanes()).collect(),
             failed: None,
@@ -52,7 +52,7 @@ impl Pool {
         for effect in then {
             match (failed, effect) {
                 (None, effect) => self.carry_out(effect),
-                (Some((lane, fault)), Effect::Done(ticket, _)) => {
+                (Some((lane, fault)), OnDurable::Done(ticket, _)) => {
                     self.done(ticket, Err(not_recovered(lane, fault)));
                 }
                 (Some(_), _) => {}

@@ -25,8 +25,8 @@ use layout::Cell;
 use uuid::Uuid;
 
 use super::{
-    Drive, Effect, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report, SeatFacts, SeatState,
-    Ticket,
+    Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report, SeatFacts,
+    SeatState, Ticket,
 };
 use crate::action::Command;
 use crate::format::CellEntry;
@@ -47,9 +47,9 @@ pub(super) struct Replacement {
     filled: BTreeMap<(u64, u16), (Cell, u32)>,
     phase: Phase,
     /// Nothing is left to copy that could be, and something is missing.
-    stuck: bool,
+    blocked: bool,
     /// Why the drive is out when it has been replaced: `Failed` if an administrator named it.
-    why: OutReason,
+    reason: OutReason,
 }
 
 /// A successor that has its seat by the facts.
@@ -95,8 +95,8 @@ impl Pool {
             return Err(PoolError::BeingReplaced { seat, with });
         }
         let with = self.seat_behind(facts, Some(seat))?;
-        let done = vec![Effect::Done(ticket, Ok(()))];
-        self.begin_replacement(seat, with, OutReason::Failed, done);
+        let done = vec![OnDurable::Done(ticket, Ok(()))];
+        self.begin_replacement(seat, with, OutReason::FailedByAdministrator, done);
         self.advance();
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Pool {
             return false;
         };
         self.facts.seats[with.index()].replaces = Some(seat.0);
-        self.begin_replacement(seat, with, OutReason::Faulted, Vec::new());
+        self.begin_replacement(seat, with, OutReason::IoErrors, Vec::new());
         true
     }
 
@@ -122,45 +122,45 @@ impl Pool {
         &mut self,
         seat: Seat,
         with: Seat,
-        why: OutReason,
-        mut effects: Vec<Effect>,
+        reason: OutReason,
+        mut effects: Vec<OnDurable>,
     ) {
-        self.resume_replacement(seat, with, why);
+        self.resume_replacement(seat, with, reason);
         self.tables.insert(with, super::CellTable::default());
         let drive = self.facts.seats[with.index()].drive;
-        effects.insert(0, Effect::Lanes(Command::Twin { seat, with }));
-        effects.push(Effect::Report(Report::ReplacementBegins {
+        effects.insert(0, OnDurable::Lanes(Command::Twin { seat, with }));
+        effects.push(OnDurable::Report(Report::ReplacementBegins {
             seat,
             with,
             drive,
         }));
-        effects.push(Effect::Requeue);
+        effects.push(OnDurable::Requeue);
         self.commit(effects);
     }
 
     /// The facts say that a drive is being replaced; the lanes are told next.
-    fn resume_replacement(&mut self, seat: Seat, with: Seat, why: OutReason) {
+    fn resume_replacement(&mut self, seat: Seat, with: Seat, reason: OutReason) {
         let replacement = Replacement {
             seat,
             filled: BTreeMap::new(),
             phase: Phase::Copying,
-            stuck: false,
-            why,
+            blocked: false,
+            reason,
         };
         self.replacements.insert(with, replacement);
         self.joining.begins(with);
     }
 
     /// At opening: drives that were being replaced still are, and are copied anew.
-    pub(super) fn reopen_replacements(&mut self) -> Vec<Effect> {
+    pub(super) fn reopen_replacements(&mut self) -> Vec<OnDurable> {
         let successors = self.facts.seats().filter(|(_, facts)| facts.is_successor());
         let all: Vec<(Seat, Seat)> = successors
             .filter_map(|(with, facts)| Some((Seat(facts.replaces?), with)))
             .collect();
         let mut effects = Vec::new();
         for (seat, with) in all {
-            self.resume_replacement(seat, with, OutReason::Failed);
-            effects.push(Effect::Lanes(Command::Twin { seat, with }));
+            self.resume_replacement(seat, with, OutReason::FailedByAdministrator);
+            effects.push(OnDurable::Lanes(Command::Twin { seat, with }));
         }
         effects
     }
@@ -176,7 +176,7 @@ impl Pool {
     /// Whether a drive is being replaced, and more can be done about it.
     pub(super) fn is_replacing(&self) -> bool {
         let stopped = self.fills.stopped || !self.recovered;
-        !stopped && self.replacements.values().any(|of| !of.stuck)
+        !stopped && self.replacements.values().any(|of| !of.blocked)
     }
 
     /// The cell to which a column is to be copied because its drive is being replaced.
@@ -198,7 +198,7 @@ impl Pool {
         self.next_cell_generation += 1;
         if let Some(replacement) = self.replacements.get_mut(&target.seat) {
             replacement.filled.insert(key, (target, generation));
-            replacement.stuck = false;
+            replacement.blocked = false;
         }
     }
 
@@ -216,7 +216,7 @@ impl Pool {
     /// Membership or volumes have changed: what could not be copied perhaps can be.
     pub(super) fn replacements_again(&mut self) {
         for replacement in self.replacements.values_mut() {
-            replacement.stuck = false;
+            replacement.blocked = false;
         }
     }
 
@@ -249,7 +249,7 @@ impl Pool {
                     // What is being made blank has columns to copy soon.
                     self.fills.none_is_filled()
                         && self.initialization.is_idle()
-                        && !replacement.stuck
+                        && !replacement.blocked
                         && !self.joining.contains(with)
                 }
                 Phase::Recording => recorded,
@@ -261,7 +261,7 @@ impl Pool {
             let complete = self.has_all(with);
             let replacement = self.replacements.get_mut(&with).expect("just listed");
             if !complete {
-                replacement.stuck = replacement.phase == Phase::Copying;
+                replacement.blocked = replacement.phase == Phase::Copying;
                 replacement.phase = Phase::Copying;
             } else if replacement.phase == Phase::Recording {
                 self.promote(with);
@@ -322,7 +322,7 @@ impl Pool {
                 column,
                 generation,
             };
-            self.write_entry(cell, Some(entry), vec![Effect::Cleared]);
+            self.write_entry(cell, Some(entry), vec![OnDurable::Cleared]);
         }
     }
 
@@ -331,7 +331,7 @@ impl Pool {
         &mut self,
         (seat, with): (Seat, Seat),
         state: SeatState,
-        why: OutReason,
+        reason: OutReason,
         forgets_old: bool,
     ) -> SeatFacts {
         let since = self.next_generation();
@@ -346,7 +346,7 @@ impl Pool {
             ..new
         };
         self.facts.seats[with.index()] = SeatFacts {
-            state: SeatState::Out { since, why },
+            state: SeatState::Out { since, reason },
             holds: None,
             replaces: forgets_old.then_some(seat.0),
             ..old.clone()
@@ -365,13 +365,16 @@ impl Pool {
     /// The successor has everything: it has the seat from the next generation on.
     fn promote(&mut self, with: Seat) {
         let Some(Replacement {
-            seat, filled, why, ..
+            seat,
+            filled,
+            reason,
+            ..
         }) = self.replacements.remove(&with)
         else {
             return;
         };
-        let forgets_old = why == OutReason::Failed;
-        let old = self.take_seat((seat, with), SeatState::Current, why, forgets_old);
+        let forgets_old = reason == OutReason::FailedByAdministrator;
+        let old = self.take_seat((seat, with), SeatState::Current, reason, forgets_old);
         let drive = self.facts.seats[seat.index()].drive;
         let slot = self.drives.remove(&seat).unwrap_or_default();
         let promotion = Promotion {
@@ -382,7 +385,7 @@ impl Pool {
             report: Report::Replaced { seat, drive },
         };
         self.promotions.insert(seat, promotion);
-        self.commit(vec![Effect::Succeed(seat), Effect::Requeue]);
+        self.commit(vec![OnDurable::Succeed(seat), OnDurable::Requeue]);
     }
 
     /// The seat that a successor has by the facts, but not yet for the lanes.
@@ -395,7 +398,8 @@ impl Pool {
     /// The successor could not write the label that gives it the seat.
     pub(super) fn forget_promotion(&mut self, with: Seat) {
         if let Some(seat) = self.promoted_to(with) {
-            let is_it = |effect: &Effect| matches!(effect, Effect::Succeed(of) if *of == seat);
+            let is_it =
+                |effect: &OnDurable| matches!(effect, OnDurable::Succeed(of) if *of == seat);
             self.labels.drop_effects(is_it);
         }
     }
@@ -405,19 +409,19 @@ impl Pool {
     pub(super) fn successor_steps_in(
         &mut self,
         seat: Seat,
-        why: OutReason,
-        effects: &mut Vec<Effect>,
-    ) -> Option<Vec<Effect>> {
+        reason: OutReason,
+        effects: &mut Vec<OnDurable>,
+    ) -> Option<Vec<OnDurable>> {
         if let Some(promotion) = self.promotions.remove(&seat) {
             self.forget_succession(seat);
-            return Some(self.give_back(seat, promotion, why, std::mem::take(effects)));
+            return Some(self.give_back(seat, promotion, reason, std::mem::take(effects)));
         }
         let with = self.successor(seat)?;
         let replacement = self.replacements.remove(&with)?;
-        self.fills.in_vain(with);
+        self.fills.superseded(with);
         let since = self.next_generation();
-        let forgets_old = replacement.why == OutReason::Failed;
-        self.take_seat((seat, with), SeatState::Filling, why, forgets_old);
+        let forgets_old = replacement.reason == OutReason::FailedByAdministrator;
+        self.take_seat((seat, with), SeatState::Filling, reason, forgets_old);
         self.drives.remove(&seat);
         self.drop_table(seat);
         self.fills_lost_seat(seat);
@@ -431,7 +435,7 @@ impl Pool {
             seat,
             drive,
             cells: replacement.filled.len() as u64,
-            why,
+            reason,
         };
         let promotion = Promotion {
             with,
@@ -441,15 +445,19 @@ impl Pool {
             report,
         };
         self.promotions.insert(seat, promotion);
-        let out = Report::DriveOut { seat, why, since };
-        let mut first = vec![Effect::Report(out), Effect::Succeed(seat)];
+        let out = Report::DriveOut {
+            seat,
+            reason,
+            since,
+        };
+        let mut first = vec![OnDurable::Report(out), OnDurable::Succeed(seat)];
         first.append(effects);
-        first.push(Effect::Requeue);
+        first.push(OnDurable::Requeue);
         Some(first)
     }
 
     fn forget_succession(&mut self, seat: Seat) {
-        let is_it = |effect: &Effect| matches!(effect, Effect::Succeed(of) if *of == seat);
+        let is_it = |effect: &OnDurable| matches!(effect, OnDurable::Succeed(of) if *of == seat);
         self.labels.drop_effects(is_it);
         self.joining.ends(seat);
     }
@@ -459,19 +467,19 @@ impl Pool {
         &mut self,
         seat: Seat,
         promotion: Promotion,
-        why: OutReason,
-        mut effects: Vec<Effect>,
-    ) -> Vec<Effect> {
+        reason: OutReason,
+        mut effects: Vec<OnDurable>,
+    ) -> Vec<OnDurable> {
         let since = self.next_generation();
-        let state = SeatState::Out { since, why };
+        let state = SeatState::Out { since, reason };
         let with = promotion.with;
         self.drives.remove(&with);
         self.drop_table(with);
         self.fills_lost_seat(with);
         self.forget_ios(with);
         self.suspicions.forget(with);
-        *self.leaving.entry(with).or_default() += u32::from(self.geometry.lanes());
-        let mut first = vec![Effect::Lanes(Command::SeatOut(with))];
+        *self.draining.entry(with).or_default() += u32::from(self.geometry.lanes());
+        let mut first = vec![OnDurable::Lanes(Command::SeatOut(with))];
         if let Some((old, drive)) = promotion.old {
             let number = match promotion.forgets_old {
                 true => self.facts.number(with),
@@ -486,18 +494,22 @@ impl Pool {
                 ..new
             };
             self.drives.insert(seat, drive);
-            first.push(Effect::Report(Report::ReplacementEnds { seat, with }));
-            first.push(Effect::Vacate(with));
+            first.push(OnDurable::Report(Report::ReplacementEnds { seat, with }));
+            first.push(OnDurable::Vacate(with));
         } else {
             self.facts.seats[seat.index()].state = state;
             self.fills_lost_seat(seat);
-            *self.leaving.entry(seat).or_default() += u32::from(self.geometry.lanes());
-            first.insert(0, Effect::Lanes(Command::SeatOut(seat)));
-            first.push(Effect::Report(Report::DriveOut { seat, why, since }));
-            effects.push(Effect::SeatSpare(seat));
+            *self.draining.entry(seat).or_default() += u32::from(self.geometry.lanes());
+            first.insert(0, OnDurable::Lanes(Command::SeatOut(seat)));
+            first.push(OnDurable::Report(Report::DriveOut {
+                seat,
+                reason,
+                since,
+            }));
+            effects.push(OnDurable::SeatSpare(seat));
         }
         first.append(&mut effects);
-        first.push(Effect::Requeue);
+        first.push(OnDurable::Requeue);
         first
     }
 
@@ -538,7 +550,7 @@ impl Pool {
             match &mut io.what {
                 PoolWrite::Label { seat: at }
                 | PoolWrite::CellPage { seat: at, .. }
-                | PoolWrite::Blank { seat: at }
+                | PoolWrite::WipeJournal { seat: at }
                     if *at == with =>
                 {
                     *at = seat;
@@ -575,7 +587,7 @@ impl Pool {
                     column,
                     generation,
                 };
-                self.write_entry(Cell { seat, row }, Some(entry), vec![Effect::Cleared]);
+                self.write_entry(Cell { seat, row }, Some(entry), vec![OnDurable::Cleared]);
             }
         }
         if forgets_old {

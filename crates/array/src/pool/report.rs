@@ -5,19 +5,19 @@ use std::fmt;
 use block::{BLOCK_BYTES, Seat};
 use uuid::Uuid;
 
-use super::{LostData, Misfit, OutReason};
+use super::{LostData, OutReason, Rejected};
 use crate::action::IoKind;
 
 /// A line for the log, the console and `pool events`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Report {
     /// A drive went out.
-    #[error("seat {seat}: the drive is out: {why} (since generation {since})")]
+    #[error("seat {seat}: the drive is out: {reason} (since generation {since})")]
     DriveOut {
         /// Whose.
         seat: Seat,
         /// Why.
-        why: OutReason,
+        reason: OutReason,
         /// Since which generation.
         since: u64,
     },
@@ -55,7 +55,7 @@ pub enum Report {
     },
     /// A drive that was being replaced is out before its successor had everything.
     #[error(
-        "seat {seat}: the drive before it is out ({why}) and was being replaced; this one has {cells} cells, the others are rebuilt"
+        "seat {seat}: the drive before it is out ({reason}) and was being replaced; this one has {cells} cells, the others are rebuilt"
     )]
     ReplacedEarly {
         /// Whose.
@@ -65,7 +65,7 @@ pub enum Report {
         /// Cells that the new drive has.
         cells: u64,
         /// Why the old one is out.
-        why: OutReason,
+        reason: OutReason,
     },
     /// The successor of a drive is out.
     #[error(
@@ -100,19 +100,19 @@ pub enum Report {
         seat: Seat,
     },
     /// A drive is back, but what it holds does not count.
-    #[error("seat {seat}: the drive is back, and filled as a whole: {why}")]
-    FilledAnew {
+    #[error("seat {seat}: the drive is back, and filled as a whole: {reason}")]
+    FullRebuild {
         /// Whose.
         seat: Seat,
         /// Why.
-        why: Misfit,
+        reason: Rejected,
     },
     /// Of columns on drives that are back, some blocks are nowhere.
     #[error(
         "{} of {} may have changed while their drive was away, and cannot be reconstructed until more drives are back; the first in column {column} of group {group}. The rest of these columns counts again",
         Count(*blocks, "block"), Count(*columns, "column")
     )]
-    LeftOut {
+    BlocksUnrecovered {
         /// Which group, of the first.
         group: u64,
         /// Which column, of the first.
@@ -197,7 +197,7 @@ pub enum Report {
     #[error(
         "{drives} drives are slow at once: the host, or what they hang on, is; no drive is blamed"
     )]
-    LateTogether {
+    HostStall {
         /// How many.
         drives: u64,
     },
@@ -281,7 +281,7 @@ pub enum Report {
         "{} of {} reconstructed and written again; the first in stripe {stripe} of group {group}",
         Count(*blocks, "block"), Count(*stripes, "stripe")
     )]
-    Healed {
+    Repaired {
         /// Which group, of the first.
         group: u64,
         /// Which stripe, of the first.
@@ -338,7 +338,7 @@ pub enum Report {
     },
     /// A scrub that an earlier life of the pool began goes on.
     #[error("scrub goes on at group {group}")]
-    ScrubGoesOn {
+    ScrubResumed {
         /// Where.
         group: u64,
     },
@@ -467,17 +467,17 @@ impl Report {
             Self::DataLost(_)
             | Self::StripeLost { .. }
             | Self::CellLost { .. }
-            | Self::LeftOut { .. }
+            | Self::BlocksUnrecovered { .. }
             | Self::DriveKept { .. }
             | Self::ResyncFailed { .. }
             | Self::TakenOver { .. } => Severity::Error,
             Self::ScrubEnds { lost, failed, .. } if *lost > 0 || *failed > 0 => Severity::Error,
             Self::DriveOut { .. }
-            | Self::FilledAnew { .. }
+            | Self::FullRebuild { .. }
             | Self::ReadFault { .. }
             | Self::DriveSuspect { .. }
             | Self::DriveHangs { .. }
-            | Self::LateTogether { .. }
+            | Self::HostStall { .. }
             | Self::BlockBad { .. }
             | Self::PageLost { .. }
             | Self::ResyncBegins { .. } => Severity::Warning,
@@ -499,7 +499,7 @@ impl Report {
             | Self::ReplacedEarly { seat, .. }
             | Self::SeatComplete { seat }
             | Self::CatchingUp { seat }
-            | Self::FilledAnew { seat, .. }
+            | Self::FullRebuild { seat, .. }
             | Self::CaughtUp { seat, .. }
             | Self::DriveKept { seat, .. }
             | Self::DriveSuspect { seat }
@@ -536,11 +536,11 @@ impl Report {
         matches!(
             self,
             Self::BlockBad { .. }
-                | Self::Healed { .. }
+                | Self::Repaired { .. }
                 | Self::ReadFault { .. }
                 | Self::StripeLost { .. }
                 | Self::CellLost { .. }
-                | Self::LeftOut { .. }
+                | Self::BlocksUnrecovered { .. }
                 | Self::PageLost { .. }
                 | Self::DataLost(_)
                 | Self::DataRestored(_)
@@ -570,10 +570,10 @@ impl Report {
                 true
             }
             (
-                Self::Healed {
+                Self::Repaired {
                     stripes, blocks, ..
                 },
-                Self::Healed {
+                Self::Repaired {
                     stripes: more,
                     blocks: more_blocks,
                     ..
@@ -603,10 +603,10 @@ impl Report {
                 true
             }
             (
-                Self::LeftOut {
+                Self::BlocksUnrecovered {
                     columns, blocks, ..
                 },
-                Self::LeftOut {
+                Self::BlocksUnrecovered {
                     columns: more,
                     blocks: more_blocks,
                     ..

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use block::{Instant, Outcome, Seat};
 
-use super::{Effect, Pool, PoolError, Report, Ticket};
+use super::{OnDurable, Pool, PoolError, Report, Ticket};
 use crate::action::Command;
 use crate::plan::BandPlans;
 use crate::runs;
@@ -154,7 +154,7 @@ impl Pool {
         let facts = &mut self.facts.scrub;
         facts.every_days = every_days;
         facts.counted_from = facts.counted_from.or(from);
-        self.commit(vec![Effect::Done(ticket, Ok(()))]);
+        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Pool {
         progress.failed = facts.failed;
         progress.mended = facts.mended;
         progress.lost = facts.lost;
-        self.report(Report::ScrubGoesOn { group });
+        self.report(Report::ScrubResumed { group });
         self.scrub_ended();
     }
 
@@ -253,7 +253,7 @@ impl Pool {
     pub(super) fn leave_unscrubbed(&mut self, groups: &[(u64, u64)]) {
         let freed = |group: &u64| runs::run_of(groups, *group).is_some();
         self.scrub.lost_pages.retain(|group| !freed(group));
-        self.wounded.retain(|group| !freed(group));
+        self.unrecovered.retain(|group| !freed(group));
         let before = self.scrub.waiting.len();
         self.scrub.waiting.retain(|group| !freed(group));
         self.scrub.progress.groups_total -= (before - self.scrub.waiting.len()) as u64;
@@ -372,7 +372,7 @@ impl Pool {
             self.scrub.lost_pages.insert(group);
             if !self.fills.is_idle() {
                 // What the drives that are there cannot tell, the one that is being filled perhaps can.
-                self.wounded.insert(group);
+                self.unrecovered.insert(group);
             }
         }
     }

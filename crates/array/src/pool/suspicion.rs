@@ -218,7 +218,7 @@ impl Pool {
             .map(|(&seat, _)| seat)
             .collect();
         if together.len() > 1 && 2 * together.len() >= self.drives.len() {
-            self.late_together(&together);
+            self.host_stall(&together);
             return;
         }
         match since {
@@ -235,7 +235,7 @@ impl Pool {
     }
 
     /// Half of the drives are late: it is not the drives.
-    fn late_together(&mut self, seats: &[Seat]) {
+    fn host_stall(&mut self, seats: &[Seat]) {
         for seat in seats {
             if let Some(drive) = self.suspicions.drives.get_mut(seat) {
                 drive.late = DecayingCounter::default();
@@ -245,7 +245,7 @@ impl Pool {
         if !self.suspicions.together_at.is_some_and(recent) {
             self.suspicions.together_at = Some(self.now);
             let drives = seats.len() as u64;
-            self.report(Report::LateTogether { drives });
+            self.report(Report::HostStall { drives });
         }
     }
 
@@ -331,7 +331,7 @@ impl Pool {
     /// Labels and tables are the pool's own to watch.
     fn look_at_own(&mut self) {
         let now = self.now;
-        self.give_up_blanking();
+        self.give_up_journal_wipes();
         let late = self.ios.values().filter(|io| io.since + DEADLINE <= now);
         let seats: BTreeSet<Seat> = late.map(|io| io.what.seat()).collect();
         for seat in seats {

@@ -5,7 +5,7 @@ use block::{BLOCK_BYTES, Fault, Outcome};
 use uuid::Uuid;
 
 use super::space::VolumeSpace;
-use super::{Effect, Interleave, Pool, PoolError, Ticket, VolumeFacts};
+use super::{Interleave, OnDurable, Pool, PoolError, Ticket, VolumeFacts};
 use crate::action::Command;
 use crate::format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
 use crate::runs;
@@ -162,7 +162,10 @@ impl Pool {
 
     /// Volumes are as the facts say, which the labels are to know.
     fn volumes_changed(&mut self, ticket: Ticket) {
-        self.commit(vec![Effect::VolumesChanged, Effect::Done(ticket, Ok(()))]);
+        self.commit(vec![
+            OnDurable::VolumesChanged,
+            OnDurable::Done(ticket, Ok(())),
+        ]);
         self.advance();
     }
 
@@ -339,8 +342,8 @@ impl Pool {
         // Groups given out while a drive is missing have a column to fill.
         self.requeue_fills();
         self.commit(vec![
-            Effect::VolumesChanged,
-            Effect::Done(new.ticket, Ok(())),
+            OnDurable::VolumesChanged,
+            OnDurable::Done(new.ticket, Ok(())),
         ]);
     }
 }

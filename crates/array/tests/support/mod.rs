@@ -1,19 +1,19 @@
 //! A pool that several tests begin with.
 
-use array::pool::{Blueprint, NewDrive};
+use array::pool::{NewDrive, PoolSpec};
 use uuid::Uuid;
 
 pub(crate) const DRIVE_BYTES: u64 = 64 << 20;
 
 /// `raid5` of so many drives, and others that wait. The drives' identities are their numbers.
-pub(crate) fn blueprint(drives: u128, spares: u128) -> Blueprint {
+pub(crate) fn spec(drives: u128, spares: u128) -> PoolSpec {
     let drive = |number| NewDrive {
         uuid: Uuid::from_u128(number),
         path: format!("drive:{number}"),
         size_bytes: DRIVE_BYTES,
         domain: None,
     };
-    Blueprint {
+    PoolSpec {
         name: "p".to_owned(),
         uuid: Uuid::from_u128(99),
         scheme: "raid5".parse().unwrap(),

@@ -112,13 +112,17 @@ impl Daemon {
             return self.plan_change(at, change, request);
         }
         match change {
-            Change::Fail => at.take_out(&request.drive, OutReason::Failed, request.force),
+            Change::Fail => at.take_out(
+                &request.drive,
+                OutReason::FailedByAdministrator,
+                request.force,
+            ),
             Change::Offline => {
-                let why = match request.rebuild {
-                    true => OutReason::Failed,
+                let reason = match request.rebuild {
+                    true => OutReason::FailedByAdministrator,
                     false => OutReason::Offline,
                 };
-                at.take_out(&request.drive, why, request.force)
+                at.take_out(&request.drive, reason, request.force)
             }
             Change::Online => at.bring_back(&request.drive),
             Change::Remove => at.remove(&request.drive),
@@ -294,10 +298,15 @@ impl At<'_> {
         })
     }
 
-    fn take_out(&self, name: &str, why: OutReason, force: bool) -> Result<ChangedDrive, Failure> {
+    fn take_out(
+        &self,
+        name: &str,
+        reason: OutReason,
+        force: bool,
+    ) -> Result<ChangedDrive, Failure> {
         let seat = self.seat(name)?;
         self.handle
-            .fail_drive(Seat(seat.seat), why, force)
+            .fail_drive(Seat(seat.seat), reason, force)
             .map_err(|error| self.failed(&error))?;
         self.changed(&seat)
     }
@@ -342,9 +351,9 @@ impl At<'_> {
         self.handle
             .clear_drive(Seat(seat.seat))
             .map_err(|error| self.failed(&error))?;
-        let by_itself = [OutReason::Faulted, OutReason::Hung, OutReason::Slow];
-        match seat.why {
-            Some(why) if by_itself.contains(&why) => self.bring_back(name),
+        let by_itself = [OutReason::IoErrors, OutReason::Hung, OutReason::Slow];
+        match seat.reason {
+            Some(reason) if by_itself.contains(&reason) => self.bring_back(name),
             _ => self.changed(&seat),
         }
     }

@@ -1,6 +1,6 @@
 //! Making a pool of drives.
 
-use array::pool::{Blueprint, NewDrive, Pool};
+use array::pool::{NewDrive, Pool, PoolSpec};
 use block::Seat;
 use layout::{Placed, Scheme};
 use uuid::Uuid;
@@ -97,7 +97,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
     let scheme = placed
         .as_ref()
         .map_or(&new.scheme, |(placed, _)| &placed.scheme);
-    let blueprint = Blueprint {
+    let spec = PoolSpec {
         name: new.name.clone(),
         uuid: Uuid::new_v4(),
         scheme: scheme.clone(),
@@ -110,13 +110,13 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
         drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };
-    let pool = array::pool::create(&blueprint, OPENED)?;
-    let mut plan = PoolPlan::new(&pool, &blueprint);
+    let pool = array::pool::create(&spec, OPENED)?;
+    let mut plan = PoolPlan::new(&pool, &spec);
     if let Some((placed, domains)) = placed {
         plan.survives_domains = Some(placed.survived);
         plan.domains = domains;
         if placed.is_dealt() {
-            let seats = blueprint.drives.iter();
+            let seats = spec.drives.iter();
             plan.order = seats.map(|drive| drive.path.clone()).collect();
         }
     }

@@ -1,7 +1,7 @@
 //! What a drive has on it from an earlier life, and how that goes.
 
 use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, newest_label};
-use array::pool::Evidence;
+use array::pool::Proof;
 use block::Fault;
 
 use super::{AssembleError, io_error};
@@ -108,14 +108,14 @@ pub(super) fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, Assemb
 }
 
 /// What a drive that comes back says of itself; `None` if that cannot be read.
-pub(crate) fn evidence(drive: &Drive) -> Option<Evidence> {
+pub(crate) fn proof(drive: &Drive) -> Option<Proof> {
     let (_, label) = read_label(drive).ok().flatten()?;
-    let heads: Result<Vec<Vec<u8>>, Fault> = Evidence::places(&label)
+    let heads: Result<Vec<Vec<u8>>, Fault> = Proof::places(&label)
         .into_iter()
         .map(|(offset, length)| {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             sync::read(&*drive.device, offset, length)
         })
         .collect();
-    Some(Evidence::new(label, &heads.ok()?))
+    Some(Proof::new(label, &heads.ok()?))
 }

@@ -23,7 +23,7 @@ use crate::drive::{Drive, OpenDriveError};
 use crate::run::StartError;
 
 pub use create::{NewPool, Prepared, create, prepare};
-pub(crate) use drive::evidence;
+pub(crate) use drive::proof;
 pub use drive::{forget_earlier_life, open_empty, wipe_label};
 pub use find::{FoundPool, choose, find, scan};
 pub use import::import;
@@ -58,7 +58,7 @@ pub enum AssembleError {
         /// Which drive.
         drive: String,
     },
-    /// The blueprint does not work.
+    /// The spec does not work.
     #[error("{0}")]
     Create(#[from] CreateError),
     /// The pool must not be opened like this.

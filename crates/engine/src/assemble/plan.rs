@@ -1,6 +1,6 @@
 //! What a pool comes to before it exists: what it survives, how long a rebuild takes, and where the bytes go.
 
-use array::pool::{Blueprint, CreateError, NewDrive, Pool};
+use array::pool::{CreateError, NewDrive, Pool, PoolSpec};
 use layout::Scheme;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -64,15 +64,15 @@ pub struct PoolPlan {
 }
 
 impl PoolPlan {
-    /// Of a pool made by this blueprint.
+    /// Of a pool made by this spec.
     #[must_use]
-    pub fn new(pool: &Pool, blueprint: &Blueprint) -> Self {
+    pub fn new(pool: &Pool, spec: &PoolSpec) -> Self {
         let geometry = pool.geometry();
         let (layout, code) = (geometry.layout(), geometry.code());
         let drives = layout.drives();
-        let spares = spares(&blueprint.scheme, drives, layout.spares());
-        let raw_bytes: u64 = blueprint.drives.iter().map(|drive| drive.size_bytes).sum();
-        let all = || blueprint.drives.iter().chain(&blueprint.spares);
+        let spares = spares(&spec.scheme, drives, layout.spares());
+        let raw_bytes: u64 = spec.drives.iter().map(|drive| drive.size_bytes).sum();
+        let all = || spec.drives.iter().chain(&spec.spares);
         let smallest = all().min_by_key(|drive| drive.size_bytes);
         let smallest_bytes = smallest.map_or(0, |drive| drive.size_bytes);
         let drive_data_bytes = geometry.rows() * geometry.cell_bytes();
@@ -92,7 +92,7 @@ impl PoolPlan {
         let (rebuild_seconds, rebuild_bound) = match survives_drives {
             0 => (None, None),
             _ => {
-                let declustered = blueprint.scheme.family.is_declustered();
+                let declustered = spec.scheme.family.is_declustered();
                 let spread = declustered && spares > 0;
                 let moved = match spread {
                     // Every drive that is left reads and writes its part.
@@ -111,12 +111,12 @@ impl PoolPlan {
             }
         };
         Self {
-            scheme: blueprint.scheme.to_string(),
+            scheme: spec.scheme.to_string(),
             drives,
-            spare_drives: u16::try_from(blueprint.spares.len()).unwrap_or(u16::MAX),
+            spare_drives: u16::try_from(spec.spares.len()).unwrap_or(u16::MAX),
             spares,
             survives_drives,
-            copies: { blueprint.scheme.family.is_mirror() }.then_some(survives_drives + 1),
+            copies: { spec.scheme.family.is_mirror() }.then_some(survives_drives + 1),
             domains: Vec::new(),
             survives_domains: None,
             order: Vec::new(),
@@ -131,7 +131,7 @@ impl PoolPlan {
             rebuild_seconds,
             rebuild_bound,
             rebuild_bytes_per_second: DRIVE_BYTES_PER_SECOND,
-            small_write_operations: small_write(&blueprint.scheme, data_columns, survives_drives),
+            small_write_operations: small_write(&spec.scheme, data_columns, survives_drives),
         }
     }
 
@@ -154,7 +154,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         domain: None,
     };
     let count = u16::try_from(drives.len()).unwrap_or(u16::MAX);
-    let blueprint = Blueprint {
+    let spec = PoolSpec {
         name: "plan".to_owned(),
         uuid: Uuid::nil(),
         scheme: scheme.clone().for_new_pool(count),
@@ -167,8 +167,8 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         drives: drives.iter().map(drive).collect(),
         spares: Vec::new(),
     };
-    let pool = array::pool::create(&blueprint, OPENED)?;
-    Ok(PoolPlan::new(&pool, &blueprint))
+    let pool = array::pool::create(&spec, OPENED)?;
+    Ok(PoolPlan::new(&pool, &spec))
 }
 
 /// Spare space inside the layout, in drives. A pool of pieces keeps it without cells of its own.

@@ -162,7 +162,7 @@ mod tests {
     fn out(seat: u16) -> Report {
         Report::DriveOut {
             seat: Seat(seat),
-            why: OutReason::Failed,
+            reason: OutReason::FailedByAdministrator,
             since: 1,
         }
     }

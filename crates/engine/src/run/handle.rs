@@ -17,7 +17,7 @@ use super::lane::{self, LaneMessage, LaneSender};
 use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::volume::Volume;
 use super::{Clock, Seats};
-use crate::assemble::evidence;
+use crate::assemble::proof;
 use crate::drive::Drive;
 use crate::status::PoolStatus;
 use crate::traffic::PoolTraffic;
@@ -207,8 +207,12 @@ impl PoolHandle {
     ///
     /// # Errors
     /// As [`Pool::fail_drive`].
-    pub fn fail_drive(&self, seat: Seat, why: OutReason, force: bool) -> Result<(), PoolError> {
-        self.admin(Admin::FailDrive { seat, why, force })
+    pub fn fail_drive(&self, seat: Seat, reason: OutReason, force: bool) -> Result<(), PoolError> {
+        self.admin(Admin::FailDrive {
+            seat,
+            reason,
+            force,
+        })
     }
 
     /// Puts a drive into a seat whose drive is out, or (`None`) brings that drive back.
@@ -253,11 +257,11 @@ impl PoolHandle {
         };
         Self::insist(|| {
             // Here and not on the pool's thread: a drive that has just come back may take its time.
-            let evidence = evidence(&drive).map(Box::new);
+            let proof = proof(&drive).map(Box::new);
             self.admin(Admin::ReturnDrive {
                 seat,
                 drive: drive.clone(),
-                evidence,
+                proof,
             })
         })
     }

@@ -5,9 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use array::pool::{
-    Evidence, Half, OutReason, Pool, PoolAction, PoolError, Report, Severity, Ticket,
-};
+use array::pool::{Half, OutReason, Pool, PoolAction, PoolError, Proof, Report, Severity, Ticket};
 use array::router::VolumeMap;
 use array::{Command, Event, IoId};
 use block::{Completed, Fault, Memory, Outcome, Permission, Request, RequestKind, Seat};
@@ -56,7 +54,7 @@ pub(crate) enum Admin {
     },
     FailDrive {
         seat: Seat,
-        why: OutReason,
+        reason: OutReason,
         force: bool,
     },
     /// A new one, into a seat.
@@ -68,7 +66,7 @@ pub(crate) enum Admin {
     ReturnDrive {
         seat: Seat,
         drive: Drive,
-        evidence: Option<Box<Evidence>>,
+        proof: Option<Box<Proof>>,
     },
     AddSpare {
         drive: Drive,
@@ -396,19 +394,19 @@ impl PoolThread {
                 }
                 self.pool.clear_drive(now, seat, ticket)
             }
-            Admin::FailDrive { seat, why, force } => {
-                self.pool.fail_drive(now, seat, why, force, ticket)
-            }
+            Admin::FailDrive {
+                seat,
+                reason,
+                force,
+            } => self.pool.fail_drive(now, seat, reason, force, ticket),
             Admin::InsertDrive { seat, drive } => self.seat_drive(seat, drive, |pool, facts| {
                 pool.insert_drive(now, seat, facts, ticket)
             }),
-            Admin::ReturnDrive {
-                seat,
-                drive,
-                evidence,
-            } => self.seat_drive(seat, drive, |pool, facts| {
-                pool.return_drive(now, seat, facts, evidence.as_deref(), ticket)
-            }),
+            Admin::ReturnDrive { seat, drive, proof } => {
+                self.seat_drive(seat, drive, |pool, facts| {
+                    pool.return_drive(now, seat, facts, proof.as_deref(), ticket)
+                })
+            }
             Admin::AddSpare { drive } => {
                 let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
                 let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);

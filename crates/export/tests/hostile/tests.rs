@@ -221,7 +221,7 @@ fn a_flood_of_options_is_cut_off_and_never_piles_up_answers() {
     let lists = OPTIONS_MAX as usize - WAY.options();
     assert_eq!(answers.len(), per_list * lists);
     // One that does not read: what it can make the server hold is bounded, so its own sending
-    // must get stuck.
+    // must get blocked.
     let mut deaf = raw(&fixture);
     deaf.set_write_timeout(Some(Duration::from_millis(300)))
         .unwrap();
@@ -472,10 +472,10 @@ fn a_client_that_never_reads_its_replies_is_not_read_on_and_harms_nobody() {
     for index in 0..1 << 17 {
         bytes.extend(request(Command::Read, index % 4, 1 << 20).encode());
     }
-    let stuck = deaf.write_all(&bytes).unwrap_err();
+    let blocked = deaf.write_all(&bytes).unwrap_err();
     assert!(
-        matches!(stuck.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
-        "{stuck}"
+        matches!(blocked.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        "{blocked}"
     );
     assert!(
         device.held_bytes_max() <= 33 << 20,

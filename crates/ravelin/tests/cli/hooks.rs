@@ -78,7 +78,7 @@ fn hooks_are_told_of_a_drive_that_fails_and_of_the_rebuild() {
     assert_eq!(out["kind"], "event");
     assert_eq!(out["pool"], "tank");
     assert_eq!(out["seat"], 2);
-    assert_eq!(out["left_out"], 0);
+    assert_eq!(out["dropped"], 0);
     assert!(out["text"].as_str().unwrap().contains("drive is out"));
     assert!(bench.log().contains("30-fails: exit status: 3"));
 }

@@ -103,7 +103,7 @@ fn a_pool_opens_without_a_file_that_was_cut_and_says_so() {
         let status = bench.json(&["pool", "status", "tank"]);
         assert_eq!(status["health"], "degraded");
         assert_eq!(status["seats"][2]["state"], "out");
-        assert_eq!(status["seats"][2]["reason"], why);
+        assert_eq!(status["seats"][2]["detail"], why);
         assert!(bench.ok(&["pool", "status", "tank"]).contains(&why));
         if left == 4 * MIB {
             let events = bench.ok(&["pool", "events", "tank"]);

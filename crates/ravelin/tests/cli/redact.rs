@@ -2,7 +2,7 @@
 
 /// Events of a host that is busy with other tests, and what they say.
 pub(crate) const BUSY_HOST: [(&str, &str); 3] = [
-    ("late_together", "drives are slow at once"),
+    ("host_stall", "drives are slow at once"),
     ("drive_suspect", "much slower than others"),
     ("drive_trusted", "is trusted again"),
 ];

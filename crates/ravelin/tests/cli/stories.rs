@@ -384,7 +384,7 @@ fn two_drives_that_come_back_have_everything_and_are_told_in_few_events() {
     moves("away/d2", "d2");
     bench.ok(&["drive", "online", "tank", "1"]);
     std::thread::sleep(Duration::from_millis(300));
-    let told = events(&bench, "left_out").len();
+    let told = events(&bench, "blocks_unrecovered").len();
     bench.ok(&["drive", "online", "tank", "2"]);
     bench.ok(&["pool", "wait", "tank"]);
     becomes(&bench, "healthy");

@@ -54,7 +54,9 @@ impl TestPool {
     }
 
     pub(crate) fn fail(&self, seat: u16) {
-        let failed = self.0.fail_drive(Seat(seat), OutReason::Failed, false);
+        let failed = self
+            .0
+            .fail_drive(Seat(seat), OutReason::FailedByAdministrator, false);
         failed.unwrap();
     }
 

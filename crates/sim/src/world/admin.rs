@@ -81,14 +81,14 @@ impl World {
     /// As [`Pool::fail_drive`].
     pub fn fail_drive(&mut self, seat: Seat, force: bool) -> Result<(), PoolError> {
         self.command(|pool, now, ticket| {
-            pool.fail_drive(now, seat, OutReason::Failed, force, ticket)
+            pool.fail_drive(now, seat, OutReason::FailedByAdministrator, force, ticket)
         })
     }
 
     /// The same without waiting for that.
     pub(crate) fn begin_fail_drive(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
         let ticket = self.ticket();
-        let failed = OutReason::Failed;
+        let failed = OutReason::FailedByAdministrator;
         let begun = self.pool.fail_drive(self.now, seat, failed, false, ticket);
         self.poll_pool();
         begun.map(|()| ticket)

@@ -1,7 +1,7 @@
 //! Drives that come back.
 
 use array::format;
-use array::pool::{Evidence, PoolError, Ticket};
+use array::pool::{PoolError, Proof, Ticket};
 use block::Seat;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -14,21 +14,21 @@ use crate::drive::{Drive, Survival};
 impl World {
     /// What a drive says of itself.
     #[must_use]
-    pub fn evidence(drive: &mut Drive) -> Option<Evidence> {
+    pub fn proof(drive: &mut Drive) -> Option<Proof> {
         let slots = format::LABEL_OFFSETS
             .map(|offset| drive.read_used(offset, format::LABEL_SLOT_BYTES as u64));
         let [Ok(first), Ok(second)] = slots else {
             return None;
         };
         let (_, label) = format::newest_label([&first, &second]).ok()?;
-        let heads: Result<Vec<Vec<u8>>, _> = Evidence::places(&label)
+        let heads: Result<Vec<Vec<u8>>, _> = Proof::places(&label)
             .into_iter()
             .map(|(offset, length)| {
                 let mut bytes = vec![0; usize::try_from(length).expect("two blocks")];
                 drive.read(offset, &mut bytes).map(|()| bytes)
             })
             .collect();
-        Some(Evidence::new(label, &heads.ok()?))
+        Some(Proof::new(label, &heads.ok()?))
     }
 
     /// Plugs a drive that is out in again. If it had lost power, `lost` decides which of the writes
@@ -60,7 +60,7 @@ impl World {
         let found = (0..self.drives.len()).find(|index| {
             let mut drive = self.drives[*index].clone();
             drive.plug_in(None);
-            !seated(index) && Self::evidence(&mut drive).is_some_and(|is| is.drive() == wanted)
+            !seated(index) && Self::proof(&mut drive).is_some_and(|is| is.drive() == wanted)
         });
         let Some(index) = found else {
             return false;
@@ -90,7 +90,7 @@ impl World {
     /// # Errors
     /// As [`array::pool::Pool::return_drive`].
     pub fn return_drive(&mut self, seat: Seat) -> Result<(), PoolError> {
-        while self.pool.is_leaving(seat) && self.step() {}
+        while self.pool.is_draining(seat) && self.step() {}
         self.begin_return_drive(seat, None);
         let ticket = Ticket(self.next_ticket - 1);
         self.await_ticket(ticket)
@@ -106,13 +106,11 @@ impl World {
         let uuid = random_uuid(&mut self.rng);
         let drive = self.drive(seat);
         let size_bytes = drive.size_bytes();
-        let evidence = Self::evidence(drive);
+        let proof = Self::proof(drive);
         let ticket = self.ticket();
         let facts = (uuid, "sim:back".to_owned(), size_bytes);
-        let evidence = evidence.as_ref();
-        let started = self
-            .pool
-            .return_drive(self.now, seat, facts, evidence, ticket);
+        let proof = proof.as_ref();
+        let started = self.pool.return_drive(self.now, seat, facts, proof, ticket);
         let agreed = started.is_ok();
         if !agreed {
             self.tickets.insert(ticket, Some(started));

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::pool::{Division, Half, Pool, PoolError, Report, Ticket};
+use array::pool::{Half, Pool, PoolError, RegionSizes, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, IoKind, Lane, Reply};
 use block::{Fault, Instant, Outcome, Seat};
@@ -67,7 +67,7 @@ pub struct WorldOptions {
     /// `-o cell=`.
     pub cell_bytes: u64,
     /// How the journal is divided, if not as the drives' size says.
-    pub division: Option<Division>,
+    pub regions: Option<RegionSizes>,
     /// Whether groups are made blank when they are first written, and not when the volume is created.
     pub lazy: bool,
     /// Whether volumes go round over several groups of a declustered pool.
@@ -92,7 +92,7 @@ impl WorldOptions {
             drive_bytes: 16 << 20,
             chunk_bytes: 4 << 10,
             cell_bytes: 32 << 10,
-            division: None,
+            regions: None,
             lazy: false,
             interleave: false,
             free_stripes: false,
@@ -104,12 +104,12 @@ impl WorldOptions {
     /// With one lane whose ring has so many bytes on each drive.
     #[must_use]
     pub fn with_one_lane(self, ring_bytes: u64) -> Self {
-        let division = Some(Division {
+        let regions = Some(RegionSizes {
             lanes: Some(1),
             ring_bytes: Some(ring_bytes),
             first_format: false,
         });
-        Self { division, ..self }
+        Self { regions, ..self }
     }
 }
 

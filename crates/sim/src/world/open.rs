@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use array::format;
 use array::format::DriveMap;
-use array::pool::{Blueprint, FoundDrive, NewDrive, OpenError, PoolError, Ticket};
+use array::pool::{FoundDrive, NewDrive, OpenError, PoolError, PoolSpec, Ticket};
 use block::Fault;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -59,7 +59,7 @@ impl World {
             .map(|index| new_drive(random_uuid(&mut rng), index))
             .collect();
         let spares = all.split_off(usize::from(options.drives));
-        let blueprint = Blueprint {
+        let spec = PoolSpec {
             name: "sim".to_owned(),
             uuid: random_uuid(&mut rng),
             scheme: options.scheme.parse().expect("a scheme"),
@@ -73,7 +73,7 @@ impl World {
             spares,
         };
         let pool =
-            array::pool::create_divided(&blueprint, options.division, Ticket(0)).expect("a pool");
+            array::pool::create_with_regions(&spec, options.regions, Ticket(0)).expect("a pool");
         let seats = (0..usize::from(total)).map(Some).collect();
         Self::around(pool, drives, seats, rng, symbolic)
     }
@@ -198,10 +198,7 @@ fn drive_map(options: &WorldOptions) -> DriveMap {
             .expect("a map")
     };
     let first = map(2);
-    if options
-        .division
-        .is_some_and(|division| division.first_format)
-    {
+    if options.regions.is_some_and(|regions| regions.first_format) {
         return first;
     }
     let scheme = options.scheme.parse().expect("a scheme");

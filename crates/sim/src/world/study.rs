@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 
-use array::pool::{Blueprint, CreateError, FillOrder, NewDrive, PoolError, Progress, Ticket};
+use array::pool::{CreateError, FillOrder, NewDrive, PoolError, PoolSpec, Progress, Ticket};
 use block::{Hint, Instant, Outcome, Request, RequestKind, Seat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -182,7 +182,7 @@ impl StudyVolume {
             })
             .collect();
         let spares = all.split_off(usize::from(drives));
-        let blueprint = Blueprint {
+        let spec = PoolSpec {
             name: "study".to_owned(),
             uuid: random_uuid(&mut rng),
             scheme,
@@ -196,7 +196,7 @@ impl StudyVolume {
             drives: all,
             spares,
         };
-        let pool = array::pool::create(&blueprint, Ticket(0))?;
+        let pool = array::pool::create(&spec, Ticket(0))?;
         let size_bytes = size_bytes.unwrap_or_else(|| pool.capacity_bytes());
         let models = (0..total).map(|_| options.drive.build()).collect();
         let drives = (0..total)

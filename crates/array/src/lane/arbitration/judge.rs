@@ -4,13 +4,13 @@
 //!
 //! - everything that it does not doubt agrees: each believed parity is what the data says, and each
 //!   block that cannot be read, and whose entry is known, follows from the rest as that entry says;
-//! - there is such evidence at all: what is believed and what is checked is more than the data;
+//! - there is such proof at all: what is believed and what is checked is more than the data;
 //! - each block that it finds stale is older, by its generation, than a block that is written whenever
 //!   the stale one is (parity for data, data for parity). A write that was computed from a stale block
 //!   spoils parity and makes the block's entry as new as that parity: it must not be taken for stale;
 //! - no other trial of as many columns is accepted.
 //!
-//! Without evidence (all columns of a code that survives one loss are there) only a parity or a copy in a
+//! Without proof (all columns of a code that survives one loss are there) only a parity or a copy in a
 //! mirror is mended, by its generation; data is never made from what nothing confirms.
 
 use erasure::Code;
@@ -119,7 +119,7 @@ impl Facts<'_> {
                 checks += 1;
             }
         }
-        let evidence = checks.checked_sub(self.code.data().len())?;
+        let proof = checks.checked_sub(self.code.data().len())?;
         let outdated = |&slot: &usize| {
             let newer = |other: &usize| {
                 !self.is_doubted(trial, *other)
@@ -128,11 +128,11 @@ impl Facts<'_> {
             };
             self.relatives(slot).iter().any(newer)
         };
-        stale.iter().all(outdated).then_some((stale, evidence))
+        stale.iter().all(outdated).then_some((stale, proof))
     }
 
     /// Whether a trial that nothing confirms may be believed by generations alone.
-    fn may_do_without_evidence(&self, trial: &Trial, stale: &[usize]) -> bool {
+    fn may_do_without_proof(&self, trial: &Trial, stale: &[usize]) -> bool {
         let copies = self.code.data().len() == 1;
         let whole = trial.believed.iter().count()
             + (0..self.elements.len())
@@ -154,7 +154,7 @@ impl Facts<'_> {
         let mut confirmed = Vec::new();
         let mut likely = Vec::new();
         for &(trial, sums) in trials {
-            let Some((stale, evidence)) = self.weigh(trial, sums) else {
+            let Some((stale, proof)) = self.weigh(trial, sums) else {
                 continue;
             };
             if trial.doubted.is_empty() {
@@ -164,9 +164,9 @@ impl Facts<'_> {
                 // As it would be without doubting these columns.
                 continue;
             }
-            if evidence > 0 {
+            if proof > 0 {
                 confirmed.push(stale);
-            } else if self.may_do_without_evidence(trial, &stale) {
+            } else if self.may_do_without_proof(trial, &stale) {
                 likely.push(stale);
             }
         }

@@ -111,13 +111,13 @@ impl Stragglers {
 
     /// Drives may have answered the last of what they were asked before they were out.
     fn report_drained(&mut self, cx: &mut Context) {
-        let quiet = |seat: &Seat| !self.are_with(*seat);
-        let quiet: Vec<Seat> = self.draining.keys().copied().filter(quiet).collect();
-        for seat in quiet {
+        let drained = |seat: &Seat| !self.are_with(*seat);
+        let drained: Vec<Seat> = self.draining.keys().copied().filter(drained).collect();
+        for seat in drained {
             let times = self.draining.remove(&seat).unwrap_or(0);
             let lane = cx.lane;
             cx.events
-                .extend((0..times).map(|_| Event::SeatQuiet { lane, seat }));
+                .extend((0..times).map(|_| Event::SeatDrained { lane, seat }));
         }
     }
 }
@@ -161,8 +161,8 @@ mod tests {
             .collect()
     }
 
-    fn quiet(seat: u16) -> Event {
-        Event::SeatQuiet {
+    fn drained(seat: u16) -> Event {
+        Event::SeatDrained {
             lane: 0,
             seat: Seat(seat),
         }
@@ -200,7 +200,7 @@ mod tests {
     fn a_drive_without_stragglers_is_drained_at_once() {
         let (mut stragglers, mut cx) = with(&[(1, 7)]);
         stragglers.drain(&mut cx, Seat(2));
-        assert_eq!(cx.take_events(), [quiet(2)]);
+        assert_eq!(cx.take_events(), [drained(2)]);
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
             assert!(cx.take_events().is_empty());
         }
         ended(&mut stragglers, &mut cx, 2);
-        assert_eq!(cx.take_events(), [quiet(1)]);
+        assert_eq!(cx.take_events(), [drained(1)]);
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         stragglers.drain(&mut cx, Seat(1));
         stragglers.drain(&mut cx, Seat(1));
         ended(&mut stragglers, &mut cx, 1);
-        assert_eq!(cx.take_events(), [quiet(1), quiet(1)]);
+        assert_eq!(cx.take_events(), [drained(1), drained(1)]);
         stragglers.came_back(&mut cx);
         assert!(cx.take_events().is_empty(), "and then no more");
     }
@@ -233,7 +233,7 @@ mod tests {
         stragglers.drain(&mut cx, Seat(1));
         ended(&mut stragglers, &mut cx, 1);
         assert_eq!(released(&mut cx), [7]);
-        assert_eq!(cx.take_events(), [quiet(1)]);
+        assert_eq!(cx.take_events(), [drained(1)]);
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(released(&mut cx), [7]);
         assert!(cx.take_events().is_empty());
         ended(&mut stragglers, &mut cx, 1);
-        assert_eq!(cx.take_events(), [quiet(3)]);
+        assert_eq!(cx.take_events(), [drained(3)]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use self::order::{FillChoice, FillOrder};
 use self::queue::Class;
 pub(super) use self::queue::Fills;
 use super::cells::CellTable;
-use super::{Effect, Pool, Progress, Report, SeatState};
+use super::{OnDurable, Pool, Progress, Report, SeatState};
 use crate::action::Command;
 use crate::format::CellEntry;
 use crate::lane::FILL_STEP_BYTES;
@@ -198,7 +198,7 @@ impl Pool {
         let Some(fill) = self.fills.end((group, column)) else {
             return;
         };
-        if fill.in_vain {
+        if fill.superseded {
             self.fill_over(group, column, target);
             return;
         }
@@ -227,7 +227,7 @@ impl Pool {
             column,
             generation,
         };
-        let effect = Effect::Settle {
+        let effect = OnDurable::Settle {
             group,
             column,
             cell: target,
@@ -283,7 +283,7 @@ impl Pool {
         if let Some(old) = self.fills.settled(key) {
             self.taken.remove(&old);
             if self.tables.contains_key(&old.seat) {
-                self.write_entry(old, None, vec![Effect::Cleared]);
+                self.write_entry(old, None, vec![OnDurable::Cleared]);
             }
         }
         // With this column others of the group may be reconstructed that could not be.
@@ -360,7 +360,7 @@ impl Pool {
             self.fills.progress.ended = Some(self.now);
             let cells = self.fills.progress.cells_done;
             self.report(Report::RebuildEnds { cells });
-            self.mend_wounded();
+            self.repair_unrecovered();
         }
     }
 
@@ -402,12 +402,12 @@ impl Pool {
                 cell.seat != seat
                     || !matches!(geometry.layout().role(*cell), layout::Role::Column { .. })
             });
-            let mut effects = vec![Effect::Lanes(Command::SeatCurrent(seat))];
-            effects.extend(caught_up.map(Effect::Report));
-            effects.push(Effect::Report(Report::SeatComplete { seat }));
+            let mut effects = vec![OnDurable::Lanes(Command::SeatCurrent(seat))];
+            effects.extend(caught_up.map(OnDurable::Report));
+            effects.push(OnDurable::Report(Report::SeatComplete { seat }));
             // Spare cells that its columns had are free for others, and what could not be
             // reconstructed before perhaps can be.
-            effects.push(Effect::Requeue);
+            effects.push(OnDurable::Requeue);
             self.commit(effects);
         }
     }

@@ -56,7 +56,7 @@ pub(super) struct Filling {
     copied: bool,
     /// The target's drive has gone out. The lane may not know it yet and say that the cell is filled, when another
     /// drive sits in the seat already.
-    pub(super) in_vain: bool,
+    pub(super) superseded: bool,
 }
 
 /// Cells to fill and being filled.
@@ -260,7 +260,7 @@ impl Fills {
             sources,
             stepped_bytes: 0,
             copied: false,
-            in_vain: false,
+            superseded: false,
         };
         self.in_flight.insert(key, filling);
     }
@@ -336,16 +336,16 @@ impl Fills {
     }
 
     /// What is being filled on a drive comes to nothing, whatever a lane says of it yet.
-    pub(in crate::pool) fn in_vain(&mut self, seat: Seat) {
+    pub(in crate::pool) fn superseded(&mut self, seat: Seat) {
         for fill in self.in_flight.values_mut() {
-            fill.in_vain |= fill.target.seat == seat;
+            fill.superseded |= fill.target.seat == seat;
         }
     }
 
     /// The same of a drive that is out, whose old cells are gone, too.
     pub(super) fn lost_seat(&mut self, seat: Seat) {
         self.draining.retain(|_, cell| cell.seat != seat);
-        self.in_vain(seat);
+        self.superseded(seat);
     }
 }
 
@@ -499,8 +499,8 @@ mod tests {
         fills.recorded((9, 0), Some(TARGET));
         fills.lost_seat(TARGET.seat);
         assert!(!fills.is_draining((9, 0)), "its old cell is gone");
-        assert!(fills.end(KEY).expect("under way").in_vain);
-        assert!(!fills.end((8, 0)).expect("under way").in_vain);
+        assert!(fills.end(KEY).expect("under way").superseded);
+        assert!(!fills.end((8, 0)).expect("under way").superseded);
     }
 
     #[test]

@@ -31,9 +31,9 @@ pub(super) fn advice(pool: &PoolStatus, out: &[&SeatStatus]) -> (String, String)
     let scrub = format!("`ravelin pool scrub {name} --wait`");
     let write = format!("write the lost ranges again, from a backup, and check with {scrub}");
     let back = |seat: &&&SeatStatus| {
-        let why = seat.why;
+        let reason = seat.reason;
         matches!(
-            why,
+            reason,
             Some(OutReason::Offline | OutReason::Missing | OutReason::Hung)
         )
     };

@@ -260,7 +260,7 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         };
         let wrong = format!("{drives} out: {which}; all data can be read");
         let replace = format!("`ravelin drive replace {name} {} NEW`", first.seat);
-        let action = match (rebuilding.is_some(), first.why) {
+        let action = match (rebuilding.is_some(), first.reason) {
             (true, _) => {
                 format!("let the rebuild end (`ravelin pool wait {name}`), then {replace}")
             }
@@ -328,8 +328,11 @@ fn rotten(pool: &PoolStatus) -> Option<(String, String)> {
 
 /// Why a drive is out, as far as is known.
 pub(super) fn reason(seat: &SeatStatus) -> String {
-    let known = || seat.why.map_or_else(String::new, |why| why.to_string());
-    seat.reason.clone().unwrap_or_else(known)
+    let known = || {
+        seat.reason
+            .map_or_else(String::new, |reason| reason.to_string())
+    };
+    seat.detail.clone().unwrap_or_else(known)
 }
 
 #[expect(
@@ -375,7 +378,7 @@ pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
 
 /// A drive's state, and what other drives have to do with it.
 fn state(seat: &SeatStatus) -> String {
-    let mut state = match seat.why {
+    let mut state = match seat.reason {
         Some(_) => format!("out: {}", reason(seat)),
         None => drive_state(&seat.state).to_owned(),
     };
@@ -389,7 +392,7 @@ fn state(seat: &SeatStatus) -> String {
     if let Some(place) = seat.takes_place_of {
         add(&format!("spare in the place of {place}"));
     }
-    if seat.why.is_some() {
+    if seat.reason.is_some() {
         return state;
     }
     if seat.hangs {

@@ -160,7 +160,7 @@ impl Run {
             self.fail(seat)?;
         }
         let limit = self.world().now() + BOUND;
-        while self.world().pool().is_leaving(seat) {
+        while self.world().pool().is_draining(seat) {
             self.go_on(limit, "what was asked of a drive before it went out")?;
             let world = self.world();
             if is_missed(world) && !is_out(world) {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use array::pool::Division;
+use array::pool::RegionSizes;
 use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 
 use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check};
@@ -192,7 +192,7 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
         drive_bytes: DRIVE_BYTES,
         chunk_bytes: CHUNK_BYTES,
         cell_bytes: of.cell_bytes,
-        division: Some(Division {
+        regions: Some(RegionSizes {
             lanes: Some(of.lanes),
             ring_bytes: (of.ring_blocks > 0).then_some(of.ring_blocks * BLOCK_BYTES),
             first_format: false,
