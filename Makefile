@@ -18,7 +18,7 @@ demo:
 
 test:
 	$(CARGO) test --workspace $(WITH)
-	$(CARGO) test -p ravelin-sim --features planted --test planted
+	$(CARGO) test -p ravelin-sim --features seeded-faults --test seeded
 
 # Format and lints; warnings are errors here.
 check:
@@ -28,7 +28,7 @@ check:
 # The long form of the sweeps.
 verify:
 	RAVELIN_LONG=1 $(CARGO) test --workspace $(WITH)
-	RAVELIN_LONG=1 $(CARGO) test -p ravelin-sim --features planted --test planted -- --nocapture
+	RAVELIN_LONG=1 $(CARGO) test -p ravelin-sim --features seeded-faults --test seeded -- --nocapture
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:

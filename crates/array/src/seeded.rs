@@ -1,21 +1,21 @@
-//! Bugs on purpose, to see that the simulator finds them: `docs/design/planted.md`.
+//! Seeded faults (mutations): wrong lines that show whether the simulator finds them: `docs/design/seeded-faults.md`.
 //!
-//! Only with the feature `planted`, which the simulator's test of that name turns on, does the code take a wrong
+//! Only with the feature `seeded-faults`, which the test `seeded` of the simulator turns on, does the code take a wrong
 //! line, and then only in a thread that asks for it. Without it [`is`] is `false` for the compiler.
 
 /// Whether this build can go wrong on purpose. Such a build must serve nobody: `ravelin` does not compile with it.
-pub const ENABLED: bool = cfg!(feature = "planted");
+pub const ENABLED: bool = cfg!(feature = "seeded-faults");
 
-macro_rules! bugs {
+macro_rules! seeded_faults {
     ($($(#[doc = $what:literal])+ $name:ident,)+) => {
-        /// A bug that can be planted.
+        /// A fault that can be seeded (a mutation).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Bug {
+        pub enum SeededFault {
             $($(#[doc = $what])+ $name,)+
         }
 
-        impl Bug {
-            /// All of them, in the order of the list in `docs/design/planted.md`.
+        impl SeededFault {
+            /// All of them, in the order of the list in `docs/design/seeded-faults.md`.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
             /// What is wrong.
@@ -29,7 +29,7 @@ macro_rules! bugs {
     };
 }
 
-bugs! {
+seeded_faults! {
     /// a write is acknowledged before its batch has completed
     AcknowledgeEarly,
     /// FUA does not flush
@@ -101,7 +101,7 @@ bugs! {
     /// a partial block keeps the bytes of scratch memory
     PartialKeepsScratch,
     /// a batch that recovery put together is left as it was on the drives
-    LeaveUnrestored,
+    SkipRestore,
     /// changes that come at once are a generation each, and only the last is written
     SkipGenerations,
     /// a fill writes while older blocks are on their way to its target
@@ -160,35 +160,35 @@ bugs! {
     DiscardRingWritten,
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "seeded-faults")]
 mod cell {
     use std::cell::Cell;
 
-    use super::Bug;
+    use super::SeededFault;
 
     thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+        static SEEDED: Cell<Option<SeededFault>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread's machines have this bug, or none.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
+    /// From now on this thread's machines have this fault, or none.
+    pub fn seed_fault(fault: Option<SeededFault>) {
+        SEEDED.set(fault);
     }
 
-    /// Asked where the bug would be; public for the simulator, which plays the driver's part.
+    /// Asked where the fault would be; public for the simulator, which plays the driver's part.
     #[must_use]
-    pub fn is(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
+    pub fn is(fault: SeededFault) -> bool {
+        SEEDED.get() == Some(fault)
     }
 }
 
-#[cfg(feature = "planted")]
-pub use cell::{is, plant};
+#[cfg(feature = "seeded-faults")]
+pub use cell::{is, seed_fault};
 
-/// There are no bugs but those that nobody knows of.
-#[cfg(not(feature = "planted"))]
+/// No fault is seeded.
+#[cfg(not(feature = "seeded-faults"))]
 #[must_use]
 #[inline(always)]
-pub const fn is(_bug: Bug) -> bool {
+pub const fn is(_fault: SeededFault) -> bool {
     false
 }

@@ -196,13 +196,13 @@ pub struct Pools {
     pub pools: Vec<PoolSummary>,
     /// What was there before the daemon started and is not now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unrestored: Vec<Unrestored>,
+    pub failed_restores: Vec<FailedRestore>,
 }
 
 /// A pool or an export that a start of the daemon did not bring back. It is tried again at the next
 /// start, and forgotten by `pool export` or `volume detach`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unrestored {
+pub struct FailedRestore {
     /// The pool.
     pub pool: String,
     /// Its identity.

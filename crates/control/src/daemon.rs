@@ -21,8 +21,8 @@ use engine::{PoolHandle, RunOptions};
 
 use crate::Failure;
 use crate::api::{
-    CreatePool, CreatedPool, DestroyPool, FoundPool, Import, Overwrite, PoolSummary, ScrubPool,
-    Status, Unrestored,
+    CreatePool, CreatedPool, DestroyPool, FailedRestore, FoundPool, Import, Overwrite, PoolSummary,
+    ScrubPool, Status,
 };
 use crate::hooks::{HookEvent, Hooks};
 use crate::state::StateFile;
@@ -50,7 +50,7 @@ pub struct Daemon {
     /// Where devices of attached volumes have names that stay.
     links: Option<PathBuf>,
     /// What this life did not begin with although it should have, or has not yet.
-    unrestored: Mutex<Vec<Unrestored>>,
+    failed_restores: Mutex<Vec<FailedRestore>>,
     /// How far the restoration is.
     restoration: restore::Restoration,
 }
@@ -349,7 +349,7 @@ impl Daemon {
 
     /// Closes a pool: its volumes are served no longer, its drives are free.
     pub fn export(&self, name: &str, force: bool) -> Result<(), Failure> {
-        if !self.pools().contains_key(name) && self.forget_unrestored(name) {
+        if !self.pools().contains_key(name) && self.forget_failed_restores(name) {
             return Ok(());
         }
         let what = format!("pool `{name}` was not exported");

@@ -166,7 +166,7 @@ async fn pools(State(daemon): Shared) -> Answer<Pools> {
     blocking(move || {
         Ok(Pools {
             pools: daemon.list(),
-            unrestored: daemon.unrestored(),
+            failed_restores: daemon.failed_restores(),
         })
     })
     .await

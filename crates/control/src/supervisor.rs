@@ -19,7 +19,7 @@ fn tell(states: &[NotifyState<'_>]) {
 
 /// What came back after the start is there, and requests are answered.
 pub(crate) fn ready(daemon: &Daemon) {
-    let missing = match daemon.unrestored().len() {
+    let missing = match daemon.failed_restores().len() {
         0 => String::new(),
         missing => format!("; {missing} not brought back, see `ravelin pool list`"),
     };

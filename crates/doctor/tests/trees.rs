@@ -15,9 +15,9 @@ fn trees() -> PathBuf {
 }
 
 /// A directory that is gone with the test.
-struct Planted(PathBuf);
+struct MadeTree(PathBuf);
 
-impl Drop for Planted {
+impl Drop for MadeTree {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -29,14 +29,14 @@ fn put(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-fn plant(name: &str) -> Planted {
-    // Tests of one process plant the same tree at the same time.
-    static PLANTED: AtomicU32 = AtomicU32::new(0);
+fn make(name: &str) -> MadeTree {
+    // Tests of one process make the same tree at the same time.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     let text = fs::read_to_string(trees().join(format!("{name}.tree"))).unwrap();
-    let number = PLANTED.fetch_add(1, Ordering::Relaxed);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let process = std::process::id();
     let root = std::env::temp_dir().join(format!("ravelin-doctor-{name}-{process}-{number}"));
-    let planted = Planted(root);
+    let made = MadeTree(root);
     for file in text.split("\n== ").skip(1) {
         let (path, body) = file.split_once('\n').unwrap_or((file, ""));
         let bytes = match path.strip_suffix(" bytes") {
@@ -55,14 +55,14 @@ fn plant(name: &str) -> Planted {
             }
         };
         let path = path.strip_suffix(" bytes").unwrap_or(path);
-        put(&planted.0.join(path), &bytes);
+        put(&made.0.join(path), &bytes);
     }
-    planted
+    made
 }
 
 fn examined(name: &str) -> Report {
-    let planted = plant(name);
-    examine(&Tree::new(&planted.0), &Options::default()).unwrap()
+    let made = make(name);
+    examine(&Tree::new(&made.0), &Options::default()).unwrap()
 }
 
 fn transcript(report: &Report) -> String {
@@ -170,13 +170,13 @@ fn each_fault_is_found_where_it_is_and_nowhere_else() {
 
 #[test]
 fn one_device_brings_what_it_stands_on_and_what_stands_on_it() {
-    let planted = plant("luks2-off-stripe");
+    let made = make("luks2-off-stripe");
     let of = |device: &str| {
         let options = Options {
             devices: vec![device.to_owned()],
             ..Options::default()
         };
-        examine(&Tree::new(&planted.0), &options)
+        examine(&Tree::new(&made.0), &options)
     };
     let names = |report: &Report| -> Vec<String> {
         let layers = report.layers.iter();

@@ -191,8 +191,8 @@ impl State<'_> {
         order.sort_unstable();
         for (_, w) in order {
             // Without any choice yet the search goes on for a while, then gives up.
-            let patience = if self.best.is_some() { 1 } else { 8 };
-            if self.nodes >= patience * self.search.nodes {
+            let budget = if self.best.is_some() { 1 } else { 8 };
+            if self.nodes >= budget * self.search.nodes {
                 return;
             }
             let word = &self.search.words[w];

@@ -9,7 +9,7 @@
 //!                                     ┌────────────────────────┴───┐
 //!                                     │ reader thread              │ replies, from the thread
 //!                                     ▼                            │ that completes
-//!                                  flights ── submit ──► BlockDevice ── completed ──┘
+//!                                  in_flight ── submit ──► BlockDevice ── completed ──┘
 //! ```
 //!
 //! | the kernel asks | the device gets |
@@ -30,7 +30,7 @@
 //! says so by `PR_SET_IO_FLUSHER`. A daemon says it for its other threads.
 
 mod file;
-mod flights;
+mod in_flight;
 pub mod loops;
 mod place;
 mod replies;
@@ -50,7 +50,7 @@ use block::{BlockDevice, Hint};
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 
 use file::DeviceFile;
-use flights::Flights;
+use in_flight::InFlight;
 use place::{MountState, Place};
 
 /// What mounts are known by in the kernel's table.
@@ -120,7 +120,7 @@ impl Hint for FuseError {
 /// A device that is a file for as long as this lives. Dropping it unmounts.
 pub struct FuseFile {
     place: Place,
-    flights: Arc<Flights>,
+    in_flight: Arc<InFlight>,
     unmounter: SessionUnmounter,
     thread: Option<JoinHandle<()>>,
 }
@@ -147,7 +147,7 @@ impl FuseFile {
             file: file.to_owned(),
             source,
         };
-        let flights = Arc::new(Flights::new(device));
+        let in_flight = Arc::new(InFlight::new(device));
         let root = rustix::process::geteuid().is_root();
         let mut config = Config::default();
         config.mount_options = vec![
@@ -162,11 +162,11 @@ impl FuseFile {
         } else {
             SessionACL::Owner
         };
-        let served = DeviceFile::new(Arc::clone(&flights));
+        let served = DeviceFile::new(Arc::clone(&in_flight));
         let file = served.clone();
         let mut session = Session::new(file, place.path(), &config).map_err(mount_error)?;
         let kernel = session.as_fd().try_clone_to_owned().map_err(mount_error)?;
-        flights.reply_to(kernel);
+        in_flight.reply_to(kernel);
         let unmounter = session.unmount_callable();
         let thread = std::thread::Builder::new()
             .name("fuse".to_owned())
@@ -183,7 +183,7 @@ impl FuseFile {
         place.mounted();
         Ok(Self {
             place,
-            flights,
+            in_flight,
             unmounter,
             thread: Some(thread),
         })
@@ -198,7 +198,7 @@ impl FuseFile {
     /// How often the file is open now; a loop device counts once.
     #[must_use]
     pub fn opens(&self) -> usize {
-        self.flights.opens()
+        self.in_flight.opens()
     }
 
     fn ended(&self, deadline: Instant) -> bool {
@@ -257,7 +257,7 @@ impl Drop for FuseFile {
         {
             tracing::error!("a FUSE reader had panicked");
         }
-        if !self.flights.wait_landed(deadline) {
+        if !self.in_flight.wait_completed(deadline) {
             tracing::warn!(
                 file = %self.place.path().display(),
                 "requests are still in flight"

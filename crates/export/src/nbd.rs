@@ -9,7 +9,7 @@
 //!  client ── socket ── connection ──┬─ handshake   bytes in, bytes out, ends in a session
 //!                      (worker's)   └─ session     one request in, one decision out
 //!                          │
-//!                       flights ── submit ──► BlockDevice ── completed ──► mailbox ── wakes ─┐
+//!                       in_flight ── submit ──► BlockDevice ── completed ──► mailbox ── wakes ─┐
 //!                          ▲                                                                 │
 //!                          └──────────────────────── worker ◄────────────────────────────────┘
 //! ```
@@ -22,17 +22,17 @@
 //! Memory is bounded by back-pressure: a connection whose requests in flight and unsent replies
 //! reach its limit is not read until some have left.
 
+mod batching;
 pub(crate) mod buffers;
 mod client;
 mod connection;
 mod copy;
 mod devices;
-mod flights;
 mod handshake;
+mod in_flight;
 mod listener;
 mod mailbox;
 mod output;
-mod patience;
 pub mod protocol;
 #[cfg(feature = "tls-psk")]
 mod psk;

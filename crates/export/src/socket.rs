@@ -23,7 +23,7 @@ use rustix::net::{
 
 /// How long another server may hold a directory's lock; then we go on without. It is held for the
 /// time of a few system calls, unless by someone who means harm.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a path could not be listened at.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +186,7 @@ fn new_socket(path: &Path) -> Result<OwnedFd, SocketError> {
 fn lock_directory(path: &Path) -> Option<File> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let directory = File::open(parent.unwrap_or(Path::new("."))).ok()?;
-    let deadline = Instant::now() + LOCK_PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Some(directory),

@@ -382,7 +382,7 @@ fn a_loop_device_has_many_requests_in_flight() {
         return;
     }
     const READERS: u64 = 32;
-    let place = Place::new("flights");
+    let place = Place::new("in-flight");
     let device = MemoryDevice::new(limits(READERS << 20), Pace::Fast);
     let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
     let disk = Loop::over(&place.file());

@@ -1,7 +1,7 @@
 //! The binary: arguments, wiring, printing.
 
+mod commands;
 mod demo;
-mod verbs;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
-use verbs::common::{Context, end};
+use commands::common::{Context, end};
 
 /// A lane makes and drops some twenty small things per request.
 #[global_allocator]
@@ -26,91 +26,91 @@ struct Arguments {
     #[arg(long, global = true, value_name = "PATH", env = "RAVELIN_SOCKET")]
     socket: Option<PathBuf>,
     #[command(subcommand)]
-    verb: Verb,
+    verb: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     /// Run the daemon in the foreground.
-    #[command(after_long_help = verbs::examples::DAEMON)]
-    Daemon(verbs::daemon::DaemonArguments),
+    #[command(after_long_help = commands::examples::DAEMON)]
+    Daemon(commands::daemon::DaemonArguments),
     /// Create, monitor and remove pools.
     #[command(subcommand)]
-    Pool(verbs::pool::PoolCommand),
+    Pool(commands::pool::PoolCommand),
     /// Take drives of a pool out, bring them in, replace and wipe them.
     #[command(subcommand)]
-    Drive(verbs::drive::DriveCommand),
+    Drive(commands::drive::DriveCommand),
     /// Create volumes and serve them.
     #[command(subcommand)]
-    Volume(verbs::volume::VolumeCommand),
+    Volume(commands::volume::VolumeCommand),
     /// Compare schemes for drives: capacity, failures survived, rebuild time, small writes.
-    #[command(after_long_help = verbs::examples::ADVISE)]
-    Advise(verbs::advise::AdviseArguments),
+    #[command(after_long_help = commands::examples::ADVISE)]
+    Advise(commands::advise::AdviseArguments),
     /// Show everything at a glance: pools, their health, volumes and work under way.
-    #[command(after_long_help = verbs::examples::GLANCE)]
-    Status(verbs::pool::GlanceArguments),
+    #[command(after_long_help = commands::examples::GLANCE)]
+    Status(commands::pool::GlanceArguments),
     /// Run a load against a volume, inside the daemon.
-    #[command(after_long_help = verbs::examples::BENCH)]
-    Bench(verbs::bench::BenchArguments),
+    #[command(after_long_help = commands::examples::BENCH)]
+    Bench(commands::bench::BenchArguments),
     /// Look at erasure codes: list them, show one, put them to the test, measure them.
     #[command(subcommand)]
-    Code(verbs::code::CodeCommand),
+    Code(commands::code::CodeCommand),
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
-    Layout(verbs::layout::LayoutCommand),
+    Layout(commands::layout::LayoutCommand),
     /// Check alignment, claims and arrays of this machine; read-only.
-    #[command(after_long_help = verbs::examples::DOCTOR)]
-    Doctor(verbs::doctor::DoctorArguments),
+    #[command(after_long_help = commands::examples::DOCTOR)]
+    Doctor(commands::doctor::DoctorArguments),
     /// Find out how a volume is striped, by the times of its reads.
-    #[command(after_long_help = verbs::examples::SHEAR)]
-    Shear(verbs::shear::ShearArguments),
+    #[command(after_long_help = commands::examples::SHEAR)]
+    Shear(commands::shear::ShearArguments),
     /// Run the logic in virtual time: loads on modelled drives; swarms of faults, every cut, replays.
     #[command(subcommand)]
-    Sim(verbs::sim::SimCommand),
+    Sim(commands::sim::SimCommand),
     /// Reproduce the papers' tables and figures: ours beside theirs, and why they differ.
     #[command(subcommand)]
-    Lab(verbs::lab::LabCommand),
+    Lab(commands::lab::LabCommand),
     /// See it work: thirteen drives, a file system, a drive pulled, the rebuild.
-    #[command(after_long_help = verbs::examples::DEMO)]
+    #[command(after_long_help = commands::examples::DEMO)]
     Demo(demo::DemoCommand),
     /// Print what completes these commands in a shell.
-    #[command(after_long_help = verbs::examples::COMPLETIONS)]
-    Completions(verbs::pages::CompletionsArguments),
+    #[command(after_long_help = commands::examples::COMPLETIONS)]
+    Completions(commands::pages::CompletionsArguments),
     /// Print the manual page, or write the pages of all commands.
-    #[command(after_long_help = verbs::examples::MAN)]
-    Man(verbs::pages::ManArguments),
+    #[command(after_long_help = commands::examples::MAN)]
+    Man(commands::pages::ManArguments),
 }
 
-// A build with planted bugs loses data on purpose, for tests of the simulator: it must not come to be.
+// A build with seeded faults loses data on purpose, for tests of the simulator: it does not compile.
 const _: () = assert!(
     !array::seeded::ENABLED,
-    "the feature `planted` is for the simulator's tests: `ravelin` cannot be built with it"
+    "the feature `seeded-faults` is for the simulator's tests: `ravelin` cannot be built with it"
 );
 
 fn main() -> ExitCode {
     // Where a shell asks for candidates, this prints them and ends.
     CompleteEnv::with_factory(Arguments::command)
-        .var(verbs::complete::VARIABLE)
+        .var(commands::complete::VARIABLE)
         .complete();
     let Arguments { json, socket, verb } = Arguments::parse();
     let context = Context { json, socket };
     match verb {
-        Verb::Daemon(arguments) => end(&context, arguments.run(&context)),
-        Verb::Pool(command) => end(&context, command.run(&context)),
-        Verb::Drive(command) => end(&context, command.run(&context)),
-        Verb::Volume(command) => end(&context, command.run(&context)),
-        Verb::Status(arguments) => end(&context, arguments.run(&context)),
-        Verb::Advise(arguments) => end(&context, arguments.run(&context)),
-        Verb::Bench(arguments) => end(&context, arguments.run(&context)),
-        Verb::Code(command) => end(&context, command.run(json)),
-        Verb::Layout(command) => end(&context, command.run(json)),
-        Verb::Doctor(arguments) => end(&context, arguments.run(&context)),
-        Verb::Shear(arguments) => end(&context, arguments.run(&context)),
-        Verb::Sim(command) => end(&context, command.run(&context)),
-        Verb::Lab(command) => end(&context, command.run(&context)),
-        Verb::Demo(command) => end(&context, command.run(json)),
-        Verb::Completions(arguments) => end(&context, arguments.run()),
-        Verb::Man(arguments) => end(&context, arguments.run(Arguments::command())),
+        Command::Daemon(arguments) => end(&context, arguments.run(&context)),
+        Command::Pool(command) => end(&context, command.run(&context)),
+        Command::Drive(command) => end(&context, command.run(&context)),
+        Command::Volume(command) => end(&context, command.run(&context)),
+        Command::Status(arguments) => end(&context, arguments.run(&context)),
+        Command::Advise(arguments) => end(&context, arguments.run(&context)),
+        Command::Bench(arguments) => end(&context, arguments.run(&context)),
+        Command::Code(command) => end(&context, command.run(json)),
+        Command::Layout(command) => end(&context, command.run(json)),
+        Command::Doctor(arguments) => end(&context, arguments.run(&context)),
+        Command::Shear(arguments) => end(&context, arguments.run(&context)),
+        Command::Sim(command) => end(&context, command.run(&context)),
+        Command::Lab(command) => end(&context, command.run(&context)),
+        Command::Demo(command) => end(&context, command.run(json)),
+        Command::Completions(arguments) => end(&context, arguments.run()),
+        Command::Man(arguments) => end(&context, arguments.run(Arguments::command())),
     }
 }
 

@@ -42,7 +42,7 @@ const DRIVE_BYTES: u64 = 96 * MIB;
 /// What our client writes to.
 const REGION: std::ops::Range<u64> = 0..2 * MIB;
 /// Longer than anything takes here.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Numbers that depend on the seed alone: splitmix64.
 struct Random(u64);
@@ -201,8 +201,8 @@ impl Trial {
             &self.log(),
         );
         let fio = Fio::start(&self.uri, self.random.next());
-        let stream = self.stream.start(&self.uri, PATIENCE);
-        writer.has_flushed(PATIENCE);
+        let stream = self.stream.start(&self.uri, TIMEOUT);
+        writer.has_flushed(TIMEOUT);
         self.random.pause(100);
         for _ in 0..self.random.below(3) {
             let seats = self.seats();
@@ -265,7 +265,7 @@ impl Trial {
 
     /// Everything is what it must be.
     fn verify(&self) {
-        let mut client = writer::connect(&self.uri, PATIENCE);
+        let mut client = writer::connect(&self.uri, TIMEOUT);
         let length = usize::try_from(REGION.end - REGION.start).unwrap();
         let bytes = client.read(REGION.start, length).unwrap();
         writer::verify(&bytes, &self.log());

@@ -31,7 +31,7 @@ const REGION_BYTES: u64 = 2 * MIB;
 /// How long everything goes well before something ends.
 const LOAD: Duration = Duration::from_millis(300);
 /// Longer than any end or start takes here.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -82,13 +82,13 @@ fn end_daemon(bench: &mut Bench, end: End) {
         End::Stop => assert_eq!(bench.terminate(), Some(0), "{}", bench.log()),
         End::Kill => bench.kill(),
     }
-    assert!(since.elapsed() < PATIENCE, "the daemon hangs at its end");
+    assert!(since.elapsed() < TIMEOUT, "the daemon hangs at its end");
 }
 
 fn end_clients(clients: Vec<Writer>, end: End) {
     for client in clients {
         match end {
-            End::Stop => client.stop(PATIENCE),
+            End::Stop => client.stop(TIMEOUT),
             End::Kill => client.kill(),
         }
     }
@@ -98,7 +98,7 @@ fn end_clients(clients: Vec<Writer>, end: End) {
 fn live(bench: &mut Bench, order: Order, start: &dyn Fn(&Bench) -> Vec<Writer>) {
     let mut clients = start(bench);
     for client in &mut clients {
-        client.has_flushed(PATIENCE);
+        client.has_flushed(TIMEOUT);
     }
     std::thread::sleep(LOAD);
     match order {
@@ -119,7 +119,7 @@ fn live(bench: &mut Bench, order: Order, start: &dyn Fn(&Bench) -> Vec<Writer>) 
             }
             bench.start();
             for client in &mut clients {
-                client.has_flushed(PATIENCE);
+                client.has_flushed(TIMEOUT);
             }
             end_clients(clients, End::Stop);
         }
@@ -144,7 +144,7 @@ fn nothing_is_left(bench: &Bench, names: &[&str]) {
         .filter(|line| line.contains(directory))
         .collect();
     assert!(left.is_empty(), "{left:?}");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !loops_below(directory).is_empty() {
         // The kernel detaches a loop device when its last user has closed it.
         assert!(Instant::now() < deadline, "{:?}", loops_below(directory));
@@ -177,7 +177,7 @@ fn nbd_clients_and_the_daemon_end_in_every_order_and_what_was_flushed_is_there()
     for order in orders(true) {
         println!("{order:?}");
         live(&mut bench, order, &start);
-        let mut client = writer::connect(&uri, PATIENCE);
+        let mut client = writer::connect(&uri, TIMEOUT);
         for (index, base) in regions.into_iter().enumerate() {
             let bytes = client
                 .read(base, usize::try_from(REGION_BYTES).unwrap())
@@ -258,7 +258,7 @@ fn over_fuse(mut bench: Bench, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf)
         let begun = Instant::now();
         while is_left() {
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < TIMEOUT,
                 "{} is left over",
                 device.display()
             );
@@ -359,7 +359,7 @@ fn qemu_and_nbdkit_go_on_after_a_restart_and_a_crash() {
         }
         if tools::installed("nbdkit") {
             let kit = tools::Nbdkit::start(&path, &bench.path("kit"));
-            let mut client = writer::connect(&kit.uri, PATIENCE);
+            let mut client = writer::connect(&kit.uri, TIMEOUT);
             client.write(8 * MIB, &[9; 4096], false).unwrap();
             client.flush().unwrap();
             end_daemon(&mut bench, end);

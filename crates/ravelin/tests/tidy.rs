@@ -232,7 +232,7 @@ fn retired_words_do_not_come_back() {
 #[test]
 fn names_are_taken_apart_and_comments_left_out() {
     assert_eq!(words_of("pump_Chores2Left"), ["pump", "chores", "left"]);
-    assert_eq!(words_of("NBDErrand"), ["nbderrand"]);
+    assert_eq!(words_of("NBDExport"), ["nbdexport"]);
     let source = r#"
         /// Chores in a comment.
         fn step(haggle: &str) -> &'static str { // and here

@@ -33,8 +33,8 @@ pub mod schedule;
 mod scratch;
 mod world;
 
-#[cfg(feature = "planted")]
-pub use array::seeded::{Bug, plant};
+#[cfg(feature = "seeded-faults")]
+pub use array::seeded::{SeededFault, seed_fault};
 pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Regions, Survival, Trigger};
 pub use oracle::Oracle;
 pub use panics::quiet_panics;

@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 use block::BLOCK_BYTES;
 use uuid::Uuid;
 
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -52,7 +52,7 @@ impl BlockName {
     #[must_use]
     pub fn seed(self, pool: Uuid) -> u32 {
         let (high, low) = pool.as_u64_pair();
-        if seeded::is(Bug::UnboundChecksum) {
+        if seeded::is(SeededFault::UnboundChecksum) {
             return 0;
         }
         let place = self.group ^ (u64::from(self.column) << 48);
@@ -314,7 +314,7 @@ impl MetaPage {
                 }
             }
             let found = found.into_iter().flatten();
-            let counts = match seeded::is(Bug::OlderPage) {
+            let counts = match seeded::is(SeededFault::OlderPage) {
                 false => found.max(),
                 true => found.min(),
             };

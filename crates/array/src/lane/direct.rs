@@ -33,7 +33,7 @@ use super::pages::PageCache;
 use super::records::written_blocks;
 use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
 use crate::plan::{Plan, Transfer};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Blocks of a lane that are in place and whose entries are in memory only, from which on a checkpoint begins: 64 MiB. It goes
 /// through all of them at once, and commits of the same thread wait for that.
@@ -122,11 +122,11 @@ pub(super) fn holds_nothing(
     // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`ops/moves.rs`). Of one
     // that was trimmed blocks may still be on their way to their places.
     let is_vacated = |since| {
-        let durable = since <= flushed || seeded::is(Bug::VacatedNotFlushed);
+        let durable = since <= flushed || seeded::is(SeededFault::VacatedNotFlushed);
         op.moves_from().is_some() && durable
     };
-    let unwritten =
-        trimmed.is_some_and(|since| is_vacated(since) || seeded::is(Bug::DirectOntoTrimmed));
+    let unwritten = trimmed
+        .is_some_and(|since| is_vacated(since) || seeded::is(SeededFault::DirectOntoTrimmed));
     (trimmed.is_none() || unwritten)
         && plan.writes.iter().all(|write| {
             let state = cx.view().column(&cx.geometry, group, write.column);
@@ -137,7 +137,7 @@ pub(super) fn holds_nothing(
             swift
                 && state.source.is_some()
                 && state.target.is_none()
-                && (free || seeded::is(Bug::DirectOntoWritten))
+                && (free || seeded::is(SeededFault::DirectOntoWritten))
         })
 }
 

@@ -16,7 +16,7 @@ use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
 use crate::action::Event;
 use crate::format::{BlockName, Entry, PageName};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// A fill writes these blocks, with these checksums: those that were not known are now. `completed`: the last batch that is
 /// complete. False if a page that must hear of it has been dropped from memory meanwhile: then the fill is planned again.
@@ -39,7 +39,7 @@ pub(super) fn note_filled(
         let logged = overlay.get(name).map(|logged| logged.bytes);
         let entry = Entry::new(pool, name, sum, completed);
         match (logged, pages.entry(name)) {
-            (Some(Bytes::Nowhere), _) if seeded::is(Bug::FilledStaysUnknown) => {}
+            (Some(Bytes::Nowhere), _) if seeded::is(SeededFault::FilledStaysUnknown) => {}
             (Some(Bytes::Memory(_) | Bytes::InPlace), _) | (None, None) => {}
             (Some(Bytes::Nowhere), _) => overlay.known(name, entry),
             // What lies in the target is compared before it gets here: an entry that differs is stale.

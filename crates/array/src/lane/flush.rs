@@ -10,7 +10,7 @@ use super::ids::JobId;
 use super::io::{FaultReport, IoTable};
 use crate::RequestId;
 use crate::action::{Io, IoKind, Origin, Service};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Who waits for a set of drives to be flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,7 +100,7 @@ impl Flushes {
         waiter: Waiter,
         covers: u64,
     ) -> bool {
-        let overtakes = usize::from(seeded::is(Bug::FlushOvertakes));
+        let overtakes = usize::from(seeded::is(SeededFault::FlushOvertakes));
         let mut seats: Vec<Seat> = self
             .dirty
             .iter()
@@ -110,7 +110,7 @@ impl Flushes {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
-        if seeded::is(Bug::FlushLeavesOut) && seats.len() > 1 {
+        if seeded::is(SeededFault::FlushLeavesOut) && seats.len() > 1 {
             seats.pop();
         }
         self.dirty.clear();
@@ -118,7 +118,7 @@ impl Flushes {
         // verdict, too.
         let failed: BTreeMap<Seat, Fault> = { self.pending.values() }
             .flat_map(|pending| &pending.failed)
-            .filter(|_| !seeded::is(Bug::FlushForgetsFailed))
+            .filter(|_| !seeded::is(SeededFault::FlushForgetsFailed))
             .map(|(&seat, &fault)| (seat, fault))
             .collect();
         let number = self.next;

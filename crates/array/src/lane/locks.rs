@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::ops::Range;
 
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// The stripes of a range that are locked: all of them.
 fn covered(stripes: Range<u64>) -> Range<u64> {
-    match seeded::is(Bug::LockFirstOnly) {
+    match seeded::is(SeededFault::LockFirstOnly) {
         false => stripes,
         true => stripes.start..stripes.start + 1,
     }

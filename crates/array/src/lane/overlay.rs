@@ -10,7 +10,7 @@ use super::block_map::BlockMap;
 use super::log::shares::Ledger;
 use crate::action::Slice;
 use crate::format::{BlockName, Entry};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 use crate::{ScratchId, VolumeId};
 
 /// Where the bytes of a logged block are.
@@ -236,7 +236,7 @@ impl Overlay {
 
     /// A batch is complete: this is the block's content now.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
-        if seeded::is(Bug::EarlierWins) && self.blocks.get(name).is_some() {
+        if seeded::is(SeededFault::EarlierWins) && self.blocks.get(name).is_some() {
             return;
         }
         if logged.bytes.memory().is_some() {
@@ -302,7 +302,7 @@ impl Overlay {
             if same && logged.entry != was.entry {
                 known(name, logged.entry);
             }
-            let leaves = same || seeded::is(Bug::ForgetChanged);
+            let leaves = same || seeded::is(SeededFault::ForgetChanged);
             if leaves {
                 self.forget(*logged);
             }

@@ -11,7 +11,7 @@ use super::context::Context;
 use super::io::IoTable;
 use super::ops::BounceBuffer;
 use crate::action::{Action, Reply, Slice};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 use crate::{RequestId, ScratchId, VolumeId};
 
 /// A request in flight.
@@ -88,7 +88,7 @@ impl Requests {
             pending.fault = Some(fault);
         }
         let flush = pending.fua && pending.kind.mutates();
-        let flush = flush && !seeded::is(Bug::FuaWithoutFlush);
+        let flush = flush && !seeded::is(SeededFault::FuaWithoutFlush);
         match (pending.ops, pending.fault) {
             (1.., _) => Done::Pending,
             (0, Some(fault)) => Done::Reply(Err(fault)),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::log::shares::Ledger;
 use crate::VolumeId;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// A batch that has not been let go yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Ring {
     /// Where a batch of `length` blocks would go, if there is room.
     pub(super) fn place(&self, length: u64) -> Option<u64> {
         let fits_at_head = self.head + length <= self.blocks;
-        if seeded::is(Bug::RingOverwrites) {
+        if seeded::is(SeededFault::RingOverwrites) {
             return Some(if fits_at_head { self.head } else { 0 });
         }
         let Some(tail) = self.live.front().map(|placed| placed.position) else {

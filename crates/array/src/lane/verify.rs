@@ -14,7 +14,7 @@ use crate::Geometry;
 use crate::action::{Event, Slice};
 use crate::format::BlockName;
 use crate::plan::Transfer;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// A block that is not what was written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +57,8 @@ pub(super) fn blocks_of(
 pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) -> Verified {
     let pool = cx.geometry.store().expect("a store").pool;
     let (group, locked) = (op.group, op.is_locked());
-    let believes = (seeded::is(Bug::UnverifiedParity) && matches!(op.task, Task::Write(_)))
-        || (seeded::is(Bug::UnverifiedRead) && matches!(op.task, Task::Read(_)));
+    let believes = (seeded::is(SeededFault::UnverifiedParity) && matches!(op.task, Task::Write(_)))
+        || (seeded::is(SeededFault::UnverifiedRead) && matches!(op.task, Task::Read(_)));
     // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages say what it held before
     // it was last written in place, and a drive that has lost that write would be believed.
     let mut stripes = op.stripes.clone();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use erasure::{Code, ElementSet, Recovery};
 
 use super::{Kind, Lost};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// An element's bytes within a band, or a temporary sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -374,7 +374,8 @@ fn plan_band(
                         (Operand::Old(slot), coefficient),
                         (Operand::New(slot), coefficient),
                     ];
-                    both.into_iter().skip(usize::from(seeded::is(Bug::AddOnly)))
+                    both.into_iter()
+                        .skip(usize::from(seeded::is(SeededFault::AddOnly)))
                 })
                 .collect();
             steps.push(BandStep {
@@ -384,7 +385,7 @@ fn plan_band(
             });
             writes.push((parity, Operand::Old(parity)));
         }
-        if seeded::is(Bug::SwapParities) && parities.iter().count() > 1 {
+        if seeded::is(SeededFault::SwapParities) && parities.iter().count() > 1 {
             let last = writes.len() - 1;
             (writes[last].1, writes[last - 1].1) = (writes[last - 1].1, writes[last].1);
         }
@@ -397,7 +398,7 @@ fn plan_band(
             }
         };
         steps.extend(translate(code, &encode.schedule, temporaries, operand));
-        if let (true, Some(step)) = (seeded::is(Bug::LeaveOutColumn), steps.last_mut()) {
+        if let (true, Some(step)) = (seeded::is(SeededFault::LeaveOutColumn), steps.last_mut()) {
             step.terms.pop();
         }
         writes.extend(parities.iter().map(|slot| (slot, Operand::New(slot))));

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{OnDurable, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Bytes of a returning drive's journal that are overwritten at a time.
 const WIPE_BYTES: u64 = 1 << 20;
@@ -231,7 +231,7 @@ impl Pool {
             own || self.draining.contains_key(&seat)
         };
         let mut moved = self.moved.iter().filter(|(now, _)| *now == seat);
-        !seeded::is(Bug::FillDuringInstall)
+        !seeded::is(SeededFault::FillDuringInstall)
             && (leaves(seat) || moved.any(|&(_, then)| leaves(then)))
     }
 

@@ -13,7 +13,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use super::{OnDurable, OutReason, Pool, PoolFacts, PoolWrite};
 use crate::action::{Command, IoKind};
 use crate::format::{LABEL_OFFSETS, Payload};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// The wait before labels that were refused are tried again: doubled each time, up to the longest. A guess, as
 /// for the lanes' back-off.
@@ -136,7 +136,7 @@ impl Pool {
     /// drive that lags by more than one has missed something. For that, no number may be left out:
     /// what comes while a generation is being written is all part of the next one.
     pub(super) fn commit(&mut self, effects: Vec<OnDurable>) {
-        if seeded::is(Bug::InitializedEarly)
+        if seeded::is(SeededFault::InitializedEarly)
             && let [initialized @ OnDurable::Initialized(_)] = &effects[..]
         {
             self.carry_out(initialized.clone());
@@ -153,7 +153,7 @@ impl Pool {
 
     /// The generation that a change of the facts becomes part of.
     pub(super) fn next_generation(&self) -> u64 {
-        if self.labels.again && !seeded::is(Bug::SkipGenerations) {
+        if self.labels.again && !seeded::is(SeededFault::SkipGenerations) {
             self.generation
         } else {
             self.generation + 1

@@ -8,7 +8,7 @@ use super::{
     Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
 };
 use crate::action::{Command, IoKind};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Failed reads within minutes (they count half after ten) after which a drive is put out, if it can
 /// be spared. A guess in the range that other systems use.
@@ -123,7 +123,7 @@ impl Pool {
         if known {
             *self.draining.entry(seat).or_default() += u32::from(self.geometry.lanes());
         }
-        if known && seeded::is(Bug::SeatOutEarly) {
+        if known && seeded::is(SeededFault::SeatOutEarly) {
             self.tell_lanes(&Command::SeatOut(seat));
         } else if known {
             first.insert(0, OnDurable::Lanes(Command::SeatOut(seat)));

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::action::Command;
 use crate::format::{CellPage, Label};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// A drive on which a label of the pool was found.
 #[derive(Clone, Debug)]
@@ -246,7 +246,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
 
 /// How many generations a drive may lag.
 fn lag_max() -> u64 {
-    1 + u64::from(seeded::is(Bug::LagByTwo))
+    1 + u64::from(seeded::is(SeededFault::LagByTwo))
 }
 
 /// Ends replacements of which a drive is out. The seats whose drive is, and has a successor that is there.
@@ -396,7 +396,7 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         None => None,
     };
     let drives = scheme.drives.unwrap_or_else(|| {
-        if facts.layout_drives > 0 && !seeded::is(Bug::WidthFromSeats) {
+        if facts.layout_drives > 0 && !seeded::is(SeededFault::WidthFromSeats) {
             return facts.layout_drives;
         }
         // Without a spare that has taken a seat, whoever does not wait sits in the layout.
@@ -429,7 +429,7 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
             volume: volume.name.clone(),
         });
     }
-    if seeded::is(Bug::InterleaveForgotten) {
+    if seeded::is(SeededFault::InterleaveForgotten) {
         for volume in &mut facts.volumes {
             volume.interleave = None;
         }
@@ -566,7 +566,8 @@ impl Pool {
     /// What the lanes must know at opening.
     fn opening_effects(&self) -> Vec<OnDurable> {
         let mut effects = Vec::new();
-        if !self.facts.uninitialized.is_empty() && !seeded::is(Bug::UninitializedForgotten) {
+        if !self.facts.uninitialized.is_empty() && !seeded::is(SeededFault::UninitializedForgotten)
+        {
             let runs = self.facts.uninitialized.clone();
             effects.push(OnDurable::Lanes(Command::Uninitialized(runs)));
         }

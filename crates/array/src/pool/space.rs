@@ -16,7 +16,7 @@ use block::BLOCK_BYTES;
 
 use super::{Interleave, VolumeFacts};
 use crate::Geometry;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Bytes of a unit on each drive: what a lane joins at most. Thirteen drives of 100 MB/s and 500 operations a second take first
 /// writes of 1 MiB (depth 8) at 311 MiB/s so, at 240 with 256 KiB, and at 271 with 1 MiB.
@@ -216,7 +216,7 @@ impl VolumeSpace {
             for index in 0..set.groups {
                 let low = set.share(unit_bytes, at - set.begin, index);
                 let mut high = set.share(unit_bytes, next - set.begin, index);
-                if seeded::is(Bug::DiscardWholeUnits) {
+                if seeded::is(SeededFault::DiscardWholeUnits) {
                     high = high.next_multiple_of(unit_bytes);
                 }
                 if low < high {

@@ -24,7 +24,7 @@ use export::fuse::loops;
 use super::Daemon;
 use super::exports::remove_dead;
 use crate::Failure;
-use crate::api::{Attach, Export, Kind, Problem, Unrestored};
+use crate::api::{Attach, Export, FailedRestore, Kind, Problem};
 use crate::state::{SavedDevice, SavedExport, SavedPool, StateFile};
 
 /// How often a drive that is late is looked for.
@@ -69,14 +69,14 @@ fn places(status: &PoolStatus) -> Vec<PathBuf> {
 }
 
 impl Daemon {
-    fn missing(&self) -> MutexGuard<'_, Vec<Unrestored>> {
-        let unrestored = self.unrestored.lock();
-        unrestored.expect("no holder of the lock panics")
+    fn missing(&self) -> MutexGuard<'_, Vec<FailedRestore>> {
+        let failed_restores = self.failed_restores.lock();
+        failed_restores.expect("no holder of the lock panics")
     }
 
     /// What should be here since an earlier life and is not.
     #[must_use]
-    pub fn unrestored(&self) -> Vec<Unrestored> {
+    pub fn failed_restores(&self) -> Vec<FailedRestore> {
         self.missing().clone()
     }
 
@@ -102,8 +102,8 @@ impl Daemon {
     }
 
     /// Forgets a pool that did not come back; whether there was one.
-    pub(super) fn forget_unrestored(&self, pool: &str) -> bool {
-        let gone: Vec<Unrestored> = self
+    pub(super) fn forget_failed_restores(&self, pool: &str) -> bool {
+        let gone: Vec<FailedRestore> = self
             .missing()
             .extract_if(.., |missing| {
                 missing.pool == pool && missing.volume.is_none()
@@ -156,7 +156,7 @@ impl Daemon {
         let pools = self.state.as_ref().map(StateFile::pools);
         let pools = pools.unwrap_or_default();
         *self.restoration.first() = pools.len();
-        let coming = pools.iter().map(|saved| Unrestored {
+        let coming = pools.iter().map(|saved| FailedRestore {
             pool: saved.name.clone(),
             uuid: saved.uuid.clone(),
             volume: None,
@@ -169,7 +169,7 @@ impl Daemon {
 
     /// Opens the pools that were open in an earlier life, and serves their volumes where they were
     /// served. Drives that are not there are waited for. What does not come back is in the log and in
-    /// [`Daemon::unrestored`].
+    /// [`Daemon::failed_restores`].
     pub(crate) fn restore(&self, pools: &[SavedPool], late_drives: Duration) {
         // One pool's drives must not keep another one waiting.
         std::thread::scope(|scope| {
@@ -300,7 +300,7 @@ impl Daemon {
             Some(_) => "export_missing",
         };
         self.tell(event, pool, &text);
-        self.missing().push(Unrestored {
+        self.missing().push(FailedRestore {
             pool: pool.to_owned(),
             uuid: uuid.to_owned(),
             volume,

@@ -34,7 +34,7 @@ const BATCH_COPYING: usize = 8;
 /// Up to here a lane's thread copies itself what is in memory; longer copies are worth a second
 /// core. A guess: a hand-over costs as much as copying some 16 KiB. Batches of the log under small
 /// writes are shorter than this, a chunk of 64 KiB is not.
-pub(super) const ERRAND_BYTES_MAX: u64 = 48 << 10;
+pub(super) const INLINE_BYTES_MAX: u64 = 48 << 10;
 
 /// How long a drive that somebody else has is tried to be opened.
 const TAKEN_AT_MOST: Duration = Duration::from_millis(300);
@@ -79,16 +79,16 @@ impl FileDrive {
             (Backend::Auto | Backend::Threads, Err(reason)) => BackEnd::Threads { reason },
         };
         let uring = back_end == BackEnd::Uring;
-        let (threads, batch, errand_bytes_max) = match handle.medium() {
+        let (threads, batch, inline_bytes_max) = match handle.medium() {
             // Trims, writes of zeros, and writes that would wait in the kernel.
             _ if uring => (THREADS_BESIDE_RING, 1, 0),
             Medium::MemoryFile | Medium::MemoryBlock => {
-                (THREADS_COPYING, BATCH_COPYING, ERRAND_BYTES_MAX)
+                (THREADS_COPYING, BATCH_COPYING, INLINE_BYTES_MAX)
             }
             Medium::File | Medium::Block => (THREADS_SLEEPING, 1, 0),
         };
         let perform = Arc::clone(&handle) as _;
-        let workers = Workers::start("drive-file", threads, batch, errand_bytes_max, perform)
+        let workers = Workers::start("drive-file", threads, batch, inline_bytes_max, perform)
             .map_err(fail("starting threads for"))?;
         let drive = Self {
             target: uring.then(|| Target::new(Arc::clone(&handle), Some(workers.backlog()))),

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind, Submission};
 
-use super::file::ERRAND_BYTES_MAX;
+use super::file::INLINE_BYTES_MAX;
 use super::handle::{copy_in, copy_out};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
@@ -132,7 +132,7 @@ struct Performer {
 impl Perform for Performer {
     fn perform(&self, request: &Request, memory: &Memory, _may_begin: &Ask<'_>) -> Performed {
         check(&self.limits, request, memory)?;
-        // Held for a copy's time: the drive's one thread and those with errands take turns.
+        // Held for a copy's time: the drive's one thread and those that do inline I/O take turns.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let address = |bytes: u64| usize::try_from(bytes).map_err(|_| Fault::Invalid);
         match request.kind {
@@ -183,7 +183,7 @@ impl MemDrive {
         };
         Ok(Self {
             limits,
-            workers: Workers::start("drive-mem", 1, BATCH, ERRAND_BYTES_MAX, Arc::new(performer))?,
+            workers: Workers::start("drive-mem", 1, BATCH, INLINE_BYTES_MAX, Arc::new(performer))?,
             telemetry: Arc::clone(telemetry),
         })
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use block::{Fault, Limits, Memory, Outcome, Permission, Request, RequestKind};
 
 use super::ticket::Ticket;
-use crate::ring::{self, Errand};
+use crate::ring::{self, InlineIo};
 
 /// How long a change that may not begin yet is kept before it is asked for again.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(10);
@@ -88,7 +88,7 @@ struct Shared {
     perform: Arc<dyn Perform>,
     threads: usize,
     batch_max: usize,
-    errand_bytes_max: u64,
+    inline_bytes_max: u64,
 }
 
 impl Shared {
@@ -210,13 +210,13 @@ pub(crate) struct Workers {
 impl Workers {
     /// Starts `threads` threads, each of which takes up to `batch_max` requests at once. More than
     /// one only pays where performing a request never sleeps. Reads and writes of at most
-    /// `errand_bytes_max`, 0 where performing may sleep, are done by the thread that submits them,
+    /// `inline_bytes_max`, 0 where performing may sleep, are done by the thread that submits them,
     /// in its ring's turn, if it has a ring; so are flushes that never sleep.
     pub(crate) fn start(
         name: &str,
         threads: usize,
         batch_max: usize,
-        errand_bytes_max: u64,
+        inline_bytes_max: u64,
         perform: Arc<dyn Perform>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
@@ -231,7 +231,7 @@ impl Workers {
             perform,
             threads,
             batch_max,
-            errand_bytes_max,
+            inline_bytes_max,
         });
         let mut workers = Self {
             shared,
@@ -250,7 +250,7 @@ impl Workers {
     pub(crate) fn submit(&self, request: Request, memory: Memory, ticket: Ticket) {
         let short = match request.kind {
             RequestKind::Read | RequestKind::Write => {
-                request.length <= self.shared.errand_bytes_max
+                request.length <= self.shared.inline_bytes_max
             }
             RequestKind::Flush => !self.shared.perform.flush_sleeps(),
             RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => false,
@@ -258,19 +258,19 @@ impl Workers {
         if !short {
             return self.shared.queue(request, memory, ticket);
         }
-        let errand = Errand {
+        let inline = InlineIo {
             perform: Arc::clone(&self.shared.perform),
             request,
             memory,
             ticket,
         };
-        if let Some(errand) = ring::submit_errand(errand) {
-            let Errand {
+        if let Some(inline) = ring::submit_inline(inline) {
+            let InlineIo {
                 request,
                 memory,
                 ticket,
                 ..
-            } = errand;
+            } = inline;
             self.shared.queue(request, memory, ticket);
         }
     }

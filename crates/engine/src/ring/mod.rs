@@ -13,7 +13,7 @@
 //!
 //! A lane thread installs a [`LocalRing`]; from then on drives that do their I/O by io_uring put
 //! what this thread submits into its own ring, behind the same `BlockDevice::submit`. Drives that
-//! are memory leave it their small requests too, as errands: what never waits needs no kernel queue
+//! are memory leave it their small requests too, as inline I/O: what never waits needs no kernel queue
 //! and no other thread, only a moment that is not inside `submit`. All other
 //! threads are served by a few ring threads of the process, started with the first drive that
 //! needs them, asleep when there is nothing to do.
@@ -49,18 +49,18 @@ use crate::drive::{ASK_AGAIN, Halt, Perform, Ticket};
 enum Entry {
     Ring(Submission),
     /// Never waits, so that the thread does it itself: cheaper than to hand it to another.
-    Errand(Errand),
+    InlineIo(InlineIo),
 }
 
 /// A request that is performed by the thread that submitted it, in its turn.
-pub(crate) struct Errand {
+pub(crate) struct InlineIo {
     pub(crate) perform: Arc<dyn Perform>,
     pub(crate) request: Request,
     pub(crate) memory: Memory,
     pub(crate) ticket: Ticket,
 }
 
-impl Errand {
+impl InlineIo {
     /// Performs it and puts its answer among those that have `ended`; gives it back if it may not begin yet.
     fn run(self, ended: &mut Vec<(Ticket, Outcome)>) -> Option<Self> {
         let ask = || self.ticket.permission();
@@ -95,14 +95,14 @@ pub(crate) fn submit(submission: Submission) {
     }
 }
 
-/// Leaves an errand for this thread's next turn; gives it back if the thread takes no turns.
-pub(crate) fn submit_errand(errand: Errand) -> Option<Errand> {
+/// Leaves inline I/O for this thread's next turn; gives it back if the thread takes no turns.
+pub(crate) fn submit_inline(inline: InlineIo) -> Option<InlineIo> {
     INBOX.with_borrow_mut(|inbox| match inbox {
         Some(inbox) => {
-            inbox.push(Entry::Errand(errand));
+            inbox.push(Entry::InlineIo(inline));
             None
         }
-        None => Some(errand),
+        None => Some(inline),
     })
 }
 
@@ -123,9 +123,9 @@ pub(crate) fn elsewhere(submit: impl FnOnce()) {
 pub struct LocalRing {
     ring: Ring,
     spare: Vec<Entry>,
-    /// Errands that may not begin yet.
-    pending: Vec<Errand>,
-    /// Errands that are done and not yet answered: empty between two turns.
+    /// Inline I/O that may not begin yet.
+    pending: Vec<InlineIo>,
+    /// Inline I/O that is done and not yet answered: empty between two turns.
     ended: Vec<(Ticket, Outcome)>,
     not_send: PhantomData<*const ()>,
 }
@@ -202,20 +202,20 @@ impl LocalRing {
         self.ring.submit()
     }
 
-    /// Hands what was submitted to the ring, performs errands, and returns how many those were.
+    /// Hands what was submitted to the ring, performs inline I/O, and returns how many those were.
     fn take_inbox(&mut self) -> usize {
         INBOX.with_borrow_mut(|inbox| {
             if let Some(inbox) = inbox {
                 std::mem::swap(inbox, &mut self.spare);
             }
         });
-        for errand in std::mem::take(&mut self.pending) {
-            self.pending.extend(errand.run(&mut self.ended));
+        for inline in std::mem::take(&mut self.pending) {
+            self.pending.extend(inline.run(&mut self.ended));
         }
         for entry in self.spare.drain(..) {
             match entry {
                 Entry::Ring(submission) => self.ring.push(submission),
-                Entry::Errand(errand) => self.pending.extend(errand.run(&mut self.ended)),
+                Entry::InlineIo(inline) => self.pending.extend(inline.run(&mut self.ended)),
             }
         }
         let performed = self.ended.len();
@@ -231,7 +231,7 @@ impl Drop for LocalRing {
             for entry in inbox {
                 match entry {
                     Entry::Ring(submission) => submission.refuse(),
-                    Entry::Errand(Errand { memory, ticket, .. }) => {
+                    Entry::InlineIo(InlineIo { memory, ticket, .. }) => {
                         drop(memory);
                         ticket.complete(Err(Fault::Shutdown));
                     }

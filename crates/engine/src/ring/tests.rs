@@ -313,7 +313,7 @@ fn a_drive_dropped_elsewhere_waits_for_the_ring_to_let_go() {
 #[test]
 fn what_is_in_memory_is_done_in_the_turn_and_not_inside_submit() {
     let memory_files = std::path::Path::new("/dev/shm");
-    let file = memory_files.join(format!("ravelin-{}-errands", std::process::id()));
+    let file = memory_files.join(format!("ravelin-{}-inline", std::process::id()));
     for name in ["mem:4M", file.to_str().unwrap()] {
         if name != "mem:4M" && !memory_files.is_dir() {
             eprintln!("skipped: no {}", memory_files.display());

@@ -10,7 +10,7 @@ use fuser::{Filesystem, InitFlags, KernelConfig};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use super::flights::{Flights, Wanted};
+use super::in_flight::{InFlight, Wanted};
 use super::replies::{Body, Reply};
 use super::seek;
 use super::wire::{Ask, Attributes, WRITE_HEAD_BYTES, attributes, opened, parse, size_of_system};
@@ -26,15 +26,15 @@ const BLOCK_BYTES: u32 = 4096;
 /// The device as an inode.
 #[derive(Clone)]
 pub(super) struct DeviceFile {
-    flights: Arc<Flights>,
+    in_flight: Arc<InFlight>,
     /// All times of the file.
     since: Duration,
 }
 
 impl DeviceFile {
-    pub(super) fn new(flights: Arc<Flights>) -> Self {
+    pub(super) fn new(in_flight: Arc<InFlight>) -> Self {
         Self {
-            flights,
+            in_flight,
             since: SystemTime::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default(),
@@ -42,7 +42,7 @@ impl DeviceFile {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.flights.device().limits().size_bytes
+        self.in_flight.device().limits().size_bytes
     }
 
     fn attributes(&self) -> Attributes {
@@ -112,7 +112,7 @@ impl Filesystem for DeviceFile {
 
 impl DeviceFile {
     fn transfer_bytes_max(&self) -> u32 {
-        let longest = self.flights.device().limits().request_bytes_max;
+        let longest = self.in_flight.device().limits().request_bytes_max;
         TRANSFER_BYTES_MAX.min(longest.max(BLOCK_BYTES))
     }
 
@@ -170,16 +170,16 @@ impl DeviceFile {
                 Ok(size_of_system(blocks, BLOCK_BYTES))
             }
             Ask::Open => {
-                self.flights.opened();
+                self.in_flight.opened();
                 Ok(opened().to_vec())
             }
             Ask::Release => {
-                self.flights.released();
+                self.in_flight.released();
                 Ok(Vec::new())
             }
             Ask::Seek { offset, whence } => {
                 let file = self.clone();
-                return seek::begin(self.flights.device(), (offset, whence), move |found| {
+                return seek::begin(self.in_flight.device(), (offset, whence), move |found| {
                     let body = |at: u64| {
                         let bytes = at.to_ne_bytes();
                         Body::Data(Memory::from_bytes(&bytes), bytes.len())
@@ -200,7 +200,7 @@ impl DeviceFile {
     }
 
     fn reply(&self, unique: u64, answer: Result<Body, i32>) {
-        self.flights.reply(&mut [Reply::new(unique, answer)]);
+        self.in_flight.reply(&mut [Reply::new(unique, answer)]);
     }
 
     fn begin(&self, unique: u64, kind: RequestKind, offset: u64, length: u64) {
@@ -211,7 +211,7 @@ impl DeviceFile {
             fua: false,
         };
         let done = (unique, Wanted::Done);
-        self.flights.submit(request, Memory::empty(), done);
+        self.in_flight.submit(request, Memory::empty(), done);
     }
 
     fn read(&self, unique: u64, offset: u64, size: u32) {
@@ -226,8 +226,9 @@ impl DeviceFile {
             length,
             fua: false,
         };
-        let memory = self.flights.buffer(size as usize);
-        self.flights.submit(request, memory, (unique, Wanted::Data));
+        let memory = self.in_flight.buffer(size as usize);
+        self.in_flight
+            .submit(request, memory, (unique, Wanted::Data));
     }
 
     fn write(&self, unique: u64, offset: u64, flags: u32, data: &[u8]) {
@@ -240,7 +241,7 @@ impl DeviceFile {
             return self.reply(unique, Err(Errno::NOSPC.raw_os_error()));
         }
         let data = &data[..length];
-        let mut memory = self.flights.buffer(length);
+        let mut memory = self.in_flight.buffer(length);
         let Some(bytes) = memory.unique_mut() else {
             return self.reply(unique, Err(Errno::IO.raw_os_error()));
         };
@@ -252,7 +253,7 @@ impl DeviceFile {
             fua: OFlags::from_bits_retain(flags).contains(OFlags::DSYNC),
         };
         let written = (unique, Wanted::Written);
-        self.flights.submit(request, memory, written);
+        self.in_flight.submit(request, memory, written);
     }
 }
 

@@ -61,7 +61,7 @@ impl Place {
             file: file.to_owned(),
         })?;
 
-        let stale = bury(&path).map_err(failed)?;
+        let stale = clear_stale(&path).map_err(failed)?;
         let created = match fs::metadata(&path) {
             Ok(found) if !found.is_file() => {
                 return Err(FuseError::NotAFile { file: path });
@@ -162,7 +162,7 @@ fn resolved(file: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Removes dead mounts of ours over a file, and the loop devices over them; whether there were any.
-fn bury(path: &Path) -> io::Result<bool> {
+fn clear_stale(path: &Path) -> io::Result<bool> {
     let mut stale = false;
     while fs::metadata(path).is_err_and(|error| is_dead(&error)) && is_ours(path) {
         tracing::info!(file = %path.display(), "a dead mount is removed");
@@ -193,7 +193,7 @@ pub(super) fn remove_dead(file: &Path) -> io::Result<()> {
     let Some(path) = resolved(file)? else {
         return Ok(());
     };
-    bury(&path)?;
+    clear_stale(&path)?;
     // What it had hidden is as a rule the file made for it. In a mount namespace of its own the
     // mount has gone with the process, and only the file is left.
     let is_empty = |found: fs::Metadata| found.is_file() && found.len() == 0;

@@ -11,7 +11,7 @@ use super::protocol::REQUEST_BYTES_MAX;
 /// Classes of 4 KiB, 8 KiB, … 32 MiB.
 const CLASSES: usize = (REQUEST_BYTES_MAX as usize / PAGE_BYTES).ilog2() as usize + 1;
 /// Kept per worker when nothing is in flight. Sixteen requests of 1 MiB, what `nbdcopy` has in
-/// flight on four connections, fit with room to spare.
+/// pending on four connections, fit with room to spare.
 const KEPT_BYTES_MAX: usize = 24 << 20;
 
 /// Small buffers that are there from the start: as many as a deep queue has requests. They lie in one

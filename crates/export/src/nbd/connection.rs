@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use block::{Fault, Memory, RequestKind};
 
-use super::flights::{Flight, Flights};
 use super::handshake::{Handshake, HangUp, Step};
+use super::in_flight::{InFlight, PendingRequest};
 use super::output::Output;
 use super::protocol::{
     OPTION_BYTES_MAX, OPTION_HEADER_BYTES, REQUEST_BYTES, RequestHeader, chunk,
@@ -146,12 +146,12 @@ impl Connection {
     }
 
     /// Forgets everything but the requests that the device has.
-    pub(super) fn die(&mut self, flights: &mut Flights) {
+    pub(super) fn abort(&mut self, in_flight: &mut InFlight) {
         self.dead = true;
         self.finishing = true;
-        self.output.clear(&mut flights.buffers);
+        self.output.clear(&mut in_flight.buffers);
         if let Some(payload) = self.payload.take() {
-            flights.buffers.give(payload.memory);
+            in_flight.buffers.give(payload.memory);
         }
         self.input = Box::default();
         (self.start, self.end) = (0, 0);
@@ -159,13 +159,13 @@ impl Connection {
 
     /// Receives and handles what has come: once, since epoll tells if there is more; with TLS until
     /// nothing is left inside it, where epoll does not look.
-    pub(super) fn receive(&mut self, key: Key, flights: &mut Flights) -> Result<(), Broken> {
-        while self.wants_read() && self.receive_once(key, flights)? && self.transport.is_tls() {}
+    pub(super) fn receive(&mut self, key: Key, in_flight: &mut InFlight) -> Result<(), Broken> {
+        while self.wants_read() && self.receive_once(key, in_flight)? && self.transport.is_tls() {}
         Ok(())
     }
 
     /// Whether all room was filled, so that more may be there.
-    fn receive_once(&mut self, key: Key, flights: &mut Flights) -> Result<bool, Broken> {
+    fn receive_once(&mut self, key: Key, in_flight: &mut InFlight) -> Result<bool, Broken> {
         self.make_room();
         let input_end = if self.bulk {
             self.end + INPUT_BYTES_IN_BULK
@@ -206,7 +206,7 @@ impl Connection {
             payload.filled += direct;
         }
         self.end += count - direct;
-        self.handle_input(key, flights)?;
+        self.handle_input(key, in_flight)?;
         Ok(count == room)
     }
 
@@ -220,7 +220,7 @@ impl Connection {
     }
 
     /// Handles all messages that are complete, as far as the limits allow.
-    fn handle_input(&mut self, key: Key, flights: &mut Flights) -> Result<(), Broken> {
+    fn handle_input(&mut self, key: Key, in_flight: &mut InFlight) -> Result<(), Broken> {
         self.stalled = false;
         while !self.finishing {
             match self.phase.take() {
@@ -229,12 +229,12 @@ impl Connection {
                         break;
                     }
                     if let Some(Phase::Serving(session)) = &self.phase {
-                        flights.buffers.lend_to(&*session.device);
+                        in_flight.buffers.lend_to(&*session.device);
                     }
                 }
                 Some(Phase::Serving(session)) => {
-                    let result = self.handle_requests(&session, key, flights);
-                    flights.submit(&*session.device);
+                    let result = self.handle_requests(&session, key, in_flight);
+                    in_flight.submit(&*session.device);
                     self.phase = Some(Phase::Serving(session));
                     result?;
                     break;
@@ -288,7 +288,7 @@ impl Connection {
         &mut self,
         session: &Session,
         key: Key,
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
     ) -> Result<(), Broken> {
         // Asked anew for every receive: a volume may have been resized.
         let limits = session.device.limits();
@@ -318,7 +318,7 @@ impl Connection {
                 } = payload;
                 self.in_flight += 1;
                 let ticket = (key, cookie, charge);
-                flights.launch(&limits, request, memory, ticket);
+                in_flight.queue(&limits, request, memory, ticket);
                 continue;
             }
             let input = &self.input[self.start..self.end];
@@ -345,7 +345,7 @@ impl Connection {
                 }
                 Decision::Submit(request) => {
                     self.charged += charge;
-                    self.accept(key, flights, &limits, request, header.cookie, charge);
+                    self.accept(key, in_flight, &limits, request, header.cookie, charge);
                 }
                 Decision::Done => {
                     self.charged += charge;
@@ -371,17 +371,17 @@ impl Connection {
                     self.charged += charge;
                     self.in_flight += 1;
                     let range = (offset, length, one);
-                    flights.ask(&*session.device, range, (key, header.cookie, charge));
+                    in_flight.ask(&*session.device, range, (key, header.cookie, charge));
                 }
             }
         }
     }
 
-    /// Launches a request, or begins to gather its payload.
+    /// Queues a request, or begins to gather its payload.
     fn accept(
         &mut self,
         key: Key,
-        flights: &mut Flights,
+        in_flight: &mut InFlight,
         limits: &block::Limits,
         request: block::Request,
         cookie: u64,
@@ -393,7 +393,7 @@ impl Connection {
             0
         };
         let memory = if len > 0 {
-            flights.buffers.take(len)
+            in_flight.buffers.take(len)
         } else {
             Memory::empty()
         };
@@ -410,7 +410,7 @@ impl Connection {
             return;
         }
         self.in_flight += 1;
-        flights.launch(limits, request, memory, (key, cookie, charge));
+        in_flight.queue(limits, request, memory, (key, cookie, charge));
     }
 
     /// Moves what has come of the payload from the input to its buffer.
@@ -438,31 +438,31 @@ impl Connection {
     }
 
     /// Takes in a request that the device has ended and queues its reply.
-    pub(super) fn land(&mut self, mut flight: Flight, flights: &mut Flights) {
+    pub(super) fn complete(&mut self, mut pending: PendingRequest, in_flight: &mut InFlight) {
         self.in_flight -= 1;
         let structured = match &self.phase {
             Some(Phase::Serving(session)) if !self.dead => session.structured,
-            _ => return flights.buffers.give(flight.memory),
+            _ => return in_flight.buffers.give(pending.memory),
         };
-        let Flight {
+        let PendingRequest {
             cookie,
             request,
             charge,
             ..
-        } = flight;
+        } = pending;
         let reading = request.kind == RequestKind::Read;
-        if reading && flight.fault.is_none() && flight.memory.unique().is_none() {
+        if reading && pending.fault.is_none() && pending.memory.unique().is_none() {
             // The device still holds the memory and might write to it: against its contract.
             debug_assert!(false, "a device completed a read and kept its memory");
-            flight.fault = Some(Fault::Medium);
+            pending.fault = Some(Fault::Medium);
         }
-        if let Some(fault) = flight.fault {
-            flights.buffers.give(flight.memory);
+        if let Some(fault) = pending.fault {
+            in_flight.buffers.give(pending.memory);
             let reason = fault.to_string();
             return self.refuse(structured, cookie, fault_errno(fault), &reason, charge);
         }
         if !reading {
-            flights.buffers.give(flight.memory);
+            in_flight.buffers.give(pending.memory);
             self.output
                 .push_head(encode_simple_reply(0, cookie), charge);
             return;
@@ -471,15 +471,15 @@ impl Connection {
         let length = u32::try_from(len).unwrap_or(u32::MAX);
         if structured {
             let head = encode_read_chunk(cookie, request.offset, length);
-            self.output.push_memory(head, flight.memory, len, charge);
+            self.output.push_memory(head, pending.memory, len, charge);
         } else {
             let head = encode_simple_reply(0, cookie);
-            self.output.push_memory(head, flight.memory, len, charge);
+            self.output.push_memory(head, pending.memory, len, charge);
         }
     }
 
     /// The device has said what a range holds.
-    pub(super) fn land_status(&mut self, cookie: u64, status: &[(u32, u32)], charge: usize) {
+    pub(super) fn complete_status(&mut self, cookie: u64, status: &[(u32, u32)], charge: usize) {
         self.in_flight -= 1;
         if matches!(self.phase, Some(Phase::Serving(_))) && !self.dead {
             let reply = encode_block_status(cookie, status);
@@ -489,14 +489,14 @@ impl Connection {
 
     /// Sends what can be sent, begins TLS when its time has come, and goes on with input that had
     /// to wait. Returns whether there is more to do at once.
-    pub(super) fn settle(&mut self, key: Key, flights: &mut Flights) -> Result<bool, Broken> {
+    pub(super) fn settle(&mut self, key: Key, in_flight: &mut InFlight) -> Result<bool, Broken> {
         if self.dead {
             return Ok(false);
         }
         if !self.output.is_empty() {
             let released = self
                 .output
-                .send(&mut self.transport, &mut flights.buffers)?;
+                .send(&mut self.transport, &mut in_flight.buffers)?;
             self.charged -= released;
         } else if self.transport.wants_write() {
             self.transport.flush()?;
@@ -508,10 +508,10 @@ impl Connection {
             return Ok(false);
         }
         let start = self.start;
-        self.handle_input(key, flights)?;
+        self.handle_input(key, in_flight)?;
         if self.transport.is_tls() {
             // What TLS had decrypted before the stall.
-            self.receive(key, flights)?;
+            self.receive(key, in_flight)?;
         }
         Ok(self.start != start)
     }

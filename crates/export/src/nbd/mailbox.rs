@@ -20,7 +20,7 @@ pub(super) struct Mailbox {
     sockets: Mutex<Vec<OwnedFd>>,
     stop: AtomicBool,
     asleep: AtomicBool,
-    bell: OwnedFd,
+    wakeup: OwnedFd,
 }
 
 impl Mailbox {
@@ -32,13 +32,13 @@ impl Mailbox {
             sockets: Mutex::default(),
             stop: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            wakeup: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }
 
     /// The eventfd. Watch it edge-triggered, then it need never be read.
-    pub(super) const fn bell(&self) -> &OwnedFd {
-        &self.bell
+    pub(super) const fn wakeup(&self) -> &OwnedFd {
+        &self.wakeup
     }
 
     /// Hands over a connected socket.
@@ -109,7 +109,7 @@ impl Mailbox {
     fn ring_if_asleep(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             // The counter cannot overflow, and there is nobody to tell if this fails.
-            let _ = io::write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = io::write(&self.wakeup, &1_u64.to_ne_bytes());
         }
     }
 }

@@ -16,17 +16,17 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, accept_with, sockopt};
 
+use super::batching::Batching;
 use super::connection::{Broken, Connection, Terms};
-use super::flights::Flights;
 use super::handshake::{Handshake, HangUp, TlsPolicy};
+use super::in_flight::InFlight;
 use super::mailbox::Mailbox;
-use super::patience::Patience;
 use super::server::Exports;
 use super::slab::{Key, Slab};
 use crate::descriptors::is_kept_back;
 
 /// epoll's names for what is no connection. Keys of connections are smaller.
-const BELL: u64 = u64::MAX;
+const WAKEUP: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 /// After running out of descriptors or memory, new clients wait so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -84,7 +84,7 @@ pub(super) struct Worker {
     /// The worker that gets the next client.
     next: usize,
     connections: Slab<Entry>,
-    flights: Flights,
+    in_flight: InFlight,
     dirty: Vec<Key>,
     outcomes: Vec<(u64, Outcome)>,
     /// Bytes of reads that are not where they were to go; their outcomes may yet come.
@@ -103,14 +103,14 @@ impl Worker {
         listener: Option<OwnedFd>,
     ) -> rustix::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(
             &epoll,
-            mailbox.bell(),
-            epoll::EventData::new_u64(BELL),
-            bell,
+            mailbox.wakeup(),
+            epoll::EventData::new_u64(WAKEUP),
+            wakeup,
         )?;
-        let flights = Flights::new(&mailbox);
+        let in_flight = InFlight::new(&mailbox);
         let worker = Self {
             shared,
             mailbox,
@@ -119,7 +119,7 @@ impl Worker {
             accept_again: None,
             next: 0,
             connections: Slab::new(),
-            flights,
+            in_flight,
             dirty: Vec::new(),
             outcomes: Vec::new(),
             elsewhere: Vec::new(),
@@ -133,12 +133,12 @@ impl Worker {
     /// Works until told to stop and until what was in flight then has been answered.
     pub(super) fn run(mut self) {
         let mut events = Vec::with_capacity(128);
-        let mut patience = Patience::begin();
+        let mut batching = Batching::begin();
         loop {
             for socket in self.mailbox.take_sockets() {
                 self.welcome(socket);
             }
-            self.land_outcomes();
+            self.complete_requests();
             self.settle();
             self.look_at_the_clock();
             if self
@@ -147,10 +147,10 @@ impl Worker {
             {
                 return;
             }
-            let launched = self.flights.take_launched();
+            let queued = self.in_flight.take_queued();
             let mut rest = self.dirty.is_empty();
-            if rest && patience.wants_nap(Instant::now(), launched) {
-                patience.nap();
+            if rest && batching.should_delay(Instant::now(), queued) {
+                batching.delay();
                 rest = !self.mailbox.has_outcomes();
             }
             let rest = rest && self.mailbox.fall_asleep(self.stop_by.is_some());
@@ -175,7 +175,7 @@ impl Worker {
             for event in &events {
                 let (flags, data) = (event.flags, event.data.u64());
                 match data {
-                    BELL => {}
+                    WAKEUP => {}
                     LISTENER => self.accept(),
                     key => self.handle_event(Key::from_u64(key), flags),
                 }
@@ -262,12 +262,12 @@ impl Worker {
         let gone = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
         let connection = &mut entry.connection;
         let readable = flags.contains(epoll::EventFlags::IN) || (gone && connection.wants_read());
-        if readable && let Err(broken) = connection.receive(key, &mut self.flights) {
+        if readable && let Err(broken) = connection.receive(key, &mut self.in_flight) {
             return self.end(key, &broken);
         }
         // Both directions are closed: nobody will read replies, and epoll would go on telling.
         if gone && !connection.wants_read() {
-            return self.bury(key);
+            return self.close(key);
         }
         self.mark(key);
     }
@@ -281,37 +281,37 @@ impl Worker {
         }
     }
 
-    fn land_outcomes(&mut self) {
+    fn complete_requests(&mut self) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         self.mailbox.take_outcomes(&mut outcomes);
         self.mailbox.take_elsewhere(&mut self.elsewhere);
         for (token, outcome) in outcomes.drain(..) {
-            let Some(mut flight) = self.flights.land(token, outcome) else {
+            let Some(mut pending) = self.in_flight.complete(token, outcome) else {
                 continue;
             };
             let bytes = self.elsewhere.iter().position(|(of, _)| *of == token);
             if let Some(index) = bytes {
                 // Of the whole read: devices take the longest request of a client in one piece.
                 let (_, bytes) = self.elsewhere.swap_remove(index);
-                if (bytes.len() as u64) < flight.request.length {
-                    flight.fault = Some(Fault::Medium);
+                if (bytes.len() as u64) < pending.request.length {
+                    pending.fault = Some(Fault::Medium);
                 }
-                flight.memory = bytes;
+                pending.memory = bytes;
             }
-            let key = flight.connection;
+            let key = pending.connection;
             if let Some(entry) = self.connections.get_mut(key) {
-                entry.connection.land(flight, &mut self.flights);
+                entry.connection.complete(pending, &mut self.in_flight);
                 self.mark(key);
             }
         }
         self.outcomes = outcomes;
         for (token, extents) in self.mailbox.take_extents() {
-            let landed = self.flights.land_extents(token, &extents);
-            let Some(((key, cookie, charge), status)) = landed else {
+            let completed = self.in_flight.complete_extents(token, &extents);
+            let Some(((key, cookie, charge), status)) = completed else {
                 continue;
             };
             if let Some(entry) = self.connections.get_mut(key) {
-                entry.connection.land_status(cookie, &status, charge);
+                entry.connection.complete_status(cookie, &status, charge);
                 self.mark(key);
             }
         }
@@ -324,7 +324,7 @@ impl Worker {
                 continue;
             };
             entry.dirty = false;
-            let again = match entry.connection.settle(key, &mut self.flights) {
+            let again = match entry.connection.settle(key, &mut self.in_flight) {
                 Ok(again) => again,
                 Err(broken) => {
                     self.end(key, &broken);
@@ -352,14 +352,14 @@ impl Worker {
         if let (Some(entry), Broken::HangUp(_)) = (self.connections.get_mut(key), broken) {
             // A last answer may say why; it is sent if the socket takes it at once.
             entry.connection.finish();
-            let _ = entry.connection.settle(key, &mut self.flights);
+            let _ = entry.connection.settle(key, &mut self.in_flight);
         }
-        self.bury(key);
+        self.close(key);
     }
 
     /// The client is gone. The entry stays until the device has answered, so that a client cannot
     /// have more memory by coming again and again.
-    fn bury(&mut self, key: Key) {
+    fn close(&mut self, key: Key) {
         let Some(entry) = self.connections.get_mut(key) else {
             return;
         };
@@ -371,7 +371,7 @@ impl Worker {
             entry.connection.transport.socket(),
             rustix::net::Shutdown::Both,
         );
-        entry.connection.die(&mut self.flights);
+        entry.connection.abort(&mut self.in_flight);
         if entry.connection.is_finished() {
             self.remove(key);
         }

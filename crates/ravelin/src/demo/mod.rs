@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::bench::Bench;
 use self::image::Image;
 use self::show::Show;
-use crate::verbs::common::{Exit, parsed};
+use crate::commands::common::{Exit, parsed};
 
 /// Drives, and what each moves per second.
 const DRIVES: u16 = 13;

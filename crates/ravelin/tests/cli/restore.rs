@@ -107,7 +107,7 @@ fn what_was_put_away_stays_away() {
     let pools = bench.json(&["pool", "list"]);
     assert_eq!(pools["pools"].as_array().unwrap().len(), 1);
     assert_eq!(pools["pools"][0]["name"], "pond");
-    assert_eq!(pools.get("unrestored"), None);
+    assert_eq!(pools.get("failed_restores"), None);
     assert_eq!(bench.create("tank", "raid6", &drives[0], &[]).code, 0);
 }
 
@@ -128,7 +128,7 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
     bench.start_with(&NOW);
     let list = bench.json(&["pool", "list"]);
     assert_eq!(list["pools"][0]["name"], "pond");
-    assert_eq!(list["unrestored"][0]["pool"], "tank");
+    assert_eq!(list["failed_restores"][0]["pool"], "tank");
     let text = bench.ok(&["pool", "status"]);
     for part in ["`tank` was not opened again", "a0", "pool import", "pond"] {
         assert!(text.contains(part), "no `{part}` in:\n{text}");
@@ -141,7 +141,7 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
     bench.ok(&["pool", "import", "--dir", "elsewhere", "tank"]);
     assert_eq!(addresses(&bench), before);
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
-    assert_eq!(bench.json(&["pool", "list"]).get("unrestored"), None);
+    assert_eq!(bench.json(&["pool", "list"]).get("failed_restores"), None);
 
     // Where it is now is where it is looked for.
     bench.kill();
@@ -156,7 +156,7 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
     }
     bench.start_with(&NOW);
     bench.ok(&["pool", "export", "tank"]);
-    assert_eq!(bench.json(&["pool", "list"]).get("unrestored"), None);
+    assert_eq!(bench.json(&["pool", "list"]).get("failed_restores"), None);
     assert_eq!(bench.terminate(), Some(0));
     bench.start_with(&NOW);
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
@@ -171,7 +171,7 @@ fn an_export_whose_place_is_taken_is_named_and_the_others_come_back() {
     bench.start();
     assert_eq!(addresses(&bench).len(), 3);
     let list = bench.json(&["pool", "list"]);
-    let missing = &list["unrestored"][0];
+    let missing = &list["failed_restores"][0];
     assert_eq!(missing["volume"], "two");
     assert!(
         missing["problem"]["why"]
@@ -187,7 +187,7 @@ fn an_export_whose_place_is_taken_is_named_and_the_others_come_back() {
     );
     assert_eq!(std::fs::read(bench.path("two")).unwrap(), b"precious");
     bench.ok(&["volume", "attach", "tank/two", "--nbd", "unix:other"]);
-    assert_eq!(bench.json(&["pool", "list"]).get("unrestored"), None);
+    assert_eq!(bench.json(&["pool", "list"]).get("failed_restores"), None);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_pool_without_its_drives_keeps_neither_others_nor_requests_waiting() {
         { before.iter().cloned() }.partition(|(volume, _)| volume.starts_with("tank/"));
     assert_eq!(addresses(&bench), there);
     let listed = bench.json(&["pool", "list"]);
-    let missing = &listed["unrestored"][0];
+    let missing = &listed["failed_restores"][0];
     assert_eq!(
         (&missing["pool"], &missing["restoring"]),
         (&json!("pond"), &json!(true)),
@@ -257,7 +257,7 @@ fn a_pool_without_its_drives_keeps_neither_others_nor_requests_waiting() {
     }
     bench.wait_until_it_answers();
     let listed = bench.json(&["pool", "list"]);
-    assert_eq!(listed["unrestored"], Value::Null, "{listed}");
+    assert_eq!(listed["failed_restores"], Value::Null, "{listed}");
     let mut all = addresses(&bench);
     all.sort();
     let mut wanted = [there, coming].concat();

@@ -93,7 +93,7 @@ fn examples() -> Vec<(String, Vec<String>)> {
     for entry in std::fs::read_dir(bench.path("man")).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        // A page with verbs leads to their pages.
+        // A page with commands leads to their pages.
         if text.contains("\n.SH SUBCOMMANDS\n") {
             continue;
         }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 /// How long a program may take to print what is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Terminal {
     child: Child,
@@ -43,7 +43,7 @@ impl Terminal {
     /// Waits until the program has printed this.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(at) = self.seen.find(text) {
                 self.seen.drain(..at + text.len());
@@ -66,7 +66,7 @@ impl Terminal {
     /// Waits for the program's end; its exit code and what it had still to print.
     pub(crate) fn end(mut self) -> (i32, String) {
         // The end of input would be typed as ^D into a program that still runs: it is kept open.
-        while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {
+        while let Ok(bytes) = self.output.recv_timeout(TIMEOUT) {
             self.seen += &String::from_utf8_lossy(&bytes);
         }
         let code = self.child.wait().unwrap().code().unwrap_or(-1);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// An emulator that shares its two cores with other tests takes its time.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 const MEMORY_MIB: u32 = 1024;
 
 /// Before each line that a script says, on a console on which the kernel speaks, too.
@@ -70,7 +70,7 @@ impl Kit {
             kit: self,
             root: place.join("root"),
             place,
-            time_limit: PATIENCE,
+            time_limit: TIMEOUT,
         };
         for directory in ["bin", "proc", "sys", "dev", "tmp", "modules", "usr/bin"] {
             fs::create_dir_all(guest.root.join(directory)).unwrap();

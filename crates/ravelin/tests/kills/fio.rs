@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// Where fio writes, behind our client.
 const REGION: &[&str] = &["--offset=4m", "--size=4m"];
@@ -27,7 +27,7 @@ fn command(uri: &str, job: &[&str]) -> Command {
 fn succeeds(mut command: Command) {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
             child.kill().unwrap();

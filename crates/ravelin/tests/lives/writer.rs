@@ -60,9 +60,9 @@ impl Writer {
     }
 
     /// Waits until something more has been flushed.
-    pub(crate) fn has_flushed(&mut self, patience: Duration) {
+    pub(crate) fn has_flushed(&mut self, timeout: Duration) {
         self.seen = lines(&self.log).len();
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while lines(&self.log).len() == self.seen {
             assert!(Instant::now() < deadline, "the client does not get on");
             assert!(self.child.try_wait().unwrap().is_none(), "it has ended");
@@ -71,9 +71,9 @@ impl Writer {
     }
 
     /// Asks it to end, as a client does that says goodbye.
-    pub(crate) fn stop(mut self, patience: Duration) {
+    pub(crate) fn stop(mut self, timeout: Duration) {
         drop(self.child.stdin.take());
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the client hangs");
             std::thread::sleep(Duration::from_millis(5));
@@ -137,8 +137,8 @@ pub(crate) fn verify(bytes: &[u8], log: &Path) {
 }
 
 /// Connects, and if need be waits for a server to be there.
-pub(crate) fn connect(uri: &str, patience: Duration) -> Client {
-    let deadline = Instant::now() + patience;
+pub(crate) fn connect(uri: &str, timeout: Duration) -> Client {
+    let deadline = Instant::now() + timeout;
     loop {
         match Client::connect(&uri.parse().unwrap(), None) {
             Ok(mut client) => {

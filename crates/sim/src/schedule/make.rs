@@ -385,7 +385,7 @@ impl Maker {
                 | DriveFault::Hang { for_good: false }
         );
         if fresh && late {
-            self.loses_patience(seat);
+            self.is_taken_out_late(seat);
         }
     }
 

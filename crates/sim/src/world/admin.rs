@@ -3,7 +3,7 @@
 use array::pool::{OutReason, Pool, PoolError, Ticket};
 use block::{Instant, Seat};
 
-use super::queue::Happening;
+use super::queue::WorldEvent;
 use super::{HAND_OVER, World, random_uuid, seat_at};
 use crate::drive::Drive;
 
@@ -129,7 +129,7 @@ impl World {
             // Before any command that makes a lane use it.
             for lane in 0..self.pool.geometry().lanes() {
                 self.queue
-                    .push(self.now + HAND_OVER, Happening::Seated(lane, seat, index));
+                    .push(self.now + HAND_OVER, WorldEvent::Seated(lane, seat, index));
             }
         } else {
             self.tickets.insert(ticket, Some(started));
@@ -155,7 +155,7 @@ impl World {
             seat_at(&mut self.seats, with, Some(index));
             for lane in 0..self.pool.geometry().lanes() {
                 self.queue
-                    .push(self.now + HAND_OVER, Happening::Seated(lane, with, index));
+                    .push(self.now + HAND_OVER, WorldEvent::Seated(lane, with, index));
             }
         } else {
             self.tickets.insert(ticket, Some(begun.clone()));

@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::power::by_chance;
-use super::queue::Happening;
+use super::queue::WorldEvent;
 use super::{World, random_uuid};
 use crate::drive::{Drive, Survival};
 
@@ -72,7 +72,7 @@ impl World {
     fn attach(&mut self, seat: Seat, index: usize) {
         self.seats[seat.index()] = Some(index);
         for lane in 0..self.pool.geometry().lanes() {
-            let seated = Happening::Seated(lane, seat, index);
+            let seated = WorldEvent::Seated(lane, seat, index);
             self.push(self.now + super::HAND_OVER, seated);
         }
     }

@@ -33,7 +33,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uuid::Uuid;
 
-use self::queue::{Happening, Queue};
+use self::queue::{Queue, WorldEvent};
 use self::requests::Requests;
 use self::timing::Timing;
 use crate::buffer::Contents;
@@ -131,7 +131,7 @@ pub struct World {
     now: Instant,
     queue: Queue,
     /// Operations that have been done and whose end is not reported.
-    held: Vec<Happening>,
+    held: Vec<WorldEvent>,
     /// When each lane's clock is set to.
     armed: Vec<Option<Instant>>,
     /// When the pool's clock is set to.
@@ -391,14 +391,14 @@ impl World {
 
     // --- the queue ---------------------------------------------------------------------------
 
-    fn push(&mut self, at: Instant, happening: Happening) {
-        self.queue.push(at, happening);
+    fn push(&mut self, at: Instant, event: WorldEvent) {
+        self.queue.push(at, event);
     }
 
     /// Reports the ends that a hanging drive held back.
     pub fn release(&mut self) {
-        for happening in std::mem::take(&mut self.held) {
-            self.push(self.now, happening);
+        for event in std::mem::take(&mut self.held) {
+            self.push(self.now, event);
         }
     }
 
@@ -437,14 +437,14 @@ impl World {
         &mut self,
         (drive, what): (Option<usize>, (IoKind, u64, u64)),
         (admitted, at): (Option<Admitted>, Instant),
-        happening: Happening,
+        event: WorldEvent,
     ) {
         if admitted.is_some_and(|admitted| admitted.hangs) {
-            self.held.push(happening);
+            self.held.push(event);
         } else if let (Some(timing), Some(drive)) = (&mut self.timing, drive) {
-            timing.submit(self.now, drive, what, happening);
+            timing.submit(self.now, drive, what, event);
         } else {
-            self.push(at, happening);
+            self.push(at, event);
         }
     }
 
@@ -490,8 +490,8 @@ impl World {
                 self.now = self.now.max(due);
                 timing.advance(self.now);
             }
-            if let Some(happening) = timing.pop() {
-                self.happen(happening);
+            if let Some(event) = timing.pop() {
+                self.handle(event);
                 return true;
             }
             // A drive that was due had nothing done yet: it has moved on.
@@ -499,18 +499,18 @@ impl World {
                 return true;
             }
         }
-        let Some((at, happening)) = self.queue.pop() else {
+        let Some((at, event)) = self.queue.pop() else {
             return false;
         };
         self.now = at;
-        self.happen(happening);
+        self.handle(event);
         true
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn handle(&mut self, event: WorldEvent) {
         let at = self.now;
-        match happening {
-            Happening::LaneIo {
+        match event {
+            WorldEvent::LaneIo {
                 lane,
                 drive,
                 io,
@@ -536,7 +536,7 @@ impl World {
                 self.lanes[index].handle_completion(at, io.id, outcome);
                 self.poll_lane(lane);
             }
-            Happening::LaneCompute(lane, compute) => {
+            WorldEvent::LaneCompute(lane, compute) => {
                 let index = usize::from(lane);
                 let computed = self.scratch[index].compute(&compute);
                 let sums = computed.sums.iter().map(|&sum| u64::from(sum));
@@ -544,14 +544,14 @@ impl World {
                 self.lanes[index].handle_computed(at, compute.id, computed);
                 self.poll_lane(lane);
             }
-            Happening::PoolWrite {
+            WorldEvent::PoolWrite {
                 id,
                 drive,
                 offset,
                 bytes,
                 admitted,
             } => self.pool_write(id, (drive, admitted), offset, &bytes),
-            Happening::PoolFlush {
+            WorldEvent::PoolFlush {
                 id,
                 drive,
                 admitted,
@@ -560,26 +560,26 @@ impl World {
                 self.pool_ended(id, Half::Flush, outcome);
             }
             // What has no content need not be zeroed.
-            Happening::ToLane(_, array::Command::Zero { group })
+            WorldEvent::ToLane(_, array::Command::Zero { group })
                 if self.contents == Contents::Lengths =>
             {
                 let outcome = Ok(());
                 let zeroed = array::Event::Zeroed { group, outcome };
-                self.push(at + HAND_OVER, Happening::ToPool(zeroed));
+                self.push(at + HAND_OVER, WorldEvent::ToPool(zeroed));
             }
-            Happening::ToLane(lane, command) => {
+            WorldEvent::ToLane(lane, command) => {
                 self.lanes[usize::from(lane)]
                     .handle_command(at, command)
                     .expect("the pool knows the lanes' groups");
                 self.poll_lane(lane);
             }
-            Happening::Swap(lane, a, b) => {
+            WorldEvent::Swap(lane, a, b) => {
                 self.lane_seats[usize::from(lane)].swap(a.index(), b.index());
             }
-            Happening::Seated(lane, seat, drive) => {
+            WorldEvent::Seated(lane, seat, drive) => {
                 seat_at(&mut self.lane_seats[usize::from(lane)], seat, Some(drive));
             }
-            Happening::Succeed(lane, seat, with, command) => {
+            WorldEvent::Succeed(lane, seat, with, command) => {
                 let index = usize::from(lane);
                 let seats = &mut self.lane_seats[index];
                 seats[seat.index()] = seats[with.index()].take();
@@ -588,11 +588,11 @@ impl World {
                     .expect("every lane is told");
                 self.poll_lane(lane);
             }
-            Happening::ToPool(event) => {
+            WorldEvent::ToPool(event) => {
                 self.pool.handle_event(at, &event);
                 self.poll_pool();
             }
-            Happening::PoolTimer => {
+            WorldEvent::PoolTimer => {
                 self.pool_timers -= 1;
                 if self.pool_armed == Some(at) {
                     self.pool_armed = None;
@@ -602,7 +602,7 @@ impl World {
                     self.poll_pool();
                 }
             }
-            Happening::Timer(lane) => {
+            WorldEvent::Timer(lane) => {
                 let index = usize::from(lane);
                 if self.armed[index] == Some(at) {
                     self.armed[index] = None;
@@ -633,20 +633,20 @@ impl World {
                     if let Some(timing) = &mut self.timing {
                         at = timing.compute(lane, at, &compute);
                     }
-                    self.push(at, Happening::LaneCompute(lane, compute));
+                    self.push(at, WorldEvent::LaneCompute(lane, compute));
                 }
                 Action::Reply(reply) => self.replied(lane, &reply),
                 Action::Allocate(..) | Action::Release(_) => unreachable!("memory is done"),
             }
         }
         while let Some(event) = self.lanes[index].poll_event() {
-            self.push(self.now + HAND_OVER, Happening::ToPool(event));
+            self.push(self.now + HAND_OVER, WorldEvent::ToPool(event));
         }
         if let Some(timeout) = self.lanes[index].poll_timeout() {
             let at = timeout.max(self.now);
             if self.armed[index].is_none_or(|armed| at < armed) {
                 self.armed[index] = Some(at);
-                self.push(at, Happening::Timer(lane));
+                self.push(at, WorldEvent::Timer(lane));
             }
         }
         self.check_lane(index);
@@ -664,13 +664,13 @@ impl World {
         let drive = self.lane_seats[usize::from(lane)][io.seat.index()];
         let what = (io.kind, io.offset, io.length);
         let (admitted, at) = self.admit(drive, what);
-        let happening = Happening::LaneIo {
+        let event = WorldEvent::LaneIo {
             lane,
             drive,
             io,
             admitted,
         };
-        self.push_io((drive, what), (admitted, at), happening);
+        self.push_io((drive, what), (admitted, at), event);
     }
 
     fn replied(&mut self, lane: u16, reply: &Reply) {

@@ -3,10 +3,10 @@
 use array::IoKind;
 use array::pool::{Half, PoolAction};
 use array::router::VolumeMap;
-use array::seeded::{self, Bug};
+use array::seeded::{self, SeededFault};
 use block::{Fault, Outcome};
 
-use super::queue::Happening;
+use super::queue::WorldEvent;
 use super::{HAND_OVER, World, code_of, seat_at};
 use crate::drive::Admitted;
 
@@ -23,30 +23,30 @@ impl World {
                     let drive = self.seats[seat.index()];
                     let what = (IoKind::Write, offset, bytes.len() as u64);
                     let (admitted, at) = self.admit(drive, what);
-                    let happening = Happening::PoolWrite {
+                    let event = WorldEvent::PoolWrite {
                         id,
                         drive,
                         offset,
                         bytes,
                         admitted,
                     };
-                    self.push_io((drive, what), (admitted, at), happening);
+                    self.push_io((drive, what), (admitted, at), event);
                 }
                 // In order per lane: the same delay for all, ties by sequence.
                 PoolAction::Lane(lane, command) => {
-                    self.push(self.now + HAND_OVER, Happening::ToLane(lane, command));
+                    self.push(self.now + HAND_OVER, WorldEvent::ToLane(lane, command));
                 }
                 PoolAction::Swap(a, b) => {
                     self.seats.swap(a.index(), b.index());
                     for lane in 0..self.pool.geometry().lanes() {
-                        self.push(self.now + HAND_OVER, Happening::Swap(lane, a, b));
+                        self.push(self.now + HAND_OVER, WorldEvent::Swap(lane, a, b));
                     }
                 }
                 PoolAction::Succeed(seat, with, commands) => {
                     self.seats[seat.index()] = self.seats[with.index()].take();
                     for (lane, command) in (0..).zip(commands) {
-                        let happening = Happening::Succeed(lane, seat, with, command);
-                        self.push(self.now + HAND_OVER, happening);
+                        let event = WorldEvent::Succeed(lane, seat, with, command);
+                        self.push(self.now + HAND_OVER, event);
                     }
                 }
                 PoolAction::Vacate(seat) => seat_at(&mut self.seats, seat, None),
@@ -71,7 +71,7 @@ impl World {
             if self.pool_armed.is_none_or(|armed| at < armed) {
                 self.pool_armed = Some(at);
                 self.pool_timers += 1;
-                self.push(at, Happening::PoolTimer);
+                self.push(at, WorldEvent::PoolTimer);
             }
         }
         if cfg!(debug_assertions) {
@@ -104,13 +104,13 @@ impl World {
             self.pool_ended(id, Half::Write, written);
             return;
         }
-        if seeded::is(Bug::LabelsUnflushed) {
+        if seeded::is(SeededFault::LabelsUnflushed) {
             self.pool_ended(id, Half::Flush, Ok(()));
             return;
         }
         let what = (IoKind::Flush, 0, 0);
         let (admitted, at) = self.admit(Some(drive), what);
-        let flush = Happening::PoolFlush {
+        let flush = WorldEvent::PoolFlush {
             id,
             drive,
             admitted: admitted.expect("there is a drive"),

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::World;
-use super::queue::Happening;
+use super::queue::WorldEvent;
 use crate::content::{BLOCK, Block};
 use crate::drive::{Drive, Effect, Pieces, Survival, rubbish};
 
@@ -106,11 +106,11 @@ impl World {
     /// the caches behind the others.
     fn writes_in_flight(&mut self) {
         let held = std::mem::take(&mut self.held);
-        for happening in self.queue.drain().into_iter().chain(held) {
+        for event in self.queue.drain().into_iter().chain(held) {
             self.write_sequence += 1;
             let sequence = self.write_sequence;
-            match happening {
-                Happening::LaneIo {
+            match event {
+                WorldEvent::LaneIo {
                     lane,
                     drive: Some(drive),
                     io,
@@ -135,7 +135,7 @@ impl World {
                         IoKind::Read | IoKind::Flush => Ok(()),
                     };
                 }
-                Happening::PoolWrite {
+                WorldEvent::PoolWrite {
                     drive: Some(drive),
                     offset,
                     bytes,
@@ -223,9 +223,9 @@ impl World {
     #[must_use]
     pub fn in_flight(mut self) -> InFlight {
         let held = std::mem::take(&mut self.held);
-        let happenings = self.queue.drain().into_iter().chain(held);
-        let writes = happenings.filter_map(|happening| match happening {
-            Happening::LaneIo {
+        let events = self.queue.drain().into_iter().chain(held);
+        let writes = events.filter_map(|event| match event {
+            WorldEvent::LaneIo {
                 lane,
                 drive: Some(drive),
                 io,
@@ -236,7 +236,7 @@ impl World {
                 let blocks = slices.flat_map(|&slice| scratch.blocks(slice));
                 Some((drive, io.offset, blocks.collect()))
             }
-            Happening::LaneIo {
+            WorldEvent::LaneIo {
                 drive: Some(drive),
                 io,
                 ..
@@ -246,7 +246,7 @@ impl World {
                 let blocks = blocks.map(|at| rubbish(io.id.0, at)).collect();
                 Some((drive, io.offset, blocks))
             }
-            Happening::PoolWrite {
+            WorldEvent::PoolWrite {
                 drive: Some(drive),
                 offset,
                 bytes,

@@ -12,7 +12,7 @@ use crate::replay::Asked;
 
 /// Something that will happen.
 #[derive(Clone, Debug)]
-pub(super) enum Happening {
+pub(super) enum WorldEvent {
     /// An operation on the drive that sat in the seat when it was asked for.
     LaneIo {
         lane: u16,
@@ -49,31 +49,31 @@ pub(super) enum Happening {
     PoolTimer,
 }
 
-/// Happenings by time; those of one time in the order in which they were put in.
+/// Events by time; those of one time in the order in which they were put in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     order: BinaryHeap<Reverse<(Instant, u64, usize)>>,
-    slots: Vec<Option<Happening>>,
+    slots: Vec<Option<WorldEvent>>,
     free: Vec<usize>,
     next: u64,
 }
 
 impl Queue {
-    pub(super) fn push(&mut self, at: Instant, happening: Happening) {
+    pub(super) fn push(&mut self, at: Instant, event: WorldEvent) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        self.slots[slot] = Some(happening);
+        self.slots[slot] = Some(event);
         self.next += 1;
         self.order.push(Reverse((at, self.next, slot)));
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Instant, Happening)> {
+    pub(super) fn pop(&mut self) -> Option<(Instant, WorldEvent)> {
         let Reverse((at, _, slot)) = self.order.pop()?;
-        let happening = self.slots[slot].take().expect("it was put there");
+        let event = self.slots[slot].take().expect("it was put there");
         self.free.push(slot);
-        Some((at, happening))
+        Some((at, event))
     }
 
     /// When the first of them is.
@@ -86,7 +86,7 @@ impl Queue {
     }
 
     /// Takes everything out, in order.
-    pub(super) fn drain(&mut self) -> Vec<Happening> {
-        std::iter::from_fn(|| self.pop().map(|(_, happening)| happening)).collect()
+    pub(super) fn drain(&mut self) -> Vec<WorldEvent> {
+        std::iter::from_fn(|| self.pop().map(|(_, event)| event)).collect()
     }
 }

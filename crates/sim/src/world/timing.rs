@@ -8,7 +8,7 @@ use array::Compute;
 use block::Instant;
 use slab::Slab;
 
-use super::queue::Happening;
+use super::queue::WorldEvent;
 use crate::model::{IoKind, Model, Operation, Work, transfer_ns};
 
 /// Models of a world's drives.
@@ -19,7 +19,7 @@ pub(super) struct Timing {
     due: Vec<u64>,
     next_due: u64,
     /// What happens at the ends of the operations in the models.
-    flying: Slab<Happening>,
+    flying: Slab<WorldEvent>,
     /// What has happened and is not told yet.
     ended: Vec<u64>,
     parity_bytes_per_second: u64,
@@ -67,15 +67,15 @@ impl Timing {
         self.models.get(drive).map(|model| model.work())
     }
 
-    /// Hands an operation to a drive; `happening` is its end.
+    /// Hands an operation to a drive; `event` is its end.
     pub(super) fn submit(
         &mut self,
         now: Instant,
         drive: usize,
         (kind, offset, length): (IoKind, u64, u64),
-        happening: Happening,
+        event: WorldEvent,
     ) {
-        let token = self.flying.insert(happening) as u64;
+        let token = self.flying.insert(event) as u64;
         let operation = Operation {
             token,
             kind,
@@ -110,7 +110,7 @@ impl Timing {
     }
 
     /// What happens next of what the last [`Timing::advance`] brought.
-    pub(super) fn pop(&mut self) -> Option<Happening> {
+    pub(super) fn pop(&mut self) -> Option<WorldEvent> {
         let token = self.ended.pop()?;
         let key = usize::try_from(token).expect("a key");
         Some(self.flying.remove(key))

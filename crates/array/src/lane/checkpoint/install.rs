@@ -15,7 +15,7 @@ use crate::lane::overlay::{Logged, Overlay};
 use crate::lane::pages::PageCache;
 use crate::lane::writes::Writes;
 use crate::plan::{Transfer, merge};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 impl Running {
     pub(super) fn install(
@@ -37,7 +37,7 @@ impl Running {
             };
             let column = cx.view().column(&cx.geometry, name.group, name.column);
             let cells = column.cells();
-            let cells = cells.take(if seeded::is(Bug::SkipFillTarget) {
+            let cells = cells.take(if seeded::is(SeededFault::SkipFillTarget) {
                 1
             } else {
                 2
@@ -188,7 +188,7 @@ impl Running {
         self.room = room;
         self.progress = blocks.is_empty() || self.held_back.len() < blocks.len();
         for &(stripe, sequence) in &zeroed {
-            if !seeded::is(Bug::TrimWithoutEntry) {
+            if !seeded::is(SeededFault::TrimWithoutEntry) {
                 for name in { &cx.geometry }.blocks_of_stripes(stripe.0, stripe.1..stripe.1 + 1) {
                     pages.set(name, Entry::UNWRITTEN);
                 }

@@ -42,7 +42,7 @@ use crate::ScratchId;
 use crate::action::{BufferId, Slice};
 use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::Transfer;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 pub(super) use self::anchor::{lay_anchor, submit_anchor};
 
@@ -349,7 +349,7 @@ impl Checkpoints {
             let here = |&(name, logged): &(BlockName, Logged)| {
                 (name.group, name.column) == (group, column) && logged.bytes.memory().is_some()
             };
-            !seeded::is(Bug::FillDuringInstall) && collected.blocks.iter().any(here)
+            !seeded::is(SeededFault::FillDuringInstall) && collected.blocks.iter().any(here)
         });
         if installing {
             self.fills.push(op);

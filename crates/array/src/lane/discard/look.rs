@@ -11,7 +11,7 @@ use crate::lane::context::Context;
 use crate::lane::maps::StripeMaps;
 use crate::lane::pages::CheckpointPages;
 use crate::runs::{self, Runs};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// What is known of what may be discarded, as of an input.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Look<'_> {
         let Entries { overlay, pages } = self.entries;
         let mut empty: BTreeMap<u16, Runs> = BTreeMap::new();
         let mut missing = BTreeSet::new();
-        let early = seeded::is(Bug::DiscardUnflushed);
+        let early = seeded::is(SeededFault::DiscardUnflushed);
         let has_free = cx.geometry.free_stripes() > 0;
         let leaves_free = has_free && !self.group_holds_nothing(cx, group);
         for stripe in stripes {
@@ -99,7 +99,7 @@ impl Look<'_> {
                 let (first, count) = entries_of_cell(cx, group, column);
                 overlay.holds(first, count)
             });
-        if self.has_job || (logged && !seeded::is(Bug::DiscardDescribed)) {
+        if self.has_job || (logged && !seeded::is(SeededFault::DiscardDescribed)) {
             return Found::Later;
         }
         let whole = |column| (column, vec![(0, chunks)]);

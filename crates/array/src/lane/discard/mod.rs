@@ -49,7 +49,7 @@ use super::maps::StripeMaps;
 use crate::action::{Event, Io, IoKind, Origin, Service};
 use crate::format::PageName;
 use crate::runs::Runs;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Bytes of one cell that one operation discards: what is to be written there waits until drives have done so.
 const STEP_BYTES: u64 = 32 << 20;
@@ -175,7 +175,7 @@ impl Discards {
         true
     }
 
-    /// The bug [`Bug::DiscardUnflushed`]: a trim has ended.
+    /// The seeded fault [`SeededFault::DiscardUnflushed`]: a trim has ended.
     pub(super) fn trimmed(&mut self, group: u64, stripes: &Range<u64>) {
         self.ready.add_stripes(group, stripes);
     }
@@ -341,7 +341,9 @@ impl Discards {
 
 /// Whether anything may be discarded: nothing may while the ring still has something of before the last checkpoint.
 fn may_discard(past_ring: bool) -> bool {
-    past_ring || seeded::is(Bug::DiscardDescribed) || seeded::is(Bug::DiscardUnflushed)
+    past_ring
+        || seeded::is(SeededFault::DiscardDescribed)
+        || seeded::is(SeededFault::DiscardUnflushed)
 }
 
 /// The cell of a column, if the column is at home, only there, and on a drive that is quick enough.

@@ -12,7 +12,7 @@ use crate::action::{Io, IoKind, Origin, Service};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// The part of the ring that must have been written for it to be discarded. Less is written again soon.
 const WRITTEN_PART: u64 = 8;
@@ -46,7 +46,7 @@ impl RingSpace {
 impl Discards {
     /// True while drives discard the ring: nothing is logged before they have.
     pub(in crate::lane) fn hold_log(&self) -> bool {
-        self.ring.is_under_way() && !seeded::is(Bug::DiscardRingWritten)
+        self.ring.is_under_way() && !seeded::is(SeededFault::DiscardRingWritten)
     }
 
     /// Discards the ring, if nothing is in it and it is worth that.

@@ -48,7 +48,7 @@ use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::sequence_map::SequenceMap;
 use crate::plan::Transfer;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// The drive operations of one lane.
 #[derive(Clone, Debug)]
@@ -189,7 +189,9 @@ impl IoTable {
         }
         let members = members.into_iter().enumerate();
         let members = members.map(|(number, member)| match outcome {
-            Err(_) if seeded::is(Bug::JoinedFailureToFirst) && number > 0 => (member, Ok(())),
+            Err(_) if seeded::is(SeededFault::JoinedFailureToFirst) && number > 0 => {
+                (member, Ok(()))
+            }
             outcome => (member, outcome),
         });
         Answered::Members(members.collect())

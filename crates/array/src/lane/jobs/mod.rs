@@ -37,7 +37,7 @@ use super::ops::Task;
 use crate::Geometry;
 use crate::action::Event;
 use crate::format::{Entry, PageName};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// How a job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl GroupJobs {
         let store = cx.geometry.store().is_some();
         match (job.fault, &job.kind) {
             (Some(fault), _) => Next::End(Err(fault)),
-            (None, Kind::Fill { .. }) if seeded::is(Bug::FillEarly) => Next::End(Ok(())),
+            (None, Kind::Fill { .. }) if seeded::is(SeededFault::FillEarly) => Next::End(Ok(())),
             (None, &Kind::Fill { column, .. }) if store => {
                 let group = job.group;
                 let pages = self.pages_to_write(cx, id);

@@ -20,7 +20,7 @@ use crate::lane::io::IoTable;
 use crate::lane::overlay::Overlay;
 use crate::lane::ring::Placed;
 use crate::lane::writes::Writes;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Batches in flight.
 const IN_FLIGHT_MAX: usize = 4;
@@ -178,7 +178,7 @@ impl Log {
             return false;
         }
         let parity = cx.geometry.code().tolerance().min(live - 1);
-        let parity = parity.saturating_sub(u16::from(seeded::is(Bug::LessParity)));
+        let parity = parity.saturating_sub(u16::from(seeded::is(SeededFault::LessParity)));
         let widest = usize::from(data_columns_max(live, parity));
         let sides = (widest, usize::from(parity));
         let limit = self.ring.batch_blocks_max();

@@ -28,7 +28,7 @@ use crate::action::{BufferId, ComputeStep, Slice};
 use crate::format::{BatchHeader, BlockName, Descriptor};
 use crate::lane::context::Context;
 use crate::lane::ops::{Op, Task};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// How many blocks of a batch are derived.
 pub(in crate::lane) fn blocks(header: &BatchHeader) -> u64 {
@@ -72,7 +72,7 @@ pub(in crate::lane) fn leave_out(cx: &Context, op: &Op, units: &mut [Unit]) {
     };
     for unit in units.iter_mut() {
         let there = unit.blocks.iter().filter(|block| is_data(block)).count();
-        if there == data.len() || seeded::is(Bug::DerivedFromPart) {
+        if there == data.len() || seeded::is(SeededFault::DerivedFromPart) {
             let parity = unit.blocks.extract_if(.., |block| !is_data(block));
             unit.derived = parity.collect();
         }

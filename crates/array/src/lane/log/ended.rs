@@ -9,7 +9,7 @@ use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::ids::OpId;
 use crate::lane::io::IoTable;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// A batch that has ended, and all before it have.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Log {
         let batch = self.batches.get_mut(&sequence).expect("it was laid");
         let service = batch.service();
         batch.write(cx, ios, service, |cx, seat| !cx.view().is_out(seat));
-        match seeded::is(Bug::AcknowledgeEarly) {
+        match seeded::is(SeededFault::AcknowledgeEarly) {
             true => batch.take_ops(),
             false => Vec::new(),
         }

@@ -34,7 +34,7 @@ use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
 use crate::format::{BlockName, Entry, MetaPage, PageName};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Stripes of all maps that a lane keeps: 4 MiB.
 const STRIPES_MAX: usize = 1 << 18;
@@ -76,7 +76,7 @@ impl MapEntries<'_> {
     fn latest(self, geometry: &Geometry, group: u64) -> Vec<Option<Entry>> {
         let stripes = usize::try_from(geometry.data_stripes());
         let mut latest: Vec<Option<Entry>> = vec![None; stripes.expect("they fit into memory")];
-        if seeded::is(Bug::MapNotRead) {
+        if seeded::is(SeededFault::MapNotRead) {
             latest.fill(Some(Entry::UNWRITTEN));
             return latest;
         }

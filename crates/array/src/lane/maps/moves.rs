@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::lane::context::Context;
 use crate::lane::epochs::{Epoch, Epochs};
 use crate::lane::ids::OpId;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// A stripe that holds nothing any more.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,8 @@ struct Vacated {
 impl Vacated {
     /// Whether it may be written when batches up to `flushed` are durable.
     fn is_free(&self, epochs: &Epochs, flushed: u64) -> bool {
-        let drained = epochs.has_drained(self.epoch) || seeded::is(Bug::VacatedNotDrained);
-        let durable = self.sequence <= flushed || seeded::is(Bug::VacatedNotFlushed);
+        let drained = epochs.has_drained(self.epoch) || seeded::is(SeededFault::VacatedNotDrained);
+        let durable = self.sequence <= flushed || seeded::is(SeededFault::VacatedNotFlushed);
         drained && durable
     }
 }

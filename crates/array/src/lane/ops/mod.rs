@@ -53,7 +53,7 @@ use super::ids::OpId;
 use super::locks::StripeLocks;
 use super::sequence_map::SequenceMap;
 use crate::plan::BandPlans;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// The operations of a lane.
 #[derive(Clone, Debug, Default)]
@@ -194,7 +194,7 @@ pub(super) fn needs_no_lock(cx: &Context, op: &Op) -> bool {
         | Task::Scrub
         | Task::Repair(_)
         | Task::Relog(_) => false,
-        Task::Discard(_) => seeded::is(Bug::DiscardUnlocked),
+        Task::Discard(_) => seeded::is(SeededFault::DiscardUnlocked),
     }
 }
 

@@ -31,7 +31,7 @@ use crate::lane::context::Context;
 use crate::lane::ids::OpId;
 use crate::lane::log::Unit;
 use crate::lane::maps::StripeMaps;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Bytes of the descriptors of a stripe that moves: they have to be in one batch, whose header has four blocks.
 const MOVE_BYTES_MAX: usize = 10 << 10;
@@ -68,7 +68,7 @@ pub(in crate::lane) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> L
         return Located::Split;
     }
     let located = op.located.replace(maps.version()).is_some();
-    let follows = op.stripes.start == first || seeded::is(Bug::MovedNotFollowed);
+    let follows = op.stripes.start == first || seeded::is(SeededFault::MovedNotFollowed);
     if op.moves_from() == Some(first) || located && follows {
         return Located::Here;
     }
@@ -169,7 +169,7 @@ pub(in crate::lane) fn unit_of_move(
 ) -> Unit {
     let data = op.data.expect("what moves is data");
     let to = u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes");
-    let vacates = !seeded::is(Bug::MovedNotVacated);
+    let vacates = !seeded::is(SeededFault::MovedNotVacated);
     Unit {
         direct,
         zeroed: vacates.then_some((op.group, from..from + 1)),

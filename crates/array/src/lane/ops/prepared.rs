@@ -5,7 +5,7 @@ use block::BLOCK_BYTES;
 use crate::action::{ComputeStep, Slice};
 use crate::geometry::Segment;
 use crate::plan::{Piece, Source};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 use crate::{BufferId, RequestId, ScratchId};
 
 /// A write whose bytes are (or will be) whole blocks.
@@ -158,7 +158,7 @@ impl Prepared {
         let first = (new_low > low).then_some(low);
         let last = (new_high < high).then_some(high - BLOCK_BYTES);
         let second = last.filter(|&last| first != Some(last));
-        let first = first.filter(|_| !seeded::is(Bug::PartialKeepsScratch));
+        let first = first.filter(|_| !seeded::is(SeededFault::PartialKeepsScratch));
         for block in first.into_iter().chain(second) {
             self.reads.push(Piece {
                 slot: segment.slot,

@@ -10,7 +10,7 @@ use crate::lane::known_losses::KnownLosses;
 use crate::lane::maps::StripeMaps;
 use crate::lane::verify::BadBlock;
 use crate::plan::Transfer;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// What follows when a read has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(in crate::lane) fn read_ended(
     *in_flight -= 1;
     if *in_flight > 0 {
         AfterRead::Wait
-    } else if seeded::is(Bug::OneFailureOnly) && locked && outcome.is_err() && !out {
+    } else if seeded::is(SeededFault::OneFailureOnly) && locked && outcome.is_err() && !out {
         AfterRead::Lost
     } else if *failed && !matches!(op.task, Task::Scrub) {
         AfterRead::Again

@@ -9,7 +9,7 @@ use crate::action::Compute;
 use crate::lane::context::Context;
 use crate::lane::records;
 use crate::plan::{BandPlans, Transfer};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// What an operation computes.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub(in crate::lane) fn computed(cx: &Context, op: &mut Op) -> AfterComputation {
 /// Whether the drive that an operation fills is out.
 pub(in crate::lane) fn lacks_target(cx: &Context, op: &Op) -> bool {
     matches!(&op.task, Task::Fill { target, .. } if cx.view().is_out(target.seat))
-        && !seeded::is(Bug::FillBeforeJoined)
+        && !seeded::is(SeededFault::FillBeforeJoined)
 }
 
 /// What an operation writes in place, but for drives that are out; its writes are in flight from now on.

@@ -22,7 +22,7 @@ use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::log::{BatchBuffer, derived};
 use crate::lane::ring::Placed;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// A batch whose header was found.
 #[derive(Clone, Debug)]
@@ -136,14 +136,14 @@ impl Recovery {
         };
         let headless = (0..header.seats.len()).any(|column| is_live(column) && !has_head(column));
         found.whole &= !lacks && !headless;
-        if seeded::is(Bug::StopAtBadColumn) && lacks {
+        if seeded::is(SeededFault::StopAtBadColumn) && lacks {
             lent.overlay.unpin(found.header.sequence);
             return self.end_of_log(lent);
         }
         if bad.iter().any(|&(_, column)| column < data) {
             return self.reconstruct(lent, found, &bad);
         }
-        if found.whole || seeded::is(Bug::LeaveUnrestored) {
+        if found.whole || seeded::is(SeededFault::SkipRestore) {
             self.columns_found(lent, found)
         } else {
             self.restore(lent, found)
@@ -219,7 +219,7 @@ impl Recovery {
     fn not_whole(&mut self, lent: &mut Lent<'_>, found: &Found) -> Next {
         let next = found.position + found.header.length();
         lent.overlay.unpin(found.header.sequence);
-        if seeded::is(Bug::PastTorn) {
+        if seeded::is(SeededFault::PastTorn) {
             self.expected += 1;
             return self.read_headers(lent, next, Seek::Next);
         }
@@ -299,7 +299,7 @@ impl Recovery {
             sums: derivation.sums,
             ..Compute::default()
         };
-        if seeded::is(Bug::DerivedNotComputed) {
+        if seeded::is(SeededFault::DerivedNotComputed) {
             work.steps.clear();
         }
         self.phase = Phase::Deriving(found);
@@ -308,7 +308,7 @@ impl Recovery {
 
     pub(super) fn derived(&mut self, lent: &mut Lent<'_>, found: Found, sums: &[u32]) -> Next {
         let right = derived::are_right(&found.header, sums) || lent.cx.trusted;
-        if right || seeded::is(Bug::DerivedNotComputed) {
+        if right || seeded::is(SeededFault::DerivedNotComputed) {
             self.batch_found(found)
         } else {
             self.not_whole(lent, &found)

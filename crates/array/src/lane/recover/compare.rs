@@ -30,7 +30,7 @@ use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::ops::{Op, Owner};
 use crate::lane::overlay::Bytes;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// How often stripes are compared while all drives stay and some stripe cannot be repaired. What could not be read is
 /// lost to the next comparison, so that it finds another end; but a drive may read and fail by turns.
@@ -69,7 +69,7 @@ impl Recovery {
         self.comparisons += 1;
         let seats = lent.cx.live_seats();
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
-        if !seeded::is(Bug::DirectUncompared) {
+        if !seeded::is(SeededFault::DirectUncompared) {
             let mut names = lent.overlay.in_place(|sequence| sequence > self.flushed);
             names.retain(|&name| !lent.cx.geometry.is_of_map(name));
             for name in names {
@@ -105,7 +105,7 @@ impl Recovery {
             // Not one of its drives is there: nothing can be said.
         }
         match comparison.limit {
-            Some(limit) if !seeded::is(Bug::DirectTornStays) => {
+            Some(limit) if !seeded::is(SeededFault::DirectTornStays) => {
                 // The log is read anew, and no further than to before this batch.
                 self.limit = Some(limit);
                 lent.overlay.clear();
@@ -268,7 +268,7 @@ impl Comparison {
     fn repairs(&mut self, lent: &Lent<'_>) -> Vec<Op> {
         let mut ops = Vec::new();
         for ((group, stripe), names) in std::mem::take(&mut self.torn) {
-            if seeded::is(Bug::DirectTornUnmended) {
+            if seeded::is(SeededFault::DirectTornUnmended) {
                 continue;
             }
             let per_chunk = lent.cx.geometry.chunk_bytes() / BLOCK_BYTES;

@@ -39,7 +39,7 @@ use super::{Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
 use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 /// Blocks of a header at most: [`super::log`] writes none that is longer.
 pub(super) const HEADER_BLOCKS_MAX: u64 = 4;
@@ -346,7 +346,7 @@ impl Recovery {
             .filter(|header| {
                 header.sequence <= anchor.inherited
                     || header.incarnation >= anchor.incarnation
-                    || seeded::is(Bug::AnyIncarnation)
+                    || seeded::is(SeededFault::AnyIncarnation)
             });
         if seek == Seek::Proof {
             let flushed = headers
@@ -397,7 +397,7 @@ impl Recovery {
     /// From here on this incarnation writes.
     fn write_anchor(&mut self) -> Next {
         self.phase = Phase::Anchoring;
-        let next = match seeded::is(Bug::SequencesAnew) {
+        let next = match seeded::is(SeededFault::SequencesAnew) {
             true => 1,
             false => self.expected,
         };

@@ -15,7 +15,7 @@ use crate::lane::ops::{Op, Owner, Task};
 use crate::lane::preserved::Limits;
 use crate::lane::{Lane, records};
 use crate::plan::Transfer;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// A drive has everything: its own anchor must say so, or what it was filled with does not count should
@@ -55,7 +55,7 @@ impl Lane {
             return;
         }
         self.checkpoints.begin(self.log.completed());
-        if seeded::is(Bug::InstallEarly) {
+        if seeded::is(SeededFault::InstallEarly) {
             self.checkpoint_flushed(Ok(()));
         } else {
             self.checkpoint_goes_on(Next::Flush);
@@ -78,7 +78,7 @@ impl Lane {
             Next::Settle => {
                 let running = self.checkpoints.running();
                 running.settle(&mut self.cx, &mut self.ios, &self.overlay);
-                match seeded::is(Bug::AnchorBeforeBlocks) {
+                match seeded::is(SeededFault::AnchorBeforeBlocks) {
                     true => self.checkpoint_flushed(Ok(())),
                     false => self.checkpoint_goes_on(Next::Flush),
                 }
@@ -221,7 +221,7 @@ impl Lane {
 
     pub(in crate::lane) fn page_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        let unflushed = seeded::is(Bug::AnchorBeforePages) && outcome.is_ok();
+        let unflushed = seeded::is(SeededFault::AnchorBeforePages) && outcome.is_ok();
         let out = !unflushed && self.flushes.write_ended(cx, ios, seat, offset, outcome);
         let next = { self.checkpoints.running() }.page_written(seat, outcome, out);
         self.checkpoint_goes_on(next);

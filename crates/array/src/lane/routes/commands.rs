@@ -4,7 +4,7 @@ use crate::action::{Command, Event};
 use crate::lane::Lane;
 use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::jobs::Job;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 use block::{Fault, Instant};
 
 /// Why a command cannot be obeyed.
@@ -60,7 +60,8 @@ impl Lane {
                     });
                 }
                 let mut job = Job::fill(group, column, target, avoid, holds);
-                if self.cx.view().is_out(target.seat) && !seeded::is(Bug::FillBeforeJoined) {
+                if self.cx.view().is_out(target.seat) && !seeded::is(SeededFault::FillBeforeJoined)
+                {
                     // Its writes would be skipped, and the cell taken for filled.
                     job.fail(Fault::Gone);
                 } else if self.pages.lacks_beside(&self.cx, group, column) {
@@ -98,7 +99,9 @@ impl Lane {
             }
             Command::Zero { group } => {
                 self.check_here(group)?;
-                if seeded::is(Bug::InitializedUnwritten) && self.uninitialized.contains(group) {
+                if seeded::is(SeededFault::InitializedUnwritten)
+                    && self.uninitialized.contains(group)
+                {
                     let outcome = Ok(());
                     self.cx.events.push_back(Event::Zeroed { group, outcome });
                     return Ok(());
@@ -151,7 +154,7 @@ impl Lane {
             Command::Scrub { group } => {
                 self.check_here(group)?;
                 // Copies of pages are compared when they are read: those in memory hide a bad one.
-                if !seeded::is(Bug::ScrubKeepsPages) {
+                if !seeded::is(SeededFault::ScrubKeepsPages) {
                     let checkpoint = self.checkpoints.pages(self.log.anchor());
                     self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }

@@ -17,7 +17,7 @@ use crate::lane::ops::{
 use crate::lane::verify::{Verified, report_bad, verify};
 use crate::lane::{Computing, Lane, Purpose};
 use crate::plan::Transfer;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
@@ -199,7 +199,8 @@ impl Lane {
             self.direct_failed(id);
         }
         match outcome {
-            Ok(()) if seeded::is(Bug::DirectUnflushed) && self.ops[id].direct.is_some() => {}
+            Ok(()) if seeded::is(SeededFault::DirectUnflushed) && self.ops[id].direct.is_some() => {
+            }
             Ok(()) => self.flushes.wrote(seat),
             Err(_) if out => {}
             Err(fault) => {

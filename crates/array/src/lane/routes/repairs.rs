@@ -5,7 +5,7 @@ use block::Outcome;
 use crate::lane::Lane;
 use crate::lane::blocks::Entries;
 use crate::lane::ops::{Op, Owner, Task};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// Starts repairs of what an operation has found bad or unknown.
@@ -54,14 +54,14 @@ impl Lane {
             let bad = op.bad.len() + op.arbitration.in_doubt();
             self.jobs.verified(job, op.verified, bad as u64);
         }
-        if self.recovery.is_some() || seeded::is(Bug::RepairWithoutWrite) {
+        if self.recovery.is_some() || seeded::is(SeededFault::RepairWithoutWrite) {
             return;
         }
         if outcome.is_ok() {
             { &mut self.losses }.op_ended_well(&mut self.cx, &self.maps, op);
         }
         let trim = matches!((op.owner, &op.task), (Owner::Request(_), Task::Zero));
-        if trim && seeded::is(Bug::DiscardUnflushed) {
+        if trim && seeded::is(SeededFault::DiscardUnflushed) {
             self.discards.trimmed(op.group, &op.stripes);
             self.begin_discard();
         }

@@ -13,7 +13,7 @@ use crate::lane::ops::Op;
 use crate::lane::request::{read_ops, service_for, write_ops, write_parts, zero_ops};
 use crate::lane::requests::Done;
 use crate::lane::{Computing, Lane};
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 use crate::{GroupRequest, RequestId};
 
 impl Lane {
@@ -96,7 +96,7 @@ impl Lane {
         for (stripe, segments) in stripes {
             let stripe = (request.group, stripe);
             let before = self.coalescing.coalesce(self.cx.now, id, stripe, segments);
-            if seeded::is(Bug::CoalescedOverlap) {
+            if seeded::is(SeededFault::CoalescedOverlap) {
                 for part in before {
                     self.request_op_ended(part.request, Ok(()));
                 }

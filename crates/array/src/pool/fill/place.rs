@@ -4,7 +4,7 @@ use block::Seat;
 use layout::Cell;
 
 use crate::pool::Pool;
-use crate::seeded::{self, Bug};
+use crate::seeded::{self, SeededFault};
 
 impl Pool {
     /// Whether a column is elsewhere although its home could take it.
@@ -25,7 +25,7 @@ impl Pool {
         }
         if self.facts.seats[home.seat.index()].state.takes_part() {
             let joined = !self.joining.contains(home.seat);
-            return (joined || seeded::is(Bug::FillBeforeJoined)).then_some(home);
+            return (joined || seeded::is(SeededFault::FillBeforeJoined)).then_some(home);
         }
         // Its drive comes back: what it holds is not rebuilt meanwhile.
         if self.is_away_for_a_while(home.seat) {

@@ -66,7 +66,7 @@ impl Maker {
 
     /// Somebody takes a drive out that does not answer in time, perhaps in the middle of what it was asked, and will
     /// plug it in again.
-    pub(super) fn loses_patience(&mut self, seat: Seat) {
+    pub(super) fn is_taken_out_late(&mut self, seat: Seat) {
         if self.scope == Scope::Orderly || self.rng.random_range(0..2) == 0 {
             return;
         }

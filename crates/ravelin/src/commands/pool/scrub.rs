@@ -10,7 +10,7 @@ use engine::status::ScrubStatus;
 use serde_json::json;
 
 use super::ask;
-use crate::verbs::common::{Context, Ended, Failure, size, time};
+use crate::commands::common::{Context, Ended, Failure, size, time};
 
 /// How often a scrub is asked how far it is.
 const LOOK: Duration = Duration::from_millis(200);

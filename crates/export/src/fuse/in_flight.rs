@@ -23,7 +23,7 @@ pub(super) enum Wanted {
     Done,
 }
 
-struct Flight {
+struct PendingRequest {
     /// The kernel's number of the request.
     unique: u64,
     wanted: Wanted,
@@ -34,9 +34,9 @@ struct Flight {
 }
 
 struct State {
-    flights: Slab<Flight>,
+    in_flight: Slab<PendingRequest>,
     buffers: Buffers,
-    /// Bytes of the buffers of all flights.
+    /// Bytes of the buffers of all requests in flight.
     bytes: usize,
     /// The reader waits until there are fewer.
     waits: bool,
@@ -48,12 +48,12 @@ struct State {
 const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 
 /// All requests in flight to one device.
-pub(super) struct Flights {
+pub(super) struct InFlight {
     device: Arc<dyn BlockDevice>,
     /// Where replies go, from when the file is mounted.
     kernel: OnceLock<OwnedFd>,
     state: Mutex<State>,
-    landed: Condvar,
+    completed: Condvar,
     opens: AtomicUsize,
 }
 
@@ -67,7 +67,7 @@ const fn errno(fault: Fault) -> Errno {
     }
 }
 
-impl Flights {
+impl InFlight {
     pub(super) fn new(device: Arc<dyn BlockDevice>) -> Self {
         let buffers = Buffers::stocked();
         buffers.lend_to(&*device);
@@ -75,12 +75,12 @@ impl Flights {
             device,
             kernel: OnceLock::new(),
             state: Mutex::new(State {
-                flights: Slab::new(),
+                in_flight: Slab::new(),
                 buffers,
                 bytes: 0,
                 waits: false,
             }),
-            landed: Condvar::new(),
+            completed: Condvar::new(),
             opens: AtomicUsize::new(0),
         }
     }
@@ -123,7 +123,7 @@ impl Flights {
         let mut state = self.state();
         while state.bytes > 0 && state.bytes + length > IN_FLIGHT_BYTES_MAX {
             state.waits = true;
-            let waited = self.landed.wait(state);
+            let waited = self.completed.wait(state);
             state = waited.expect("no holder of the lock panics");
         }
         state.waits = false;
@@ -144,30 +144,30 @@ impl Flights {
             Wanted::Done => 0,
         };
         let part = memory.slice(0..length);
-        let flight = Flight {
+        let pending = PendingRequest {
             unique,
             wanted,
             memory,
             length,
         };
         let mut state = self.state();
-        state.bytes += flight.memory.len();
-        let key = state.flights.insert(flight);
+        state.bytes += pending.memory.len();
+        let key = state.in_flight.insert(pending);
         drop(state);
         let to: Arc<dyn Completed> = Arc::clone(self) as _;
         self.device.submit(request, part, key.to_u64(), &to);
     }
 
     /// Waits until nothing is in flight; whether that came before the deadline.
-    pub(super) fn wait_landed(&self, deadline: Instant) -> bool {
+    pub(super) fn wait_completed(&self, deadline: Instant) -> bool {
         let mut state = self.state();
-        while state.flights.len() > 0 {
+        while state.in_flight.len() > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
             let (again, _) = self
-                .landed
+                .completed
                 .wait_timeout(state, left)
                 .expect("no holder of the lock panics");
             state = again;
@@ -176,14 +176,14 @@ impl Flights {
     }
 }
 
-/// The reply that a flight ends with; its buffer too, if it is not in the reply.
-fn land(
-    Flight {
+/// The reply with which a request ends; its buffer too, if it is not in the reply.
+fn complete(
+    PendingRequest {
         unique,
         wanted,
         mut memory,
         length,
-    }: Flight,
+    }: PendingRequest,
     outcome: Outcome,
 ) -> (Reply, Memory) {
     let answer = match (outcome, wanted) {
@@ -202,27 +202,27 @@ fn land(
     (Reply::new(unique, answer), memory)
 }
 
-impl Flights {
+impl InFlight {
     /// Answers some; `elsewhere` has the bytes of the first if its own memory has not.
-    fn land_all(&self, outcomes: &[(u64, Outcome)], mut elsewhere: Option<Memory>) {
+    fn complete_all(&self, outcomes: &[(u64, Outcome)], mut elsewhere: Option<Memory>) {
         let mut state = self.state();
-        let mut landed = Vec::with_capacity(outcomes.len());
+        let mut completed = Vec::with_capacity(outcomes.len());
         for &(token, outcome) in outcomes {
-            match state.flights.remove(Key::from_u64(token)) {
-                Some(flight) => landed.push((flight, outcome)),
+            match state.in_flight.remove(Key::from_u64(token)) {
+                Some(pending) => completed.push((pending, outcome)),
                 None => tracing::error!("a request was completed twice"),
             }
         }
         drop(state);
         let mut charge = 0;
-        let mut buffers = Vec::with_capacity(landed.len());
-        let mut replies = Vec::with_capacity(landed.len());
-        for (mut flight, outcome) in landed {
-            charge += flight.memory.len();
+        let mut buffers = Vec::with_capacity(completed.len());
+        let mut replies = Vec::with_capacity(completed.len());
+        for (mut pending, outcome) in completed {
+            charge += pending.memory.len();
             if let Some(elsewhere) = elsewhere.take() {
-                flight.memory = elsewhere;
+                pending.memory = elsewhere;
             }
-            let (reply, memory) = land(flight, outcome);
+            let (reply, memory) = complete(pending, outcome);
             replies.push(reply);
             buffers.push(memory);
         }
@@ -233,22 +233,22 @@ impl Flights {
         for memory in buffers {
             state.buffers.give(memory);
         }
-        if state.flights.len() == 0 || state.waits {
-            self.landed.notify_all();
+        if state.in_flight.len() == 0 || state.waits {
+            self.completed.notify_all();
         }
     }
 }
 
-impl Completed for Flights {
+impl Completed for InFlight {
     fn completed(&self, token: u64, outcome: Outcome) {
-        self.land_all(&[(token, outcome)], None);
+        self.complete_all(&[(token, outcome)], None);
     }
 
     fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
-        self.land_all(outcomes, None);
+        self.complete_all(outcomes, None);
     }
 
     fn completed_elsewhere(&self, token: u64, bytes: Memory) {
-        self.land_all(&[(token, Ok(()))], Some(bytes));
+        self.complete_all(&[(token, Ok(()))], Some(bytes));
     }
 }

@@ -6,8 +6,8 @@ use engine::status::Health;
 use serde_json::{Value, json};
 
 use super::status::{advice, rebuild_line, word};
-use super::{ask, scrub, table, write_unrestored};
-use crate::verbs::common::{Context, Failure, size};
+use super::{ask, scrub, table, write_failed_restores};
+use crate::commands::common::{Context, Failure, size};
 
 /// Show everything at a glance: pools, their health, volumes and work under way.
 #[derive(Debug, Args)]
@@ -21,7 +21,10 @@ impl GlanceArguments {
     /// Asks the daemon and prints a line for each pool.
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.client();
-        let Pools { pools, unrestored } = client.get("pools")?;
+        let Pools {
+            pools,
+            failed_restores,
+        } = client.get("pools")?;
         let mut all: Vec<Status> = Vec::new();
         for pool in pools {
             all.push(ask(&client, &pool.name)?);
@@ -34,16 +37,16 @@ impl GlanceArguments {
             });
         }
         let mut document = json!({ "pools": all.iter().map(fields).collect::<Vec<_>>() });
-        if !unrestored.is_empty() {
-            document["unrestored"] = json!(unrestored);
+        if !failed_restores.is_empty() {
+            document["failed_restores"] = json!(failed_restores);
         }
         context.print("status", &document, |out| {
-            write_unrestored(out, &unrestored)?;
+            write_failed_restores(out, &failed_restores)?;
             if open == 0 {
                 return writeln!(out, "no pools are open");
             }
             if all.is_empty() {
-                return match unrestored.is_empty() {
+                return match failed_restores.is_empty() {
                     true => writeln!(out, "all pools are healthy"),
                     false => Ok(()),
                 };

@@ -1,4 +1,4 @@
-//! What the verbs share: how they find the daemon, print, ask and fail.
+//! What the commands share: how they find the daemon, print, ask and fail.
 
 use std::borrow::Cow;
 use std::fmt;

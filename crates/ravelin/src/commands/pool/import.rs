@@ -7,7 +7,7 @@ use control::Client;
 use control::api::{FoundPools, Import, Scan, Status};
 
 use super::{status, table};
-use crate::verbs::common::{Context, Failure};
+use crate::commands::common::{Context, Failure};
 
 /// Open a pool, or without a name show which could be opened.
 #[derive(Debug, Args)]

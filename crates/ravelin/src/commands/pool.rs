@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use clap::Subcommand;
 use comfy_table::{ContentArrangement, Table, presets};
 use control::Client;
-use control::api::{ClosePool, DestroyPool, Done, Pools, ScrubPool, Status, Unrestored};
+use control::api::{ClosePool, DestroyPool, Done, FailedRestore, Pools, ScrubPool, Status};
 use control::client::path;
 use serde_json::json;
 
@@ -173,7 +173,7 @@ pub(crate) fn table(head: &[&str]) -> Table {
 fn list(context: &Context, client: &Client) -> Result<(), Failure> {
     let all: Pools = client.get("pools")?;
     context.print("pool list", &all, |out| {
-        write_unrestored(out, &all.unrestored)?;
+        write_failed_restores(out, &all.failed_restores)?;
         if all.pools.is_empty() {
             return writeln!(out, "no pools are open");
         }
@@ -196,8 +196,8 @@ fn list(context: &Context, client: &Client) -> Result<(), Failure> {
 }
 
 /// What the daemon's start did not bring back.
-fn write_unrestored(out: &mut dyn Write, unrestored: &[Unrestored]) -> io::Result<()> {
-    for missing in unrestored {
+fn write_failed_restores(out: &mut dyn Write, failed_restores: &[FailedRestore]) -> io::Result<()> {
+    for missing in failed_restores {
         let problem = &missing.problem;
         writeln!(out, "{problem}")?;
         writeln!(out, "  try: {}", problem.hint)?;

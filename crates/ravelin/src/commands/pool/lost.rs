@@ -8,7 +8,7 @@ use control::api::Status;
 use engine::status::{LostRange, PoolStatus, SeatStatus};
 
 use super::status::reason;
-use crate::verbs::common::size;
+use crate::commands::common::size;
 
 /// Ranges that are shown; the rest is in the JSON.
 const SHOWN: usize = 8;

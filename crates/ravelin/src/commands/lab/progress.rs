@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use lab::{Monitor, Progress, State};
 
-use crate::verbs::common::time;
+use crate::commands::common::time;
 
 /// How often bars move.
 const LOOK: Duration = Duration::from_millis(200);

@@ -12,8 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::{ask, status};
-use crate::verbs::common::{Context, Failure, size, time};
-use crate::verbs::complete;
+use crate::commands::common::{Context, Failure, size, time};
+use crate::commands::complete;
 
 /// How often the bar moves.
 const LOOK: Duration = Duration::from_millis(200);

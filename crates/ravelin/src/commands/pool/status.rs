@@ -4,12 +4,12 @@ use std::io::{self, IsTerminal, Write};
 
 use array::pool::OutReason;
 use control::Client;
-use control::api::{Export, Pools, Status, Unrestored};
+use control::api::{Export, FailedRestore, Pools, Status};
 use engine::status::{Health, PoolStatus, RebuildStatus, SeatStatus};
 use serde_json::{Value, json};
 
-use super::{ask, events, table, write_unrestored};
-use crate::verbs::common::{Context, Ended, Exit, Failure, count, drive_state, size, time};
+use super::{ask, events, table, write_failed_restores};
+use crate::commands::common::{Context, Ended, Exit, Failure, count, drive_state, size, time};
 
 /// Cells of the rebuild's bar.
 const BAR: usize = 24;
@@ -21,7 +21,7 @@ pub(super) fn run(
     name: Option<String>,
     check: bool,
 ) -> Result<Ended, Failure> {
-    let (shown, unrestored) = match show(context, client, name) {
+    let (shown, failed_restores) = match show(context, client, name) {
         // Whatever keeps us from telling, it is not health.
         Err(failure) if check => {
             writeln!(io::stderr(), "ravelin: {}", failure.message())?;
@@ -32,7 +32,12 @@ pub(super) fn run(
     };
     Ok(match shown.into_iter().max_by_key(|&health| code(health)) {
         _ if !check => Ended(0),
-        _ if unrestored.iter().any(|missing| missing.volume.is_none()) => Ended(4),
+        _ if failed_restores
+            .iter()
+            .any(|missing| missing.volume.is_none()) =>
+        {
+            Ended(4)
+        }
         Some(health) => Ended(code(health)),
         // Where no pool is open, something that should be watched is not there.
         None => Ended(4),
@@ -62,24 +67,27 @@ fn show(
     context: &Context,
     client: &Client,
     name: Option<String>,
-) -> Result<(Vec<Health>, Vec<Unrestored>), Failure> {
+) -> Result<(Vec<Health>, Vec<FailedRestore>), Failure> {
     if let Some(name) = name {
         let status = ask(client, &name)?;
         context.print("pool status", &fields(&status), |out| write(out, &status))?;
         return Ok((vec![status.pool.health], Vec::new()));
     }
-    let Pools { pools, unrestored } = client.get("pools")?;
+    let Pools {
+        pools,
+        failed_restores,
+    } = client.get("pools")?;
     let mut all = Vec::new();
     for pool in pools {
         all.push(ask(client, &pool.name)?);
     }
     let each: Vec<Value> = all.iter().map(fields).collect();
     let mut document = json!({ "pools": each });
-    if !unrestored.is_empty() {
-        document["unrestored"] = json!(unrestored);
+    if !failed_restores.is_empty() {
+        document["failed_restores"] = json!(failed_restores);
     }
     context.print("pool status", &document, |out| {
-        write_unrestored(out, &unrestored)?;
+        write_failed_restores(out, &failed_restores)?;
         if all.is_empty() {
             writeln!(out, "no pools are open")?;
         }
@@ -92,7 +100,7 @@ fn show(
         Ok(())
     })?;
     let healths = all.iter().map(|status| status.pool.health).collect();
-    Ok((healths, unrestored))
+    Ok((healths, failed_restores))
 }
 
 /// A pool for JSON.

@@ -13,7 +13,7 @@ use super::session::status_of;
 use super::slab::{Key, Slab};
 
 /// One client request between submission and reply.
-pub(super) struct Flight {
+pub(super) struct PendingRequest {
     /// Whose it is. The connection may be gone by the time the device answers.
     pub(super) connection: Key,
     /// The client's name for it.
@@ -37,21 +37,21 @@ struct StatusFlight {
 }
 
 /// What a block status request is answered: connection, cookie, charge, and extents.
-pub(super) type StatusLanded = ((Key, u64, usize), Vec<(u32, u32)>);
+pub(super) type CompletedStatus = ((Key, u64, usize), Vec<(u32, u32)>);
 
-/// All flights of one worker, and its buffers.
-pub(super) struct Flights {
-    table: Slab<Flight>,
+/// All requests of one worker that are in flight, and its buffers.
+pub(super) struct InFlight {
+    table: Slab<PendingRequest>,
     statuses: Slab<StatusFlight>,
     mailbox: Arc<Mailbox>,
     pub(super) buffers: Buffers,
     to: Arc<dyn Completed>,
-    /// Launched, not yet passed to the device.
+    /// Queued, not yet passed to the device.
     batch: Vec<Submission>,
-    launched: u32,
+    queued: u32,
 }
 
-impl Flights {
+impl InFlight {
     pub(super) fn new(mailbox: &Arc<Mailbox>) -> Self {
         Self {
             table: Slab::new(),
@@ -60,26 +60,26 @@ impl Flights {
             buffers: Buffers::stocked(),
             to: Arc::clone(mailbox) as _,
             batch: Vec::new(),
-            launched: 0,
+            queued: 0,
         }
     }
 
-    /// Requests launched since the last call.
-    pub(super) const fn take_launched(&mut self) -> u32 {
-        std::mem::replace(&mut self.launched, 0)
+    /// Requests queued since the last call.
+    pub(super) const fn take_queued(&mut self) -> u32 {
+        std::mem::replace(&mut self.queued, 0)
     }
 
     /// Prepares `request`, in pieces if it is longer than the device takes at once; it starts with
-    /// the next [`Flights::submit`]. `memory` is a buffer of at least the request's length for reads
+    /// the next [`InFlight::submit`]. `memory` is a buffer of at least the request's length for reads
     /// and writes, else empty.
-    pub(super) fn launch(
+    pub(super) fn queue(
         &mut self,
         limits: &Limits,
         request: Request,
         memory: Memory,
         (connection, cookie, charge): (Key, u64, usize),
     ) {
-        self.launched += 1;
+        self.queued += 1;
         let transfers = matches!(request.kind, RequestKind::Read | RequestKind::Write);
         let pieces = if transfers {
             split(request.offset, request.length, limits)
@@ -87,7 +87,7 @@ impl Flights {
             vec![]
         };
         let whole = memory.clone();
-        let key = self.table.insert(Flight {
+        let key = self.table.insert(PendingRequest {
             connection,
             cookie,
             request,
@@ -125,7 +125,7 @@ impl Flights {
         }
     }
 
-    /// Passes what has been launched to `device`, for which all of it must be.
+    /// Passes what has been queued to `device`, for which all of it must be.
     pub(super) fn submit(&mut self, device: &dyn BlockDevice) {
         if !self.batch.is_empty() {
             device.submit_all(&mut self.batch, &self.to);
@@ -139,7 +139,7 @@ impl Flights {
         (offset, length, one): (u64, u32, bool),
         ticket: (Key, u64, usize),
     ) {
-        self.launched += 1;
+        self.queued += 1;
         let key = self.statuses.insert(StatusFlight {
             ticket,
             length,
@@ -151,21 +151,25 @@ impl Flights {
     }
 
     /// Takes in what a device says that a range holds.
-    pub(super) fn land_extents(&mut self, token: u64, extents: &[Extent]) -> Option<StatusLanded> {
-        let flight = self.statuses.remove(Key::from_u64(token))?;
-        let status = status_of(extents, flight.length, flight.one);
-        Some((flight.ticket, status))
+    pub(super) fn complete_extents(
+        &mut self,
+        token: u64,
+        extents: &[Extent],
+    ) -> Option<CompletedStatus> {
+        let pending = self.statuses.remove(Key::from_u64(token))?;
+        let status = status_of(extents, pending.length, pending.one);
+        Some((pending.ticket, status))
     }
 
-    /// Takes in an outcome. The flight, if that was its last piece.
-    pub(super) fn land(&mut self, token: u64, outcome: Outcome) -> Option<Flight> {
+    /// Takes in an outcome. The pending, if that was its last piece.
+    pub(super) fn complete(&mut self, token: u64, outcome: Outcome) -> Option<PendingRequest> {
         let key = Key::from_u64(token);
-        let flight = self.table.get_mut(key)?;
+        let pending = self.table.get_mut(key)?;
         if let Err(fault) = outcome {
-            flight.fault.get_or_insert(fault);
+            pending.fault.get_or_insert(fault);
         }
-        flight.pieces_left -= 1;
-        if flight.pieces_left > 0 {
+        pending.pieces_left -= 1;
+        if pending.pieces_left > 0 {
             return None;
         }
         self.table.remove(key)

@@ -60,7 +60,7 @@ impl ManArguments {
 /// The manual page of a command. What stands below the options of its help gets sections of their own.
 fn page(command: Command) -> io::Result<Vec<u8>> {
     let below = command.get_after_long_help().map(ToString::to_string);
-    let (has_options, has_verbs) = (
+    let (has_options, has_commands) = (
         command.get_arguments().next().is_some(),
         command.has_subcommands(),
     );
@@ -73,7 +73,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     if has_options {
         man.render_options_section(&mut page)?;
     }
-    if has_verbs {
+    if has_commands {
         man.render_subcommands_section(&mut page)?;
     }
     page.extend(sections(&below.unwrap_or_default()).bytes());

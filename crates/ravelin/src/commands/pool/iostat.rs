@@ -10,8 +10,8 @@ use engine::traffic::{DriveLine, Operations, PoolTraffic, Purposes, Traffic, Vol
 use serde_json::{Value, json};
 
 use super::{names, table};
-use crate::verbs::common::{Context, Failure, size};
-use crate::verbs::complete;
+use crate::commands::common::{Context, Failure, size};
+use crate::commands::complete;
 
 /// Print what drives and volumes do: operations, bytes, what waits (QUEUE), and how long reads and writes take, on
 /// average and 99 of 100 at most. Then what the drives of a pool are asked together, by purpose. Discards are also

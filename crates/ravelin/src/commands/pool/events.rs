@@ -10,8 +10,8 @@ use control::client::path;
 use engine::status::LoggedEvent;
 use serde_json::{Value, json};
 
-use crate::verbs::common::{Context, Failure, document};
-use crate::verbs::complete;
+use crate::commands::common::{Context, Failure, document};
+use crate::commands::complete;
 
 /// How often new lines are asked for.
 const FOLLOW: Duration = Duration::from_millis(250);

@@ -8,8 +8,8 @@ use clap::Args;
 use control::Client;
 use control::api::{CreatePool, CreatedPool};
 
-use crate::verbs::common::{Context, Failure, absolute, bad_scheme, size};
-use crate::verbs::{complete, plan};
+use crate::commands::common::{Context, Failure, absolute, bad_scheme, size};
+use crate::commands::{complete, plan};
 
 /// Create a pool of drives.
 #[derive(Debug, Args)]

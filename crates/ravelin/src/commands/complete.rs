@@ -2,7 +2,7 @@
 //!
 //! The script that `ravelin completions` prints calls this program again with what has been typed so far, and
 //! [`VARIABLE`] set. Names of pools, volumes and drives come from the daemon. Where no daemon answers there are
-//! none: a completion prints no errors, and it waits for [`PATIENCE`] at most.
+//! none: a completion prints no errors, and it waits for [`TIMEOUT`] at most.
 
 use std::ffi::OsStr;
 use std::sync::mpsc;
@@ -21,7 +21,7 @@ use super::common::{Context, drive_state};
 pub(crate) const VARIABLE: &str = "RAVELIN_COMPLETE";
 
 /// How long a shell waits for the daemon's answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 type Candidates = Vec<CompletionCandidate>;
 
@@ -136,7 +136,7 @@ fn ask(question: impl FnOnce(&Client) -> Candidates + Send + 'static) -> Candida
     let client = context.client();
     let (answer, answered) = mpsc::channel();
     std::thread::spawn(move || answer.send(question(&client)));
-    answered.recv_timeout(PATIENCE).unwrap_or_default()
+    answered.recv_timeout(TIMEOUT).unwrap_or_default()
 }
 
 /// The value of `--socket` among the words.

@@ -1,14 +1,14 @@
-//! The simulator finds bugs that are planted: how soon, and by which invariant.
+//! The simulator finds seeded faults: how soon, and by which invariant.
 //!
 //! Without `RAVELIN_LONG=1` one seed each of those that are found quickly; with it five first seeds each, at most
-//! a minute of CPU time, and a table. `docs/design/planted.md` has the list.
+//! a minute of CPU time, and a table. `docs/design/seeded-faults.md` has the list.
 
 use std::time::Duration;
 
 use sim::schedule::{Event, Runner, Schedule, Scope};
-use sim::{Bug, CutSpec, plant};
+use sim::{CutSpec, SeededFault, seed_fault};
 
-/// CPU time that the search for one bug may take.
+/// CPU time that the search for one fault may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Schedules between two looks at the clock.
 const STRIDE: u64 = 32;
@@ -27,7 +27,7 @@ struct Found {
     seed: u64,
 }
 
-/// Silent faults, and what drives say, by turns: each bug is looked for in the same schedules.
+/// Schedules with silent and with reported drive faults by turns: each seeded fault is looked for in the same schedules.
 fn schedule(seed: u64) -> Schedule {
     let scope = if seed % 3 == 2 {
         Scope::Silent
@@ -37,20 +37,20 @@ fn schedule(seed: u64) -> Schedule {
     Schedule::from_seed(seed, scope)
 }
 
-fn find(bug: Bug, first: u64, limit: Duration) -> Option<Found> {
+fn find(fault: SeededFault, first: u64, limit: Duration) -> Option<Found> {
     let begun = cpu_time();
-    plant(Some(bug));
+    seed_fault(Some(fault));
     let mut runner = Runner::new();
     let mut found = None;
     for seed in first.. {
         let schedule = schedule(seed);
         if let Some(violation) = runner.run(&schedule).violation {
-            // It must be this bug's doing.
-            plant(None);
+            // It must be the seeded fault that fails.
+            seed_fault(None);
             let without = Runner::new().run(&schedule).violation;
-            plant(Some(bug));
+            seed_fault(Some(fault));
             if let Some(violation) = without {
-                println!("seed {seed} fails without any planted bug: {violation}");
+                println!("seed {seed} fails without a seeded fault: {violation}");
                 continue;
             }
             found = Some((seed, violation.invariant.to_owned()));
@@ -60,7 +60,7 @@ fn find(bug: Bug, first: u64, limit: Duration) -> Option<Found> {
             break;
         }
     }
-    plant(None);
+    seed_fault(None);
     found.map(|(seed, invariant)| Found {
         took: cpu_time() - begun,
         schedules: seed - first + 1,
@@ -74,19 +74,19 @@ fn is_long() -> bool {
 }
 
 #[test]
-fn planted_bugs_are_found_in_a_minute_of_cpu_time_each() {
+fn seeded_faults_are_found_in_a_minute_of_cpu_time_each() {
     sim::quiet_panics();
-    let only = std::env::var("RAVELIN_PLANTED").ok();
+    let only = std::env::var("RAVELIN_SEEDED").ok();
     let mut missed = Vec::new();
-    for &bug in Bug::ALL {
-        let name = format!("{bug:?}");
+    for &fault in SeededFault::ALL {
+        let name = format!("{fault:?}");
         if only
             .as_ref()
             .is_some_and(|only| !only.split(',').any(|one| one == name))
         {
             continue;
         }
-        if !is_long() && SLOW.contains(&bug) {
+        if !is_long() && SLOW.contains(&fault) {
             continue;
         }
         let firsts: &[u64] = if is_long() {
@@ -96,13 +96,13 @@ fn planted_bugs_are_found_in_a_minute_of_cpu_time_each() {
         };
         let mut all: Vec<Option<Found>> = firsts
             .iter()
-            .map(|&first| find(bug, first, LIMIT))
+            .map(|&first| find(fault, first, LIMIT))
             .collect();
         all.sort_by_key(|found| found.as_ref().map_or(LIMIT * 2, |found| found.took));
         match &all[all.len() / 2] {
             Some(found) => println!(
                 "| {name} | {} | {:.2} s | {} schedules | {} | seed {} | {}/{} |",
-                bug.what().trim(),
+                fault.what().trim(),
                 found.took.as_secs_f64(),
                 found.schedules,
                 found.invariant,
@@ -111,7 +111,7 @@ fn planted_bugs_are_found_in_a_minute_of_cpu_time_each() {
                 all.len(),
             ),
             None => {
-                println!("| {name} | {} | not found |", bug.what().trim());
+                println!("| {name} | {} | not found |", fault.what().trim());
                 missed.push(name);
             }
         }
@@ -122,19 +122,19 @@ fn planted_bugs_are_found_in_a_minute_of_cpu_time_each() {
 #[test]
 fn schedules_that_failed_once_fail_again_without_their_fix() {
     sim::quiet_panics();
-    for (bug, text) in [
+    for (fault, text) in [
         (
-            Bug::LeaveUnrestored,
+            SeededFault::SkipRestore,
             include_str!("schedules/recovery-restores-batches-raid5.txt"),
         ),
         (
-            Bug::SkipGenerations,
+            SeededFault::SkipGenerations,
             include_str!("schedules/generations-in-turn-joined.txt"),
         ),
     ] {
         let schedule: Schedule = text.parse().expect("a schedule");
         let mut runner = Runner::new();
-        plant(Some(bug));
+        seed_fault(Some(fault));
         let failed: Vec<u64> = (0..NEIGHBOURS)
             .filter(|&number| {
                 runner
@@ -143,13 +143,16 @@ fn schedules_that_failed_once_fail_again_without_their_fix() {
                     .is_some()
             })
             .collect();
-        plant(None);
-        println!("{bug:?}: {} of {NEIGHBOURS} neighbours fail", failed.len());
-        assert!(!failed.is_empty(), "{bug:?}");
+        seed_fault(None);
+        println!(
+            "{fault:?}: {} of {NEIGHBOURS} neighbours fail",
+            failed.len()
+        );
+        assert!(!failed.is_empty(), "{fault:?}");
         let mut runner = Runner::new();
         for number in failed {
             let violation = runner.run(&neighbour(&schedule, number)).violation;
-            assert_eq!(violation, None, "{bug:?}, neighbour {number}");
+            assert_eq!(violation, None, "{fault:?}, neighbour {number}");
         }
     }
 }
@@ -177,21 +180,21 @@ fn neighbour(schedule: &Schedule, number: u64) -> Schedule {
 }
 
 /// Found in more than two seconds: only in the long form.
-const SLOW: &[Bug] = &[
-    Bug::AnchorBeforePages,
-    Bug::SkipFillTarget,
-    Bug::UnboundChecksum,
-    Bug::LagByTwo,
-    Bug::RingOverwrites,
-    Bug::LeaveUnrestored,
-    Bug::SkipGenerations,
-    Bug::ScrubKeepsPages,
-    Bug::JoinedFailureToFirst,
-    Bug::DirectOntoTrimmed,
-    Bug::DirectUnflushed,
-    Bug::DiscardUnflushed,
-    Bug::DiscardRingWritten,
-    Bug::VacatedNotFlushed,
-    Bug::VacatedNotDrained,
-    Bug::MovedNotVacated,
+const SLOW: &[SeededFault] = &[
+    SeededFault::AnchorBeforePages,
+    SeededFault::SkipFillTarget,
+    SeededFault::UnboundChecksum,
+    SeededFault::LagByTwo,
+    SeededFault::RingOverwrites,
+    SeededFault::SkipRestore,
+    SeededFault::SkipGenerations,
+    SeededFault::ScrubKeepsPages,
+    SeededFault::JoinedFailureToFirst,
+    SeededFault::DirectOntoTrimmed,
+    SeededFault::DirectUnflushed,
+    SeededFault::DiscardUnflushed,
+    SeededFault::DiscardRingWritten,
+    SeededFault::VacatedNotFlushed,
+    SeededFault::VacatedNotDrained,
+    SeededFault::MovedNotVacated,
 ];
