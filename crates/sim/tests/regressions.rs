@@ -189,3 +189,12 @@ fn a_read_of_a_stripe_that_was_vacated_is_not_compared_with_what_it_held_before(
 fn an_opening_beside_a_slow_drive_has_time() {
     holds(include_str!("schedules/opening-beside-a-slow-drive.txt"));
 }
+
+/// Seed 705013725. One batch in flight had half of the memory of the log, so that a checkpoint was wanted; all before it was
+/// covered, so that the checkpoint had nothing to do and ended at once. With it space of a deleted volume was looked at
+/// again, whose look waits for the next checkpoint; the operation of that look made the lane's turn go on, and the
+/// next checkpoint began in the same turn, without end.
+#[test]
+fn a_checkpoint_that_makes_no_room_does_not_begin() {
+    holds(include_str!("schedules/checkpoint-that-makes-no-room.txt"));
+}

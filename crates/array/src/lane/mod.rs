@@ -78,6 +78,10 @@ use crate::format::PageName;
 use crate::plan::Transfer;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
+/// Rounds of one event. There are a few, for what each round begins waits for a drive or a computation; more are a
+/// livelock, which tests should end.
+const TURNS_MAX: u32 = 100_000;
+
 /// What a drive operation in flight is for.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
@@ -364,7 +368,11 @@ impl Lane {
 
     /// Moves every operation that can move.
     fn advance(&mut self) {
-        loop {
+        for turn in 0.. {
+            debug_assert!(
+                turn < TURNS_MAX,
+                "a turn ends: each operation moves or waits"
+            );
             while let Some(op) = self.ops.next() {
                 self.plan(op);
             }

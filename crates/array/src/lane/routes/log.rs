@@ -66,6 +66,16 @@ impl Lane {
         if self.log.wants_checkpoint(&self.cx, &self.overlay)
             || self.overlay.blocks_in_place() >= IN_PLACE_MAX
         {
+            self.want_room();
+        }
+    }
+
+    /// A checkpoint should make room. Where ring and memory have nothing but batches in flight none can: room comes when
+    /// those have ended. One that began all the same would end at once, and the next one would begin in the same turn.
+    fn want_room(&mut self) {
+        let fails = self.retries.checkpoints_fail().is_some();
+        let covered = self.log.completed() < self.checkpoints.first_uncovered();
+        if fails || !covered || !self.ring_is_checkpointed() {
             self.checkpoints.want();
         }
     }
@@ -86,7 +96,7 @@ impl Lane {
             Begun::NoRoom => {
                 self.refuse_relogs();
                 if self.log.still_waits_for_room() {
-                    self.checkpoints.want();
+                    self.want_room();
                 }
             }
             Begun::Full(fault) => {
