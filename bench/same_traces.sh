@@ -11,7 +11,7 @@ base=$(realpath "$1") new=$(realpath "$2") count=${3:-2000} first=${4:-1}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 different=0
-for scope in orderly said silent; do
+for scope in orderly reported silent; do
     "$base" "$first" "$count" $scope >"$work/base" &
     "$new" "$first" "$count" $scope >"$work/new"
     wait $!

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use array::plan::{
-    AllOnDrive, BandPlans, Piece, Scratch, Source, Stripe, plan_fill, plan_read, plan_write,
+    AllOnDrive, Piece, Scratch, Source, Stripe, SubStripePlans, plan_fill, plan_read, plan_write,
 };
 use array::view::Column;
 use array::{BufferId, Geometry, RequestId, ScratchId, Slice};
@@ -86,7 +86,7 @@ fn render_writes(scheme: &str, drives: u16, cases: &[Case<'_>]) -> String {
             })
             .collect();
         writeln!(text, "# {}", case.name).unwrap();
-        match plan_write(&mut BandPlans::default(), &stripe, &sources, SCRATCH) {
+        match plan_write(&mut SubStripePlans::default(), &stripe, &sources, SCRATCH) {
             Ok(plan) => writeln!(text, "{plan}").unwrap(),
             Err(lost) => writeln!(text, "{lost:?}\n").unwrap(),
         }
@@ -116,7 +116,7 @@ fn writes_read_as_little_as_they_can() {
                 ranges: &[(0, 0, CHUNK), (1, 0, CHUNK), (2, 0, CHUNK), (3, 0, CHUNK)],
             },
             Case {
-                name: "8 KiB across a chunk's end: two bands",
+                name: "8 KiB across a chunk's end: two sub-stripes",
                 absent: &[],
                 ranges: &[(0, CHUNK - 4096, 4096), (1, 0, 4096)],
             },
@@ -205,7 +205,7 @@ fn reads_go_where_the_bytes_are_and_around_what_is_lost() {
             low,
             slice: request(0, length),
         };
-        let plan = plan_read(&mut BandPlans::default(), &stripe, &[piece], SCRATCH).unwrap();
+        let plan = plan_read(&mut SubStripePlans::default(), &stripe, &[piece], SCRATCH).unwrap();
         writeln!(text, "# {name}\n{plan}").unwrap();
     }
     insta::assert_snapshot!(text);
@@ -228,7 +228,7 @@ fn a_fill_moves_a_run_of_stripes_with_one_operation_per_drive() {
         blocks: &AllOnDrive,
     };
     let plan = plan_fill(
-        &mut BandPlans::default(),
+        &mut SubStripePlans::default(),
         first,
         0..4,
         (3, target),
@@ -258,7 +258,7 @@ fn a_column_of_an_array_code_is_rebuilt_from_the_fewest_elements() {
             };
             let target = geometry.layout().cell(0, column);
             let plan = plan_fill(
-                &mut BandPlans::default(),
+                &mut SubStripePlans::default(),
                 first,
                 0..1,
                 (column, target),
@@ -288,7 +288,7 @@ fn a_small_write_to_dcode_touches_two_parities() {
         low: 4096,
         slice: request(0, 4096),
     };
-    let plan = plan_write(&mut BandPlans::default(), &stripe, &[source], SCRATCH).unwrap();
+    let plan = plan_write(&mut SubStripePlans::default(), &stripe, &[source], SCRATCH).unwrap();
     assert_eq!((plan.reads.len(), plan.writes.len()), (3, 3));
     assert!(plan.writes.iter().all(|write| write.length == 4096));
 }

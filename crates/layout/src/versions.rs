@@ -1,22 +1,22 @@
-//! Map versions: a layout replaced by a later one, band by band.
+//! Map versions: a layout replaced by a later one, segment by segment.
 //!
 //! Expansion and spare resizing change where groups lie. Groups keep their numbers; they are
-//! gathered in *bands*, and each band says under which map version it lies and from which row. One
-//! band's worth of rows is kept free, next to it the first band moves, which frees its own rows for
+//! gathered in *segments*, and each segment says under which map version it lies and from which row. One
+//! segment's worth of rows is kept free, next to it the first segment moves, which frees its own rows for
 //! the second, and so on:
 //!
 //! ```text
 //!   rows     0        R                2R               3R
-//!            [ free   | band 0 (v0)    | band 1 (v0)    |        the new map needs fewer rows
-//!            [ b0 (v1)|    free        | band 1 (v0)    |        for as many groups: it has more
+//!            [ free   | segment 0 (v0)    | segment 1 (v0)    |        the new map needs fewer rows
+//!            [ b0 (v1)|    free        | segment 1 (v0)    |        for as many groups: it has more
 //!            [ b0 (v1)| b1 (v1) |        free           |        drives
 //! ```
 //!
-//! A step copies a band from where it is to rows that nothing uses; only then the band's entry
+//! A step copies a segment from where it is to rows that nothing uses; only then the segment's entry
 //! changes. A crash before that leaves the old entry and a copy to be made again. Afterwards the
 //! free rows are at the other end, and the next replacement goes the other way.
 //!
-//! Every map comes in *steps* ([`Layout::step`]): bands take whole steps, and each goes on where
+//! Every map comes in *steps* ([`Layout::step`]): segments take whole steps, and each goes on where
 //! the one before ended, so that all shifts and bases of a pattern are used.
 
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ use crate::{Cell, Layout, Place, Role};
 
 /// Where a run of groups lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Band {
+pub struct MapSegment {
     /// Its first group.
     pub first_group: u64,
     /// How many groups.
@@ -42,15 +42,15 @@ pub struct Band {
     pub base_step: u64,
 }
 
-/// One band's move: copy from `from` to `to`, then [`Versioned::commit`].
+/// One segment's move: copy from `from` to `to`, then [`Versioned::commit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which band.
-    pub band: usize,
+    /// Which segment.
+    pub segment: usize,
     /// As it lies now.
-    pub from: Band,
+    pub from: MapSegment,
     /// As it is to lie.
-    pub to: Band,
+    pub to: MapSegment,
 }
 
 /// Why a map cannot replace another.
@@ -75,7 +75,7 @@ pub enum ReplaceError {
     Rows {
         /// Groups there are.
         groups: u64,
-        /// Rows they would take, the free band included.
+        /// Rows they would take, the free segment included.
         needed: u64,
         /// Rows there are.
         rows: u64,
@@ -98,34 +98,34 @@ impl Hint for ReplaceError {
 pub struct Versioned {
     maps: Vec<Arc<dyn Layout>>,
     /// In the order of groups, and of rows.
-    bands: Vec<Band>,
+    segments: Vec<MapSegment>,
     rows: u64,
-    band_groups: u64,
-    /// Whether the next replacement moves bands towards row 0, first band first.
+    segment_groups: u64,
+    /// Whether the next replacement moves segments towards row 0, first segment first.
     free_below: bool,
 }
 
 impl Versioned {
-    /// Bands of about `band_groups` groups on drives of `rows` cells, with one band's rows free at
+    /// Segments of about `segment_groups` groups on drives of `rows` cells, with one segment's rows free at
     /// the top.
     #[must_use]
-    pub fn new(map: Arc<dyn Layout>, rows: u64, band_groups: u64) -> Self {
+    pub fn new(map: Arc<dyn Layout>, rows: u64, segment_groups: u64) -> Self {
         let (_, step_groups) = map.step();
         let mut versioned = Self {
             maps: vec![map],
-            bands: Vec::new(),
+            segments: Vec::new(),
             rows,
-            band_groups: band_groups.max(1).next_multiple_of(step_groups),
+            segment_groups: segment_groups.max(1).next_multiple_of(step_groups),
             free_below: false,
         };
         versioned.grow();
         versioned
     }
 
-    /// The bands, in the order of their groups.
+    /// The segments, in the order of their groups.
     #[must_use]
-    pub fn bands(&self) -> &[Band] {
-        &self.bands
+    pub fn segments(&self) -> &[MapSegment] {
+        &self.segments
     }
 
     /// The map that new groups get.
@@ -134,10 +134,10 @@ impl Versioned {
         self.maps.last().expect("there is at least one map")
     }
 
-    /// Rows that `band` takes.
+    /// Rows that `segment` takes.
     #[must_use]
-    pub fn band_rows(&self, band: &Band) -> Range<u64> {
-        band.base_row..band.base_row + self.rows_for(band.version, band.groups)
+    pub fn segment_rows(&self, segment: &MapSegment) -> Range<u64> {
+        segment.base_row..segment.base_row + self.rows_for(segment.version, segment.groups)
     }
 
     fn rows_for(&self, version: u16, groups: u64) -> u64 {
@@ -149,43 +149,43 @@ impl Versioned {
         u16::try_from(self.maps.len() - 1).expect("few versions")
     }
 
-    /// Adds bands in free rows, as many as leave one free; returns how many groups were added. Not
+    /// Adds segments in free rows, as many as leave one free; returns how many groups were added. Not
     /// while a replacement is under way.
     pub fn grow(&mut self) -> u64 {
         if self.next_step().is_some() {
             return 0;
         }
         let version = self.latest_version();
-        let height = self.rows_for(version, self.band_groups);
+        let height = self.rows_for(version, self.segment_groups);
         let (step_rows, _) = self.latest().step();
         let mut added = 0;
         loop {
-            let last = self.bands.last();
+            let last = self.segments.last();
             let base_row = match last {
-                Some(band) => self.band_rows(band).end,
+                Some(segment) => self.segment_rows(segment).end,
                 None => 0,
             };
-            let free_below = self.bands.first().map_or(0, |band| band.base_row);
+            let free_below = self.segments.first().map_or(0, |segment| segment.base_row);
             let keep = if free_below >= height { 0 } else { height };
             if base_row + height + keep > self.rows {
                 return added;
             }
-            let first_group = last.map_or(0, |band| band.first_group + band.groups);
-            let base_step = last.map_or(0, |band| {
-                band.base_step + (self.band_rows(band).end - band.base_row) / step_rows
+            let first_group = last.map_or(0, |segment| segment.first_group + segment.groups);
+            let base_step = last.map_or(0, |segment| {
+                segment.base_step + (self.segment_rows(segment).end - segment.base_row) / step_rows
             });
-            self.bands.push(Band {
+            self.segments.push(MapSegment {
                 first_group,
-                groups: self.band_groups,
+                groups: self.segment_groups,
                 version,
                 base_row,
                 base_step,
             });
-            added += self.band_groups;
+            added += self.segment_groups;
         }
     }
 
-    /// Makes `map` the version that every band moves to, step by step.
+    /// Makes `map` the version that every segment moves to, step by step.
     ///
     /// # Errors
     /// When a replacement is under way, columns or the rotation inside groups differ, or rows do
@@ -202,25 +202,28 @@ impl Versioned {
             return Err(ReplaceError::Rotation);
         }
         self.maps.push(map);
-        self.free_below = self.bands.first().is_some_and(|band| band.base_row > 0);
+        self.free_below = self
+            .segments
+            .first()
+            .is_some_and(|segment| segment.base_row > 0);
         // Try it out: every step has to find its rows free.
         let mut trial = self.clone();
         while let Some(step) = trial.next_step() {
-            let target = trial.band_rows(&step.to);
-            let collides = trial.bands.iter().any(|band| {
-                let rows = trial.band_rows(band);
+            let target = trial.segment_rows(&step.to);
+            let collides = trial.segments.iter().any(|segment| {
+                let rows = trial.segment_rows(segment);
                 rows.start < target.end && target.start < rows.end
             });
             if collides || target.end > self.rows {
                 let version = self.latest_version();
                 let height: u64 = self
-                    .bands
+                    .segments
                     .iter()
-                    .map(|band| self.rows_for(version, band.groups))
+                    .map(|segment| self.rows_for(version, segment.groups))
                     .sum();
                 let error = ReplaceError::Rows {
-                    groups: self.bands.iter().map(|band| band.groups).sum(),
-                    needed: height + self.rows_for(version, self.band_groups),
+                    groups: self.segments.iter().map(|segment| segment.groups).sum(),
+                    needed: height + self.rows_for(version, self.segment_groups),
                     rows: self.rows,
                 };
                 self.maps.pop();
@@ -243,45 +246,45 @@ impl Versioned {
             })
     }
 
-    /// The next band to move, `None` when all lie under the latest map.
+    /// The next segment to move, `None` when all lie under the latest map.
     #[must_use]
     pub fn next_step(&self) -> Option<Step> {
         let version = self.latest_version();
-        let waits = |band: &Band| band.version != version;
+        let waits = |segment: &MapSegment| segment.version != version;
         let (step_rows, _) = self.latest().step();
         let (index, base_row, base_step) = if self.free_below {
-            let index = self.bands.iter().position(waits)?;
-            match index.checked_sub(1).map(|before| &self.bands[before]) {
+            let index = self.segments.iter().position(waits)?;
+            match index.checked_sub(1).map(|before| &self.segments[before]) {
                 Some(before) => {
-                    let rows = self.band_rows(before);
+                    let rows = self.segment_rows(before);
                     let steps = (rows.end - rows.start) / step_rows;
                     (index, rows.end, before.base_step + steps)
                 }
                 None => (index, 0, 0),
             }
         } else {
-            let index = self.bands.iter().rposition(waits)?;
-            let height = self.rows_for(version, self.bands[index].groups);
-            // Steps go on from band to band as if all had been moved.
-            let before: u64 = self.bands[..index]
+            let index = self.segments.iter().rposition(waits)?;
+            let height = self.rows_for(version, self.segments[index].groups);
+            // Steps go on from segment to segment as if all had been moved.
+            let before: u64 = self.segments[..index]
                 .iter()
-                .map(|band| self.rows_for(version, band.groups))
+                .map(|segment| self.rows_for(version, segment.groups))
                 .sum();
             let end = self
-                .bands
+                .segments
                 .get(index + 1)
                 .map_or(self.rows, |after| after.base_row);
             (index, end.saturating_sub(height), before / step_rows)
         };
-        let from = self.bands[index];
-        let to = Band {
+        let from = self.segments[index];
+        let to = MapSegment {
             version,
             base_row,
             base_step,
             ..from
         };
         Some(Step {
-            band: index,
+            segment: index,
             from,
             to,
         })
@@ -297,37 +300,41 @@ impl Versioned {
             self.next_step().as_ref(),
             "steps are taken in order"
         );
-        self.bands[step.band] = step.to;
+        self.segments[step.segment] = step.to;
     }
 
-    /// Where a column would lie under a band's entry, whether or not it is the current one.
+    /// Where a column would lie under a segment's entry, whether or not it is the current one.
     #[must_use]
-    pub fn cell_in(&self, band: &Band, group: u64, column: u16) -> Cell {
-        let map = &self.maps[usize::from(band.version)];
+    pub fn cell_in(&self, segment: &MapSegment, group: u64, column: u16) -> Cell {
+        let map = &self.maps[usize::from(segment.version)];
         let (step_rows, step_groups) = map.step();
-        let local = band.base_step * step_groups + (group - band.first_group);
+        let local = segment.base_step * step_groups + (group - segment.first_group);
         let cell = map.cell(local, column);
         Cell {
             seat: cell.seat,
-            row: cell.row - band.base_step * step_rows + band.base_row,
+            row: cell.row - segment.base_step * step_rows + segment.base_row,
         }
     }
 
-    fn band_of_group(&self, group: u64) -> &Band {
-        let after = self.bands.partition_point(|band| band.first_group <= group);
-        &self.bands[after - 1]
+    fn segment_of_group(&self, group: u64) -> &MapSegment {
+        let after = self
+            .segments
+            .partition_point(|segment| segment.first_group <= group);
+        &self.segments[after - 1]
     }
 
-    fn band_of_row(&self, row: u64) -> Option<&Band> {
-        let after = self.bands.partition_point(|band| band.base_row <= row);
-        let band = self.bands.get(after.checked_sub(1)?)?;
-        self.band_rows(band).contains(&row).then_some(band)
+    fn segment_of_row(&self, row: u64) -> Option<&MapSegment> {
+        let after = self
+            .segments
+            .partition_point(|segment| segment.base_row <= row);
+        let segment = self.segments.get(after.checked_sub(1)?)?;
+        self.segment_rows(segment).contains(&row).then_some(segment)
     }
 
-    /// The map of a band, and how far its rows are from the pool's: pool row = map row − .0 + .1.
-    fn map_of(&self, band: &Band) -> (&Arc<dyn Layout>, u64, u64) {
-        let map = &self.maps[usize::from(band.version)];
-        (map, band.base_step * map.step().0, band.base_row)
+    /// The map of a segment, and how far its rows are from the pool's: pool row = map row − .0 + .1.
+    fn map_of(&self, segment: &MapSegment) -> (&Arc<dyn Layout>, u64, u64) {
+        let map = &self.maps[usize::from(segment.version)];
+        (map, segment.base_step * map.step().0, segment.base_row)
     }
 }
 
@@ -340,31 +347,31 @@ impl Layout for Versioned {
         self.maps[0].columns()
     }
 
-    /// The least of all bands: a row has at least so many.
+    /// The least of all segments: a row has at least so many.
     fn spares(&self) -> u16 {
-        let versions = self.bands.iter().map(|band| band.version);
+        let versions = self.segments.iter().map(|segment| segment.version);
         let spares = versions.map(|version| self.maps[usize::from(version)].spares());
         spares.min().unwrap_or_else(|| self.latest().spares())
     }
 
     fn groups(&self, rows: u64) -> u64 {
-        let fits = |band: &&Band| self.band_rows(band).end <= rows;
-        self.bands
+        let fits = |segment: &&MapSegment| self.segment_rows(segment).end <= rows;
+        self.segments
             .iter()
             .take_while(fits)
-            .map(|band| band.groups)
+            .map(|segment| segment.groups)
             .sum()
     }
 
     fn cell(&self, group: u64, column: u16) -> Cell {
-        self.cell_in(self.band_of_group(group), group, column)
+        self.cell_in(self.segment_of_group(group), group, column)
     }
 
     fn role(&self, cell: Cell) -> Role {
-        let Some(band) = self.band_of_row(cell.row) else {
+        let Some(segment) = self.segment_of_row(cell.row) else {
             return Role::Unused;
         };
-        let (map, map_row, base_row) = self.map_of(band);
+        let (map, map_row, base_row) = self.map_of(segment);
         if cell.seat.0 >= map.drives() {
             return Role::Unused;
         }
@@ -374,10 +381,10 @@ impl Layout for Versioned {
         };
         match map.role(local) {
             Role::Column { group, column } => {
-                let group = group - band.base_step * map.step().1;
-                if group < band.groups {
+                let group = group - segment.base_step * map.step().1;
+                if group < segment.groups {
                     Role::Column {
-                        group: group + band.first_group,
+                        group: group + segment.first_group,
                         column,
                     }
                 } else {
@@ -389,9 +396,9 @@ impl Layout for Versioned {
     }
 
     fn spare(&self, row: u64, index: u16) -> Seat {
-        match self.band_of_row(row) {
-            Some(band) => {
-                let (map, map_row, base_row) = self.map_of(band);
+        match self.segment_of_row(row) {
+            Some(segment) => {
+                let (map, map_row, base_row) = self.map_of(segment);
                 map.spare(row - base_row + map_row, index)
             }
             None => self.latest().spare(row, index),
@@ -425,13 +432,13 @@ impl Layout for Versioned {
         out: &dyn Fn(Seat) -> bool,
         used: &dyn Fn(Cell) -> bool,
     ) -> Option<Cell> {
-        let band = self.band_of_group(group);
-        let (map, map_row, base_row) = self.map_of(band);
+        let segment = self.segment_of_group(group);
+        let (map, map_row, base_row) = self.map_of(segment);
         let pool_cell = |cell: Cell| Cell {
             seat: cell.seat,
             row: cell.row - map_row + base_row,
         };
-        let local = band.base_step * map.step().1 + (group - band.first_group);
+        let local = segment.base_step * map.step().1 + (group - segment.first_group);
         map.spare_for(local, column, out, &|cell| used(pool_cell(cell)))
             .map(pool_cell)
     }

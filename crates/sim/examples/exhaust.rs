@@ -3,7 +3,7 @@
 //! One case in `ONE_IN` is run; of the cuts within recoveries of these one in `AGAIN_ONE_IN`. `WORKLOAD` is the beginning
 //! of a name.
 
-use sim::enumerate::{Share, Tally, cuts, phases, said, silent, workloads};
+use sim::enumerate::{Share, Tally, cuts, phases, reported, silent, workloads};
 use sim::schedule::Runner;
 
 fn main() {
@@ -26,7 +26,7 @@ fn main() {
         }
         let tally = match args[1].as_str() {
             "cuts" => cuts(&mut runner, &workload, share),
-            "said" => said(&mut runner, &workload, share),
+            "reported" => reported(&mut runner, &workload, share),
             "phases" => phases(&mut runner, &workload, share),
             _ => silent(&mut runner, &workload, share),
         };

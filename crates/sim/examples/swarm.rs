@@ -22,7 +22,7 @@ fn main() {
     let first: u64 = args[1].parse().expect("a seed");
     let count: u64 = args[2].parse().expect("a count");
     let scope = match args.get(3).map(String::as_str) {
-        Some("said") => Scope::Said,
+        Some("reported") => Scope::Reported,
         Some("silent") => Scope::Silent,
         _ => Scope::Orderly,
     };

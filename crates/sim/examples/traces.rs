@@ -17,9 +17,9 @@ fn main() {
     let count: u64 = args[2].parse().expect("a count");
     let scope = match args.get(3).map(String::as_str) {
         None | Some("orderly") => Scope::Orderly,
-        Some("said") => Scope::Said,
+        Some("reported") => Scope::Reported,
         Some("silent") => Scope::Silent,
-        Some(other) => panic!("{other} is no scope: orderly, said, silent"),
+        Some(other) => panic!("{other} is no scope: orderly, reported, silent"),
     };
     sim::quiet_panics();
     let mut runner = Runner::new();

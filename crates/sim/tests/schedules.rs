@@ -1,12 +1,12 @@
 //! Schedules: the same seed is the same run, and each has what the definition asks for.
 
-use sim::enumerate::{Share, Tally, cuts, phases, said, silent, workloads};
+use sim::enumerate::{Share, Tally, cuts, phases, reported, silent, workloads};
 use sim::schedule::{Event, Runner, Schedule, Scope};
 
 #[test]
 fn a_seed_gives_the_same_run_again() {
     let (mut one, mut other) = (Runner::new(), Runner::new());
-    for scope in [Scope::Said, Scope::Silent] {
+    for scope in [Scope::Reported, Scope::Silent] {
         for seed in 0..20 {
             let schedule = Schedule::from_seed(seed, scope);
             assert_eq!(one.run(&schedule), other.run(&schedule), "seed {seed}");
@@ -17,7 +17,7 @@ fn a_seed_gives_the_same_run_again() {
 #[test]
 fn every_seed_has_a_hundred_requests_a_cut_and_two_faults_within_the_budget() {
     for seed in 0..2000 {
-        let schedule = Schedule::from_seed(seed, Scope::Said);
+        let schedule = Schedule::from_seed(seed, Scope::Reported);
         let count = |is: fn(&Event) -> bool| schedule.events.iter().filter(|at| is(at)).count();
         assert!(count(|event| event.is_request()) >= 100);
         assert!(count(|event| matches!(event, Event::Cut(_) | Event::Kill)) >= 1);
@@ -36,17 +36,20 @@ fn every_seed_has_a_hundred_requests_a_cut_and_two_faults_within_the_budget() {
 #[test]
 fn fixed_seeds_of_the_swarm_find_nothing() {
     let long = std::env::var_os("RAVELIN_LONG").is_some();
-    let (said, silent) = if long { (200_000, 50_000) } else { (1600, 500) };
+    let (reported, silent) = if long { (200_000, 50_000) } else { (1600, 500) };
     let mut runner = Runner::new();
     let mut full = 0;
-    for (scope, seeds) in [(Scope::Said, said), (Scope::Silent, silent)] {
+    for (scope, seeds) in [(Scope::Reported, reported), (Scope::Silent, silent)] {
         for seed in 0..seeds {
             let verdict = runner.run(&Schedule::from_seed(seed, scope));
             assert_eq!(verdict.violation, None, "{scope:?} seed {seed}");
             full += u64::from(verdict.is_full());
         }
     }
-    assert!(full * 4 > (said + silent) * 3, "{full} were full schedules");
+    assert!(
+        full * 4 > (reported + silent) * 3,
+        "{full} were full schedules"
+    );
 }
 
 /// A fixed part of the enumerations: every push runs the same cases.
@@ -62,7 +65,7 @@ fn fixed_parts_of_the_enumerations_find_nothing() {
         };
         all.add(cuts(&mut runner, &workload, share));
         let share = Share::one_in(if long { 1 } else { 50 });
-        all.add(said(&mut runner, &workload, share));
+        all.add(reported(&mut runner, &workload, share));
         all.add(silent(&mut runner, &workload, share));
         all.add(phases(&mut runner, &workload, share));
     }

@@ -32,7 +32,7 @@ fn schedule(seed: u64) -> Schedule {
     let scope = if seed % 3 == 2 {
         Scope::Silent
     } else {
-        Scope::Said
+        Scope::Reported
     };
     Schedule::from_seed(seed, scope)
 }

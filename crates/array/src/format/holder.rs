@@ -1,16 +1,16 @@
 //! Which opening of the pool is at work, and that it still is.
 //!
-//! Two blocks of one form, on every drive: the *claim*, written once by each opening, and the *beat*,
+//! Two blocks of one form, on every drive: the *reservation*, written once by each opening, and the *heartbeat*,
 //! written anew again and again by the one at work. Neither is flushed: whoever reads it reads through
-//! the same drive. They are two, so that a holder that goes on does not overwrite the claim
+//! the same drive. They are two, so that a holder that goes on does not overwrite the reservation
 //! of whoever has taken the pool over: it finds that at its next look.
 
 use uuid::Uuid;
 
-/// Where the claim lies on a drive: behind the first label copy.
+/// Where the reservation lies on a drive: behind the first label copy.
 pub const HOLDER_OFFSET: u64 = 508 << 10;
-/// Where the beat lies: behind the second.
-pub const BEAT_OFFSET: u64 = 1020 << 10;
+/// Where the heartbeat lies: behind the second.
+pub const HEARTBEAT_OFFSET: u64 = 1020 << 10;
 
 const MAGIC: [u8; 8] = *b"RVHOLDER";
 const BLOCK: usize = 4096;
@@ -27,9 +27,9 @@ pub struct Holder {
     pub opening: Uuid,
     /// The host's boot: on the same one, locks on the drives tell who is at work.
     pub boot: Uuid,
-    /// Grows by one with every beat; 0 when the pool has been closed.
-    pub beat: u64,
-    /// How long the holder works on after a beat without another one.
+    /// Grows by one with every heartbeat; 0 when the pool has been closed.
+    pub heartbeat: u64,
+    /// How long the holder works on after a heartbeat without another one.
     pub period_ms: u64,
     /// The generation of the pool's facts that the opening has made: of two openings the later one has
     /// the greater number. `None` in blocks of versions that write none.
@@ -46,7 +46,7 @@ impl Holder {
         bytes[16..32].copy_from_slice(self.pool.as_bytes());
         bytes[32..48].copy_from_slice(self.opening.as_bytes());
         bytes[48..64].copy_from_slice(self.boot.as_bytes());
-        bytes[64..72].copy_from_slice(&self.beat.to_le_bytes());
+        bytes[64..72].copy_from_slice(&self.heartbeat.to_le_bytes());
         bytes[72..80].copy_from_slice(&self.period_ms.to_le_bytes());
         let check = block::crc32c(&bytes[16..FIELDS_BYTES]);
         bytes[8..12].copy_from_slice(&check.to_le_bytes());
@@ -78,7 +78,7 @@ impl Holder {
             pool: uuid(16)?,
             opening: uuid(32)?,
             boot: uuid(48)?,
-            beat: number(64)?,
+            heartbeat: number(64)?,
             period_ms: number(72)?,
             number: numbered(),
         };
@@ -88,19 +88,19 @@ impl Holder {
     /// Whether whoever wrote this may still be at work, and is not known to us by locks.
     #[must_use]
     pub fn may_be_alive(&self, boot: Uuid) -> bool {
-        self.beat > 0 && self.boot != boot
+        self.heartbeat > 0 && self.boot != boot
     }
 }
 
-/// Which opening has taken a pool over, by the claims that were read from its drives.
+/// Which opening has taken a pool over, by the reservations that were read from its drives.
 ///
 /// - A later opening counts on any drive: it has read the pool's facts after `own` had written them.
 /// - An opening of the same number, or of none, has begun beside `own`. Of two such at most one goes on: the one
-///   whose claim is on more than half of the drives.
-/// - An earlier opening counts on more than half of the drives. On fewer its claim is stale: such a drive was set
-///   back, or was away while others were claimed.
+///   whose reservation is on more than half of the drives.
+/// - An earlier opening counts on more than half of the drives. On fewer its reservation is stale: such a drive was set
+///   back, or was away while others were reserved.
 ///
-/// Drives without a readable claim count for nobody.
+/// Drives without a readable reservation count for nobody.
 #[must_use]
 pub fn usurper(own: &Holder, seen: &[Holder]) -> Option<Holder> {
     let others = || seen.iter().filter(|seen| seen.opening != own.opening);
@@ -124,18 +124,18 @@ pub fn usurper(own: &Holder, seen: &[Holder]) -> Option<Holder> {
 mod tests {
     use super::*;
 
-    fn holder(beat: u64) -> Holder {
+    fn holder(heartbeat: u64) -> Holder {
         Holder {
             pool: Uuid::from_u128(1),
             opening: Uuid::from_u128(2),
             boot: Uuid::from_u128(3),
-            beat,
+            heartbeat,
             period_ms: 10_000,
             number: Some(5),
         }
     }
 
-    /// A claim of another opening.
+    /// A reservation of another opening.
     fn other(opening: u128, number: Option<u64>) -> Holder {
         Holder {
             opening: Uuid::from_u128(opening),
@@ -144,19 +144,19 @@ mod tests {
         }
     }
 
-    /// One drive with the claim of an earlier opening ended all service of a pool of six, whose other drives had
-    /// the claim of the opening at work.
+    /// One drive with the reservation of an earlier opening ended all service of a pool of six, whose other drives had
+    /// the reservation of the opening at work.
     #[test]
-    fn a_stale_claim_on_one_drive_takes_nothing_and_a_later_one_does() {
+    fn a_stale_reservation_on_one_drive_takes_nothing_and_a_later_one_does() {
         let own = holder(1);
-        let seen = |claim: Holder, count: usize| -> Vec<Holder> {
+        let seen = |reservation: Holder, count: usize| -> Vec<Holder> {
             (0..6)
-                .map(|drive| if drive < count { claim } else { own })
+                .map(|drive| if drive < count { reservation } else { own })
                 .collect()
         };
         let ends = |number: Option<u64>, drives: usize| {
-            let claim = other(7, number);
-            usurper(&own, &seen(claim, drives)).is_some()
+            let reservation = other(7, number);
+            usurper(&own, &seen(reservation, drives)).is_some()
         };
         for drives in 1..=6 {
             assert!(ends(Some(6), drives), "later, on {drives}");
@@ -164,10 +164,10 @@ mod tests {
             assert_eq!(ends(Some(5), drives), drives >= 3, "beside, on {drives}");
             assert_eq!(ends(None, drives), drives >= 3, "of no number, on {drives}");
         }
-        assert_eq!(usurper(&own, &[]), None, "no drive has a claim");
+        assert_eq!(usurper(&own, &[]), None, "no drive has a reservation");
     }
 
-    /// Two openings that read the same facts, however their claims have fallen: never both go on.
+    /// Two openings that read the same facts, however their reservations have fallen: never both go on.
     #[test]
     fn of_two_openings_that_began_together_at_most_one_goes_on() {
         for numbers in [(Some(5), Some(5)), (None, None), (Some(5), Some(6))] {
@@ -203,8 +203,8 @@ mod tests {
         assert_eq!(Holder::parse(pool, &bytes[..FIELDS_BYTES - 1]), None);
     }
 
-    /// The holder's steps and the taker's in every order. A step is: beat, look (the holder's, twice);
-    /// read beats, read beats again, claim, read beats once more (the taker's).
+    /// The holder's steps and the taker's in every order. A step is: heartbeat, look (the holder's, twice);
+    /// read heartbeats, read heartbeats again, reservation, read heartbeats once more (the taker's).
     #[test]
     fn whenever_a_takeover_succeeds_the_holders_last_good_look_began_before_it() {
         const HOLDER: u32 = 4;
@@ -214,25 +214,25 @@ mod tests {
             if order.count_ones() != TAKER {
                 continue;
             }
-            let (mut beat, mut claimed) = (0, false);
+            let (mut heartbeat, mut reserved) = (0, false);
             let (mut holders, mut takers) = (0, 0);
             let mut reads = Vec::new();
-            // When the beat of the last good look was written, and when the taker began.
+            // When the heartbeat of the last good look was written, and when the taker began.
             let (mut begun, mut good, mut taker_begun) = (0, None, None);
             for time in 0..HOLDER + TAKER {
                 if order >> time & 1 == 1 {
                     takers += 1;
                     taker_begun = taker_begun.or(Some(time));
                     match takers {
-                        3 => claimed = true,
-                        _ => reads.push(beat),
+                        3 => reserved = true,
+                        _ => reads.push(heartbeat),
                     }
                 } else {
                     holders += 1;
                     if holders % 2 == 1 {
-                        beat += 1;
+                        heartbeat += 1;
                         begun = time;
-                    } else if !claimed {
+                    } else if !reserved {
                         good = Some(begun);
                     }
                 }

@@ -55,8 +55,8 @@ pub struct DriveMap {
     pub rows: u64,
     /// Bytes of a cell.
     pub cell_bytes: u64,
-    /// Cells of the free band behind the data region.
-    pub band_rows: u64,
+    /// Cells of the free segment behind the data region.
+    pub segment_rows: u64,
 }
 
 /// Why a drive cannot be divided.
@@ -151,7 +151,7 @@ impl DriveMap {
         let cells = left.saturating_sub(METADATA_STEP_BYTES) / (cell_bytes + pages_bytes);
         let metadata_bytes = (cells * pages_bytes).next_multiple_of(METADATA_STEP_BYTES);
         let data_offset = metadata_offset + metadata_bytes;
-        let band_rows = (cells / 128).max(1);
+        let segment_rows = (cells / 128).max(1);
         Self {
             cell_table_offset: LABELS_BYTES,
             cell_table_bytes,
@@ -160,9 +160,9 @@ impl DriveMap {
             metadata_offset,
             metadata_bytes,
             data_offset,
-            rows: cells.saturating_sub(band_rows),
+            rows: cells.saturating_sub(segment_rows),
             cell_bytes,
-            band_rows,
+            segment_rows,
         }
     }
 
@@ -204,15 +204,15 @@ mod tests {
                 );
                 assert_eq!(map.metadata_offset, map.journal_offset + map.journal_bytes);
                 assert_eq!(map.data_offset, map.metadata_offset + map.metadata_bytes);
-                let end = map.data_offset + (map.rows + map.band_rows) * map.cell_bytes;
+                let end = map.data_offset + (map.rows + map.segment_rows) * map.cell_bytes;
                 assert!(end + TAIL_BYTES <= size, "{size}");
                 assert!(
                     end + TAIL_BYTES + map.cell_bytes + 2 * MIB > size,
                     "no cell is wasted"
                 );
                 let entries = map.cell_table_bytes / CELL_PAGE_BYTES / 2 * ENTRIES_PER_PAGE;
-                assert!(entries >= map.rows + map.band_rows);
-                let pages = 2 * (map.rows + map.band_rows) * pages_per_cell(map.cell_bytes, 0);
+                assert!(entries >= map.rows + map.segment_rows);
+                let pages = 2 * (map.rows + map.segment_rows) * pages_per_cell(map.cell_bytes, 0);
                 assert!(map.metadata_bytes >= pages * PAGE_BYTES);
             }
         }

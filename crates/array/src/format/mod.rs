@@ -8,7 +8,7 @@
 //!   …         J         journal: a ring for each lane
 //!   …         M         metadata pages: checksums of blocks, as many cells' worth for each cell as pages have copies
 //!   data      rows × cell
-//!   …         B         one free band for expansion (reserved)
+//!   …         B         one free segment for expansion (reserved)
 //!   end − 8 MiB         reserved
 //! ```
 //!
@@ -24,7 +24,7 @@ mod map;
 mod page;
 
 pub use cells::{CELL_PAGE_BYTES, CellEntry, CellPage, ENTRIES_PER_PAGE};
-pub use holder::{BEAT_OFFSET, HOLDER_OFFSET, Holder, usurper};
+pub use holder::{HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, usurper};
 pub use journal::{Anchor, BatchHeader, DESCRIPTOR_BYTES, Descriptor, RING_HEAD_BYTES};
 pub use label::{
     DERIVED_PARITY, DIRECT_WRITES, FEATURES, FORMAT, FREE_STRIPES, INTERLEAVED_VOLUMES,

@@ -344,7 +344,7 @@ mod tests {
         let lab = Lab::new();
         let units = lab.units();
         assert_eq!(units.len(), 1);
-        // Checksums come band by band: those of column 0 are every sixth.
+        // Checksums come sub-stripe by sub-stripe: those of column 0 are every sixth.
         let first = (block(0, 4), vec![0, 6, 12, 18]);
         assert_eq!((units[0].direct.len(), &units[0].direct[0]), (6, &first));
         assert!(units[0].blocks.is_empty() && units[0].moved.is_none());

@@ -1,4 +1,4 @@
-//! What operations log: units of blocks with their checksums, band by band.
+//! What operations log: units of blocks with their checksums, sub-stripe by sub-stripe.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
 }
 
 /// Blocks that an operation changes while their columns are nowhere, with the bytes that they should
-/// have where these are known and can be logged; band by band.
+/// have where these are known and can be logged; sub-stripe by sub-stripe.
 fn absent_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Option<Slice>)> {
     let keeps = cx.geometry.keeps_sums_of_absent();
     let absent = &op.plan.as_ref().expect("it was planned").absent;
@@ -53,12 +53,12 @@ fn absent_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Option<Slice>)> {
             })
         })
         .collect();
-    blocks.sort_by_key(|&(name, _)| (band(cx, name), name));
+    blocks.sort_by_key(|&(name, _)| (sub_stripe(cx, name), name));
     blocks
 }
 
 /// Each block that a plan writes, once, though it may go to two cells; neighbours in the
-/// elements of a stripe (a band) are neighbours here.
+/// elements of a stripe (a sub-stripe) are neighbours here.
 pub(super) fn written_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Slice)> {
     let writes = &op.plan.as_ref().expect("it was planned").writes;
     let mut blocks: Vec<(BlockName, Slice)> = writes
@@ -66,13 +66,13 @@ pub(super) fn written_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Slice)> {
         .flat_map(|&write| blocks_of(&cx.geometry, op.group, write))
         .map(|(name, _, slice)| (name, slice))
         .collect();
-    blocks.sort_by_key(|&(name, _)| (band(cx, name), name));
+    blocks.sort_by_key(|&(name, _)| (sub_stripe(cx, name), name));
     blocks.dedup_by_key(|&mut (name, _)| name);
     blocks
 }
 
-/// The band of a block: its place in its element.
-fn band(cx: &Context, name: BlockName) -> u64 {
+/// The sub-stripe of a block: its place in its element.
+fn sub_stripe(cx: &Context, name: BlockName) -> u64 {
     u64::from(name.block) % (cx.geometry.chunk_bytes() / BLOCK_BYTES)
 }
 
@@ -87,7 +87,7 @@ pub(super) fn units_of_writes(
     let mut units: BTreeMap<u64, Unit> = BTreeMap::new();
     for (name, slice) in written_blocks(cx, op) {
         let sum = sums.next().expect("one for each block");
-        let unit = units.entry(band(cx, name));
+        let unit = units.entry(sub_stripe(cx, name));
         let unit = unit.or_insert_with(|| Unit::of(id));
         unit.blocks.push((name, slice, sum));
     }
@@ -99,7 +99,7 @@ pub(super) fn units_of_writes(
         absent.extend(preserved::relogged_absent(cx, overlay, names));
     }
     for (name, sum) in absent {
-        let unit = units.entry(band(cx, name));
+        let unit = units.entry(sub_stripe(cx, name));
         let unit = unit.or_insert_with(|| Unit::of(id));
         match sum {
             Some(sum) => unit.absent.push((name, sum)),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_a_band_are_one_unit_whatever_element_they_are_of() {
+    fn blocks_of_a_sub_stripe_are_one_unit_whatever_element_they_are_of() {
         let mut lab = Lab::writes();
         lab.write(0, 0, 0, 2);
         lab.write(1, 1, 4, 2);

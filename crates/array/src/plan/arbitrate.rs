@@ -14,7 +14,7 @@
 use block::BLOCK_BYTES;
 use erasure::{Code, ElementSet};
 
-use super::band::{BandPlans, Operand, translate};
+use super::sub_stripe::{Operand, SubStripePlans, translate};
 use super::{Kind, Plan, Scratch, Stripe};
 use crate::action::{ComputeStep, Slice};
 
@@ -68,7 +68,7 @@ pub fn trials_of_row(columns: u16, count: usize) -> usize {
 /// Plans to read `rows` of the group whole (`first.stripe` is ignored) and to try, for each, every set
 /// of `doubted` columns that the code can do without.
 pub fn plan_arbitrate(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     first: Stripe<'_>,
     rows: &[Row],
     doubted: usize,
@@ -125,7 +125,7 @@ impl Memory {
 
 /// Computes what is not believed from what is, and then all parity; `None` if the code cannot.
 fn compute(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     code: &Code,
     believed: &ElementSet,
     old: &[Slice],

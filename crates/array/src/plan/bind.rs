@@ -1,8 +1,8 @@
-//! From a band's operands to bytes in buffers.
+//! From a sub-stripe's operands to bytes in buffers.
 
 use std::collections::BTreeMap;
 
-use super::band::{BandStep, Operand};
+use super::sub_stripe::{Operand, SubStripeStep};
 use super::{Plan, Scratch, Stripe, Transfer};
 use crate::action::{ComputeStep, IoKind, Slice};
 
@@ -16,7 +16,7 @@ struct Fixed {
 }
 
 /// Gives every operand of a stripe's plan its bytes. An operand's scratch region is as long as the
-/// hull of all the plan's bands, so that neighbouring bands of one element are neighbours in memory
+/// hull of all the plan's sub-stripes, so that neighbouring sub-stripes of one element are neighbours in memory
 /// and their transfers can be joined.
 #[derive(Debug)]
 pub(super) struct Binder {
@@ -48,7 +48,7 @@ impl Binder {
         }
     }
 
-    /// Where bytes `low..high` of the operand are. The range lies in one band, so it is either
+    /// Where bytes `low..high` of the operand are. The range lies in one sub-stripe, so it is either
     /// wholly fixed or wholly in scratch memory.
     pub(super) fn slice(&mut self, operand: Operand, low: u64, high: u64) -> Slice {
         let fixed = self
@@ -67,7 +67,7 @@ impl Binder {
         let region = *self.regions.entry(operand).or_insert(next);
         assert!(
             self.hull.0 <= low && high <= self.hull.1,
-            "a band lies in the hull"
+            "a sub_stripe lies in the hull"
         );
         debug_assert!(high - low <= hull_bytes);
         self.scratch.slice(region + (low - self.hull.0), high - low)
@@ -77,9 +77,15 @@ impl Binder {
         self.regions.len() as u64 * (self.hull.1 - self.hull.0)
     }
 
-    /// Adds the steps of a band to the plan. A parity that is a plain copy of one element needs no
+    /// Adds the steps of a sub-stripe to the plan. A parity that is a plain copy of one element needs no
     /// computation: its bytes are the element's.
-    pub(super) fn push_steps(&mut self, plan: &mut Plan, steps: &[BandStep], low: u64, high: u64) {
+    pub(super) fn push_steps(
+        &mut self,
+        plan: &mut Plan,
+        steps: &[SubStripeStep],
+        low: u64,
+        high: u64,
+    ) {
         let accumulated = |operand| {
             steps
                 .iter()
@@ -143,9 +149,9 @@ impl Binder {
     }
 }
 
-/// Cuts `lows..highs` ranges into bands: the ranges between neighbouring bounds that at least one
+/// Cuts `lows..highs` ranges into sub-stripes: the ranges between neighbouring bounds that at least one
 /// of the ranges covers.
-pub(super) fn bands(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+pub(super) fn sub_stripes(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut bounds: Vec<u64> = ranges.iter().flat_map(|&(low, high)| [low, high]).collect();
     bounds.sort_unstable();
     bounds.dedup();

@@ -10,7 +10,7 @@ use std::ops::Range;
 use erasure::ElementSet;
 use layout::Cell;
 
-use super::band::{BandPlans, BandStep, Operand, translate};
+use super::sub_stripe::{Operand, SubStripePlans, SubStripeStep, translate};
 use super::{Absent, BlockState, Kind, Lost, Plan, Scratch, Stripe, Transfer, runs};
 use crate::action::{ComputeStep, IoKind, Slice};
 
@@ -28,7 +28,7 @@ struct Run<'a> {
     reads: Vec<Part>,
     /// Chunks that need memory.
     chunks: BTreeSet<Chunk>,
-    steps: Vec<(u64, u64, u64, Vec<BandStep>)>,
+    steps: Vec<(u64, u64, u64, Vec<SubStripeStep>)>,
     temporaries: usize,
     /// What is reconstructed into the chunks' memory.
     recovered: Vec<Part>,
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
                 slice: Some(slice(chunk, low, high)),
             });
         }
-        for (stripe, low, high, band) in &self.steps {
+        for (stripe, low, high, sub_stripe) in &self.steps {
             let stripe = at(*stripe);
             let operand = |operand: Operand| match operand {
                 Operand::Old(slot) => slice(Self::chunk(&stripe, slot), *low, *high),
@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
                     scratch.slice(chunks_bytes + index as u64 * chunk_bytes + low, high - low)
                 }
             };
-            plan.steps.extend(band.iter().map(|step| {
+            plan.steps.extend(sub_stripe.iter().map(|step| {
                 ComputeStep {
                     target: operand(step.target),
                     accumulate: step.accumulate,
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
 /// # Errors
 /// [`Lost`] when too many columns are missing: then a drive that comes back may tell more than the target could.
 pub fn plan_fill(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     first: Stripe<'_>,
     stripes: Range<u64>,
     (column, target): (u16, Cell),
@@ -299,7 +299,7 @@ pub fn plan_fill(
 /// checksums, and to compute parity anew from it where all data can be read, so that parity is
 /// compared with data.
 pub fn plan_scrub(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     first: Stripe<'_>,
     stripes: Range<u64>,
     scratch: Scratch,
@@ -348,7 +348,7 @@ pub fn plan_scrub(
 /// # Errors
 /// [`Lost`] when data cannot be read; it is not reconstructed, for the parity is not trusted.
 pub fn plan_resync(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     first: Stripe<'_>,
     stripes: Range<u64>,
     scratch: Scratch,
@@ -389,7 +389,7 @@ pub fn plan_resync(
 /// # Errors
 /// [`Lost`] when the zeros could not be read back.
 pub fn plan_zero(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     first: Stripe<'_>,
     stripes: Range<u64>,
 ) -> Result<Plan, Lost> {

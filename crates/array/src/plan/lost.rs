@@ -3,7 +3,7 @@
 use erasure::ElementSet;
 
 use super::Stripe;
-use super::band::BandPlans;
+use super::sub_stripe::SubStripePlans;
 
 /// Data elements whose block at byte `at` can neither be read nor reconstructed from the `readable` elements,
 /// because blocks are bad or unknown. What columns alone are missing for is left out: it comes back with
@@ -16,7 +16,7 @@ use super::band::BandPlans;
 ///     row c         out  .    out  .        lost: none of it to blocks
 /// ```
 pub(crate) fn lost_data(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     stripe: &Stripe<'_>,
     at: u64,
     readable: &ElementSet,

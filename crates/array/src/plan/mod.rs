@@ -6,12 +6,12 @@
 //! count of its plans.
 //!
 //! ```text
-//!   band     a range of bytes that is the same in every element of the stripe: parity at offset x
-//!            depends only on data at offset x, so a write that covers elements unevenly is cut
-//!            into bands, each of which touches a fixed set of elements
+//!   sub-stripe     a range of bytes that is the same in every element of the stripe: parity
+//!                  at offset x depends only on data at offset x, so a write that covers elements unevenly
+//!                  is cut into sub-stripes, each of which touches a fixed set of elements
 //!
-//!            element 0  |......########|      band 2 (bytes 6..14 of elements 0, 1)
-//!            element 1  |##############|      band 1 (bytes 0..6 of elements 1, 2)
+//!            element 0  |......########|      sub-stripe 2 (bytes 6..14 of elements 0, 1)
+//!            element 1  |##############|      sub-stripe 1 (bytes 0..6 of elements 1, 2)
 //!            element 2  |######........|
 //! ```
 //!
@@ -21,11 +21,11 @@
 //! have completed.
 
 mod arbitrate;
-mod band;
 mod bind;
 mod fill;
 mod lost;
 mod read;
+mod sub_stripe;
 mod write;
 
 use std::fmt;
@@ -34,10 +34,10 @@ use block::{BLOCK_BYTES, Seat};
 use erasure::ElementSet;
 
 pub use arbitrate::{Row, Trial, plan_arbitrate, trials_of_row};
-pub use band::{BandPlan, BandPlans, BandStep, Operand, Preference};
 pub use fill::{plan_fill, plan_resync, plan_scrub, plan_zero};
 pub(crate) use lost::lost_data;
 pub use read::{Piece, plan_read};
+pub use sub_stripe::{Operand, Preference, SubStripePlan, SubStripePlans, SubStripeStep};
 pub(crate) use write::{AssessedRow, assess_lost};
 pub use write::{Source, plan_repair, plan_write};
 

@@ -3,8 +3,8 @@
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
 
-use super::band::{BandPlans, Operand, translate};
-use super::bind::{Binder, bands};
+use super::bind::{Binder, sub_stripes};
+use super::sub_stripe::{Operand, SubStripePlans, translate};
 use super::{Kind, Lost, Plan, Scratch, Stripe};
 use crate::action::{ComputeStep, Slice};
 
@@ -45,7 +45,7 @@ impl Piece {
 /// # Errors
 /// [`Lost`] when a piece can neither be read nor reconstructed.
 pub fn plan_read(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     stripe: &Stripe<'_>,
     pieces: &[Piece],
     scratch: Scratch,
@@ -83,7 +83,7 @@ pub fn plan_read(
         })
         .filter(|(low, high)| low < high)
         .collect::<Vec<_>>();
-    for (low, high) in bands(&ranges) {
+    for (low, high) in sub_stripes(&ranges) {
         let mut wanted = ElementSet::new(code.elements());
         for piece in pieces {
             let (piece_low, piece_high) = piece.widened();

@@ -1,4 +1,4 @@
-//! Writing: bands, each by the cheaper of read-modify-write and reconstruct-write.
+//! Writing: sub-stripes, each by the cheaper of read-modify-write and reconstruct-write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
 
-use super::band::{BandPlans, Operand, translate};
-use super::bind::{Binder, bands};
+use super::bind::{Binder, sub_stripes};
+use super::sub_stripe::{Operand, SubStripePlans, translate};
 use super::{Absent, BlockState, Kind, Lost, Plan, Scratch, Stripe};
 use crate::action::Slice;
 
@@ -28,7 +28,7 @@ pub struct Source {
 /// # Errors
 /// [`Lost`] when the stripe cannot be kept consistent and readable.
 pub fn plan_write(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     stripe: &Stripe<'_>,
     sources: &[Source],
     scratch: Scratch,
@@ -56,7 +56,7 @@ pub fn plan_write(
     let mut plan = Plan::new(Kind::FullStripe);
     // New parity is computed when all that is reconstructed has been compared.
     let mut later = Plan::new(Kind::FullStripe);
-    // The plan is called after the dearest of its bands.
+    // The plan is called after the dearest of its sub-stripes.
     let cost = |kind| match kind {
         Kind::PlainWrite => 0,
         Kind::FullStripe => 1,
@@ -66,7 +66,7 @@ pub fn plan_write(
     };
     let mut kind = Kind::PlainWrite;
     let ranges: Vec<_> = sources.iter().map(range).collect();
-    for (low, high) in bands(&ranges) {
+    for (low, high) in sub_stripes(&ranges) {
         let mut changed = ElementSet::new(code.elements());
         for source in sources {
             let (source_low, source_high) = range(source);
@@ -75,8 +75,8 @@ pub fn plan_write(
             }
         }
         for (low, high, readable) in stripe.runs(low, high, |at| stripe.readable_at(at)) {
-            let band = match plans.write(code, &readable, &writable, &changed) {
-                Ok(band) => band,
+            let sub_stripe = match plans.write(code, &readable, &writable, &changed) {
+                Ok(sub_stripe) => sub_stripe,
                 // Where columns are missing beyond the code, the journal must not have to keep more.
                 Err(Lost) => {
                     let data: ElementSet = code.data_slots().collect();
@@ -84,26 +84,26 @@ pub fn plan_write(
                     Arc::new(plans.write_around(code, &readable, &writable, &changed)?)
                 }
             };
-            if cost(band.kind) > cost(kind) {
-                kind = band.kind;
+            if cost(sub_stripe.kind) > cost(kind) {
+                kind = sub_stripe.kind;
             }
-            for &slot in &band.reads {
+            for &slot in &sub_stripe.reads {
                 binder.push_read(&mut plan, stripe, slot, low, high);
             }
-            let (recovery, encode) = band.steps.split_at(band.recovery_steps);
+            let (recovery, encode) = sub_stripe.steps.split_at(sub_stripe.recovery_steps);
             binder.push_steps(&mut plan, recovery, low, high);
-            for &slot in &band.recovered {
+            for &slot in &sub_stripe.recovered {
                 let slice = binder.slice(Operand::Old(slot), low, high);
                 plan.recovers(stripe, slot, low, slice);
             }
             binder.push_steps(&mut later, encode, low, high);
-            for &(slot, operand) in &band.writes {
+            for &(slot, operand) in &sub_stripe.writes {
                 binder.push_write(&mut plan, stripe, slot, operand, (low, high));
             }
             let parities = changed.iter().flat_map(|slot| code.parities_of(slot));
             let touched: ElementSet = changed.iter().chain(parities.copied()).collect();
             for slot in touched.iter() {
-                let unknown = band.unknown.contains(&slot);
+                let unknown = sub_stripe.unknown.contains(&slot);
                 if writable.contains(slot) && !unknown {
                     continue;
                 }
@@ -132,7 +132,7 @@ pub fn plan_write(
 /// They count as unreadable, but for those that have been written anew meanwhile: these are left alone. Blocks
 /// that cannot be reconstructed are named in the plan's `lost`; the others are mended all the same.
 pub fn plan_repair(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],
     scratch: Scratch,
@@ -208,7 +208,7 @@ pub(crate) struct AssessedRow {
 
 /// What of a stripe's data is lost and what is repaired if these blocks are (as [`plan_repair`] takes them).
 pub(crate) fn assess_lost(
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],
 ) -> Vec<AssessedRow> {

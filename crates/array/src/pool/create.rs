@@ -27,7 +27,7 @@ use crate::format::{
     DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, FREE_STRIPES, INTERLEAVED_VOLUMES,
     LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
 };
-use crate::plan::BandPlans;
+use crate::plan::SubStripePlans;
 use crate::{Geometry, GeometryError, Store};
 
 /// Bytes of a chunk unless `-o chunk=` says otherwise. A guess between md's 512 KiB, which makes
@@ -498,7 +498,7 @@ impl Pool {
             recovering: None,
             checkpointing: None,
             scrub: Scrub::default(),
-            plans: BandPlans::default(),
+            plans: SubStripePlans::default(),
             suspicions: Suspicions::default(),
             stalls: Stalls::default(),
             ios: BTreeMap::new(),

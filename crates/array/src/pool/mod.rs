@@ -64,7 +64,7 @@ use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
 use crate::action::{Command, Event, IoId};
 use crate::lane::WRITE_RETRIES;
-use crate::plan::BandPlans;
+use crate::plan::SubStripePlans;
 use crate::runs::Runs;
 use crate::{Geometry, Losses};
 
@@ -264,7 +264,7 @@ pub struct Pool {
     /// Lanes that have yet to put everything in place before the pool is closed.
     checkpointing: Option<BTreeSet<u16>>,
     scrub: Scrub,
-    plans: BandPlans,
+    plans: SubStripePlans,
     suspicions: Suspicions,
     stalls: Stalls,
     ios: BTreeMap<IoId, PoolIo>,
@@ -653,7 +653,7 @@ impl Pool {
 /// rotation is asked once, for those of the mirrors are not.
 fn is_recoverable(
     geometry: &Geometry,
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     group: u64,
     readable: &BTreeSet<u16>,
 ) -> bool {

@@ -3,7 +3,7 @@
 use block::Seat;
 
 use super::{Pool, SeatState, is_recoverable};
-use crate::plan::BandPlans;
+use crate::plan::SubStripePlans;
 
 impl Pool {
     /// Columns of a group that are nowhere.
@@ -40,7 +40,7 @@ impl Pool {
     /// Groups of volumes whose data cannot be read as a whole any more.
     #[must_use]
     pub fn lost_groups(&self) -> u64 {
-        let mut plans = BandPlans::default();
+        let mut plans = SubStripePlans::default();
         let groups = self.facts.allocated_groups();
         groups
             .filter(|&group| self.is_lost(group, &mut plans))
@@ -48,7 +48,7 @@ impl Pool {
     }
 
     /// Whether the group's data cannot be read as a whole any more.
-    pub(super) fn is_lost(&self, group: u64, plans: &mut BandPlans) -> bool {
+    pub(super) fn is_lost(&self, group: u64, plans: &mut SubStripePlans) -> bool {
         let tolerance = usize::from(self.geometry.code().tolerance());
         let columns = usize::from(self.geometry.layout().columns());
         let readable = self.readable_columns(group, &[]);

@@ -12,7 +12,7 @@ use block::{Instant, Outcome, Seat};
 
 use super::{OnDurable, Pool, PoolError, Report, Ticket};
 use crate::action::Command;
-use crate::plan::BandPlans;
+use crate::plan::SubStripePlans;
 use crate::runs;
 
 /// Groups at a time, over all lanes: a scrub is to be felt little.
@@ -303,7 +303,7 @@ impl Pool {
             return;
         }
         // What is there of a group agrees, but it says nothing of what only lost columns have.
-        let failed = outcome.is_err() || self.is_lost(group, &mut BandPlans::default());
+        let failed = outcome.is_err() || self.is_lost(group, &mut SubStripePlans::default());
         let progress = &mut self.scrub.progress;
         progress.groups_done += 1;
         progress.blocks += found.blocks;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::drive::wipe;
 use super::{AssembleError, OPENED, PoolPlan, open_empty};
 use crate::drive::{Drive, DriveUri, FaultHandle};
-use crate::run::{PoolHandle, RunOptions, StartError, hold};
+use crate::run::{PoolHandle, RunOptions, StartError, lease};
 
 /// Rows of a drive that are looked at when drives are dealt to seats: placement repeats before, or is as good.
 const ROWS_LOOKED_AT: u64 = 64;
@@ -166,8 +166,8 @@ pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, Ass
         wipe(drive, tables.clone())?;
     }
     let seats = drives.iter().cloned().map(Some).collect();
-    let claim = hold::claim_new(pool.facts().uuid, pool.generation());
-    let handle = PoolHandle::start(pool, seats, OPENED, claim, options)?;
+    let reservation = lease::reserve_new(pool.facts().uuid, pool.generation());
+    let handle = PoolHandle::start(pool, seats, OPENED, reservation, options)?;
     let status = handle.status().map_err(StartError::Pool)?;
     let failed: Vec<String> = status
         .seats

@@ -10,7 +10,7 @@ use block::{Fault, Full, Seat};
 use super::drive::read_label;
 use super::{AssembleError, FoundPool, OPENED};
 use crate::drive::{self, Drive, DriveSpec, DriveUri, FileOptions, Open, OpenDriveError, sync};
-use crate::run::{PoolHandle, RunOptions, hold};
+use crate::run::{PoolHandle, RunOptions, lease};
 
 /// Opens a pool that was found and starts it.
 ///
@@ -79,8 +79,15 @@ pub fn import(
     let held = |_| AssembleError::Held {
         name: found.name.clone(),
     };
-    let claim = hold::claim(pool.facts().uuid, pool.generation(), &in_use).map_err(held)?;
-    Ok(PoolHandle::start(pool, seats, OPENED, claim, options)?)
+    let reservation =
+        lease::reserve(pool.facts().uuid, pool.generation(), &in_use).map_err(held)?;
+    Ok(PoolHandle::start(
+        pool,
+        seats,
+        OPENED,
+        reservation,
+        options,
+    )?)
 }
 
 /// Decides which drives take part, and reads their cell tables. A drive whose table cannot be read is out, and it

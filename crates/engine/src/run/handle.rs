@@ -12,8 +12,8 @@ use array::pool::{OutReason, Pool, PoolError, Ticket};
 use array::record::Record;
 use block::{Hint, Seat};
 
-use super::hold::{self, Claim, Hold, InUse};
 use super::lane::{self, LaneMessage, LaneSender};
+use super::lease::{self, InUse, LeaseKeeper, Reservation};
 use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::volume::Volume;
 use super::{Clock, Seats};
@@ -59,8 +59,8 @@ pub struct PoolHandle {
     lanes: Arc<[LaneSender]>,
     volumes: Arc<Volumes>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    hold: Hold,
-    claim: Claim,
+    lease: LeaseKeeper,
+    reservation: Reservation,
     in_use: InUse,
 }
 
@@ -73,7 +73,7 @@ impl PoolHandle {
         pool: Pool,
         drives: Vec<Option<Drive>>,
         ticket: Ticket,
-        claim: Claim,
+        reservation: Reservation,
         options: RunOptions,
     ) -> Result<Self, StartError> {
         let geometry = Arc::clone(pool.geometry());
@@ -82,14 +82,14 @@ impl PoolHandle {
         let seats = Seats::new(drives, threads.clamp(1, geometry.lanes()));
         let (sender, receiver) = std::sync::mpsc::channel();
         let takes_part = |seat: Seat| pool.facts().seats[seat.index()].state.takes_part();
-        let in_use: InUse = Arc::new(Mutex::new(hold::in_use(&seats, takes_part)));
-        let hold = Hold::start(claim, Arc::clone(&in_use), sender.clone())?;
+        let in_use: InUse = Arc::new(Mutex::new(lease::in_use(&seats, takes_part)));
+        let lease = LeaseKeeper::start(reservation, Arc::clone(&in_use), sender.clone())?;
         let (lanes, mut threads) = lane::start(
             &geometry,
             threads,
             &Arc::new(seats.clone()),
             &sender,
-            (clock, hold.lease()),
+            (clock, lease.lease()),
             options.record,
         )?;
         let lanes: Arc<[LaneSender]> = lanes.into();
@@ -102,7 +102,7 @@ impl PoolHandle {
             Arc::clone(&volumes),
             (clock, &sender),
             (ticket, answer),
-            (Arc::clone(hold.lease()), Arc::clone(&in_use)),
+            (Arc::clone(lease.lease()), Arc::clone(&in_use)),
         );
         threads.push(
             std::thread::Builder::new()
@@ -115,8 +115,8 @@ impl PoolHandle {
             lanes,
             volumes,
             threads: Mutex::new(threads),
-            hold,
-            claim,
+            lease,
+            reservation,
             in_use,
         };
         opened.recv().map_err(|_| StartError::Stopped)??;
@@ -410,7 +410,7 @@ impl PoolHandle {
         self.stop();
         if outcome.is_ok() {
             let drives = self.in_use.lock().expect("no holder of the lock panics");
-            Hold::release(self.claim, &drives);
+            LeaseKeeper::release(self.reservation, &drives);
         }
         outcome
     }
@@ -467,7 +467,7 @@ impl PoolHandle {
                 tracing::error!("a thread of the pool had panicked");
             }
         }
-        self.hold.stop();
+        self.lease.stop();
     }
 }
 

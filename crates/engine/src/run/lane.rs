@@ -24,7 +24,7 @@ use super::compute::{Computer, Patch};
 use super::extents::{Question, Turn};
 use super::hash::NameMap;
 use super::held::{Held, PIECES, Released};
-use super::hold::Lease;
+use super::lease::Lease;
 use super::long_writes::LongWrites;
 use super::meter::Counted;
 use super::pool::PoolMessage;

@@ -12,8 +12,8 @@ use block::{Completed, Fault, Memory, Outcome, Permission, Request, RequestKind,
 use uuid::Uuid;
 
 use super::events::{EventLog, Gather};
-use super::hold::{InUse, Lease, in_use};
 use super::lane::{LaneMessage, LaneSender};
+use super::lease::{InUse, Lease, in_use};
 use super::names::Names;
 use super::volume::Volume;
 use super::{Clock, Seats};

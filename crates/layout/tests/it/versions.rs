@@ -58,7 +58,7 @@ fn a_map_is_replaced_band_by_band_and_every_state_between_is_a_layout() {
             layout.replace(map(next)).unwrap();
         }
         assert_eq!(layout.replace(map(next)), Err(ReplaceError::UnderWay));
-        assert_eq!(layout.grow(), 0, "no growth while bands move");
+        assert_eq!(layout.grow(), 0, "no growth while segments move");
         let mut steps = 0;
         while let Some(step) = layout.next_step() {
             // The copy goes to cells that nothing uses: a crash loses nothing.
@@ -93,19 +93,19 @@ fn a_map_is_replaced_band_by_band_and_every_state_between_is_a_layout() {
                 moved
                     .zip(others)
                     .all(|(group, cell)| layout.cell(group, 0) == cell),
-                "a step moves its band alone"
+                "a step moves its segment alone"
             );
             steps += 1;
         }
-        assert_eq!(steps, layout.bands().len());
+        assert_eq!(steps, layout.segments().len());
         groups += layout.grow();
         check(&layout, groups, rows);
     }
     assert!(
         layout
-            .bands()
+            .segments()
             .iter()
-            .all(|band| band.version == 2 || band.version == 3)
+            .all(|segment| segment.version == 2 || segment.version == 3)
     );
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use sim::enumerate::{Share, Tally, Workload, cuts, phases, said, silent, workloads};
+use sim::enumerate::{Share, Tally, Workload, cuts, phases, reported, silent, workloads};
 use sim::schedule::{Runner, Schedule, Scope, shrink};
 
 use super::common::{Context, Ended, Failure};
@@ -53,7 +53,7 @@ pub(crate) struct SwarmArguments {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// What goes wrong.
-    #[arg(long, value_enum, default_value_t = Faults::Said)]
+    #[arg(long, value_enum, default_value_t = Faults::Reported)]
     faults: Faults,
 }
 
@@ -74,23 +74,23 @@ pub(crate) struct ReplayArguments {
     /// Which.
     seed: u64,
     /// What goes wrong.
-    #[arg(long, value_enum, default_value_t = Faults::Said)]
+    #[arg(long, value_enum, default_value_t = Faults::Reported)]
     faults: Faults,
 }
 
 /// Which faults.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Faults {
-    /// Power cuts, and what a drive says.
-    Said,
-    /// Also what it does not say.
+    /// Power cuts, and errors that drives report.
+    Reported,
+    /// Also damage that drives do not report.
     Silent,
 }
 
 impl From<Faults> for Scope {
     fn from(faults: Faults) -> Self {
         match faults {
-            Faults::Said => Self::Said,
+            Faults::Reported => Self::Reported,
             Faults::Silent => Self::Silent,
         }
     }
@@ -101,9 +101,9 @@ impl From<Faults> for Scope {
 enum Part {
     /// Power cuts, and again while recovering.
     Cuts,
-    /// Every operation fails, in each way that a drive says.
-    Said,
-    /// Every operation goes wrong, in each way that it does not.
+    /// Every operation fails, in each way that a drive reports.
+    Reported,
+    /// Every operation goes wrong, in each way that a drive does not report.
     Silent,
     /// Every operation fails while a pool is made, opened and closed.
     Phases,
@@ -313,8 +313,8 @@ impl FaultsArguments {
         if wanted(Part::Cuts) {
             tally.add(cuts(runner, workload, share));
         }
-        if wanted(Part::Said) {
-            tally.add(said(runner, workload, share));
+        if wanted(Part::Reported) {
+            tally.add(reported(runner, workload, share));
         }
         if wanted(Part::Silent) {
             tally.add(silent(runner, workload, share));

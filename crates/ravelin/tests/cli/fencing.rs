@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use array::format::{BEAT_OFFSET, newest_label};
+use array::format::{HEARTBEAT_OFFSET, newest_label};
 use export::nbd::{Client, Operation};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -25,7 +25,7 @@ pub(crate) const PAST_THE_LEASE: Duration = Duration::from_millis(10_500);
 /// Rounds at once: each waits most of its time.
 const AT_ONCE: usize = 8;
 
-/// What differs between two states of a drive, by region and first byte, but for the beat: a holder says
+/// What differs between two states of a drive, by region and first byte, but for the heartbeat: a holder says
 /// that it is there before it looks whether it still is.
 pub(crate) fn changes(before: &[u8], after: &[u8]) -> BTreeMap<&'static str, Vec<u64>> {
     let slot = |at: usize| &before[at..at + (504 << 10)];
@@ -42,7 +42,7 @@ pub(crate) fn changes(before: &[u8], after: &[u8]) -> BTreeMap<&'static str, Vec
         .step_by(BLOCK)
         .zip(before.chunks(BLOCK).zip(after.chunks(BLOCK)));
     for (at, (before, after)) in blocks {
-        if before != after && at != BEAT_OFFSET {
+        if before != after && at != HEARTBEAT_OFFSET {
             changes.entry(region(at)).or_default().push(at);
         }
     }

@@ -83,15 +83,16 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
         let held = bytes(&bench.path(drive));
         let slot = |at: usize| &held[at..at + (504 << 10)];
         let (_, label) = newest_label([slot(4 << 10), slot(512 << 10)]).unwrap();
-        let claim = Holder {
+        let reservation = Holder {
             pool: label.facts.uuid,
             opening: label.drive,
             boot: label.drive,
-            beat: 1,
+            heartbeat: 1,
             period_ms: 10_000,
             number: Some(label.generation + 1),
         };
-        file.write_all_at(&claim.encode(), HOLDER_OFFSET).unwrap();
+        file.write_all_at(&reservation.encode(), HOLDER_OFFSET)
+            .unwrap();
     }
     std::thread::sleep(PAST_THE_LEASE);
     let before: Vec<_> = drives.iter().map(|d| bytes(&bench.path(d))).collect();

@@ -1,4 +1,4 @@
-//! One drive that misbehaves does not stop a pool: a stale claim, a file that was cut. A drive that works is a source
+//! One drive that misbehaves does not stop a pool: a stale reservation, a file that was cut. A drive that works is a source
 //! until it has been replaced.
 
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use export::nbd::Client;
 use crate::bench::{Bench, bytes};
 
 const MIB: u64 = 1 << 20;
-/// The holder looks at the claims twice as often as this.
+/// The holder looks at the reservations twice as often as this.
 const PAST_A_LOOK: Duration = Duration::from_millis(5_500);
 
 fn claim_on(bench: &Bench, drive: &str) -> Vec<u8> {
@@ -18,10 +18,10 @@ fn claim_on(bench: &Bench, drive: &str) -> Vec<u8> {
     bytes(&bench.path(drive))[at..at + 4096].to_vec()
 }
 
-fn write_claim(bench: &Bench, drive: &str, claim: &[u8]) {
+fn write_reservation(bench: &Bench, drive: &str, reservation: &[u8]) {
     let path = bench.path(drive);
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-    file.write_all_at(claim, HOLDER_OFFSET).unwrap();
+    file.write_all_at(reservation, HOLDER_OFFSET).unwrap();
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -32,12 +32,12 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// One drive of six was set back to the claim of an earlier opening: the pool ended all service, was HEALTHY by
-/// its status, and could not be exported because it was "being exported". A claim that does count ends service
+/// One drive of six was set back to the reservation of an earlier opening: the pool ended all service, was HEALTHY by
+/// its status, and could not be exported because it was "being exported". A reservation that does count ends service
 /// still, and then everything says why.
 #[test]
-fn a_stale_claim_on_one_drive_of_six_changes_nothing_and_one_that_counts_is_told() {
-    let bench = Bench::new("claims");
+fn a_stale_reservation_on_one_drive_of_six_changes_nothing_and_one_that_counts_is_reported() {
+    let bench = Bench::new("reservations");
     let drives = bench.drives("d", 6, 32 * MIB);
     assert_eq!(bench.create("tank", "raid6", &drives, &[]).code, 0);
     bench.ok(&["volume", "create", "tank/v", "--size", "2M"]);
@@ -46,7 +46,7 @@ fn a_stale_claim_on_one_drive_of_six_changes_nothing_and_one_that_counts_is_told
     bench.ok(&["pool", "import", "--dir", ".", "tank"]);
     assert!(claim_on(&bench, "d3") != stale);
 
-    write_claim(&bench, "d3", &stale);
+    write_reservation(&bench, "d3", &stale);
     std::thread::sleep(PAST_A_LOOK);
     let status = bench.json(&["pool", "status", "tank"]);
     assert_eq!(status["health"], "healthy");
@@ -63,8 +63,8 @@ fn a_stale_claim_on_one_drive_of_six_changes_nothing_and_one_that_counts_is_told
         number: own.number.map(|number| number + 100),
         ..own
     };
-    write_claim(&bench, "d5", &later.encode());
-    wait_until("the claim is seen", || {
+    write_reservation(&bench, "d5", &later.encode());
+    wait_until("the reservation is seen", || {
         bench.json(&["pool", "status", "tank"])["health"] == "unusable"
     });
     let status = bench.json(&["pool", "status", "tank"]);

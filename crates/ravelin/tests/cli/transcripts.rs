@@ -283,21 +283,22 @@ fn a_pool_that_was_taken_over() {
         let held = bytes(&session.bench.path(drive));
         let slot = |at: usize| &held[at..at + (504 << 10)];
         let (_, label) = newest_label([slot(4 << 10), slot(512 << 10)]).unwrap();
-        let claim = Holder {
+        let reservation = Holder {
             pool: label.facts.uuid,
             opening: label.drive,
             boot: label.drive,
-            beat: 1,
+            heartbeat: 1,
             period_ms: 10_000,
             number: Some(label.generation + 100),
         };
         let path = session.bench.path(drive);
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-        file.write_all_at(&claim.encode(), HOLDER_OFFSET).unwrap();
+        file.write_all_at(&reservation.encode(), HOLDER_OFFSET)
+            .unwrap();
     }
     let until = Instant::now() + Duration::from_secs(20);
     while session.bench.json(&["pool", "status", "tank"])["health"] != "unusable" {
-        assert!(Instant::now() < until, "the claim is seen");
+        assert!(Instant::now() < until, "the reservation is seen");
         std::thread::sleep(Duration::from_millis(50));
     }
     session.looks();

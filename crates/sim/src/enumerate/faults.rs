@@ -70,7 +70,7 @@ fn run(runner: &mut Runner, workload: &Workload, fault: Event, tally: &mut Tally
 }
 
 /// Every operation of every drive fails once in each way that a drive says: workload, closing and opening.
-pub fn said(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
+pub fn reported(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
     let mut tally = Tally::default();
     if workload.spare_losses == 0 {
         return tally;

@@ -16,7 +16,7 @@ use crate::panics::caught;
 use crate::schedule::Violation;
 
 pub use cuts::cuts;
-pub use faults::{said, silent};
+pub use faults::{reported, silent};
 pub use phases::phases;
 pub use workloads::{Workload, workloads};
 

@@ -57,7 +57,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use array::plan::BandPlans;
+use array::plan::SubStripePlans;
 use array::view::View;
 use array::{Geometry, StripeLocks};
 use block::{Instant, Outcome, Request, RequestKind, Seat};
@@ -122,7 +122,7 @@ pub struct PlainArray {
     view: View,
     /// Whether every column is at home: then a read needs no plan.
     whole: bool,
-    plans: BandPlans,
+    plans: SubStripePlans,
     locks: StripeLocks,
     ops: Slab<Op>,
     requests: Slab<Pending>,
@@ -191,7 +191,7 @@ impl PlainArray {
                 .collect(),
             view: View::default(),
             whole: true,
-            plans: BandPlans::preferring(options.small_writes.preference()),
+            plans: SubStripePlans::preferring(options.small_writes.preference()),
             locks: StripeLocks::default(),
             ops: Slab::new(),
             requests: Slab::new(),

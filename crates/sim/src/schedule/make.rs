@@ -206,7 +206,7 @@ impl Maker {
                 };
                 self.events.push(event);
             }
-            Scope::Said | Scope::Silent => {
+            Scope::Reported | Scope::Silent => {
                 let most = if self.rng.random_range(0..2) == 0 {
                     60
                 } else {
@@ -299,7 +299,7 @@ impl Maker {
         }
         let kinds = match self.scope {
             Scope::Silent => -2..15,
-            Scope::Said | Scope::Orderly => 0..9,
+            Scope::Reported | Scope::Orderly => 0..9,
         };
         let fault = match self.rng.random_range(kinds) {
             -2 => {

@@ -312,10 +312,10 @@ pub struct Schedule {
 /// Which faults schedules are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Power cuts with requests in flight and torn writes; faults that a drive says.
-    Said,
+    /// Power cuts with requests in flight and torn writes; errors that drives report.
+    Reported,
     /// Cuts with nothing in flight and nothing un-flushed: what holds without a journal.
     Orderly,
-    /// Also what drives do not say: rot, lost, stray and torn writes, wrong reads.
+    /// Also damage that drives do not report: rot, lost, stray and torn writes, wrong reads.
     Silent,
 }

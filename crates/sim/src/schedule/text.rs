@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn every_schedule_reads_back_as_what_it_was() {
-        for scope in [Scope::Orderly, Scope::Said, Scope::Silent] {
+        for scope in [Scope::Orderly, Scope::Reported, Scope::Silent] {
             for seed in 0..200 {
                 let schedule = Schedule::from_seed(seed, scope);
                 assert_eq!(schedule.to_string().parse(), Ok(schedule));

@@ -1,4 +1,4 @@
-//! Units: what must be logged together, the blocks of one band of one stripe. An operation that writes more than a band is several
+//! Units: what must be logged together, the blocks of one sub-stripe of one stripe. An operation that writes more than a sub-stripe is several
 //! units, which need not be in one batch.
 
 use std::ops::Range;

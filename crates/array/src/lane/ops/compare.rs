@@ -12,7 +12,7 @@ use crate::lane::arbitration::Reconstructed;
 use crate::lane::blocks::{Entries, LaneBlocks};
 use crate::lane::context::Context;
 use crate::lane::records;
-use crate::plan::{self, BandPlans, Plan, Row, Scratch, Stripe};
+use crate::plan::{self, Plan, Row, Scratch, Stripe, SubStripePlans};
 
 /// What the comparison of what an operation reconstructs has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub(in crate::lane) fn compare(
 pub(in crate::lane) fn plan_trials(
     cx: &mut Context,
     entries: Entries<'_>,
-    (op, plans): (&mut Op, &mut BandPlans),
+    (op, plans): (&mut Op, &mut SubStripePlans),
 ) -> Trials {
     let scratch = cx.fresh_scratch();
     let columns = cx.geometry.layout().columns();

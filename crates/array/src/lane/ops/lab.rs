@@ -10,7 +10,7 @@ use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::lane::overlay::Overlay;
 use crate::lane::pages::PageCache;
-use crate::plan::{BandPlans, Kind, Piece, Plan, Row, Source, Transfer};
+use crate::plan::{Kind, Piece, Plan, Row, Source, SubStripePlans, Transfer};
 use crate::{RequestId, ScratchId};
 
 pub(super) const ROW: Row = Row { stripe: 1, low: 0 };
@@ -20,7 +20,7 @@ pub(super) struct Lab {
     pub(super) ios: IoTable,
     pub(super) overlay: Overlay,
     pub(super) pages: PageCache,
-    pub(super) plans: BandPlans,
+    pub(super) plans: SubStripePlans,
     pub(super) op: Op,
 }
 
@@ -65,7 +65,7 @@ impl Lab {
             ios: IoTable::new(6),
             overlay: Overlay::default(),
             pages,
-            plans: BandPlans::default(),
+            plans: SubStripePlans::default(),
             op,
         }
     }

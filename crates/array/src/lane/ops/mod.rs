@@ -52,7 +52,7 @@ use super::context::Context;
 use super::ids::OpId;
 use super::locks::StripeLocks;
 use super::sequence_map::SequenceMap;
-use crate::plan::BandPlans;
+use crate::plan::SubStripePlans;
 use crate::seeded::{self, SeededFault};
 
 /// The operations of a lane.
@@ -63,7 +63,7 @@ pub(super) struct Operations {
     locks: StripeLocks<OpId>,
     /// Operations that can be planned now.
     runnable: VecDeque<OpId>,
-    plans: BandPlans,
+    plans: SubStripePlans,
     /// Second reads under way.
     hedges: usize,
 }
@@ -78,7 +78,7 @@ impl Operations {
     }
 
     /// An operation, and what plans are made with.
-    pub(super) fn planning(&mut self, id: OpId) -> (&mut Op, &mut BandPlans) {
+    pub(super) fn planning(&mut self, id: OpId) -> (&mut Op, &mut SubStripePlans) {
         let op = self.ops.get_mut(id).expect("the operation exists");
         (op, &mut self.plans)
     }

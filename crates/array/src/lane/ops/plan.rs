@@ -30,7 +30,7 @@ use crate::lane::discard::Discarded;
 use crate::lane::io::IoTable;
 use crate::lane::maps::StripeMaps;
 use crate::lane::trusted;
-use crate::plan::{self, AssessedRow, BandPlans, Lost, Plan, Scratch, Stripe};
+use crate::plan::{self, AssessedRow, Lost, Plan, Scratch, Stripe, SubStripePlans};
 
 /// How often blocks that a drive could not read are asked for again before their loss is reported. As long as they can be
 /// reconstructed they are not asked for again: their repair writes them anew.
@@ -103,7 +103,7 @@ pub(in crate::lane) fn closely(
     ios: &IoTable,
     entries: Entries<'_>,
     maps: &StripeMaps,
-    (op, plans): (&mut Op, &mut BandPlans),
+    (op, plans): (&mut Op, &mut SubStripePlans),
 ) -> Planned {
     let Entries { overlay, pages } = entries;
     let plain = trusted::is_plain_fill(cx, overlay, op);
@@ -183,7 +183,7 @@ pub(in crate::lane) fn closely(
 /// The plan of an operation, and what of the rows of a repair is lost.
 fn plan_task(
     cx: &Context,
-    plans: &mut BandPlans,
+    plans: &mut SubStripePlans,
     op: &Op,
     stripe: Stripe<'_>,
     name: Scratch,

@@ -8,7 +8,7 @@ use super::{Op, Owner, Phase, Task};
 use crate::action::Compute;
 use crate::lane::context::Context;
 use crate::lane::records;
-use crate::plan::{BandPlans, Transfer};
+use crate::plan::{SubStripePlans, Transfer};
 use crate::seeded::{self, SeededFault};
 
 /// What an operation computes.
@@ -114,7 +114,7 @@ pub(in crate::lane) fn begin_writes(cx: &Context, op: &mut Op) -> Vec<Transfer> 
 /// All writes of an operation have ended, and the pool has decided about drives that have failed one.
 pub(in crate::lane) fn written(
     cx: &Context,
-    (op, plans): (&mut Op, &mut BandPlans),
+    (op, plans): (&mut Op, &mut SubStripePlans),
 ) -> AfterWrites {
     if op.direct.is_some() {
         return AfterWrites::Log;
@@ -134,7 +134,7 @@ pub(in crate::lane) fn written(
 }
 
 /// Whether what an operation wrote can be read back, drives that went out meanwhile left aside.
-fn is_durable(cx: &Context, op: &Op, plans: &mut BandPlans) -> bool {
+fn is_durable(cx: &Context, op: &Op, plans: &mut SubStripePlans) -> bool {
     let plan = op.plan.as_ref().expect("it was planned");
     let is_out = |seat: Seat| cx.view().is_out(seat);
     if !plan.writes.iter().any(|write| is_out(write.seat)) {

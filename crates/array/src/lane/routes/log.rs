@@ -11,7 +11,7 @@ use crate::lane::ops::{Phase, Task};
 use crate::lane::{Lane, records};
 
 impl Lane {
-    /// What an operation writes is computed: to the journal with it, band by band.
+    /// What an operation writes is computed: to the journal with it, sub-stripe by sub-stripe.
     pub(in crate::lane) fn log_writes(&mut self, id: OpId, sums: &[u32]) {
         let op = &self.ops[id];
         let units = records::units_of_writes(&self.cx, &self.overlay, (id, op), sums);

@@ -1,4 +1,4 @@
-//! Being the pool's only holder: `docs/design/fencing.md`.
+//! The lease on a pool, and how it is renewed: `docs/design/fencing.md`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use array::format::{BEAT_OFFSET, HOLDER_OFFSET, Holder, PAGE_BYTES, usurper};
+use array::format::{HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, PAGE_BYTES, usurper};
 use block::{BlockDevice, Completed, Memory, Outcome, Permission, Request, RequestKind};
 use uuid::Uuid;
 
@@ -15,10 +15,10 @@ use super::pool::PoolMessage;
 use crate::drive::Drive;
 use crate::ring;
 
-/// How long a holder works on after a look without another one. A guess: long enough that a busy
-/// machine never waits for a look, short enough that a takeover does not take minutes.
+/// How long the lease lasts after a renewal. A guess: long enough that a busy
+/// machine never waits for a renewal, short enough that a takeover does not take minutes.
 const PERIOD: Duration = Duration::from_secs(10);
-/// A look that no drive has answered is made again after this.
+/// A renewal that no drive has answered is tried again after this.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Time that also passes while the machine sleeps.
@@ -42,20 +42,20 @@ fn boot() -> Uuid {
 pub(crate) struct Lease {
     until_nanos: AtomicU64,
     lost: AtomicBool,
-    /// Asks for a look at once.
-    wanted: Mutex<Sender<Wish>>,
+    /// Asks for a renewal at once.
+    wanted: Mutex<Sender<Wanted>>,
     /// When `permission` may ask for the next one.
     wanted_again_nanos: AtomicU64,
     changed: Condvar,
 }
 
-enum Wish {
-    Look,
+enum Wanted {
+    Renewal,
     Stop,
 }
 
 impl Lease {
-    /// Whether something may go out now; waits for a look where that is not known. False when
+    /// Whether something may go out now; waits for a renewal where that is not known. False when
     /// the pool has been taken over.
     pub(crate) fn may_go_on(&self) -> bool {
         let good = || {
@@ -76,8 +76,8 @@ impl Lease {
             if good() {
                 return true;
             }
-            // A thread that looks no more has lost or has been stopped.
-            if wanted.send(Wish::Look).is_err() {
+            // A thread that renews no more has lost the lease or has been stopped.
+            if wanted.send(Wanted::Renewal).is_err() {
                 return false;
             }
             wanted = self
@@ -89,7 +89,7 @@ impl Lease {
     }
 
     /// Whether something may begin now, without waiting: what drives ask before each entry into the
-    /// kernel. Asks for a look where the answer is not known, now and then.
+    /// kernel. Asks for a renewal where the answer is not known, now and then.
     pub(crate) fn permission(&self) -> Permission {
         if self.is_lost() {
             return Permission::Revoked;
@@ -103,8 +103,8 @@ impl Lease {
             let again = nanos(now + AGAIN);
             self.wanted_again_nanos.store(again, Ordering::Relaxed);
             let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-            // A thread that looks no more has lost or has been stopped.
-            if wanted.send(Wish::Look).is_err() {
+            // A thread that renews no more has lost the lease or has been stopped.
+            if wanted.send(Wanted::Renewal).is_err() {
                 return Permission::Revoked;
             }
         }
@@ -128,7 +128,7 @@ impl Lease {
     }
 }
 
-/// The drives in use, shared with whoever looks at them.
+/// The drives in use, shared with the thread that renews the lease.
 pub(crate) type InUse = Arc<Mutex<Vec<Drive>>>;
 
 /// Drives of a table of seats.
@@ -140,13 +140,13 @@ pub(crate) fn in_use(seats: &Seats, takes_part: impl Fn(block::Seat) -> bool) ->
         .collect()
 }
 
-/// A claim on a pool that has been made.
+/// A reservation of a pool, on all of its drives.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim(Holder);
+pub(crate) struct Reservation(Holder);
 
 /// Another host is at work on the pool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held;
+pub(crate) struct HeldElsewhere;
 
 /// A new opening of a pool, whose facts it gives this generation.
 fn opening(pool: Uuid, generation: u64) -> Holder {
@@ -154,81 +154,85 @@ fn opening(pool: Uuid, generation: u64) -> Holder {
         pool,
         opening: Uuid::new_v4(),
         boot: boot(),
-        beat: 1,
+        heartbeat: 1,
         period_ms: u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX),
         number: Some(generation),
     }
 }
 
-/// Claims a pool that is to be opened on these drives. `generation` is the one that this opening makes.
-pub(crate) fn claim(pool: Uuid, generation: u64, drives: &[Drive]) -> Result<Claim, Held> {
+/// Reserves a pool that is to be opened on these drives. `generation` is the one that this opening makes.
+pub(crate) fn reserve(
+    pool: Uuid,
+    generation: u64,
+    drives: &[Drive],
+) -> Result<Reservation, HeldElsewhere> {
     let own = opening(pool, generation);
-    let mut beats = read_all(pool, drives, BEAT_OFFSET);
-    let alive = beats
+    let mut heartbeats = read_all(pool, drives, HEARTBEAT_OFFSET);
+    let alive = heartbeats
         .iter()
         .flatten()
         .flatten()
-        .filter(|beat| beat.may_be_alive(own.boot));
-    if let Some(period_ms) = alive.map(|beat| beat.period_ms).max() {
+        .filter(|heartbeat| heartbeat.may_be_alive(own.boot));
+    if let Some(period_ms) = alive.map(|heartbeat| heartbeat.period_ms).max() {
         let wait = Duration::from_millis(period_ms.saturating_mul(2)).min(6 * PERIOD);
         tracing::info!(
             ?wait,
             "the pool was not closed: waiting for a sign of its holder"
         );
         std::thread::sleep(wait);
-        let later = read_all(pool, drives, BEAT_OFFSET);
-        if later != beats {
-            return Err(Held);
+        let later = read_all(pool, drives, HEARTBEAT_OFFSET);
+        if later != heartbeats {
+            return Err(HeldElsewhere);
         }
-        beats = later;
+        heartbeats = later;
     }
     write_all(drives, HOLDER_OFFSET, &own);
-    if read_all(pool, drives, BEAT_OFFSET) != beats {
-        return Err(Held);
+    if read_all(pool, drives, HEARTBEAT_OFFSET) != heartbeats {
+        return Err(HeldElsewhere);
     }
-    Ok(Claim(own))
+    Ok(Reservation(own))
 }
 
-/// A claim on a new pool, whose drives nobody else knows.
-pub(crate) fn claim_new(pool: Uuid, generation: u64) -> Claim {
-    Claim(opening(pool, generation))
+/// A reservation of a new pool, whose drives are known to no other host.
+pub(crate) fn reserve_new(pool: Uuid, generation: u64) -> Reservation {
+    Reservation(opening(pool, generation))
 }
 
-/// The thread that looks.
-pub(crate) struct Hold {
+/// The thread that renews the lease.
+pub(crate) struct LeaseKeeper {
     lease: Arc<Lease>,
-    wishes: Sender<Wish>,
+    requests: Sender<Wanted>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Hold {
-    /// Begins to look; returns after the first look.
+impl LeaseKeeper {
+    /// Begins to renew the lease; returns after the first renewal.
     pub(crate) fn start(
-        claim: Claim,
+        reservation: Reservation,
         drives: InUse,
         pool: Sender<PoolMessage>,
     ) -> std::io::Result<Self> {
-        let (wishes, wished) = channel();
+        let (requests, requested) = channel();
         let lease = Arc::new(Lease {
             until_nanos: AtomicU64::new(0),
             lost: AtomicBool::new(false),
-            wanted: Mutex::new(wishes.clone()),
+            wanted: Mutex::new(requests.clone()),
             wanted_again_nanos: AtomicU64::new(0),
             changed: Condvar::new(),
         });
-        let looker = Looker {
-            own: claim.0,
+        let renewer = Renewer {
+            own: reservation.0,
             drives,
-            claimed: Vec::new(),
+            reserved: Vec::new(),
             lease: Arc::clone(&lease),
             pool,
         };
         let thread = std::thread::Builder::new()
             .name("holder".to_owned())
-            .spawn(move || looker.run(&wished))?;
+            .spawn(move || renewer.run(&requested))?;
         Ok(Self {
             lease,
-            wishes,
+            requests,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -237,9 +241,9 @@ impl Hold {
         &self.lease
     }
 
-    /// Ends the looking. The last beat says that nobody is at work if `closed`.
+    /// Ends the renewals.
     pub(crate) fn stop(&self) {
-        self.wishes.send(Wish::Stop).unwrap_or_default();
+        self.requests.send(Wanted::Stop).unwrap_or_default();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the holder's thread had panicked");
@@ -247,49 +251,52 @@ impl Hold {
     }
 
     /// Says on the drives that the pool has been closed.
-    pub(crate) fn release(claim: Claim, drives: &[Drive]) {
-        let closed = Holder { beat: 0, ..claim.0 };
-        write_all(drives, BEAT_OFFSET, &closed);
+    pub(crate) fn release(reservation: Reservation, drives: &[Drive]) {
+        let closed = Holder {
+            heartbeat: 0,
+            ..reservation.0
+        };
+        write_all(drives, HEARTBEAT_OFFSET, &closed);
     }
 }
 
-struct Looker {
+struct Renewer {
     own: Holder,
     drives: InUse,
-    /// Drives that have our claim: those that have come in since have not. One that has left is let go
-    /// of at once.
-    claimed: Vec<Weak<dyn BlockDevice>>,
+    /// Drives that have our reservation. A drive that has come in since has not. One that has left is dropped
+    /// at once.
+    reserved: Vec<Weak<dyn BlockDevice>>,
     lease: Arc<Lease>,
     pool: Sender<PoolMessage>,
 }
 
-impl Looker {
-    fn run(mut self, wished: &Receiver<Wish>) {
+impl Renewer {
+    fn run(mut self, requested: &Receiver<Wanted>) {
         loop {
             let begun = now();
-            let looked = self.look();
-            match looked {
-                Look::Usurped(by) => {
+            let renewed = self.renew();
+            match renewed {
+                Renewal::Usurped(by) => {
                     self.lease.lose();
                     // The pool's thread may have ended.
                     self.pool.send(PoolMessage::TakenOver(by)).ok();
                     return;
                 }
-                Look::Ours => self.lease.extend(begun + PERIOD),
-                Look::Unanswered => {}
+                Renewal::Ours => self.lease.extend(begun + PERIOD),
+                Renewal::Unanswered => {}
             }
-            let wait = match looked {
-                Look::Ours => (PERIOD / 2).saturating_sub(now().saturating_sub(begun)),
+            let wait = match renewed {
+                Renewal::Ours => (PERIOD / 2).saturating_sub(now().saturating_sub(begun)),
                 _ => AGAIN,
             };
-            match wished.recv_timeout(wait) {
-                Ok(Wish::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(Wish::Look) | Err(RecvTimeoutError::Timeout) => {}
+            match requested.recv_timeout(wait) {
+                Ok(Wanted::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Wanted::Renewal) | Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    fn look(&mut self) -> Look {
+    fn renew(&mut self) -> Renewal {
         let drives = self
             .drives
             .lock()
@@ -297,31 +304,31 @@ impl Looker {
             .clone();
         let known = |drive: &&Drive| {
             let own = Arc::downgrade(&drive.device);
-            self.claimed.iter().any(|device| device.ptr_eq(&own))
+            self.reserved.iter().any(|device| device.ptr_eq(&own))
         };
         let (old, new): (Vec<&Drive>, Vec<&Drive>) = drives.iter().partition(known);
         let new: Vec<Drive> = new.into_iter().cloned().collect();
-        if !new.is_empty() && !old.is_empty() || self.claimed.is_empty() {
+        if !new.is_empty() && !old.is_empty() || self.reserved.is_empty() {
             write_all(&new, HOLDER_OFFSET, &self.own);
         }
-        self.claimed = drives
+        self.reserved = drives
             .iter()
             .map(|drive| Arc::downgrade(&drive.device))
             .collect();
-        self.own.beat += 1;
-        write_all(&drives, BEAT_OFFSET, &self.own);
+        self.own.heartbeat += 1;
+        write_all(&drives, HEARTBEAT_OFFSET, &self.own);
         let seen = read_all(self.own.pool, &drives, HOLDER_OFFSET);
         // A drive that answers with an error takes nothing from us either.
         if seen.iter().all(Option::is_none) {
-            return Look::Unanswered;
+            return Renewal::Unanswered;
         }
-        let claims: Vec<Holder> = seen.into_iter().flatten().flatten().collect();
-        usurper(&self.own, &claims).map_or(Look::Ours, |by| Look::Usurped(by.opening))
+        let reservations: Vec<Holder> = seen.into_iter().flatten().flatten().collect();
+        usurper(&self.own, &reservations).map_or(Renewal::Ours, |by| Renewal::Usurped(by.opening))
     }
 }
 
 #[derive(Clone, Copy)]
-enum Look {
+enum Renewal {
     Ours,
     Unanswered,
     Usurped(Uuid),
@@ -333,7 +340,7 @@ struct Answers(Mutex<Sender<(u64, Outcome)>>);
 impl Completed for Answers {
     fn completed(&self, token: u64, outcome: Outcome) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody waits for the last ones.
+        // The last answers are not waited for.
         sender.send((token, outcome)).unwrap_or_default();
     }
 }

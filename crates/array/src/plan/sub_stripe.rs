@@ -1,4 +1,4 @@
-//! The choice between read-modify-write and reconstruct-write, on one band.
+//! The choice between read-modify-write and reconstruct-write, on one sub-stripe.
 //!
 //! Both are the same question: which old elements must be known to compute the new parities?
 //!
@@ -18,7 +18,7 @@ use erasure::{Code, ElementSet, Recovery};
 use super::{Kind, Lost};
 use crate::seeded::{self, SeededFault};
 
-/// An element's bytes within a band, or a temporary sum.
+/// An element's bytes within a sub-stripe, or a temporary sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operand {
     /// The element as it is on the drives (read or reconstructed); updated in place for parity.
@@ -31,7 +31,7 @@ pub enum Operand {
 
 /// `target (^)= Σ coefficient · operand`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BandStep {
+pub struct SubStripeStep {
     /// Where the sum goes.
     pub target: Operand,
     /// Whether the target's bytes are one of the summands.
@@ -40,16 +40,16 @@ pub struct BandStep {
     pub terms: Vec<(Operand, u8)>,
 }
 
-/// What to do to one band of one stripe, with slots instead of addresses, so that the same plan
+/// What to do to one sub-stripe of one stripe, with slots instead of addresses, so that the same plan
 /// serves every stripe in the same condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BandPlan {
+pub struct SubStripePlan {
     /// Which of the write plans.
     pub kind: Kind,
     /// Slots to read into `Old`.
     pub reads: Vec<usize>,
     /// Computations in order.
-    pub steps: Vec<BandStep>,
+    pub steps: Vec<SubStripeStep>,
     /// How many of them reconstruct old elements, and which ones.
     pub recovery_steps: usize,
     /// Slots of which the old bytes are reconstructed.
@@ -60,7 +60,7 @@ pub struct BandPlan {
     pub unknown: Vec<usize>,
 }
 
-/// Condition of a stripe and set of changing elements: what a band's plan depends on.
+/// Condition of a stripe and set of changing elements: what a sub-stripe's plan depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     readable: ElementSet,
@@ -84,9 +84,9 @@ pub enum Preference {
 /// Plans already made, and recoveries. Elimination over a wide stripe costs microseconds to
 /// milliseconds; the same handful of conditions comes back for every request.
 #[derive(Clone, Debug, Default)]
-pub struct BandPlans {
+pub struct SubStripePlans {
     preference: Preference,
-    writes: BTreeMap<Key, Result<Arc<BandPlan>, Lost>>,
+    writes: BTreeMap<Key, Result<Arc<SubStripePlan>, Lost>>,
     recoveries: BTreeMap<(ElementSet, ElementSet), Result<Arc<Recovery>, Lost>>,
 }
 
@@ -94,7 +94,7 @@ pub struct BandPlans {
 /// table is simply emptied.
 const PLANS_MAX: usize = 1024;
 
-impl BandPlans {
+impl SubStripePlans {
     /// No plans yet; those of parts of stripes will be made as preferred.
     #[must_use]
     pub fn preferring(preference: Preference) -> Self {
@@ -115,7 +115,7 @@ impl BandPlans {
         readable: &ElementSet,
         writable: &ElementSet,
         changed: &ElementSet,
-    ) -> Result<Arc<BandPlan>, Lost> {
+    ) -> Result<Arc<SubStripePlan>, Lost> {
         let key = Key {
             readable: readable.clone(),
             writable: writable.clone(),
@@ -124,8 +124,8 @@ impl BandPlans {
         if let Some(plan) = self.writes.get(&key) {
             return plan.clone();
         }
-        let plan =
-            plan_band(self.preference, code, readable, writable, changed, false).map(Arc::new);
+        let plan = plan_sub_stripe(self.preference, code, readable, writable, changed, false)
+            .map(Arc::new);
         if self.writes.len() >= PLANS_MAX {
             self.writes.clear();
         }
@@ -159,7 +159,7 @@ impl BandPlans {
     }
 }
 
-impl BandPlans {
+impl SubStripePlans {
     /// How to change the `changed` data elements of a stripe of which blocks are lost for good: what is lost stays
     /// so, and what can be had before can be had after. Parity is kept up to date where that can be done; else it
     /// becomes unknown, and the new elements are without redundancy until the lost ones are written, too.
@@ -173,8 +173,8 @@ impl BandPlans {
         readable: &ElementSet,
         writable: &ElementSet,
         changed: &ElementSet,
-    ) -> Result<BandPlan, Lost> {
-        let plan = plan_band(self.preference, code, readable, writable, changed, true);
+    ) -> Result<SubStripePlan, Lost> {
+        let plan = plan_sub_stripe(self.preference, code, readable, writable, changed, true);
         if let Ok(plan) = plan {
             return Ok(plan);
         }
@@ -190,7 +190,7 @@ impl BandPlans {
                 self.recover(code, &after, &alone)?;
             }
         }
-        Ok(BandPlan {
+        Ok(SubStripePlan {
             kind: Kind::PlainWrite,
             reads: Vec::new(),
             steps: Vec::new(),
@@ -263,14 +263,14 @@ fn collect(code: &Code, slots: impl Iterator<Item = usize>) -> ElementSet {
     set
 }
 
-fn plan_band(
+fn plan_sub_stripe(
     preference: Preference,
     code: &Code,
     readable: &ElementSet,
     writable: &ElementSet,
     changed: &ElementSet,
     around_lost: bool,
-) -> Result<BandPlan, Lost> {
+) -> Result<SubStripePlan, Lost> {
     let data = collect(code, code.data().iter().map(|&element| code.index(element)));
     let parities = collect(
         code,
@@ -293,7 +293,7 @@ fn plan_band(
         .filter(|&slot| writable.contains(slot))
         .map(|slot| (slot, Operand::New(slot)));
     if parities.is_empty() {
-        return Ok(BandPlan {
+        return Ok(SubStripePlan {
             kind: Kind::PlainWrite,
             reads: Vec::new(),
             steps: Vec::new(),
@@ -378,7 +378,7 @@ fn plan_band(
                         .skip(usize::from(seeded::is(SeededFault::AddOnly)))
                 })
                 .collect();
-            steps.push(BandStep {
+            steps.push(SubStripeStep {
                 target: Operand::Old(parity),
                 accumulate: true,
                 terms,
@@ -403,7 +403,7 @@ fn plan_band(
         }
         writes.extend(parities.iter().map(|slot| (slot, Operand::New(slot))));
     }
-    Ok(BandPlan {
+    Ok(SubStripePlan {
         kind,
         reads: chosen.reads.iter().collect(),
         steps,
@@ -414,7 +414,7 @@ fn plan_band(
     })
 }
 
-/// What a write leaves must be enough to read all of the band's data back. What changes and is written nowhere
+/// What a write leaves must be enough to read all of the sub-stripe's data back. What changes and is written nowhere
 /// is not left, though it may be readable now: a column that is nowhere may have blocks in memory.
 fn check_durable(
     code: &Code,
@@ -450,7 +450,7 @@ pub(super) fn translate(
     schedule: &erasure::Schedule,
     first: usize,
     element: impl Fn(usize) -> Operand,
-) -> Vec<BandStep> {
+) -> Vec<SubStripeStep> {
     let operand = |slot: u16| {
         let slot = usize::from(slot);
         if slot < code.elements() {
@@ -462,7 +462,7 @@ pub(super) fn translate(
     schedule
         .steps
         .iter()
-        .map(|step| BandStep {
+        .map(|step| SubStripeStep {
             target: operand(step.target),
             accumulate: step.accumulate,
             terms: step
