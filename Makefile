@@ -32,7 +32,7 @@ verify:
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
-	$(CARGO) test -p ravelin $(WITH) --test e2e --test lives --test kills --test service --test guest -- --nocapture
+	$(CARGO) test -p ravelin $(WITH) --test e2e --test restarts --test crashes --test service --test guest -- --nocapture
 	$(CARGO) test -p ravelin-export $(if $(PSK),--features $(PSK)) --test nbd_interop -- --nocapture
 
 # `ravelin shear` on real volumes, btrfs and md, in real time. For a host that is quiet: on a busy one answers can be wrong.

@@ -31,13 +31,13 @@ pub struct Geometry {
     data_offset: u64,
     lanes: u16,
     stripes_per_group: u64,
-    store: Option<Store>,
+    regions: Option<Regions>,
 }
 
 /// Where journal and metadata lie, the same on every drive. A pool without them (`-o journal=off`)
 /// writes in place at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Store {
+pub struct Regions {
     /// Identity of the pool, mixed into every checksum.
     pub pool: Uuid,
     /// First byte of lane 0's ring.
@@ -200,14 +200,14 @@ impl Geometry {
             data_offset,
             lanes,
             stripes_per_group,
-            store: None,
+            regions: None,
         })
     }
 
     /// The same with journal and metadata.
     #[must_use]
-    pub const fn with_store(mut self, store: Store) -> Self {
-        self.store = Some(store);
+    pub const fn with_regions(mut self, regions: Regions) -> Self {
+        self.regions = Some(regions);
         self
     }
 
@@ -224,7 +224,7 @@ impl Geometry {
     /// Stripes of each group that hold nothing.
     #[must_use]
     pub fn free_stripes(&self) -> u64 {
-        self.store.map_or(0, |store| store.free_stripes)
+        self.regions.map_or(0, |regions| regions.free_stripes)
     }
 
     /// Stripes of a group's data: those that are free left out.
@@ -317,8 +317,8 @@ impl Geometry {
 
     /// Where journal and metadata lie, if the pool has them.
     #[must_use]
-    pub const fn store(&self) -> Option<&Store> {
-        self.store.as_ref()
+    pub const fn regions(&self) -> Option<&Regions> {
+        self.regions.as_ref()
     }
 
     /// Number of the cell's block that lies at byte `offset` of its drive.
@@ -348,14 +348,15 @@ impl Geometry {
     /// Copies of each page, on as many drives.
     #[must_use]
     pub fn page_copies(&self) -> u64 {
-        let copies = self.store.and_then(|store| store.page_copies);
+        let copies = self.regions.and_then(|regions| regions.page_copies);
         copies.map_or(2, u64::from)
     }
 
     /// Whether blocks that are written while their column is nowhere keep their checksums.
     #[must_use]
     pub fn keeps_sums_of_absent(&self) -> bool {
-        self.store.is_some_and(|store| store.page_copies.is_some())
+        self.regions
+            .is_some_and(|regions| regions.page_copies.is_some())
     }
 
     /// Bytes of all pages beside a cell.
@@ -366,20 +367,20 @@ impl Geometry {
 
     /// First byte on the drive of the pages beside a cell.
     #[must_use]
-    pub fn pages_offset(&self, store: &Store, cell: Cell) -> u64 {
-        store.metadata_offset + cell.row * self.pages_beside_bytes()
+    pub fn pages_offset(&self, regions: &Regions, cell: Cell) -> u64 {
+        regions.metadata_offset + cell.row * self.pages_beside_bytes()
     }
 
     /// First byte on the drive of page `index` of the column `distance` columns before the one that the cell
     /// holds.
     #[must_use]
-    pub fn page_offset(&self, store: &Store, cell: Cell, index: u64, distance: u64) -> u64 {
-        let place = match store.page_copies {
+    pub fn page_offset(&self, regions: &Regions, cell: Cell, index: u64, distance: u64) -> u64 {
+        let place = match regions.page_copies {
             None => distance * self.pages_per_cell() + index,
             // The columns of a stripe in their order, so that what changes together is one write.
             Some(copies) => (index + 1) * u64::from(copies) - 1 - distance,
         };
-        self.pages_offset(store, cell) + place * PAGE_BYTES
+        self.pages_offset(regions, cell) + place * PAGE_BYTES
     }
 
     /// The pages beside a cell that holds `column`, in their order on the drive: column and number of each.
@@ -392,7 +393,9 @@ impl Geometry {
             u16::try_from(before).expect("below the number of columns")
         };
         let index = |index: u64| u32::try_from(index).expect("few pages");
-        let interleaved = self.store.is_some_and(|store| store.page_copies.is_some());
+        let interleaved = self
+            .regions
+            .is_some_and(|regions| regions.page_copies.is_some());
         (0..pages * copies)
             .map(|place| match interleaved {
                 false => (before(place / pages), index(place % pages)),

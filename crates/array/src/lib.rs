@@ -32,6 +32,6 @@ pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
     Joined, Origin, Reply, RequestId, ScratchId, Service, Slice,
 };
-pub use geometry::{Geometry, GeometryError, GroupRequest, Store, VolumeId};
+pub use geometry::{Geometry, GeometryError, GroupRequest, Regions, VolumeId};
 pub use lane::{DEADLINE, Lane, StripeLocks};
 pub use losses::{Losses, LostRange};

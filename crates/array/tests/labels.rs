@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use array::format::{LABEL_MAGIC, Label, LabelError, PAGE_COPIES, newest_label};
 use array::pool::{
-    LossFacts, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts, VolumeFacts,
+    LossFacts, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState, VolumeFacts,
 };
 use block::{Hint, Seat};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn label(generation: u64) -> Label {
             data_offset: 1 << 27,
             cell_table_offset: 1 << 20,
             lanes: 16,
-            store: None,
+            regions: None,
             clean: true,
             seats: vec![SeatFacts {
                 drive: Uuid::from_u128(1),
@@ -92,14 +92,14 @@ fn a_later_format_and_the_early_one_are_refused_by_name() {
 #[test]
 fn a_feature_that_is_not_known_is_refused_by_name() {
     let mut new = label(1);
-    let store = StoreFacts {
+    let regions = RegionFacts {
         journal_offset: 2 << 20,
         ring_bytes: 1 << 20,
         metadata_offset: 18 << 20,
         page_copies: Some(3),
         free_stripes: None,
     };
-    new.facts.store = Some(store);
+    new.facts.regions = Some(regions);
     new.facts.features = vec![PAGE_COPIES.to_owned()];
     assert_eq!(Label::parse(&new.encode()), Ok(new.clone()));
     assert_eq!(new.encode()[12..20], 1_u64.to_le_bytes());
@@ -136,7 +136,7 @@ fn a_feature_that_is_not_known_is_refused_by_name() {
 #[test]
 fn the_bytes_of_a_label_are_those_of_format_1() {
     let mut label = label(0x1122);
-    label.facts.store = Some(StoreFacts {
+    label.facts.regions = Some(RegionFacts {
         journal_offset: 2 << 20,
         ring_bytes: 1 << 20,
         metadata_offset: 18 << 20,
@@ -154,7 +154,7 @@ fn the_bytes_of_a_label_are_those_of_format_1() {
     00 00 00 00 00 00 00 00 00 00 00 01 03 00 00 00
     22 11 00 00 00 00 00 00 1d 02 00 00 ed 44 49 05
     94 e9 4f c2
-    {"uuid":"00000000-0000-0000-0000-000000000009","name":"tank","scheme":"raid6:6c","chunk_bytes":65536,"cell_bytes":16777216,"rows":1000,"data_offset":134217728,"cell_table_offset":1048576,"store":{"journal_offset":2097152,"ring_bytes":1048576,"metadata_offset":18874368},"lanes":16,"clean":true,"layout_drives":0,"seats":[{"drive":"00000000-0000-0000-0000-000000000001","path":"/dev/sda","size_bytes":1099511627776,"state":"current"}],"volumes":[{"name":"v","uuid":"00000000-0000-0000-0000-000000000002","size_bytes":4096,"extents":[[0,1]]}]}
+    {"uuid":"00000000-0000-0000-0000-000000000009","name":"tank","scheme":"raid6:6c","chunk_bytes":65536,"cell_bytes":16777216,"rows":1000,"data_offset":134217728,"cell_table_offset":1048576,"regions":{"journal_offset":2097152,"ring_bytes":1048576,"metadata_offset":18874368},"lanes":16,"clean":true,"layout_drives":0,"seats":[{"drive":"00000000-0000-0000-0000-000000000001","path":"/dev/sda","size_bytes":1099511627776,"state":"current"}],"volumes":[{"name":"v","uuid":"00000000-0000-0000-0000-000000000002","size_bytes":4096,"extents":[[0,1]]}]}
     "#);
     assert!(bytes[84..4096].iter().all(|&byte| byte == 0));
 }

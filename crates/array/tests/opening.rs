@@ -80,7 +80,7 @@ fn a_drive_whose_cell_table_cannot_be_read_is_out_and_the_others_open() {
 }
 
 /// In whatever order the drives are found, the pool opens with these facts and without drive 2.
-fn in_every_order_two_is_left_out(drives: &[FoundDrive; 3], facts: &PoolFacts) {
+fn in_every_order_two_is_dropped(drives: &[FoundDrive; 3], facts: &PoolFacts) {
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
         let order = order.map(|at: usize| drives[at].clone());
         let opening = open(&order, false).unwrap();
@@ -110,7 +110,7 @@ fn a_drive_with_a_generation_that_nobody_else_had_is_no_half_of_its_own() {
         found(&after, 1, 3),
         found(&half_written, 2, 3),
     ];
-    in_every_order_two_is_left_out(&drives, &after);
+    in_every_order_two_is_dropped(&drives, &after);
 }
 
 /// The same when the opening had written its label on one drive only: the other one lags, and takes part.
@@ -142,7 +142,7 @@ fn a_generation_that_nobody_else_had_may_say_that_another_drive_is_out() {
         found(&after, 1, 3),
         found(&half_written, 2, 3),
     ];
-    in_every_order_two_is_left_out(&drives, &after);
+    in_every_order_two_is_dropped(&drives, &after);
 }
 
 /// The same when the pool has been opened once more since.
@@ -156,7 +156,7 @@ fn a_generation_that_nobody_else_had_is_no_half_later_on_either() {
         found(&after, 1, 4),
         found(&half_written, 2, 3),
     ];
-    in_every_order_two_is_left_out(&drives, &after);
+    in_every_order_two_is_dropped(&drives, &after);
 }
 
 /// One that went on by itself after it was missed has a later generation of its own.

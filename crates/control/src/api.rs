@@ -302,11 +302,11 @@ pub struct Events {
     pub events: Vec<LoggedEvent>,
 }
 
-/// `GET pools/{name}/quiet`.
+/// `GET pools/{name}/idle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quiet {
+pub struct Idle {
     /// Whether nothing is being filled or computed anew.
-    pub quiet: bool,
+    pub idle: bool,
 }
 
 /// `POST pools/{name}/drives/…`.

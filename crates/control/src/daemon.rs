@@ -30,8 +30,8 @@ pub use drives::Change;
 use exports::Exported;
 
 /// How long closing a pool waits for requests of this daemon that still look at it. They end by
-/// themselves; what takes longest is [`Daemon::quiet`].
-const LAST_LOOKS: Duration = Duration::from_secs(60);
+/// themselves; what takes longest is [`Daemon::idle`].
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the locks of a killed daemon may last: its last writes must end first. A guess, with
 /// slow disks in mind; on an idle machine it is a few tens of milliseconds.
@@ -223,9 +223,9 @@ impl Daemon {
     }
 
     /// Waits, for `timeout` at most, until nothing in the pool is filled or computed anew.
-    pub fn quiet(&self, name: &str, timeout: Duration) -> Result<bool, Failure> {
+    pub fn idle(&self, name: &str, timeout: Duration) -> Result<bool, Failure> {
         let handle = self.handle(name, &format!("pool `{name}` cannot be waited for"))?;
-        Ok(handle.wait_quiet(timeout))
+        Ok(handle.wait_idle(timeout))
     }
 
     /// Checks a pool's plan, and, unless that is all that is asked, makes the pool.
@@ -527,7 +527,7 @@ fn is_unheld(error: &OpenDriveError) -> bool {
 
 /// Closes a pool when nobody else looks at it any more.
 fn close(mut handle: Arc<PoolHandle>, what: &str) -> Result<(), Failure> {
-    let deadline = Instant::now() + LAST_LOOKS;
+    let deadline = Instant::now() + CLOSE_TIMEOUT;
     let handle = loop {
         handle = match Arc::try_unwrap(handle) {
             Ok(alone) => break alone,

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_that_is_full_is_not_waited_for_and_tells_what_was_left_out() {
+    fn a_queue_that_is_full_is_not_waited_for_and_counts_what_was_dropped() {
         let (queue, events) = sync_channel(2);
         let hooks = Hooks {
             queue,

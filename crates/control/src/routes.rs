@@ -17,14 +17,14 @@ use serde::de::DeserializeOwned;
 
 use crate::api::{
     Alive, Attach, BODY_BYTES_MAX, ClosePool, CreatePool, CreateVolume, DeleteVolume, DestroyPool,
-    Done, DriveChange, Events, Exports, FoundPools, Import, Pools, Quiet, RenameVolume,
+    Done, DriveChange, Events, Exports, FoundPools, Idle, Import, Pools, RenameVolume,
     ResizeVolume, Scan, ScrubPool, Volumes, WipeDrive,
 };
 use crate::daemon::Change;
 use crate::{Daemon, Failure};
 
-/// The longest that [`quiet`] waits: connections must not outlive a stop of the daemon by much.
-const QUIET_SECONDS_MAX: u64 = 5;
+/// The longest that [`idle`] waits: connections must not outlive a stop of the daemon by much.
+const IDLE_SECONDS_MAX: u64 = 5;
 
 type Shared = State<Arc<Daemon>>;
 type Answer<T> = Result<Json<T>, Failure>;
@@ -36,7 +36,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .route("/export", post(export))
         .route("/scrub", post(scrub))
         .route("/events", get(events))
-        .route("/quiet", get(quiet))
+        .route("/idle", get(idle))
         .route("/traffic", get(traffic))
         .route("/drives/{change}", post(change_drive))
         .route("/volumes", get(volumes).post(create_volume))
@@ -244,13 +244,13 @@ struct Seconds {
     seconds: u64,
 }
 
-async fn quiet(
+async fn idle(
     State(daemon): Shared,
     At(name): At<String>,
     Asked(Seconds { seconds }): Asked<Seconds>,
-) -> Answer<Quiet> {
-    let timeout = Duration::from_secs(seconds.min(QUIET_SECONDS_MAX));
-    blocking(move || daemon.quiet(&name, timeout).map(|quiet| Quiet { quiet })).await
+) -> Answer<Idle> {
+    let timeout = Duration::from_secs(seconds.min(IDLE_SECONDS_MAX));
+    blocking(move || daemon.idle(&name, timeout).map(|idle| Idle { idle })).await
 }
 
 async fn change_drive(

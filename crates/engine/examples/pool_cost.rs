@@ -109,7 +109,7 @@ fn pool(scheme: &str, options: &Options, journal: bool) -> PoolHandle {
     };
     let pool = create(prepare(&new).expect("a pool"), run).expect("a pool");
     pool.create_volume("v", mebibytes << 20).expect("a volume");
-    assert!(pool.wait_quiet(Duration::from_secs(60)), "it is quiet");
+    assert!(pool.wait_idle(Duration::from_secs(60)), "it is quiet");
     pool
 }
 

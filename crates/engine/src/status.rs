@@ -378,7 +378,7 @@ impl PoolStatus {
             scrub: scrub(pool, now),
             scrub_every_days: facts.scrub.every_days,
             lost: lost(pool),
-            journal: facts.store.is_some(),
+            journal: facts.regions.is_some(),
             taken_over: None,
             resync_groups: pool.resync_left(),
             events: events.iter().cloned().collect(),

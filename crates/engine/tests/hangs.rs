@@ -173,7 +173,7 @@ fn holds_up_no_read_and_no_write_past_its_deadline(scheme: &str) {
         assert!(began.elapsed() < Duration::from_secs(5), "it has answered");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(setup.pool.wait_quiet(Duration::from_secs(30)));
+    assert!(setup.pool.wait_idle(Duration::from_secs(30)));
     setup.read_all();
     setup.pool.close().unwrap();
 }

@@ -163,11 +163,11 @@ fn bytes_survive_as_many_failures_as_the_code_does() {
                 client.read_all(size, 1 << 20) == bytes,
                 "{scheme}: {seat} out"
             );
-            assert!(pool.wait_quiet(Duration::from_secs(60)));
+            assert!(pool.wait_idle(Duration::from_secs(60)));
         }
         for seat in 0..failures {
             pool.insert_drive(Seat(seat), None).unwrap();
-            assert!(pool.wait_quiet(Duration::from_secs(60)));
+            assert!(pool.wait_idle(Duration::from_secs(60)));
             assert!(
                 client.read_all(size, 777_777) == bytes,
                 "{scheme}: {seat} back"
@@ -198,7 +198,7 @@ fn what_the_engine_did_is_what_a_fresh_array_and_the_simulator_do() {
     pool.fail_drive(Seat(8), OutReason::FailedByAdministrator, false)
         .unwrap();
     assert!(client.read_all(size, 1 << 20) == bytes);
-    assert!(pool.wait_quiet(Duration::from_secs(60)));
+    assert!(pool.wait_idle(Duration::from_secs(60)));
     client.flush();
     let records: Vec<_> = (0..geometry.lanes())
         .map(|lane| pool.take_records(lane))

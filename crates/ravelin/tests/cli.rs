@@ -4,6 +4,8 @@
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod bench;
+#[path = "cli/errors.rs"]
+mod errors;
 #[path = "cli/fencing.rs"]
 mod fencing;
 #[path = "cli/holder.rs"]
@@ -12,8 +14,6 @@ mod holder;
 mod hooks;
 #[path = "cli/members.rs"]
 mod members;
-#[path = "cli/mistakes.rs"]
-mod mistakes;
 #[path = "cli/redact.rs"]
 mod redact;
 #[path = "cli/refusal.rs"]

@@ -46,7 +46,7 @@ fn help_texts_are_as_reviewed() {
 }
 
 #[test]
-fn completions_ask_the_program_and_manual_pages_name_the_verbs() {
+fn completions_ask_the_program_and_manual_pages_name_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let script = said(&["completions", shell]);
         assert!(script.contains("RAVELIN_COMPLETE"), "{shell}");

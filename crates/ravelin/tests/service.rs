@@ -6,7 +6,7 @@
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod bench;
-#[path = "lives/tools.rs"]
+#[path = "restarts/tools.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod tools;
 

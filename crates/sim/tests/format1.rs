@@ -18,7 +18,7 @@ const BLOCK: usize = 4096;
 const SECTOR: u64 = 512;
 
 /// A pool's life up to when its drives were kept.
-struct Life {
+struct History {
     name: &'static str,
     scheme: &'static str,
     drives: u16,
@@ -29,8 +29,8 @@ struct Life {
     live: fn(World) -> Vec<Drive>,
 }
 
-const LIVES: [Life; 11] = [
-    Life {
+const HISTORIES: [History; 11] = [
+    History {
         name: "raid5-cut",
         scheme: "raid5",
         drives: 4,
@@ -38,7 +38,7 @@ const LIVES: [Life; 11] = [
         journalled: true,
         live: cut,
     },
-    Life {
+    History {
         name: "dcode-closed",
         scheme: "raid6:dcode:5c",
         drives: 5,
@@ -46,7 +46,7 @@ const LIVES: [Life; 11] = [
         journalled: false,
         live: closed,
     },
-    Life {
+    History {
         name: "pddl2-rebuilt",
         scheme: "pddl2:2d:5c:1s",
         drives: 5,
@@ -54,7 +54,7 @@ const LIVES: [Life; 11] = [
         journalled: true,
         live: rebuilt,
     },
-    Life {
+    History {
         name: "ddp-table",
         scheme: "ddp:2d:5c:1s",
         drives: 5,
@@ -62,7 +62,7 @@ const LIVES: [Life; 11] = [
         journalled: true,
         live: rebuilt,
     },
-    Life {
+    History {
         name: "raid1-away",
         scheme: "raid1:3r",
         drives: 3,
@@ -71,7 +71,7 @@ const LIVES: [Life; 11] = [
         live: away,
     },
     // The feature `page-copies`.
-    Life {
+    History {
         name: "copies-raid6-lost",
         scheme: "raid6",
         drives: 5,
@@ -80,7 +80,7 @@ const LIVES: [Life; 11] = [
         live: lost,
     },
     // The feature `lazy-initialization`: a group that was never written.
-    Life {
+    History {
         name: "lazy-raid5-cut",
         scheme: "raid5",
         drives: 4,
@@ -89,7 +89,7 @@ const LIVES: [Life; 11] = [
         live: cut,
     },
     // The feature `direct-writes`: the journal has checksums of what is in place.
-    Life {
+    History {
         name: "direct-raid6-cut",
         scheme: "raid6",
         drives: 5,
@@ -98,7 +98,7 @@ const LIVES: [Life; 11] = [
         live: cut_at_once,
     },
     // The feature `derived-parity`: the journal has whole rows without their parity.
-    Life {
+    History {
         name: "derived-dcode-cut",
         scheme: "raid6:dcode:5c",
         drives: 5,
@@ -107,7 +107,7 @@ const LIVES: [Life; 11] = [
         live: cut,
     },
     // The feature `interleaved-volumes`: a set of five groups, and one of three that are left.
-    Life {
+    History {
         name: "interleaved-pddl2-cut",
         scheme: "pddl2:2d:5c:1s",
         drives: 5,
@@ -116,7 +116,7 @@ const LIVES: [Life; 11] = [
         live: cut,
     },
     // The feature `free-stripes`: some stripes of the data are not in their own place.
-    Life {
+    History {
         name: "moved-raid6-cut",
         scheme: "raid6",
         drives: 5,
@@ -236,9 +236,9 @@ fn away(mut world: World) -> Vec<Drive> {
     world.cut(CutSpec::None)
 }
 
-fn path(life: &Life) -> PathBuf {
+fn path(history: &History) -> PathBuf {
     let place = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/format1");
-    place.join(life.name).with_extension("txt")
+    place.join(history.name).with_extension("txt")
 }
 
 /// A line for each drive with its size, and one for each block that is not zero: where it is, then
@@ -302,11 +302,11 @@ fn from_text(text: &str) -> Vec<Drive> {
 }
 
 /// Opens the pool, reads everything, uses it, and opens it again.
-fn check(life: &Life, drives: Vec<Drive>, when: &str) {
+fn check(history: &History, drives: Vec<Drive>, when: &str) {
     let mut world = World::open(drives, true, 1).unwrap_or_else(|error| panic!("{when}: {error}"));
     let mut reports = world.reports.iter();
     let replayed = reports.any(|report| matches!(report, Report::Replayed { .. }));
-    assert_eq!(replayed, life.journalled, "{when}");
+    assert_eq!(replayed, history.journalled, "{when}");
     let size = size(&world);
     let sectors = size / SECTOR;
     let expect = |world: &mut World, when: &str, version: u64| {
@@ -338,27 +338,31 @@ fn check(life: &Life, drives: Vec<Drive>, when: &str) {
 
 #[test]
 fn pools_of_format_1_open_and_every_byte_is_there() {
-    for life in &LIVES {
-        if std::env::var_os("RAVELIN_WRITE_POOLS").is_some() && !path(life).exists() {
+    for history in &HISTORIES {
+        if std::env::var_os("RAVELIN_WRITE_POOLS").is_some() && !path(history).exists() {
             let options = WorldOptions {
                 drive_bytes: 14 << 20,
-                lazy: life.name.starts_with("lazy") || life.name.starts_with("interleaved"),
-                interleave: life.name.starts_with("interleaved"),
-                free_stripes: life.name.starts_with("moved"),
-                ..WorldOptions::small(life.scheme, life.drives)
+                lazy: history.name.starts_with("lazy") || history.name.starts_with("interleaved"),
+                interleave: history.name.starts_with("interleaved"),
+                free_stripes: history.name.starts_with("moved"),
+                ..WorldOptions::small(history.scheme, history.drives)
             };
             let mut world = World::create(&options);
             let size = size(&world);
             world.create_volume(VOLUME, size).unwrap();
-            let mut drives = (life.live)(world);
-            std::fs::write(path(life), as_text(&mut drives)).unwrap();
+            let mut drives = (history.live)(world);
+            std::fs::write(path(history), as_text(&mut drives)).unwrap();
         }
-        let text = std::fs::read_to_string(path(life)).unwrap();
-        check(life, from_text(&text), life.name);
-        for &gone in life.spared {
+        let text = std::fs::read_to_string(path(history)).unwrap();
+        check(history, from_text(&text), history.name);
+        for &gone in history.spared {
             let mut drives = from_text(&text);
             drives.remove(gone);
-            check(life, drives, &format!("{} without drive {gone}", life.name));
+            check(
+                history,
+                drives,
+                &format!("{} without drive {gone}", history.name),
+            );
         }
     }
 }

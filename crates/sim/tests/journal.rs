@@ -40,9 +40,9 @@ impl Killed {
         };
         world.request(VOLUME, flush, &[]).unwrap();
         let facts = world.pool().facts();
-        let store = facts.store.expect("a journal");
-        let rings =
-            store.journal_offset..store.journal_offset + u64::from(facts.lanes) * store.ring_bytes;
+        let regions = facts.regions.expect("a journal");
+        let rings = regions.journal_offset
+            ..regions.journal_offset + u64::from(facts.lanes) * regions.ring_bytes;
         Self {
             drives: world.kill(),
             oracle,

@@ -62,7 +62,7 @@ fn reopened(drives: Vec<Drive>) -> World {
 }
 
 #[test]
-fn a_scrub_goes_on_where_it_was_when_the_pool_was_closed() {
+fn a_scrub_is_resumed_where_it_was_when_the_pool_was_closed() {
     let (mut world, _) = filled();
     assert!(world.begin_scrub());
     while done(&world) < 10 {
@@ -86,7 +86,7 @@ fn a_scrub_goes_on_where_it_was_when_the_pool_was_closed() {
 
 /// What is noted is at most a minute old, and never ahead of what is done.
 #[test]
-fn a_scrub_goes_on_near_where_it_was_when_the_daemon_died() {
+fn a_scrub_is_resumed_near_where_it_was_when_the_daemon_died() {
     let (mut world, _) = filled();
     assert!(world.begin_scrub());
     while done(&world) < 4 {

@@ -306,7 +306,9 @@ impl LabelReader {
             return Err(damaged("header and payload name different pools"));
         }
         let bits = header.features_incompatible.get() | header.features_read_only.get();
-        let copies = facts.store.is_some_and(|store| store.page_copies.is_some());
+        let copies = facts
+            .regions
+            .is_some_and(|regions| regions.page_copies.is_some());
         let mut volumes = facts.volumes.iter();
         let interleaved = volumes.any(|volume| volume.interleave.is_some());
         if bits != bits_of(&facts.features)

@@ -98,7 +98,7 @@ impl Known<'_> {
         };
         let blocks = u32::try_from(length / BLOCK_BYTES).ok()?;
         let mut paged = true;
-        if self.cx.geometry.store().is_some() {
+        if self.cx.geometry.regions().is_some() {
             if self.overlay.holds(first, blocks) || self.overlay.is_zeroed(op.group, stripe) {
                 return None;
             }

@@ -19,7 +19,7 @@ pub(super) fn plan_blank(
     group: u64,
     scratch: ScratchId,
 ) -> (Plan, Puts) {
-    let store = *cx.geometry.store().expect("a store");
+    let regions = *cx.geometry.regions().expect("it has a journal");
     let columns = cx.geometry.layout().columns();
     let cell_bytes = cx.geometry.pages_beside_bytes();
     let mut plan = Plan::new(Kind::Zero);
@@ -39,14 +39,14 @@ pub(super) fn plan_blank(
                 column,
                 index,
             };
-            puts.push((place, page.encode(store.pool, name).into()));
+            puts.push((place, page.encode(regions.pool, name).into()));
         }
         let cells = cx.view().column(&cx.geometry, group, column).cells();
         plan.writes.extend(cells.map(|cell| Transfer {
             seat: cell.seat,
             column,
             kind: IoKind::Write,
-            offset: cx.geometry.pages_offset(&store, cell),
+            offset: cx.geometry.pages_offset(&regions, cell),
             length: cell_bytes,
             slice: Some(slice),
         }));
@@ -78,8 +78,8 @@ mod tests {
     fn all_copies_of_all_pages_are_written() {
         let cx = Context::of_test("raid6", 6);
         assert_eq!(planned(&cx), (vec![0, 1, 2, 3, 4, 5], 12));
-        let cx = Context::of_test_with("raid6", 6, 256 << 10, |store| {
-            store.page_copies = Some(3);
+        let cx = Context::of_test_with("raid6", 6, 256 << 10, |regions| {
+            regions.page_copies = Some(3);
         });
         assert_eq!(planned(&cx), (vec![0, 1, 2, 3, 4, 5], 18));
     }
@@ -89,7 +89,7 @@ mod tests {
         let cx = Context::of_test("raid6", 6);
         let page = MetaPage::filled(Entry::UNWRITTEN, 7);
         let (_, puts) = plan_blank(&cx, &page, 0, ScratchId(1));
-        let pool = cx.geometry.store().unwrap().pool;
+        let pool = cx.geometry.regions().unwrap().pool;
         let names = (0..6).flat_map(|column| cx.geometry.pages_beside(column));
         for ((column, index), (_, bytes)) in names.zip(&puts) {
             let name = PageName {

@@ -37,7 +37,7 @@ impl Entries<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct LaneBlocks<'a> {
     /// Without metadata every block is on its drive.
-    pub(super) store: bool,
+    pub(super) journaled: bool,
     pub(super) overlay: &'a Overlay,
     pub(super) pages: &'a PageCache,
     pub(super) group: u64,
@@ -66,7 +66,7 @@ impl<'a> LaneBlocks<'a> {
     pub(super) fn new(entries: Entries<'a>, op: &'a Op) -> Self {
         static NOTHING: BTreeSet<(u16, u64)> = BTreeSet::new();
         Self {
-            store: true,
+            journaled: true,
             overlay: entries.overlay,
             pages: entries.pages,
             group: op.group,
@@ -91,7 +91,7 @@ impl Blocks for LaneBlocks<'_> {
         let nothing_against =
             self.bad.is_empty() && self.avoid.is_empty() && self.avoided.is_empty();
         let nothing_against = nothing_against && self.distrusted.is_empty();
-        nothing_against && !(self.store && lacking)
+        nothing_against && !(self.journaled && lacking)
     }
 
     fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState {
@@ -104,7 +104,7 @@ impl Blocks for LaneBlocks<'_> {
                 false => BlockState::OnDrive,
             }
         };
-        if !self.store {
+        if !self.journaled {
             return sound();
         }
         if self.distrusted.contains(&(column, block)) {
@@ -144,7 +144,7 @@ impl Blocks for LaneBlocks<'_> {
 
     fn is_uniform(&self) -> bool {
         let by_block = [self.bad, self.avoid, self.distrusted];
-        !self.store && self.held.is_none() && by_block.iter().all(|blocks| blocks.is_empty())
+        !self.journaled && self.held.is_none() && by_block.iter().all(|blocks| blocks.is_empty())
     }
 
     fn leaves_out_lost(&self) -> bool {

@@ -45,7 +45,7 @@ impl Lane {
             self.maps.check();
             self.check_empty_stripes();
             // Before that the log has no end yet.
-            if self.recovery.is_none() && self.cx.geometry.store().is_some() {
+            if self.recovery.is_none() && self.cx.geometry.regions().is_some() {
                 self.log.check();
                 self.overlay.check(self.log.next_sequence());
             }

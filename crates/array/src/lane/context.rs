@@ -78,9 +78,9 @@ impl Context {
 
     /// First byte on each drive of a block of the lane's ring.
     pub(super) fn ring_offset(&self, position: u64) -> u64 {
-        let store = self.geometry.store().expect("a log needs a store");
-        store.journal_offset
-            + u64::from(self.lane) * store.ring_bytes
+        let regions = self.geometry.regions().expect("a log needs a journal");
+        regions.journal_offset
+            + u64::from(self.lane) * regions.ring_bytes
             + RING_HEAD_BYTES
             + position * BLOCK_BYTES
     }
@@ -114,12 +114,12 @@ impl Context {
         Self::of_test_with(scheme, drives, 256 << 10, |_| {})
     }
 
-    /// The same with cells of another size, and a store that is not the plainest one.
+    /// The same with cells of another size, and other features of its regions.
     pub(super) fn of_test_with(
         scheme: &str,
         drives: u16,
         cell_bytes: u64,
-        change: impl FnOnce(&mut crate::Store),
+        change: impl FnOnce(&mut crate::Regions),
     ) -> Self {
         let scheme: layout::Scheme = scheme.parse().expect("a scheme");
         let shape = layout::Geometry::new(&scheme, Some(drives), 64).expect("a layout");
@@ -133,7 +133,7 @@ impl Context {
             1 << 20,
             1,
         );
-        let mut store = crate::Store {
+        let mut regions = crate::Regions {
             pool: uuid::Uuid::nil(),
             journal_offset: 1 << 30,
             ring_bytes: 1 << 20,
@@ -143,8 +143,8 @@ impl Context {
             derived_parity: false,
             free_stripes: 0,
         };
-        change(&mut store);
-        let geometry = geometry.expect("a geometry").with_store(store);
+        change(&mut regions);
+        let geometry = geometry.expect("a geometry").with_regions(regions);
         Self::new(Arc::new(geometry), 0)
     }
 

@@ -69,7 +69,7 @@ pub(super) fn may_go(cx: &Context, ios: &IoTable, overlay: &Overlay, op: &Op, pl
         return false;
     };
     op.service.bulk
-        && { cx.geometry.store() }.is_some_and(|store| store.direct_writes)
+        && { cx.geometry.regions() }.is_some_and(|regions| regions.direct_writes)
         && prepared.staging == Staging::Unneeded
         && plan.reads.is_empty()
         && plan.recovered.is_empty()
@@ -206,7 +206,7 @@ mod tests {
 
     impl Lab {
         fn new() -> Self {
-            let change = |store: &mut crate::Store| store.direct_writes = true;
+            let change = |regions: &mut crate::Regions| regions.direct_writes = true;
             let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
             let mut pages = PageCache::new(64);
             for column in 0..6 {

@@ -155,7 +155,7 @@ mod tests {
 
     impl Lab {
         fn new(free_stripes: u64) -> Self {
-            let change = |store: &mut crate::Store| store.free_stripes = free_stripes;
+            let change = |regions: &mut crate::Regions| regions.free_stripes = free_stripes;
             let mut lab = Self {
                 cx: Context::of_test_with("raid6", 6, 256 << 10, change),
                 overlay: Overlay::default(),

@@ -28,7 +28,7 @@ pub(super) fn note_filled(
     blocks: &[(BlockName, u32)],
     completed: u64,
 ) -> bool {
-    let pool = cx.geometry.store().expect("a store").pool;
+    let pool = cx.geometry.regions().expect("it has a journal").pool;
     let dropped =
         |&(name, _): &(BlockName, u32)| overlay.get(name).is_none() && pages.entry(name).is_none();
     if blocks.iter().any(dropped) {
@@ -165,7 +165,7 @@ mod tests {
         }
 
         fn entry(&self, at: u32, sum: u32, sequence: u64) -> Entry {
-            let pool = self.cx.geometry.store().unwrap().pool;
+            let pool = self.cx.geometry.regions().unwrap().pool;
             Entry::new(pool, block(2, at), sum, sequence)
         }
 

@@ -102,7 +102,7 @@ enum Purpose {
     /// A column that recovery writes again.
     Restore { seat: Seat },
     /// The pages of a cell that a drive brings back.
-    Look { job: JobId, seat: Seat },
+    PageScan { job: JobId, seat: Seat },
     /// Part of what recovery reads.
     Recovery { seat: Seat, index: usize },
     /// The part of a write that goes to a drive's successor.
@@ -131,7 +131,7 @@ enum Computing {
     /// An anchor in this memory.
     Anchor(ScratchId),
     /// The pages of the cell that this job fills.
-    Look(JobId),
+    PageScan(JobId),
     /// A read of what was never written.
     Zeros(RequestId),
     /// A step of recovery.
@@ -270,9 +270,9 @@ impl Lane {
             Computing::Page(name) => self.page_computed(name, &computed),
             Computing::Paged => self.paged(),
             Computing::Anchor(scratch) => self.anchor_laid(scratch),
-            Computing::Look(job) => {
+            Computing::PageScan(job) => {
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
-                self.jobs.look_computed(cx, ios, job, &computed);
+                self.jobs.scan_computed(cx, ios, job, &computed);
                 self.step_job(job);
             }
             Computing::Zeros(request) => self.request_op_ended(request, Ok(())),
@@ -289,7 +289,7 @@ impl Lane {
         let due = self.coalescing.take_due(now, whole);
         self.begin_stripes(due);
         self.idle_checkpoint();
-        self.look_for_late();
+        self.check_timeouts();
         self.begin_due_flushes();
         let waiting = !self.requests.is_empty();
         self.jobs.clients_gone(&mut self.cx, waiting);
@@ -316,7 +316,7 @@ impl Lane {
             self.log.due_at(),
             self.coalescing.due_at(),
             self.idle_checkpoint_at(),
-            self.ios.look_at(),
+            self.ios.check_at(),
             self.jobs.resume_at(),
             self.jobs.clients_gone_at(),
             self.retries
@@ -378,7 +378,7 @@ impl Lane {
             }
             // What recovery reads is not in place before it is all there; and without a journal
             // there is nothing to put in place.
-            if self.recovery.is_none() && self.cx.geometry.store().is_some() {
+            if self.recovery.is_none() && self.cx.geometry.regions().is_some() {
                 self.pump_log();
                 self.pump_checkpoint();
                 self.pump_moves();

@@ -263,7 +263,7 @@ pub(super) fn relogged_absent(
     overlay: &Overlay,
     names: &[BlockName],
 ) -> Vec<(BlockName, Option<u32>)> {
-    let pool = cx.geometry.store().expect("a log needs a store").pool;
+    let pool = cx.geometry.regions().expect("a log needs a journal").pool;
     let absent = names.iter().filter_map(|&name| {
         let logged = overlay.get(name)?;
         let crc = (logged.entry != Entry::UNKNOWN).then(|| logged.entry.plain_crc(pool, name));

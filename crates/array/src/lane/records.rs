@@ -22,7 +22,7 @@ pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
         _ => false,
     };
     let trusted = cx.trusted && matches!(op.task, Task::Fill { .. });
-    if !wanted || trusted || cx.geometry.store().is_none() {
+    if !wanted || trusted || cx.geometry.regions().is_none() {
         return Vec::new();
     }
     let blocks = written_blocks(cx, op).into_iter();
@@ -152,7 +152,7 @@ mod tests {
 
     impl Lab {
         fn new(task: Task) -> Self {
-            let change = |store: &mut crate::Store| store.page_copies = Some(2);
+            let change = |regions: &mut crate::Regions| regions.page_copies = Some(2);
             let mut op = Op::new(Owner::Background, 0, 0..1, task);
             op.plan = Some(Plan::new(Kind::FullStripe));
             Self {
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn what_is_logged_again_and_nowhere_keeps_what_is_known_of_it() {
         let mut lab = Lab::new(Task::Relog(vec![block(1, 0), block(1, 1), block(1, 2)]));
-        let pool = lab.cx.geometry.store().unwrap().pool;
+        let pool = lab.cx.geometry.regions().unwrap().pool;
         let known = Entry::new(pool, block(1, 0), 7, 5);
         let written = Bytes::Memory(memory(0, 1));
         let all = [

@@ -29,7 +29,7 @@ pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
         op.bad.is_empty() && op.detour.avoid.is_empty() && op.arbitration.distrusted().is_empty();
     // Rows and slots are the same in all columns but for layouts that keep several copies on one drive.
     let alike = cx.geometry.layout().columns() == cx.geometry.code().columns();
-    if !(cx.trusted && fills && sound && alike && cx.geometry.store().is_some()) {
+    if !(cx.trusted && fills && sound && alike && cx.geometry.regions().is_some()) {
         return false;
     }
     let blocks = blocks_of_stripes(&cx.geometry, op);

@@ -55,7 +55,7 @@ pub(super) fn blocks_of(
 
 /// Compares what an operation has read: `sums` are the plain CRC-32C of its blocks, in the order of its plan.
 pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) -> Verified {
-    let pool = cx.geometry.store().expect("a store").pool;
+    let pool = cx.geometry.regions().expect("it has a journal").pool;
     let (group, locked) = (op.group, op.is_locked());
     let believes = (seeded::is(SeededFault::UnverifiedParity) && matches!(op.task, Task::Write(_)))
         || (seeded::is(SeededFault::UnverifiedRead) && matches!(op.task, Task::Read(_)));
@@ -218,7 +218,7 @@ mod tests {
         }
 
         fn log(&mut self, column: u16, at: u32, bytes: Bytes, sum: u32) {
-            let pool = self.cx.geometry.store().unwrap().pool;
+            let pool = self.cx.geometry.regions().unwrap().pool;
             let name = block(column, at);
             let logged = Logged {
                 bytes,

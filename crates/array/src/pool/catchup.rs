@@ -26,9 +26,9 @@ impl Proof {
     #[must_use]
     pub fn places(label: &Label) -> Vec<(u64, u64)> {
         let lanes = u64::from(label.facts.lanes.max(1));
-        let store = label.facts.store;
-        store.map_or_else(Vec::new, |store| {
-            let place = |lane| store.journal_offset + lane * store.ring_bytes;
+        let regions = label.facts.regions;
+        regions.map_or_else(Vec::new, |regions| {
+            let place = |lane| regions.journal_offset + lane * regions.ring_bytes;
             (0..lanes)
                 .map(|lane| (place(lane), RING_HEAD_BYTES))
                 .collect()
@@ -135,7 +135,7 @@ impl Pool {
         let holds = self.judge(seat, proof);
         if let Err(reason) = holds
             && reason.doubts_journal()
-            && let Some(store) = self.geometry.store().copied()
+            && let Some(regions) = self.geometry.regions().copied()
         {
             self.check_free(seat, facts.2)?;
             let lanes = u64::from(self.geometry.lanes());
@@ -143,8 +143,8 @@ impl Pool {
                 facts,
                 reason,
                 ticket,
-                next: store.journal_offset,
-                end: store.journal_offset + lanes * store.ring_bytes,
+                next: regions.journal_offset,
+                end: regions.journal_offset + lanes * regions.ring_bytes,
             };
             self.journal_wipes.insert(seat, wipe);
             self.blank(seat);
@@ -277,7 +277,7 @@ impl Pool {
 
     /// What a drive that comes back into a seat holds, by lane.
     fn judge(&self, seat: Seat, proof: Option<&Proof>) -> Result<Vec<u64>, Rejected> {
-        if self.facts.store.is_none() {
+        if self.facts.regions.is_none() {
             return Err(Rejected::NoRecord);
         }
         let Proof { label, firsts } = proof.ok_or(Rejected::NoLabel)?;

@@ -20,15 +20,15 @@ use super::stall::Stalls;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{
-    Drive, Interleave, LossFacts, OnDurable, Pool, PoolFacts, ScrubFacts, SeatFacts, SeatState,
-    StoreFacts, Ticket,
+    Drive, Interleave, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
+    SeatState, Ticket,
 };
 use crate::format::{
     DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, FREE_STRIPES, INTERLEAVED_VOLUMES,
     LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
 };
 use crate::plan::SubStripePlans;
-use crate::{Geometry, GeometryError, Store};
+use crate::{Geometry, GeometryError, Regions};
 
 /// Bytes of a chunk unless `-o chunk=` says otherwise. A guess between md's 512 KiB, which makes
 /// small writes cheap to place and full stripes rare, and the 4 KiB that the codes could live with.
@@ -201,8 +201,8 @@ pub(super) fn geometry(
         sizes.data_offset,
         sizes.lanes,
     )?;
-    let geometry = match sizes.store {
-        Some(store) => geometry.with_store(store),
+    let geometry = match sizes.regions {
+        Some(regions) => geometry.with_regions(regions),
         None => geometry,
     };
     Ok((geometry, stored))
@@ -216,13 +216,13 @@ pub(super) struct Sizes {
     pub(super) rows: u64,
     pub(super) data_offset: u64,
     pub(super) lanes: u16,
-    pub(super) store: Option<Store>,
+    pub(super) regions: Option<Regions>,
 }
 
-impl StoreFacts {
+impl RegionFacts {
     /// The regions, and what the features that the pool `has` allow in them.
-    pub(super) fn store(self, pool: Uuid, has: impl Fn(&str) -> bool) -> Store {
-        Store {
+    pub(super) fn regions(self, pool: Uuid, has: impl Fn(&str) -> bool) -> Regions {
+        Regions {
             pool,
             journal_offset: self.journal_offset,
             ring_bytes: self.ring_bytes,
@@ -352,7 +352,7 @@ fn create_with(
         ring_bytes <= map.ring_bytes(lanes),
         "the rings fit into their region"
     );
-    let mut store = spec.journal.then_some(StoreFacts {
+    let mut regions = spec.journal.then_some(RegionFacts {
         journal_offset: map.journal_offset,
         ring_bytes,
         metadata_offset: map.metadata_offset,
@@ -365,17 +365,17 @@ fn create_with(
         rows: map.rows,
         data_offset: map.data_offset,
         lanes,
-        store: store.map(|store| store.store(spec.uuid, |_| page_copies.is_some())),
+        regions: regions.map(|regions| regions.regions(spec.uuid, |_| page_copies.is_some())),
     };
     let (mut geometry, table) = geometry(&spec.scheme, drives, sizes, None)?;
-    if let (Some(facts), Some(regions)) = (&mut store, sizes.store)
+    if let (Some(facts), Some(regions)) = (&mut regions, sizes.regions)
         && page_copies.is_some()
     {
         let suggested = || geometry.free_stripes_wanted();
         let free_stripes = spec.free_stripes.unwrap_or_else(suggested);
         let free_stripes = free_stripes.min(geometry.stripes_per_group() - 1);
         facts.free_stripes = (free_stripes > 0).then_some(free_stripes);
-        geometry = geometry.with_store(Store {
+        geometry = geometry.with_regions(Regions {
             free_stripes,
             ..regions
         });
@@ -405,7 +405,7 @@ fn create_with(
         rows: map.rows,
         data_offset: map.data_offset,
         cell_table_offset: map.cell_table_offset,
-        store,
+        regions,
         lanes: sizes.lanes,
         clean: false,
         layout_drives: drives,
@@ -427,17 +427,17 @@ fn create_with(
         layout_table: table.map(|table| to_hex(&table)),
         features: [
             (PAGE_COPIES, page_copies.is_some()),
-            (LAZY_INITIALIZATION, spec.lazy && store.is_some()),
-            (DIRECT_WRITES, store.is_some() && page_copies.is_some()),
+            (LAZY_INITIALIZATION, spec.lazy && regions.is_some()),
+            (DIRECT_WRITES, regions.is_some() && page_copies.is_some()),
             (
                 INTERLEAVED_VOLUMES,
                 { spec.interleave && spec.scheme.family.is_declustered() }
                     && Interleave::of(&geometry).is_some(),
             ),
-            (DERIVED_PARITY, store.is_some() && page_copies.is_some()),
+            (DERIVED_PARITY, regions.is_some() && page_copies.is_some()),
             (
                 FREE_STRIPES,
-                store.is_some_and(|store| store.free_stripes.is_some()),
+                regions.is_some_and(|regions| regions.free_stripes.is_some()),
             ),
         ]
         .into_iter()

@@ -29,8 +29,8 @@ pub struct PoolFacts {
     /// Byte of the cell table on every drive.
     pub cell_table_offset: u64,
     /// Journal and metadata; without them writes go in place at once (`-o journal=off`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store: Option<StoreFacts>,
+    #[serde(rename = "store", default, skip_serializing_if = "Option::is_none")]
+    pub regions: Option<RegionFacts>,
     /// Lanes; part of the format, for a group's journal lies in its lane.
     pub lanes: u16,
     /// Whether the pool was closed with nothing in flight. Otherwise parity is computed anew.
@@ -119,7 +119,7 @@ impl ScrubFacts {
 
 /// Where journal and metadata lie on every drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreFacts {
+pub struct RegionFacts {
     /// Byte of lane 0's ring.
     pub journal_offset: u64,
     /// Bytes of a lane's ring.

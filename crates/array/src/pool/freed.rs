@@ -41,7 +41,7 @@ impl Pool {
 
     /// The labels know. Not while the pool is being closed: nobody would wait for the discards.
     pub(super) fn discard_freed(&mut self, freed: &[(u64, u64)]) {
-        if self.facts.store.is_none() || self.closing.is_some() {
+        if self.facts.regions.is_none() || self.closing.is_some() {
             return;
         }
         let mut used: Runs = freed.to_vec();

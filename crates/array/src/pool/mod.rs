@@ -72,7 +72,7 @@ pub use catchup::{Proof, Rejected};
 pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
 pub use error::PoolError;
 pub use facts::{
-    Interleave, LossFacts, OutReason, PoolFacts, ScrubFacts, SeatFacts, SeatState, StoreFacts,
+    Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState,
     VolumeFacts,
 };
 pub use fill::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
@@ -485,7 +485,7 @@ impl Pool {
         self.closing = Some(ticket);
         self.stop_fills();
         self.stop_scrub();
-        if self.facts.store.is_some() {
+        if self.facts.regions.is_some() {
             self.checkpointing = Some((0..self.geometry.lanes()).collect());
             self.tell_lanes(&Command::Checkpoint);
         }

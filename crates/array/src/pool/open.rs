@@ -413,12 +413,12 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         rows: facts.rows,
         data_offset: facts.data_offset,
         lanes: facts.lanes.max(1),
-        store: facts
-            .store
-            .map(|store| store.store(facts.uuid, |feature| facts.has(feature))),
+        regions: facts
+            .regions
+            .map(|regions| regions.regions(facts.uuid, |feature| facts.has(feature))),
     };
     let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
-    let free_stripes = geometry.store().map_or(0, |store| store.free_stripes);
+    let free_stripes = geometry.regions().map_or(0, |regions| regions.free_stripes);
     if free_stripes >= geometry.stripes_per_group() {
         return Err(OpenError::FreeStripes { free_stripes });
     }
@@ -499,7 +499,7 @@ impl Opening {
         then.extend(heirs.into_iter().map(OnDurable::SeatSpare));
         then.push(OnDurable::Requeue);
         // What a journal holds makes parity right; without one it is computed anew.
-        then.push(if unclean && pool.facts.store.is_none() {
+        then.push(if unclean && pool.facts.regions.is_none() {
             OnDurable::Resync
         } else {
             OnDurable::CopiesAgree

@@ -22,7 +22,7 @@ const SCRUBBING_MAX: usize = 2;
 const NOTE_EVERY: Duration = Duration::from_mins(1);
 
 /// How often the pool asks for the wall clock while a scrub is planned.
-pub(super) const LOOK_AT_PLAN_EVERY: Duration = Duration::from_mins(10);
+pub(super) const SCRUB_PLAN_INTERVAL: Duration = Duration::from_mins(10);
 
 const DAY_SECONDS: u64 = 86_400;
 
@@ -122,7 +122,7 @@ impl Pool {
     /// [`PoolError::NoChecksums`] when the pool has none.
     pub fn scrub(&mut self, now: Instant, ticket: Ticket) -> Result<(), PoolError> {
         self.now = now;
-        if self.facts.store.is_none() {
+        if self.facts.regions.is_none() {
             return Err(PoolError::NoChecksums);
         }
         self.scrub.paused = false;
@@ -147,7 +147,7 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
-        if self.facts.store.is_none() {
+        if self.facts.regions.is_none() {
             return Err(PoolError::NoChecksums);
         }
         let from = self.scrub.unix_seconds;

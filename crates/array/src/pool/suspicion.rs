@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use block::{Instant, Seat};
 
-use super::scrub::LOOK_AT_PLAN_EVERY;
+use super::scrub::SCRUB_PLAN_INTERVAL;
 use super::{OutReason, Pool, Report, SeatState};
 use crate::DEADLINE;
 use crate::action::Command;
@@ -43,7 +43,7 @@ const SLOW_OUT: (Duration, u64) = (Duration::from_mins(1), 8);
 /// Between the first word of a drive that hangs and the decision: others may hang too.
 const GRACE: Duration = Duration::from_millis(500);
 /// While a write of the pool's own hangs, it is decided again what to do about that.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Failed reads count for this long, as halves.
 const ERRORS_HALF_LIFE: Duration = Duration::from_mins(10);
 
@@ -169,9 +169,9 @@ impl Pool {
         let oldest = self.ios.values().map(|io| io.since).min();
         let hung = oldest.map(|since| match since + DEADLINE {
             at if at > self.now => at,
-            _ => self.now + LOOK_AGAIN,
+            _ => self.now + CHECK_INTERVAL,
         });
-        let plan = (self.facts.scrub.every_days > 0).then(|| self.now + LOOK_AT_PLAN_EVERY);
+        let plan = (self.facts.scrub.every_days > 0).then(|| self.now + SCRUB_PLAN_INTERVAL);
         let times = [
             self.suspicions.trust_at(),
             self.suspicions.decide_at,
@@ -186,7 +186,7 @@ impl Pool {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         self.trust_again();
-        self.look_at_own();
+        self.check_own_writes();
         if self.suspicions.decide_at.is_some_and(|at| at <= now) {
             self.suspicions.decide_at = None;
             self.decide_hanging();
@@ -329,7 +329,7 @@ impl Pool {
     }
 
     /// Labels and tables are the pool's own to watch.
-    fn look_at_own(&mut self) {
+    fn check_own_writes(&mut self) {
         let now = self.now;
         self.give_up_journal_wipes();
         let late = self.ios.values().filter(|io| io.since + DEADLINE <= now);

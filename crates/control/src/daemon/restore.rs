@@ -28,7 +28,7 @@ use crate::api::{Attach, Export, FailedRestore, Kind, Problem};
 use crate::state::{SavedDevice, SavedExport, SavedPool, StateFile};
 
 /// How often a drive that is late is looked for.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Requests are answered after this time though pools are still being opened.
 const ANSWER_AFTER: Duration = Duration::from_secs(5);
@@ -230,7 +230,7 @@ impl Daemon {
                 }
                 drop(first);
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 

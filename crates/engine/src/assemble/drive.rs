@@ -79,10 +79,10 @@ pub fn wipe_label(drive: &Drive) -> Result<(), AssembleError> {
 pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
     let label = read_label(drive)?;
     if let Some((_, Label { facts, .. })) = label
-        && let Some(store) = facts.store
+        && let Some(regions) = facts.regions
     {
-        let start = store.journal_offset.min(drive.size_bytes);
-        let bytes = store.ring_bytes.saturating_mul(facts.lanes.into());
+        let start = regions.journal_offset.min(drive.size_bytes);
+        let bytes = regions.ring_bytes.saturating_mul(facts.lanes.into());
         let length = bytes.min(drive.size_bytes - start);
         sync::write_zeroes(&*drive.device, start, length)
             .and_then(|()| sync::flush(&*drive.device))

@@ -368,9 +368,9 @@ impl PoolHandle {
     /// Waits until nothing is being filled or computed anew; false if that took longer than
     /// `timeout`.
     #[must_use]
-    pub fn wait_quiet(&self, timeout: Duration) -> bool {
+    pub fn wait_idle(&self, timeout: Duration) -> bool {
         let (to, quiet) = std::sync::mpsc::channel();
-        self.pool.send(PoolMessage::WaitQuiet(to)).is_ok() && quiet.recv_timeout(timeout).is_ok()
+        self.pool.send(PoolMessage::WaitIdle(to)).is_ok() && quiet.recv_timeout(timeout).is_ok()
     }
 
     /// Has `listener` told of everything that the pool logs, from its opening on.

@@ -127,7 +127,7 @@ pub(crate) enum PoolMessage {
     /// The drive that is attached to a seat.
     Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answer when nothing is being filled, resynced or recorded.
-    WaitQuiet(Sender<()>),
+    WaitIdle(Sender<()>),
     /// Another opening of the pool is at work.
     TakenOver(Uuid),
     /// Tell what has been and will be logged.
@@ -261,7 +261,7 @@ impl PoolThread {
                 PoolMessage::Traffic(to) => to.send(self.traffic()).unwrap_or_default(),
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
-                PoolMessage::WaitQuiet(to) => self.waiting.push(to),
+                PoolMessage::WaitIdle(to) => self.waiting.push(to),
                 PoolMessage::TakenOver(by) => self.taken_over(by),
                 PoolMessage::Listen(listener) => {
                     self.events.events().iter().for_each(&listener);

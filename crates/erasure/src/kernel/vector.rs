@@ -96,8 +96,8 @@ pub(super) unsafe fn combine<
 >(
     job: &Job<'_>,
 ) {
-    let crowded = job.sources.len() >= SOURCES_MANY || job.length > BYTES_MANY;
-    let short = U != SHORT && crowded && !job.stream;
+    let large = job.sources.len() >= SOURCES_MANY || job.length > BYTES_MANY;
+    let short = U != SHORT && large && !job.stream;
     // SAFETY: passed on; `powers` says that the job is P and Q.
     unsafe {
         if H > 0 && job.powers && !job.stream && job.copies.is_empty() {

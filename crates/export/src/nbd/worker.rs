@@ -140,7 +140,7 @@ impl Worker {
             }
             self.complete_requests();
             self.settle();
-            self.look_at_the_clock();
+            self.check_timeouts();
             if self
                 .stop_by
                 .is_some_and(|by| self.connections.len() == 0 || by <= Instant::now())
@@ -389,7 +389,7 @@ impl Worker {
     }
 
     /// Handshakes that took too long, the pause of the listener, the order to stop.
-    fn look_at_the_clock(&mut self) {
+    fn check_timeouts(&mut self) {
         if self.handshakes.is_empty() && self.accept_again.is_none() && !self.mailbox.stopping() {
             return;
         }

@@ -514,7 +514,7 @@ fn refused_requests_without_a_reader_do_not_pile_up_either() {
 }
 
 #[test]
-fn writes_to_a_stuck_device_wait_in_the_socket_and_survive() {
+fn writes_to_a_blocked_device_wait_in_the_socket_and_survive() {
     let _guard = shared();
     let (device, fixture) = hostile_fixture(&Options::default());
     let mut stream = transmitting(&fixture);
@@ -544,7 +544,7 @@ fn writes_to_a_stuck_device_wait_in_the_socket_and_survive() {
 }
 
 #[test]
-fn coming_again_and_again_to_a_stuck_device_is_limited_by_the_number_of_connections() {
+fn coming_again_and_again_to_a_blocked_device_is_limited_by_the_number_of_connections() {
     let _guard = shared();
     let options = Options {
         connections_max: 4,

@@ -39,7 +39,7 @@ fn check(layout: &Versioned, groups: u64, rows: u64) {
 }
 
 #[test]
-fn a_map_is_replaced_band_by_band_and_every_state_between_is_a_layout() {
+fn a_map_is_replaced_segment_by_segment_and_every_state_between_is_a_layout() {
     // Expansion, spare resizing, and back down the drive again.
     let rows = 400;
     let mut layout = Versioned::new(map("pddl2:3d:13c:1s"), rows, 40);

@@ -30,11 +30,11 @@ const AT_ONCE: usize = 8;
 pub(crate) fn changes(before: &[u8], after: &[u8]) -> BTreeMap<&'static str, Vec<u64>> {
     let slot = |at: usize| &before[at..at + (504 << 10)];
     let (_, label) = newest_label([slot(4 << 10), slot(512 << 10)]).unwrap();
-    let store = label.facts.store.unwrap();
+    let regions = label.facts.regions.unwrap();
     let region = |at: u64| match at {
         at if at >= label.facts.data_offset => "data",
-        at if at >= store.metadata_offset => "metadata",
-        at if at >= store.journal_offset => "journal",
+        at if at >= regions.metadata_offset => "metadata",
+        at if at >= regions.journal_offset => "journal",
         _ => "labels",
     };
     let mut changes: BTreeMap<&str, Vec<u64>> = BTreeMap::new();

@@ -11,7 +11,7 @@ use crate::bench::{Bench, bytes};
 
 const MIB: u64 = 1 << 20;
 /// The holder looks at the reservations twice as often as this.
-const PAST_A_LOOK: Duration = Duration::from_millis(5_500);
+const PAST_A_RENEWAL: Duration = Duration::from_millis(5_500);
 
 fn claim_on(bench: &Bench, drive: &str) -> Vec<u8> {
     let at = usize::try_from(HOLDER_OFFSET).unwrap();
@@ -47,7 +47,7 @@ fn a_stale_reservation_on_one_drive_of_six_changes_nothing_and_one_that_counts_i
     assert!(claim_on(&bench, "d3") != stale);
 
     write_reservation(&bench, "d3", &stale);
-    std::thread::sleep(PAST_A_LOOK);
+    std::thread::sleep(PAST_A_RENEWAL);
     let status = bench.json(&["pool", "status", "tank"]);
     assert_eq!(status["health"], "healthy");
     assert_eq!(status["taken_over"], serde_json::Value::Null);

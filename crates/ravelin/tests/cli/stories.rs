@@ -58,7 +58,7 @@ fn regions(bench: &Bench, drive: &str) -> (u64, u64) {
     let slot = |at: usize| &held[at..at + (504 << 10)];
     let (_, label) = newest_label([slot(4 << 10), slot(512 << 10)]).unwrap();
     let facts = &label.facts;
-    (facts.store.unwrap().metadata_offset, facts.data_offset)
+    (facts.regions.unwrap().metadata_offset, facts.data_offset)
 }
 
 fn put(bench: &Bench, drive: &str, offset: u64, data: &[u8]) {

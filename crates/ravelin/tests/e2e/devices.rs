@@ -161,7 +161,7 @@ fn loop_and_zram_drives_that_are_pulled_under_load_cost_no_byte() {
     under_load(&*volume, |_| {
         pool.replace(0, new_loop.device());
         pool.replace(4, &format!("zram:{}", new_zram.device()));
-        pool.wait_quiet();
+        pool.wait_idle();
     });
     pool.assert_whole();
     zrams[0]
@@ -210,7 +210,7 @@ fn drives_whose_servers_are_killed_under_load_cost_no_byte() {
     for seat in 0..2 {
         pool.replace(seat, &format!("mem:{DRIVE_BYTES}"));
     }
-    pool.wait_quiet();
+    pool.wait_idle();
     pool.assert_whole();
     drop(volume);
     pool.close();
@@ -243,7 +243,7 @@ fn a_drive_whose_server_stops_for_a_while_holds_up_nobody_for_long() {
     eventually("the drive comes back when it has answered", || {
         pool.comes_back(0)
     });
-    pool.wait_quiet();
+    pool.wait_idle();
     pool.assert_whole();
     drop(volume);
     pool.close();

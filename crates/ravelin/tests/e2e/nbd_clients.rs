@@ -104,7 +104,7 @@ fn fio_through_failures(test: &str, scheme: &str, drives: usize, failures: u16) 
         pool.fail(seat);
         await_fio(fio, &format!("seat {seat} failed in the middle"));
     }
-    pool.wait_quiet();
+    pool.wait_idle();
     await_fio(start_fio(&bench, 1), "degraded");
     // The drives come back while fio runs, and one of them fails and comes back until it ends: at
     // every moment a column is being filled, or has just been.
@@ -114,7 +114,7 @@ fn fio_through_failures(test: &str, scheme: &str, drives: usize, failures: u16) 
         pool.bring_back(seat);
         let mut rebuilds = 0;
         while fio.try_wait().unwrap().is_none() {
-            pool.wait_quiet();
+            pool.wait_idle();
             rebuilds += 1;
             pool.fail(seat);
             pool.bring_back(seat);
@@ -122,7 +122,7 @@ fn fio_through_failures(test: &str, scheme: &str, drives: usize, failures: u16) 
         await_fio(fio, &format!("seat {seat} being filled"));
         assert!(rebuilds > 0);
     }
-    pool.wait_quiet();
+    pool.wait_idle();
     pool.assert_whole();
     await_fio(start_fio(&bench, 1), "whole again");
     bench.end();
@@ -206,7 +206,7 @@ fn copy_and_compare(test: &str, scheme: &str, drives: usize, failures: u16) {
             bench.pool.fail(step);
         }
     }
-    bench.pool.wait_quiet();
+    bench.pool.wait_idle();
     compare();
     bench.end();
 }

@@ -91,8 +91,8 @@ impl TestPool {
         assert!(whole, "{:#?} {:#?}", status.seats, status.events);
     }
 
-    pub(crate) fn wait_quiet(&self) {
-        assert!(self.0.wait_quiet(Duration::from_secs(120)), "no hang");
+    pub(crate) fn wait_idle(&self) {
+        assert!(self.0.wait_idle(Duration::from_secs(120)), "no hang");
     }
 
     /// Closes the pool, which has lost nothing.

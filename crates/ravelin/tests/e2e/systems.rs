@@ -187,7 +187,7 @@ fn survives_a_failed_drive(system: &System, way: Way) {
         copying.join().unwrap();
     });
     copy(&tree, &root.join("after"));
-    pool.wait_quiet();
+    pool.wait_idle();
     fs::remove_dir_all(root.join("after")).unwrap();
     rustix::fs::sync();
     run("fstrim", &[root.to_str().unwrap()]);

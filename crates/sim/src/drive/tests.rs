@@ -155,7 +155,7 @@ fn each_silent_fault_does_what_its_name_says() {
 }
 
 #[test]
-fn faults_that_are_said_end_once_or_never() {
+fn reported_faults_end_once_or_never() {
     let mut drive = Drive::new(1 << 20, Pace::Null);
     let mut block = EMPTY;
     drive.inject(Trigger::nth(0), DriveFault::Eio { for_good: false });

@@ -9,7 +9,7 @@ use crate::schedule::{Event, Runner, SETTINGS, Schedule};
 use crate::world::CutSpec;
 
 /// Faults that a drive says.
-pub(super) const SAID: [DriveFault; 7] = [
+pub(super) const REPORTED: [DriveFault; 7] = [
     DriveFault::Gone,
     DriveFault::Eio { for_good: false },
     DriveFault::Eio { for_good: true },
@@ -79,7 +79,7 @@ pub fn reported(runner: &mut Runner, workload: &Workload, share: Share) -> Tally
     for &seat in &workload.seats {
         for skip in 0..operations[seat.index()] {
             tally.points += 1;
-            for (kind, fault) in SAID.into_iter().enumerate() {
+            for (kind, fault) in REPORTED.into_iter().enumerate() {
                 tally.states += 1;
                 let case = mix(u64::from(seat.0) << 32 | skip << 8 | kind as u64);
                 if share.has(case) {

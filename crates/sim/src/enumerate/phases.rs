@@ -17,7 +17,7 @@
 use array::pool::PoolError;
 use block::Seat;
 
-use super::faults::SAID;
+use super::faults::REPORTED;
 use super::{Share, Tally, Workload, guarded};
 use crate::content::mix;
 use crate::drive::{Drive, DriveFault, Trigger};
@@ -205,7 +205,7 @@ impl Phase<'_> {
         for &seat in &self.workload.seats {
             for skip in 0..operations[seat.index()] {
                 tally.points += 1;
-                for (kind, fault) in SAID.into_iter().enumerate() {
+                for (kind, fault) in REPORTED.into_iter().enumerate() {
                     tally.states += 1;
                     let case = u64::from(seat.0) << 32 | skip << 8 | kind as u64;
                     if !self.share.has(mix(phase ^ case)) {

@@ -40,7 +40,7 @@ pub(super) fn is_written(world: &World, group: u64, column: u16, byte: u64) -> b
     let pool = world.pool();
     let geometry = pool.geometry();
     let cell = geometry.layout().cell(group, column);
-    let (Some(store), Ok(block)) = (geometry.store(), u32::try_from(byte / BLOCK_BYTES)) else {
+    let (Some(regions), Ok(block)) = (geometry.regions(), u32::try_from(byte / BLOCK_BYTES)) else {
         return true;
     };
     let name = BlockName {
@@ -48,7 +48,7 @@ pub(super) fn is_written(world: &World, group: u64, column: u16, byte: u64) -> b
         column,
         block,
     };
-    let at = geometry.page_offset(store, cell, name.page().index.into(), 0);
+    let at = geometry.page_offset(regions, cell, name.page().index.into(), 0);
     let Ok(copy) = block_at(world, cell, at).map(Block::to_bytes) else {
         return true;
     };
@@ -75,7 +75,7 @@ fn column_of(
     (0..u32::try_from(blocks).expect("cells are small"))
         .map(|block| {
             let content = block_at(world, cell, geometry.block_offset(cell, block.into()))?;
-            let Some(store) = geometry.store() else {
+            let Some(regions) = geometry.regions() else {
                 return Ok(content.clone());
             };
             let name = BlockName {
@@ -94,7 +94,7 @@ fn column_of(
                         let holder = u16::try_from(holder).expect("below the number of columns");
                         let cell = geometry.layout().cell(group, holder);
                         let index = u64::from(page_name.index);
-                        let at = geometry.page_offset(store, cell, index, distance);
+                        let at = geometry.page_offset(regions, cell, index, distance);
                         block_at(world, cell, at).map(|block| block.to_bytes().to_vec())
                     })
                     .collect::<Result<_, _>>()?;

@@ -122,7 +122,7 @@ impl Arbitration {
         blocks: impl Iterator<Item = Reconstructed>,
         scrubbed: Option<&BTreeSet<(u16, u64)>>,
     ) -> Option<BTreeMap<Row, usize>> {
-        let pool = cx.geometry.store().expect("a store").pool;
+        let pool = cx.geometry.regions().expect("it has a journal").pool;
         let mut doubts: BTreeMap<Row, usize> = BTreeMap::new();
         let mut again = false;
         for Reconstructed { name, row, sum } in blocks {
@@ -247,7 +247,7 @@ impl Arbitration {
             };
             let facts = Facts {
                 code: cx.geometry.code(),
-                pool: cx.geometry.store().expect("a store").pool,
+                pool: cx.geometry.regions().expect("it has a journal").pool,
                 elements: &elements,
                 sequence: next_sequence,
             };

@@ -26,7 +26,7 @@ const NEXT: Row = Row {
 impl Lab {
     /// A page has so many copies; of two the code's tolerance is as many.
     fn new(page_copies: Option<u16>) -> Self {
-        let change = |store: &mut crate::Store| store.page_copies = page_copies;
+        let change = |regions: &mut crate::Regions| regions.page_copies = page_copies;
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
         Self {
             arbitration: Arbitration::default(),
@@ -37,7 +37,7 @@ impl Lab {
     }
 
     fn written(&mut self, column: u16, at: u32, sequence: u64) {
-        let pool = self.cx.geometry.store().unwrap().pool;
+        let pool = self.cx.geometry.regions().unwrap().pool;
         let name = block(column, at);
         let entry = Entry::new(pool, name, sum_of(name), sequence);
         self.pages.set(name, entry);
@@ -148,7 +148,7 @@ fn what_is_logged_or_trimmed_counts_before_pages() {
     let name = block(2, 4);
     let logged = Logged {
         bytes: Bytes::Nowhere,
-        entry: Entry::new(lab.cx.geometry.store().unwrap().pool, name, 77, 10),
+        entry: Entry::new(lab.cx.geometry.regions().unwrap().pool, name, 77, 10),
         sequence: 10,
     };
     lab.overlay.insert(name, logged);

@@ -14,10 +14,10 @@ use crate::lane::{Computing, Purpose};
 
 /// Lays out an anchor in memory.
 pub(in crate::lane) fn lay_anchor(cx: &mut Context, anchor: &Anchor) {
-    let store = *cx.geometry.store().expect("an anchor needs a store");
+    let regions = *cx.geometry.regions().expect("an anchor needs a journal");
     let scratch = cx.fresh_scratch();
     cx.actions.push_back(Action::Allocate(scratch, PAGE_BYTES));
-    let bytes = anchor.encode(store.pool, cx.lane);
+    let bytes = anchor.encode(regions.pool, cx.lane);
     let work = Compute {
         puts: vec![(page_slice(scratch, 0), bytes.into())],
         ..Compute::default()
@@ -32,9 +32,9 @@ pub(in crate::lane) fn submit_anchor(
     number: u64,
     scratch: ScratchId,
 ) -> usize {
-    let store = *cx.geometry.store().expect("an anchor needs a store");
+    let regions = *cx.geometry.regions().expect("an anchor needs a journal");
     let copy = number % 2 * PAGE_BYTES;
-    let offset = store.journal_offset + u64::from(cx.lane) * store.ring_bytes + copy;
+    let offset = regions.journal_offset + u64::from(cx.lane) * regions.ring_bytes + copy;
     let seats = cx.live_seats();
     for &seat in &seats {
         let service = Service::prompt(Origin::Checkpoint);

@@ -29,8 +29,8 @@ impl Running {
     pub(in crate::lane) fn write_pages(&mut self, cx: &mut Context, pages: &mut PageCache) -> Next {
         let pool = cx
             .geometry
-            .store()
-            .expect("a checkpoint needs a store")
+            .regions()
+            .expect("a checkpoint needs a journal")
             .pool;
         let names = in_order(&self.pages);
         if names.is_empty() {

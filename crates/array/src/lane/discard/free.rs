@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use block::BLOCK_BYTES;
 
-use super::look::{Look, entries_of_cell};
+use super::known::{KnownSpace, entries_of_cell};
 use crate::lane::context::Context;
 
-impl Look<'_> {
+impl KnownSpace<'_> {
     /// Whether nothing of a group counts, as far as that is known without I/O. Its pages are in memory when a checkpoint has
     /// just made the last of it unwritten.
     pub(super) fn group_holds_nothing(&self, cx: &Context, group: u64) -> bool {

@@ -4,17 +4,17 @@
 //!   trim ─► record ─► checkpoint: entries unwritten, tail past it ─► candidates ─┐
 //!   volume deleted ─► labels ─► Freed ───────────────────────────► candidates ─┤
 //!                                                                              ▼
-//!                   locks of a run of stripes ─► look again ─► discard ─► (end): the next run
+//!                   locks of a run of stripes ─► check anew ─► discard ─► (end): the next run
 //!                                                    └─ not known now ──────► after the next checkpoint
 //! ```
 //!
-//! What is discarded may read as anything afterwards (`docs/design/discards.md` goes through all that look). A discard that
+//! What is discarded may read as anything afterwards (`docs/design/discards.md` goes through all readers). A discard that
 //! fails, or that the power takes, does no harm: how it ends does not matter, and only what wants the stripes' locks
 //! waits for it. A drive that takes none is known after one.
 //!
 //! Invariants:
 //! - A lane has one run under way. Its discards are bulk operations, so that drives do short ones of clients first.
-//! - The run's stripes are locked from before the look until all discards have ended: no write passes one, and none is on its
+//! - The run's stripes are locked from before the check until all discards have ended: no write passes one, and none is on its
 //!   way to the journal or to its place.
 //! - Nothing is discarded that the ring still describes: the last checkpoint has moved the tail past all that it
 //!   covered, and of what was logged since the overlay has nothing there. A record of blocks in place that is not known
@@ -26,7 +26,7 @@
 
 mod candidates;
 mod free;
-mod look;
+mod known;
 mod ring;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +36,8 @@ use block::{Fault, Outcome, Seat};
 use layout::Cell;
 
 use self::candidates::Candidates;
-use self::look::Found;
-pub(super) use self::look::Look;
+use self::known::Found;
+pub(super) use self::known::KnownSpace;
 use self::ring::RingSpace;
 pub(super) use self::ring::RingUse;
 use super::Purpose;
@@ -102,7 +102,7 @@ pub(super) struct Discards {
     /// Stripes that the checkpoint under way has made unwritten.
     unwritten: Vec<(u64, u64)>,
     ready: Candidates,
-    /// Those of which a look after the next checkpoint may tell more.
+    /// Candidates that are checked again after the next checkpoint.
     later: Candidates,
     under_way: Option<UnderWay>,
     ring: RingSpace,
@@ -115,7 +115,7 @@ pub(super) struct Discards {
 impl Discards {
     /// Groups have been taken from volumes.
     pub(super) fn groups_freed(&mut self, cx: &Context, runs: &[(u64, u64)]) {
-        if cx.geometry.store().is_none() || cx.trusted {
+        if cx.geometry.regions().is_none() || cx.trusted {
             return;
         }
         for &(first, count) in runs {
@@ -232,10 +232,10 @@ impl Discards {
         Some(run)
     }
 
-    /// True if [`begin`](Self::begin) looks at the map of a run's group.
-    pub(super) fn looks_at_map(&self, run: &Run, past_ring: bool) -> bool {
-        let looks = !self.is_forgotten() && may_discard(past_ring);
-        looks && run.what == Discarded::Stripes
+    /// True if [`begin`](Self::begin) needs the map of a run's group.
+    pub(super) fn needs_map(&self, run: &Run, past_ring: bool) -> bool {
+        let needs = !self.is_forgotten() && may_discard(past_ring);
+        needs && run.what == Discarded::Stripes
     }
 
     /// True if the run under way is of a group that has begun a new life since.
@@ -248,7 +248,7 @@ impl Discards {
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
-        look: &Look<'_>,
+        known: &KnownSpace<'_>,
         (op, run): (OpId, &Run),
         past_ring: bool,
     ) -> Begun {
@@ -258,13 +258,13 @@ impl Discards {
         let group = run.group;
         let found = match run.what {
             _ if !may_discard(past_ring) => Found::Later,
-            Discarded::Stripes => look.at_stripes(cx, group, run.stripes.clone()),
-            Discarded::Group => look.at_group(cx, group),
+            Discarded::Stripes => known.at_stripes(cx, group, run.stripes.clone()),
+            Discarded::Group => known.at_group(cx, group),
         };
         match found {
             Found::Nothing(chunks) => {
                 if !self.ready.has_stripes_of(group) {
-                    for stripe in look.free_stripes_beside(cx, group, run.stripes.clone()) {
+                    for stripe in known.free_stripes_beside(cx, group, run.stripes.clone()) {
                         self.ready.add_stripes(group, &(stripe..stripe + 1));
                     }
                 }

@@ -33,7 +33,7 @@ impl Lab {
     }
 
     fn with_free_stripes(free_stripes: u64) -> Self {
-        let change = |store: &mut crate::Store| store.free_stripes = free_stripes;
+        let change = |regions: &mut crate::Regions| regions.free_stripes = free_stripes;
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
         assert_eq!(cx.geometry.stripes_per_group(), STRIPES);
         let mut pages = PageCache::new(64);
@@ -86,7 +86,7 @@ impl Lab {
 
     /// A run has its locks.
     fn begin(&mut self, run: &Run) -> Begun {
-        let look = Look {
+        let known = KnownSpace {
             entries: Entries {
                 overlay: &self.overlay,
                 pages: &self.pages,
@@ -100,7 +100,7 @@ impl Lab {
         };
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         self.discards
-            .begin(cx, ios, &look, (OP, run), self.past_ring)
+            .begin(cx, ios, &known, (OP, run), self.past_ring)
     }
 
     /// The next run, which has its locks at once.
@@ -193,9 +193,9 @@ fn nothing_is_discarded_that_the_ring_may_still_describe() {
     assert_eq!(lab.next_stripes(), None);
     lab.past_ring = true;
     let run = lab.next().unwrap();
-    assert!(lab.discards.looks_at_map(&run, true));
+    assert!(lab.discards.needs_map(&run, true));
     lab.past_ring = false;
-    assert!(!lab.discards.looks_at_map(&run, false));
+    assert!(!lab.discards.needs_map(&run, false));
     assert_eq!(lab.begin(&run), Begun::Nothing);
     lab.discards.end(&mut lab.cx);
     lab.past_ring = true;
@@ -276,7 +276,7 @@ fn a_group_of_no_volume_is_discarded_whole_whatever_its_entries_say() {
     lab.discards.groups_freed(&lab.cx, &[(0, 1)]);
     lab.pages = PageCache::new(64);
     let run = lab.next().unwrap();
-    assert!(!lab.discards.looks_at_map(&run, true));
+    assert!(!lab.discards.needs_map(&run, true));
     assert_eq!(lab.begin(&run), Begun::Asked);
     let asked: Vec<_> = (0..6).map(|seat| (seat, 0, 64)).collect();
     assert_eq!(lab.asked(), asked);
@@ -345,7 +345,7 @@ fn a_group_that_begins_a_new_life_is_not_discarded_for_the_old_one() {
     assert!(!lab.discards.is_forgotten());
     // The run waits for its locks: it must not become a candidate again.
     lab.discards.forget(0..1);
-    assert!(!lab.discards.looks_at_map(&run, true));
+    assert!(!lab.discards.needs_map(&run, true));
     assert_eq!(lab.begin(&run), Begun::Nothing);
     lab.discards.end(&mut lab.cx);
     assert!(lab.checkpoint_ends(true));

@@ -132,7 +132,7 @@ impl Joins {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.extend((0..).zip(&cx.actions).filter_map(|(index, action)| {
             let Action::Io(io) = action else { return None };
-            // What nobody waits for any more is not looked at.
+            // An operation that was abandoned is skipped.
             let waited_for = ios.get(io.id).is_some_and(Flight::may_be_joined);
             waited_for.then(|| Candidate::of(index, io)).flatten()
         }));

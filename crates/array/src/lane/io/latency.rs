@@ -9,7 +9,7 @@
 //!              └─ DEADLINE ─► `Hangs`: the pool decides; `Answers` if the drive comes back
 //! ```
 //!
-//! Nothing is done per operation but one subtraction and one comparison; looks are taken when the
+//! Nothing is done per operation but one subtraction and one comparison; checks are made when the
 //! oldest operation in flight may be late, by the lane's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ const LATE_UNKNOWN: Duration = Duration::from_millis(100);
 /// Operations that must have been seen of a drive before it counts for what is usual.
 const LEARNED_AFTER: u32 = 64;
 
-/// The limits are computed anew this often at most: it takes a look at every seat.
+/// The limits are computed anew this often at most: it reads the figures of every seat.
 const WEIGH_EVERY: Duration = Duration::from_millis(50);
 
 /// Bytes for which a drive gets as much time again.
@@ -94,7 +94,7 @@ pub(super) struct LatencyTracker {
     /// From when on a read or write of one unit is late.
     late_after: [Duration; 2],
     weighed_at: Option<Instant>,
-    look_at: Option<Instant>,
+    check_at: Option<Instant>,
     /// Seats that the pool was told hang, and when.
     told: BTreeMap<Seat, Instant>,
 }
@@ -105,13 +105,13 @@ impl LatencyTracker {
             paces: vec![[Quantile::default(); 2]; seats.into()],
             late_after: [LATE_UNKNOWN; 2],
             weighed_at: None,
-            look_at: None,
+            check_at: None,
             told: BTreeMap::new(),
         }
     }
 
-    pub(super) const fn look_at(&self) -> Option<Instant> {
-        self.look_at
+    pub(super) const fn check_at(&self) -> Option<Instant> {
+        self.check_at
     }
 
     fn shortest(&self) -> Duration {
@@ -161,11 +161,11 @@ impl LatencyTracker {
 impl LatencyTracker {
     /// Something has been handed out.
     pub(super) fn begins(&mut self, now: Instant) {
-        // Not later, though nothing may be late so soon: the limits are weighed at looks. Once per
+        // Not later, though nothing may be late so soon: the limits are weighed at checks. Once per
         // this time while anything happens, and not at all while nothing does.
         let at = now + LATE_MIN;
-        if self.look_at.is_none_or(|look_at| look_at > at) {
-            self.look_at = Some(at);
+        if self.check_at.is_none_or(|check_at| check_at > at) {
+            self.check_at = Some(at);
         }
     }
 
@@ -179,18 +179,18 @@ impl LatencyTracker {
             paces[class].saw(took / units(flight.span));
         }
         if !self.told.is_empty() {
-            self.look_at = Some(now);
+            self.check_at = Some(now);
         }
     }
 
     /// Looks for what is late, if it is time to: reads that something may be done about. Then
-    /// [`looked`](Self::looked).
-    pub(super) fn look(
+    /// [`checked`](Self::checked).
+    pub(super) fn check(
         &mut self,
         cx: &mut Context,
         in_flight: &mut SequenceMap<IoId, Flight>,
     ) -> Option<Vec<IoId>> {
-        if self.look_at.is_none_or(|at| at > cx.now) {
+        if self.check_at.is_none_or(|at| at > cx.now) {
             return None;
         }
         self.weigh(cx.now);
@@ -244,9 +244,9 @@ impl LatencyTracker {
         Some(unhedged)
     }
 
-    /// What could be done about late operations has been done: when to look again.
-    pub(super) fn looked(&mut self, now: Instant, in_flight: &SequenceMap<IoId, Flight>) {
-        self.look_at = self.next_look(now, in_flight);
+    /// What could be done about late operations has been done: when to check again.
+    pub(super) fn checked(&mut self, now: Instant, in_flight: &SequenceMap<IoId, Flight>) {
+        self.check_at = self.next_look(now, in_flight);
     }
 
     fn next_look(&self, now: Instant, in_flight: &SequenceMap<IoId, Flight>) -> Option<Instant> {

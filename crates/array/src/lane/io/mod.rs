@@ -415,19 +415,19 @@ impl IoTable {
         }
     }
 
-    /// Looks for what is late, if it is time to: reads that something may be done about. Then [`looked`](Self::looked).
-    pub(in crate::lane) fn look(&mut self, cx: &mut Context) -> Option<Vec<IoId>> {
-        self.latency.look(cx, &mut self.in_flight)
+    /// Checks what is late, if it is time to: reads that something may be done about. Then [`checked`](Self::checked).
+    pub(in crate::lane) fn check(&mut self, cx: &mut Context) -> Option<Vec<IoId>> {
+        self.latency.check(cx, &mut self.in_flight)
     }
 
     /// What could be done about late reads has been done.
-    pub(in crate::lane) fn looked(&mut self, now: Instant) {
-        self.latency.looked(now, &self.in_flight);
+    pub(in crate::lane) fn checked(&mut self, now: Instant) {
+        self.latency.checked(now, &self.in_flight);
     }
 
-    /// When to look for what is late.
-    pub(in crate::lane) const fn look_at(&self) -> Option<Instant> {
-        self.latency.look_at()
+    /// When to check what is late.
+    pub(in crate::lane) const fn check_at(&self) -> Option<Instant> {
+        self.latency.check_at()
     }
 
     /// What a late operation is for.

@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is in flight")]
-    fn an_answer_to_nothing_is_a_bug_of_the_driver() {
+    fn an_answer_to_nothing_is_an_error_of_the_driver() {
         let (mut stragglers, _) = with(&[(1, 7)]);
         stragglers.ended(IoId(2));
     }

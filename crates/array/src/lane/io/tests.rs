@@ -248,17 +248,17 @@ fn what_the_successor_was_given_is_the_seats_after_the_succession() {
 fn a_late_read_is_found_once_its_drive_takes_longer_than_others() {
     let mut lab = Lab::new();
     let id = lab.submit(7, 2, IoKind::Read, 0);
-    assert!(lab.ios.look(&mut lab.cx).is_none(), "it is not time to");
-    lab.cx.now = lab.ios.look_at().expect("something is in flight");
-    assert_eq!(lab.ios.look(&mut lab.cx), Some(Vec::new()));
-    lab.ios.looked(lab.cx.now);
-    lab.cx.now = lab.ios.look_at().expect("it may be late");
-    assert_eq!(lab.ios.look(&mut lab.cx), Some(vec![id]));
+    assert!(lab.ios.check(&mut lab.cx).is_none(), "it is not time to");
+    lab.cx.now = lab.ios.check_at().expect("something is in flight");
+    assert_eq!(lab.ios.check(&mut lab.cx), Some(Vec::new()));
+    lab.ios.checked(lab.cx.now);
+    lab.cx.now = lab.ios.check_at().expect("it may be late");
+    assert_eq!(lab.ios.check(&mut lab.cx), Some(vec![id]));
     assert_eq!(lab.cx.take_events(), [Event::Late { seat: Seat(2) }]);
     lab.ios.is_hedged(id);
-    lab.ios.looked(lab.cx.now);
-    lab.cx.now = lab.ios.look_at().expect("it may hang");
-    assert_eq!(lab.ios.look(&mut lab.cx), Some(Vec::new()));
+    lab.ios.checked(lab.cx.now);
+    lab.cx.now = lab.ios.check_at().expect("it may hang");
+    assert_eq!(lab.ios.check(&mut lab.cx), Some(Vec::new()));
 }
 
 #[test]
@@ -268,9 +268,9 @@ fn more_late_drives_than_the_code_survives_are_not_read_around() {
         lab.submit(seat.into(), seat, IoKind::Read, 0);
     }
     for _ in 0..2 {
-        lab.cx.now = lab.ios.look_at().expect("something is in flight");
-        assert_eq!(lab.ios.look(&mut lab.cx), Some(Vec::new()));
-        lab.ios.looked(lab.cx.now);
+        lab.cx.now = lab.ios.check_at().expect("something is in flight");
+        assert_eq!(lab.ios.check(&mut lab.cx), Some(Vec::new()));
+        lab.ios.checked(lab.cx.now);
     }
     assert_eq!(lab.cx.take_events().len(), 3);
 }

@@ -117,7 +117,7 @@ fn written_to(purpose: Purpose) -> Option<Seat> {
         | Purpose::Restore { seat } => Some(seat),
         Purpose::Flush { .. }
         | Purpose::PageRead { .. }
-        | Purpose::Look { .. }
+        | Purpose::PageScan { .. }
         | Purpose::Recovery { .. }
         | Purpose::Second { .. }
         | Purpose::Discard { .. }

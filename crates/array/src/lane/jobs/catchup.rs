@@ -98,14 +98,14 @@ fn pages_beside(geometry: &Geometry, group: u64, column: u16) -> Vec<PageName> {
     names.collect()
 }
 
-/// A look at a target's pages under way.
+/// A scan of a target's pages that is under way.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct PageScan {
     pub(super) before: u64,
     slice: Option<Slice>,
 }
 
-impl Look {
+impl PageScan {
     pub(super) const fn new(before: u64) -> Self {
         Self {
             before,
@@ -116,14 +116,14 @@ impl Look {
 
 impl GroupJobs {
     /// Begins to read the target's pages.
-    pub(super) fn look_at_target(
+    pub(super) fn scan_target(
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
         job: JobId,
         target: Cell,
     ) {
-        let store = *cx.geometry.store().expect("only pools with pages look");
+        let regions = *cx.geometry.regions().expect("a pool with pages");
         let length = cx.geometry.pages_beside_bytes();
         let scratch = cx.fresh_scratch();
         cx.actions.push_back(Action::Allocate(scratch, length));
@@ -132,23 +132,23 @@ impl GroupJobs {
             offset: 0,
             length,
         };
-        let look = self.job(job).look.as_mut();
-        look.expect("the job looks").slice = Some(slice);
+        let scan = self.job(job).scan.as_mut();
+        scan.expect("the job scans").slice = Some(slice);
         let seat = target.seat;
-        let offset = cx.geometry.pages_offset(&store, target);
-        let purpose = Purpose::Look { job, seat };
+        let offset = cx.geometry.pages_offset(&regions, target);
+        let purpose = Purpose::PageScan { job, seat };
         let service = Service::bulk(Origin::Rebuild);
         ios.submit_slice(cx, purpose, service, IoKind::Read, (seat, offset), slice);
     }
 
-    /// The memory of a look.
-    fn looked_into(&self, job: JobId) -> Slice {
-        let look = self.jobs.get(&job).and_then(|job| job.look.as_ref());
-        look.and_then(|look| look.slice).expect("it was read")
+    /// The memory of a scan.
+    fn scan_memory(&self, job: JobId) -> Slice {
+        let scan = self.jobs.get(&job).and_then(|job| job.scan.as_ref());
+        scan.and_then(|scan| scan.slice).expect("it was read")
     }
 
     /// The target's pages are in memory, or cannot be had. True if the job is to be asked for its first step.
-    pub(in crate::lane) fn looked(
+    pub(in crate::lane) fn scanned(
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
@@ -156,17 +156,17 @@ impl GroupJobs {
         (seat, offset): (Seat, u64),
         outcome: Outcome,
     ) -> bool {
-        let slice = self.looked_into(job);
+        let slice = self.scan_memory(job);
         if let Err(fault) = outcome {
             if !cx.view().is_out(seat) {
                 ios.report_fault(cx, FaultReport::of_read(seat, offset, fault));
             }
             // Whatever it holds: it is filled as a whole.
-            self.end_look(cx, ios, job, None);
+            self.end_scan(cx, ios, job, None);
             return true;
         }
         cx.push_compute(
-            Computing::Look(job),
+            Computing::PageScan(job),
             Compute {
                 takes: vec![slice],
                 ..Compute::default()
@@ -176,17 +176,17 @@ impl GroupJobs {
     }
 
     /// What the target's pages say. Then the job is to be asked for its first step.
-    pub(in crate::lane) fn look_computed(
+    pub(in crate::lane) fn scan_computed(
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
         id: JobId,
         computed: &Computed,
     ) {
-        let pool = cx.geometry.store().expect("pages need a store").pool;
+        let pool = cx.geometry.regions().expect("pages need a region").pool;
         let job = self.job(id);
-        let before = job.look.as_ref().expect("the job looks").before;
-        let column = job.column_filled().expect("a fill looks");
+        let before = job.scan.as_ref().expect("the job scans").before;
+        let column = job.column_filled().expect("a fill scans");
         let names = pages_beside(&cx.geometry, job.group, column);
         let bytes = computed.bytes.first().map_or(&[][..], Vec::as_slice);
         let page = bytes.chunks(usize::try_from(PAGE_BYTES).expect("a page is small"));
@@ -197,21 +197,21 @@ impl GroupJobs {
             before,
             pages: pages.collect(),
         };
-        self.end_look(cx, ios, id, Some(Arc::new(held)));
+        self.end_scan(cx, ios, id, Some(Arc::new(held)));
     }
 
-    fn end_look(
+    fn end_scan(
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
         id: JobId,
         held: Option<Arc<Held>>,
     ) {
-        if let BufferId::Scratch(scratch) = self.looked_into(id).buffer {
+        if let BufferId::Scratch(scratch) = self.scan_memory(id).buffer {
             ios.release(cx, scratch);
         }
         let job = self.job(id);
-        job.look = None;
+        job.scan = None;
         job.held = held;
     }
 

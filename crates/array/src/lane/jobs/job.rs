@@ -7,7 +7,7 @@ use std::time::Duration;
 use block::{Fault, Instant};
 use layout::Cell;
 
-use super::catchup::{Held, Look};
+use super::catchup::{Held, PageScan};
 use crate::format::PageName;
 use crate::lane::ops::Task;
 
@@ -51,8 +51,8 @@ pub(in crate::lane) struct Job {
     pub(super) resume: Option<Instant>,
     /// It is a fill or a scrub that makes way.
     pub(super) paced: bool,
-    /// What a fill's target has is yet to be looked at.
-    pub(super) look: Option<Look>,
+    /// The pages of a fill's target are yet to be scanned.
+    pub(super) scan: Option<PageScan>,
     /// What a fill's target has already.
     pub(super) held: Option<Arc<Held>>,
     /// A fill's target may have blocks already: if not in this life of the pool, then in the next.
@@ -105,7 +105,7 @@ impl Job {
             repaired: (0, 0),
             resume: None,
             paced: false,
-            look: None,
+            scan: None,
             held: None,
             catches_up: false,
             stale_pages: BTreeSet::new(),
@@ -127,7 +127,7 @@ impl Job {
             avoid,
         };
         Self {
-            look: holds.map(Look::new),
+            scan: holds.map(PageScan::new),
             catches_up: holds.is_some(),
             ..Self::new(group, kind)
         }

@@ -1,7 +1,7 @@
 //! Jobs: what is done to a whole group, a few stripes at a time.
 //!
 //! ```text
-//!   fill ──── looks at what its target has ────┐                             ┌─ its pages are written ─► Filled
+//!   fill ──── scans the pages of its target ──┐                              ┌─ its pages are written ─► Filled
 //!                                              ├─► steps … the last ended ───┤
 //!   zero ──── the group's earlier life is ─────┤   (a scrub also waits for   ├─ flushed ─► Zeroed, Resynced
 //!             out of the ring (a checkpoint)   │    the repairs of what it   │
@@ -42,7 +42,7 @@ use crate::seeded::{self, SeededFault};
 /// How a job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
-    /// With a look at what its target has.
+    /// With a scan of the pages of its target.
     Looks,
     /// When a checkpoint has ended.
     Checkpoint,
@@ -110,19 +110,19 @@ impl GroupJobs {
     ) -> (JobId, Begun) {
         let id = JobId(cx.fresh());
         let zero = matches!(job.kind, Kind::Zero);
-        let looks = job.look.as_ref().filter(|_| job.fault.is_none());
+        let scans = job.scan.as_ref().filter(|_| job.fault.is_none());
         // Entries can be told from those of before that batch at all.
         let can_look = |before| next_sequence.saturating_sub(before) < Entry::AGE_MAX;
-        let looks = looks.is_some_and(|look| can_look(look.before));
+        let scans = scans.is_some_and(|scan| can_look(scan.before));
         let target = match job.kind {
-            Kind::Fill { target, .. } if looks => Some(target),
+            Kind::Fill { target, .. } if scans => Some(target),
             _ => None,
         };
         self.jobs.insert(id, job);
         let begun = if let Some(target) = target {
-            self.look_at_target(cx, ios, id, target);
+            self.scan_target(cx, ios, id, target);
             Begun::Looks
-        } else if zero && cx.geometry.store().is_some() {
+        } else if zero && cx.geometry.regions().is_some() {
             // Nothing that was logged in the group's earlier life may come back.
             self.job(id).waiting = true;
             Begun::Checkpoint
@@ -190,11 +190,11 @@ impl GroupJobs {
         if job.in_flight > 0 || job.repairs > 0 {
             return Next::Wait;
         }
-        let store = cx.geometry.store().is_some();
+        let journaled = cx.geometry.regions().is_some();
         match (job.fault, &job.kind) {
             (Some(fault), _) => Next::End(Err(fault)),
             (None, Kind::Fill { .. }) if seeded::is(SeededFault::FillEarly) => Next::End(Ok(())),
-            (None, &Kind::Fill { column, .. }) if store => {
+            (None, &Kind::Fill { column, .. }) if journaled => {
                 let group = job.group;
                 let pages = self.pages_to_write(cx, id);
                 self.job(id).waiting = true;

@@ -334,7 +334,7 @@ fn jobs_go_on_at_once_when_clients_are_gone() {
 }
 
 /// A fill of column 2 whose drive has everything before batch 50. The read of its pages.
-fn looking(lab: &mut Lab) -> (JobId, Io) {
+fn scanning(lab: &mut Lab) -> (JobId, Io) {
     let job = Job::fill(0, 2, lab.target(2), Vec::new(), Some(50));
     let (id, begun) = lab.begin(job);
     assert_eq!(begun, Begun::Looks);
@@ -351,21 +351,21 @@ fn looking(lab: &mut Lab) -> (JobId, Io) {
 fn answer(lab: &mut Lab, io: Io, outcome: Outcome) -> bool {
     let (cx, ios) = (&mut lab.cx, &mut lab.ios);
     let Answered::Ended(IoEnded {
-        purpose: Purpose::Look { job, seat },
+        purpose: Purpose::PageScan { job, seat },
         ..
     }) = ios.answered(cx, io.id, outcome)
     else {
         panic!("it ends");
     };
-    lab.jobs.looked(cx, ios, job, (seat, 4096), outcome)
+    lab.jobs.scanned(cx, ios, job, (seat, 4096), outcome)
 }
 
 #[test]
 fn what_the_target_has_by_its_own_pages_is_known_to_each_step() {
     let mut lab = Lab::new();
-    let (id, io) = looking(&mut lab);
+    let (id, io) = scanning(&mut lab);
     assert!(!answer(&mut lab, io, Ok(())));
-    let pool = lab.cx.geometry.store().unwrap().pool;
+    let pool = lab.cx.geometry.regions().unwrap().pool;
     let block = |block| BlockName {
         group: 0,
         column: 2,
@@ -392,13 +392,13 @@ fn what_the_target_has_by_its_own_pages_is_known_to_each_step() {
         panic!("{actions:?}");
     };
     let purpose = lab.cx.computes.remove(compute.id);
-    assert!(matches!(purpose, Some(Computing::Look(job)) if job == id));
+    assert!(matches!(purpose, Some(Computing::PageScan(job)) if job == id));
     let (cx, ios) = (&mut lab.cx, &mut lab.ios);
-    lab.jobs.look_computed(cx, ios, id, &computed);
+    lab.jobs.scan_computed(cx, ios, id, &computed);
     let Next::Step { task, .. } = lab.jobs.next(&mut lab.cx, id) else {
         panic!("it takes its first step");
     };
-    let held = task.held().expect("it has looked");
+    let held = task.held().expect("it has scanned");
     assert!(held.holds(block(0), before));
     assert!(!held.holds(block(1), after) && held.has_entry(block(1), after));
     assert!(!held.has_entry(block(1), before), "the drive's is another");
@@ -435,7 +435,7 @@ fn a_step_compares_the_pages_that_describe_its_stripes() {
 #[test]
 fn a_target_whose_pages_cannot_be_read_is_filled_as_a_whole() {
     let mut lab = Lab::new();
-    let (id, io) = looking(&mut lab);
+    let (id, io) = scanning(&mut lab);
     assert!(answer(&mut lab, io, Err(Fault::Medium)));
     assert!(matches!(
         lab.cx.take_events()[..],

@@ -32,7 +32,7 @@ impl Applied<'_> {
         header: &BatchHeader,
         buffer: BatchBuffer,
     ) {
-        let pool = cx.geometry.store().expect("a log needs a store").pool;
+        let pool = cx.geometry.regions().expect("a log needs a journal").pool;
         let sequence = header.sequence;
         let (mut content, mut derived) = (0, 0);
         for descriptor in &header.descriptors {
@@ -117,7 +117,7 @@ mod tests {
 
     impl Lab {
         fn new() -> Self {
-            let change = |store: &mut crate::Store| store.free_stripes = 2;
+            let change = |regions: &mut crate::Regions| regions.free_stripes = 2;
             Self {
                 cx: Context::of_test_with("raid6", 6, 256 << 10, change),
                 overlay: Overlay::default(),
@@ -154,7 +154,7 @@ mod tests {
 
         /// Whether a block's entry says that it has this checksum.
         fn has_sum(&self, name: BlockName, crc: u32) -> bool {
-            let pool = self.cx.geometry.store().expect("a journal").pool;
+            let pool = self.cx.geometry.regions().expect("a journal").pool;
             let logged = self.overlay.get(name).expect("it is logged");
             logged.entry == Entry::new(pool, name, crc, 9)
         }

@@ -89,8 +89,8 @@ impl Batch {
 
     /// The header before each of its columns.
     pub(super) fn headers(&self, cx: &Context) -> Vec<(Slice, Arc<[u8]>)> {
-        let store = cx.geometry.store().expect("a log needs a store");
-        let bytes: Arc<[u8]> = self.header.encode(store.pool, cx.lane).into();
+        let regions = cx.geometry.regions().expect("a log needs a journal");
+        let bytes: Arc<[u8]> = self.header.encode(regions.pool, cx.lane).into();
         (0..self.buffer.columns())
             .map(|index| (self.buffer.header(index), Arc::clone(&bytes)))
             .collect()

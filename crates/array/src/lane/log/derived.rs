@@ -55,7 +55,7 @@ pub(in crate::lane) struct Derivation {
 
 /// Takes parity out of units that have all data of its row.
 pub(in crate::lane) fn leave_out(cx: &Context, op: &Op, units: &mut [Unit]) {
-    let allowed = { cx.geometry.store() }.is_some_and(|store| store.derived_parity);
+    let allowed = { cx.geometry.regions() }.is_some_and(|regions| regions.derived_parity);
     if !allowed || !matches!(op.task, Task::Write(_)) {
         return;
     }

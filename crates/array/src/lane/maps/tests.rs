@@ -18,7 +18,7 @@ impl Lab {
     fn new() -> Self {
         let mut lab = Self {
             maps: StripeMaps::default(),
-            cx: Context::of_test_with("raid6", 6, 256 << 10, |store| store.free_stripes = 2),
+            cx: Context::of_test_with("raid6", 6, 256 << 10, |regions| regions.free_stripes = 2),
             overlay: Overlay::default(),
             pages: PageCache::new(64),
             progress: Progress {

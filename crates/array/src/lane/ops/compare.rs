@@ -40,7 +40,7 @@ pub(in crate::lane) enum Trials {
 pub(in crate::lane) fn must_check(cx: &Context, op: &Op) -> bool {
     let plan = op.plan.as_ref();
     let recovers = plan.is_some_and(|plan| !plan.recovered.is_empty());
-    recovers && !op.checked && !cx.trusted && cx.geometry.store().is_some()
+    recovers && !op.checked && !cx.trusted && cx.geometry.regions().is_some()
 }
 
 /// Whether all that an operation reconstructs is what it writes, so that one sum serves both.

@@ -207,7 +207,7 @@ mod tests {
             self.submit(id, 1);
             self.cx.now += Duration::from_secs(5);
             self.submit(id, 2);
-            self.ios.look(&mut self.cx);
+            self.ios.check(&mut self.cx);
             self.cx.take_actions();
             id
         }
@@ -334,7 +334,7 @@ mod tests {
         lab.ops[second].begin_reads(1);
         lab.submit(second, 3);
         lab.cx.now += Duration::from_secs(5);
-        lab.ios.look(&mut lab.cx);
+        lab.ios.check(&mut lab.cx);
         assert!(lab.hedge(second));
         assert_eq!(lab.ops[second].detour.hedge, Hedge::None);
         assert_eq!(lab.ops.iter().count(), 2);

@@ -199,7 +199,7 @@ mod tests {
 
     impl Lab {
         fn new(task: Task, data: Range<u64>) -> Self {
-            let change = |store: &mut crate::Store| store.free_stripes = 2;
+            let change = |regions: &mut crate::Regions| regions.free_stripes = 2;
             let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
             let mut pages = PageCache::new(64);
             let mut maps = StripeMaps::default();

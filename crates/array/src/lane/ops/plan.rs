@@ -74,10 +74,10 @@ pub(in crate::lane) enum Planned {
 
 /// What an operation begins with, by what it is.
 pub(in crate::lane) fn begin(balance: &Balance, known: &Known<'_>, op: &Op) -> Beginning {
-    let store = known.cx.geometry.store().is_some();
+    let journaled = known.cx.geometry.regions().is_some();
     match (&op.task, op.owner) {
-        (Task::Zero, Owner::Job(_)) if store => return Beginning::Blank,
-        (Task::Zero, _) if store => return Beginning::LogZeroes,
+        (Task::Zero, Owner::Job(_)) if journaled => return Beginning::Blank,
+        (Task::Zero, _) if journaled => return Beginning::LogZeroes,
         (Task::Relog(_), _) => return Beginning::Relog,
         (&Task::Discard(what), _) => return Beginning::Discard(what),
         _ => {}
@@ -116,11 +116,11 @@ pub(in crate::lane) fn closely(
     let scratch = cx.fresh_scratch();
     let cx = &*cx;
     let avoided = avoided(cx, ios, op);
-    let store = cx.geometry.store().is_some();
+    let journaled = cx.geometry.regions().is_some();
     let columns = cx.view().columns(&cx.geometry, op.group);
     let held = op.task.held();
     let blocks = LaneBlocks {
-        store: store && !plain,
+        journaled: journaled && !plain,
         held,
         leaves_out_lost: held
             .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
@@ -234,7 +234,7 @@ fn plan_task(
 fn keeps_absent_columns(cx: &Context, op: &Op) -> bool {
     let columns = cx.view().columns(&cx.geometry, op.group);
     let absent = columns.iter().filter(|column| !column.readable()).count();
-    cx.geometry.store().is_some()
+    cx.geometry.regions().is_some()
         && matches!(op.task, Task::Write(_))
         && cx.geometry.layout().spares() == 0
         && cx.geometry.stripes_use_all_columns()

@@ -115,7 +115,7 @@ pub(in crate::lane) fn is_news(
 /// What an operation has read, to be summed; `None` if it needs not be verified.
 pub(in crate::lane) fn sums_to_verify(cx: &Context, op: &Op) -> Option<Vec<Slice>> {
     let plan = op.plan.as_ref().expect("it was planned");
-    if cx.geometry.store().is_none() || cx.trusted || plan.reads.is_empty() {
+    if cx.geometry.regions().is_none() || cx.trusted || plan.reads.is_empty() {
         return None;
     }
     Some(plan.reads.iter().filter_map(|read| read.slice).collect())

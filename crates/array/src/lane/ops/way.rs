@@ -90,9 +90,9 @@ mod tests {
 
     /// A write of the whole of a stripe, as part of a stream, in a pool with free stripes.
     fn stream(stripe: u64) -> (Lab, Plan) {
-        let change = |store: &mut crate::Store| {
-            store.direct_writes = true;
-            store.free_stripes = 2;
+        let change = |regions: &mut crate::Regions| {
+            regions.direct_writes = true;
+            regions.free_stripes = 2;
         };
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
         let sources = slots(&cx).into_iter().map(|slot| lab::source(slot, 4));

@@ -78,7 +78,7 @@ pub(in crate::lane) fn computation(cx: &Context, op: &mut Op) -> Computation {
 
 /// All that an operation computes is computed, and what it reconstructs is right.
 pub(in crate::lane) fn computed(cx: &Context, op: &mut Op) -> AfterComputation {
-    let store = cx.geometry.store().is_some();
+    let journaled = cx.geometry.regions().is_some();
     match &mut op.task {
         Task::Write(prepared) if !prepared.is_staged() => {
             prepared.filled();
@@ -87,11 +87,11 @@ pub(in crate::lane) fn computed(cx: &Context, op: &mut Op) -> AfterComputation {
         Task::Write(_) if op.direct.is_some() => AfterComputation::Gather,
         // What recovery repairs is in place, and what it replaces does not count.
         Task::Write(_) | Task::Repair(_) | Task::Relog(_)
-            if store && op.owner != Owner::Recovery =>
+            if journaled && op.owner != Owner::Recovery =>
         {
             AfterComputation::Log
         }
-        Task::Fill { .. } if store => AfterComputation::Fill,
+        Task::Fill { .. } if journaled => AfterComputation::Fill,
         _ => AfterComputation::Write,
     }
 }
@@ -120,8 +120,8 @@ pub(in crate::lane) fn written(
         return AfterWrites::Log;
     }
     if let Some(fault) = op.fault {
-        let store = cx.geometry.store().is_some();
-        if store || !matches!(op.task, Task::Write(_) | Task::Zero) {
+        let journaled = cx.geometry.regions().is_some();
+        if journaled || !matches!(op.task, Task::Write(_) | Task::Zero) {
             return AfterWrites::End(Err(fault));
         }
         op.task = Task::Resync;

@@ -411,9 +411,9 @@ impl PageCache {
 
 /// What the copies of a page say together.
 fn merge(cx: &Context, name: PageName, computed: &Computed) -> (MetaPage, Merged) {
-    let store = cx.geometry.store().expect("pages need a store");
+    let regions = cx.geometry.regions().expect("pages need a region");
     let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
-    MetaPage::merge(store.pool, name, &copies)
+    MetaPage::merge(regions.pool, name, &copies)
 }
 
 /// Reports copies that are damaged or older than the others.
@@ -443,7 +443,7 @@ impl PageCache {
     /// Pages of a lane of six drives, for tests of single machines: blocks 4 to 7 of each column, those of stripe 1,
     /// are written by batch 9, each with the checksum that [`sum_of`] gives.
     pub(super) fn of_test(cx: &Context) -> Self {
-        let pool = cx.geometry.store().expect("it has a journal").pool;
+        let pool = cx.geometry.regions().expect("it has a journal").pool;
         let mut pages = Self::new(64);
         for column in 0..6 {
             let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);

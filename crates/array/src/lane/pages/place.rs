@@ -20,7 +20,7 @@ pub(in crate::lane) struct PagePlace {
 /// Where a page lies: beside its column's cells, and beside those of the columns that follow, one copy for
 /// each. `sources`: only where it can be read.
 pub(in crate::lane) fn page_places(cx: &Context, name: PageName, sources: bool) -> Vec<PagePlace> {
-    let Some(store) = cx.geometry.store() else {
+    let Some(regions) = cx.geometry.regions() else {
         return Vec::new();
     };
     let columns = u64::from(cx.geometry.layout().columns());
@@ -35,7 +35,7 @@ pub(in crate::lane) fn page_places(cx: &Context, name: PageName, sources: bool) 
             let index = u64::from(name.index);
             places.push(PagePlace {
                 seat: cell.seat,
-                offset: cx.geometry.page_offset(store, cell, index, distance),
+                offset: cx.geometry.page_offset(regions, cell, index, distance),
                 column,
                 counts,
             });
@@ -59,7 +59,7 @@ pub(in crate::lane) fn is_away(cx: &Context, name: PageName) -> bool {
 
 /// True if all stripes of a group have lost more columns than the code survives.
 pub(super) fn is_beyond_reading(cx: &Context, group: u64) -> bool {
-    if cx.geometry.store().is_none() || !cx.geometry.stripes_use_all_columns() {
+    if cx.geometry.regions().is_none() || !cx.geometry.stripes_use_all_columns() {
         return false;
     }
     let columns = cx.view().columns(&cx.geometry, group);

@@ -83,17 +83,17 @@ impl Lab {
         let layout = self.cx.geometry.layout();
         let beside = (column + u16::try_from(copy).unwrap()) % layout.columns();
         let cell = layout.cell(0, beside);
-        let store = self.cx.geometry.store().unwrap();
+        let regions = self.cx.geometry.regions().unwrap();
         PagePlace {
             seat: cell.seat,
-            offset: self.cx.geometry.page_offset(store, cell, 0, copy as u64),
+            offset: self.cx.geometry.page_offset(regions, cell, 0, copy as u64),
             column: beside,
             counts: true,
         }
     }
 
     fn put(&mut self, column: u16, copy: usize, contents: &MetaPage) {
-        let pool = self.cx.geometry.store().unwrap().pool;
+        let pool = self.cx.geometry.regions().unwrap().pool;
         let place = self.place(column, copy);
         let bytes = contents.encode(pool, page(column));
         self.drives.insert((place.seat, place.offset), bytes);

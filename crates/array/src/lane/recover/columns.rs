@@ -380,6 +380,6 @@ impl Found {
 
 /// A header as it is before each of its batch's columns.
 fn encoded(cx: &Context, header: &BatchHeader) -> Vec<u8> {
-    let pool = cx.geometry.store().expect("a journal").pool;
+    let pool = cx.geometry.regions().expect("a journal").pool;
     header.encode(pool, cx.lane)
 }

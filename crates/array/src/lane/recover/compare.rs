@@ -222,7 +222,7 @@ impl Comparison {
 
     /// What a round has read has these checksums.
     fn summed(&mut self, lent: &mut Lent<'_>, sums: &[u32]) {
-        let pool = lent.cx.geometry.store().expect("a journal").pool;
+        let pool = lent.cx.geometry.regions().expect("a journal").pool;
         let round = std::mem::take(&mut self.round);
         let reads = std::mem::take(&mut self.reads);
         let failed = std::mem::take(&mut self.failed);

@@ -266,7 +266,7 @@ impl Recovery {
     }
 
     fn anchors_read(&mut self, lent: &mut Lent<'_>, copies: &[Vec<u8>]) -> Next {
-        let pool = lent.cx.geometry.store().expect("a journal").pool;
+        let pool = lent.cx.geometry.regions().expect("a journal").pool;
         let newest_of = |bytes: &Vec<u8>| {
             let anchors = bytes.chunks(PAGE_BYTES);
             let anchors = anchors.filter_map(|block| Anchor::parse(pool, lent.cx.lane, block));
@@ -338,7 +338,7 @@ impl Recovery {
         seek: Seek,
         copies: &[Vec<u8>],
     ) -> Next {
-        let pool = lent.cx.geometry.store().expect("a journal").pool;
+        let pool = lent.cx.geometry.regions().expect("a journal").pool;
         let (expected, anchor) = (self.expected, self.anchor);
         let headers = copies
             .iter()

@@ -159,7 +159,7 @@ impl Lab {
             self.step(|recovery, lent| recovery.begin(lent, false)),
             Next::Wait
         ));
-        let pool = self.cx.geometry.store().unwrap().pool;
+        let pool = self.cx.geometry.regions().unwrap().pool;
         self.read_everywhere(|drive| match of_drive(drive) {
             Some(anchor) => anchor.encode(pool, 0),
             None => vec![0; PAGE_BYTES],
@@ -189,7 +189,7 @@ impl Lab {
 
     /// A header, or none, is where one is looked for.
     fn header(&mut self, header: Option<&BatchHeader>) -> Next {
-        let pool = self.cx.geometry.store().unwrap().pool;
+        let pool = self.cx.geometry.regions().unwrap().pool;
         let bytes = header.map_or(vec![0; PAGE_BYTES], |header| header.encode(pool, 0));
         self.read_everywhere(|_| bytes.clone())
     }
@@ -201,7 +201,7 @@ impl Lab {
             Descriptor::Content { crc, .. } => Some(*crc),
             _ => None,
         });
-        let pool = self.cx.geometry.store().unwrap().pool;
+        let pool = self.cx.geometry.regions().unwrap().pool;
         let head = header.encode(pool, 0);
         let heads = header.seats.iter().map(|_| block::crc32c(&head));
         contents
@@ -233,7 +233,7 @@ impl Lab {
             panic!("{next:?}");
         };
         assert_eq!(found, header);
-        let pool = self.cx.geometry.store().unwrap().pool;
+        let pool = self.cx.geometry.regions().unwrap().pool;
         for descriptor in &header.descriptors {
             let Descriptor::Direct { first, crcs } = descriptor else {
                 continue;
@@ -638,7 +638,7 @@ fn the_log_ends_before_a_stripe_that_cannot_be_made_whole() {
     assert!(matches!(lab.step(Recovery::read_next), Next::Wait));
     lab.answer_reads(&[]);
     lab.compute();
-    let pool = lab.cx.geometry.store().unwrap().pool;
+    let pool = lab.cx.geometry.regions().unwrap().pool;
     let bytes = vec![mirrored(7).encode(pool, 0); 4];
     lab.computed(&Computed {
         bytes,

@@ -21,7 +21,7 @@ impl Lane {
     /// A drive has everything: its own anchor must say so, or what it was filled with does not count should
     /// it go and come back before more is logged.
     pub(in crate::lane) fn want_anchor(&mut self) {
-        if self.cx.geometry.store().is_some() {
+        if self.cx.geometry.regions().is_some() {
             self.checkpoints.want_anchor();
         }
     }

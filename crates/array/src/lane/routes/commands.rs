@@ -138,7 +138,7 @@ impl Lane {
             Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
             Command::KnowLost(ranges) => self.losses.know(&ranges),
             Command::Checkpoint => {
-                if self.cx.geometry.store().is_some() {
+                if self.cx.geometry.regions().is_some() {
                     if self.ios.twins().any() {
                         // A successor may be all that is left after the next stop, and must say where the log begins.
                         self.want_anchor();

@@ -2,7 +2,7 @@
 
 use crate::lane::Lane;
 use crate::lane::blocks::Entries;
-use crate::lane::discard::{Begun, Discarded, Look, RingUse, Run};
+use crate::lane::discard::{Begun, Discarded, KnownSpace, RingUse, Run};
 use crate::lane::ids::OpId;
 use crate::lane::ops::{Op, Owner, Phase, Task};
 
@@ -28,13 +28,13 @@ impl Lane {
             what,
         };
         let past_ring = self.ring_is_checkpointed();
-        if self.discards.looks_at_map(&run, past_ring)
+        if self.discards.needs_map(&run, past_ring)
             && let Err(missing) = self.load_map(run.group)
         {
             self.fetch_pages(id, missing);
             return;
         }
-        let look = Look {
+        let known = KnownSpace {
             entries: Entries {
                 overlay: &self.overlay,
                 pages: &self.pages,
@@ -44,7 +44,7 @@ impl Lane {
             has_job: self.jobs.has(run.group),
         };
         let (cx, ios) = (&mut self.cx, &mut self.ios);
-        match { &mut self.discards }.begin(cx, ios, &look, (id, &run), past_ring) {
+        match { &mut self.discards }.begin(cx, ios, &known, (id, &run), past_ring) {
             Begun::Asked => {
                 self.ops[id].phase = Phase::Discarding;
             }

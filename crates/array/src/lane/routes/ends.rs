@@ -54,9 +54,9 @@ impl Lane {
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, offset, outcome),
             Purpose::Restore { seat } => self.recovery_written(seat, offset, outcome),
-            Purpose::Look { job, seat } => {
+            Purpose::PageScan { job, seat } => {
                 let (cx, ios) = (&mut self.cx, &mut self.ios);
-                if self.jobs.looked(cx, ios, job, (seat, offset), outcome) {
+                if self.jobs.scanned(cx, ios, job, (seat, offset), outcome) {
                     self.step_job(job);
                 }
             }
@@ -76,12 +76,12 @@ impl Lane {
     }
 
     /// Does something about reads that are late, if it is time to look for them.
-    pub(in crate::lane) fn look_for_late(&mut self) {
-        if let Some(late) = self.ios.look(&mut self.cx) {
+    pub(in crate::lane) fn check_timeouts(&mut self) {
+        if let Some(late) = self.ios.check(&mut self.cx) {
             for id in late {
                 self.hedge(id);
             }
-            self.ios.looked(self.cx.now);
+            self.ios.checked(self.cx.now);
         }
     }
 

@@ -56,8 +56,8 @@ impl Lane {
     /// Whether pages and overlay say what the group's blocks hold: not in a pool without them, and not before recovery
     /// has found all that is logged.
     fn knows_blocks(&self, group: u64) -> bool {
-        let store = self.cx.geometry.store().is_some() && !self.cx.trusted;
-        store && self.recovery.is_none() && self.check_here(group).is_ok()
+        let journaled = self.cx.geometry.regions().is_some() && !self.cx.trusted;
+        journaled && self.recovery.is_none() && self.check_here(group).is_ok()
     }
 
     const fn known_extents(&self) -> Extents<'_> {

@@ -11,11 +11,11 @@ use crate::lane::recover::{Lent, Next, Recovery};
 impl Lane {
     /// Reads what the lane has logged. `fresh`: it has logged nothing yet.
     pub(in crate::lane) fn begin_recovery(&mut self, incarnation: u64, fresh: bool) {
-        let Some(store) = self.cx.geometry.store() else {
+        let Some(regions) = self.cx.geometry.regions() else {
             self.recovered(Ok(0));
             return;
         };
-        self.recovery = Some(Recovery::new(store.ring_bytes, incarnation));
+        self.recovery = Some(Recovery::new(regions.ring_bytes, incarnation));
         self.pages.begin_clock(incarnation);
         self.recover(|recovery, lent| recovery.begin(lent, fresh));
     }

@@ -39,7 +39,7 @@ impl Lane {
 
     /// An operation has ended: what it has found is repaired.
     pub(in crate::lane) fn after(&mut self, op: &Op, outcome: Outcome) {
-        if self.cx.geometry.store().is_none() || op.owner == Owner::Recovery {
+        if self.cx.geometry.regions().is_none() || op.owner == Owner::Recovery {
             return;
         }
         if matches!(op.task, Task::Repair(_)) {

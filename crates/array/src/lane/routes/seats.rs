@@ -29,7 +29,7 @@ impl Lane {
             self.ios.drain(&mut self.cx, seat);
             self.decide(seat, true);
         }
-        if self.cx.geometry.store().is_some() && self.recovery.is_none() {
+        if self.cx.geometry.regions().is_some() && self.recovery.is_none() {
             self.preserved.drive_out(self.log.next_sequence());
             self.checkpoints.want();
         }
@@ -82,7 +82,7 @@ impl Lane {
             self.io_ended(ended);
         }
         self.superseded(seat);
-        if self.cx.geometry.store().is_some() && self.recovery.is_none() {
+        if self.cx.geometry.regions().is_some() && self.recovery.is_none() {
             if filled.is_some() {
                 self.preserved.drive_out(self.log.next_sequence());
             }

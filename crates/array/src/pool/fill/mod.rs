@@ -54,7 +54,7 @@ impl Pool {
     /// Looks at all groups anew: membership or volumes have changed.
     pub(super) fn requeue_fills(&mut self) {
         let was_idle = self.fills.is_idle();
-        self.fills.look_anew();
+        self.fills.rescan();
         self.replacements_again();
         if self.fills.stopped {
             // Nobody would ever begin them, and the pool would never be quiet again.

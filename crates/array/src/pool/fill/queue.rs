@@ -28,7 +28,7 @@ use crate::pool::Progress;
 pub(super) const FILLS_PER_DRIVE: u64 = 11;
 
 /// Cells of a class among which the next one is chosen. Past a few hundred nothing is gained.
-const LOOK_AHEAD: usize = 256;
+const SCAN_AHEAD: usize = 256;
 
 /// A column of a group.
 pub(super) type Key = (u64, u16);
@@ -188,7 +188,7 @@ impl Fills {
     }
 
     /// Membership has changed: what waits is looked for anew, and what could not be filled perhaps can be.
-    pub(super) fn look_anew(&mut self) {
+    pub(super) fn rescan(&mut self) {
         self.waiting.clear();
         self.unrecoverable.clear();
     }
@@ -223,7 +223,7 @@ impl Fills {
     /// The cell that is filled next, if drives have room for one more: of the most urgent class that has one.
     pub(super) fn next(&self, choice: impl Fn(Key) -> FillChoice) -> Option<(Class, Key)> {
         self.waiting.iter().find_map(|(&class, keys)| {
-            let near = keys.iter().take(LOOK_AHEAD).map(|&key| choice(key));
+            let near = keys.iter().take(SCAN_AHEAD).map(|&key| choice(key));
             let mut cells = near.filter(|choice| self.have_room(choice));
             let next = self.order.next(&mut cells, FillLoads(self))?;
             Some((class, (next.group, next.column)))
@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(fills.progress.cells_lost, 3);
         assert_eq!(fills.hope_again(1), [(1, 0), (1, 2)]);
         assert!(!fills.is_unrecoverable((1, 0)) && fills.is_unrecoverable((2, 0)));
-        fills.look_anew();
+        fills.rescan();
         assert!(!fills.is_unrecoverable((2, 0)));
     }
 

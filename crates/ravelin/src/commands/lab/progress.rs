@@ -11,7 +11,7 @@ use lab::{Monitor, Progress, State};
 use crate::commands::common::time;
 
 /// How often bars move.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often a line is printed where there are no bars.
 const LINE: Duration = Duration::from_secs(10);
 
@@ -21,7 +21,7 @@ pub(super) fn watch<R>(monitor: &Monitor, work: impl FnOnce() -> R) -> R {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut show = Show::new();
-            while end.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            while end.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
                 show.update(monitor);
             }
             show.end();

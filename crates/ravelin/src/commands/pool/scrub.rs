@@ -13,7 +13,7 @@ use super::ask;
 use crate::commands::common::{Context, Ended, Failure, size, time};
 
 /// How often a scrub is asked how far it is.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often to scrub, in days.
 pub(super) fn every(word: &str) -> Result<u32, String> {
@@ -44,7 +44,7 @@ pub(super) fn run(
             .as_ref()
             .is_some_and(|scrub| scrub.running)
     {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         status = ask(client, name)?;
     }
     let every_days = status.pool.scrub_every_days;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use control::Client;
-use control::api::{Kind, Problem, Quiet, Status};
+use control::api::{Idle, Kind, Problem, Status};
 use control::client::path;
 use engine::status::{Health, PoolStatus, RebuildStatus};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,7 +16,7 @@ use crate::commands::common::{Context, Failure, size, time};
 use crate::commands::complete;
 
 /// How often the bar moves.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often a line is printed where there is no bar.
 const LINE: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ impl WaitArguments {
             let mut progress = Progress::new();
             while !self.rests(client, &last)? {
                 progress.show(&last, self.work)?;
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
                 last = ask(client, &self.name)?;
             }
             progress.end();
@@ -92,9 +92,9 @@ impl WaitArguments {
         if rebuilds(pool) || scrubs(pool) || pool.resync_groups > 0 {
             return Ok(false);
         }
-        let at = path(&["pools", &pool.name, "quiet"]);
-        let Quiet { quiet } = client.get(&format!("{at}?seconds=1"))?;
-        Ok(quiet)
+        let at = path(&["pools", &pool.name, "idle"]);
+        let Idle { idle } = client.get(&format!("{at}?seconds=1"))?;
+        Ok(idle)
     }
 }
 

@@ -12,9 +12,9 @@
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod bench;
-#[path = "lives/tools.rs"]
+#[path = "restarts/tools.rs"]
 mod tools;
-#[path = "lives/writer.rs"]
+#[path = "restarts/writer.rs"]
 mod writer;
 
 use std::collections::BTreeSet;
@@ -161,7 +161,7 @@ fn loops_below(directory: &str) -> Vec<PathBuf> {
 
 #[test]
 fn nbd_clients_and_the_daemon_end_in_every_order_and_what_was_flushed_is_there() {
-    let mut bench = Bench::new("lives-nbd");
+    let mut bench = Bench::new("restarts-nbd");
     pool_of(&bench);
     let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
     let uri = export["uri"].as_str().unwrap().to_owned();
@@ -221,7 +221,7 @@ fn read_region(device: &Path) -> Vec<u8> {
 /// `place` says what a client opens.
 fn over_fuse(mut bench: Bench, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf) {
     pool_of(&bench);
-    let attach = ["volume", "attach", "tank/v", "--fuse", "lives.img"];
+    let attach = ["volume", "attach", "tank/v", "--fuse", "restarts.img"];
     bench.ok(&[&attach, more].concat());
     let log = |bench: &Bench| bench.path("client.log");
     let start = |bench: &Bench| {
@@ -235,12 +235,12 @@ fn over_fuse(mut bench: Bench, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf)
         used.insert(place(&bench));
         live(&mut bench, order, &start);
         writer::verify(&read_region(&place(&bench)), &log(&bench));
-        let over = loops::over(&bench.path("lives.img"));
+        let over = loops::over(&bench.path("restarts.img"));
         let wanted: Vec<PathBuf> = more.iter().map(|_| device(&bench)).collect();
         assert_eq!(over, wanted, "what works, and nothing that is dead");
     }
     end_daemon(&mut bench, End::Stop);
-    nothing_is_left(&bench, &["socket", "lives.img"]);
+    nothing_is_left(&bench, &["socket", "restarts.img"]);
     // What is below a loop device has no name any more when its mount is gone.
     for device in used.iter().filter_map(|device| device.file_name()) {
         let device = Path::new(device);
@@ -270,15 +270,15 @@ fn over_fuse(mut bench: Bench, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf)
 #[test]
 fn loop_devices_over_fuse_and_the_daemon_end_in_every_order_and_leave_nothing() {
     if can_loop() {
-        over_fuse(Bench::new("lives-loop"), &["--loop"], &device);
+        over_fuse(Bench::new("restarts-loop"), &["--loop"], &device);
     }
 }
 
 #[test]
 fn users_of_a_fuse_file_and_the_daemon_end_in_every_order_and_leave_nothing() {
     if can_loop() {
-        let place = |bench: &Bench| bench.path("lives.img");
-        over_fuse(Bench::new("lives-fuse"), &[], &place);
+        let place = |bench: &Bench| bench.path("restarts.img");
+        over_fuse(Bench::new("restarts-fuse"), &[], &place);
     }
 }
 
@@ -287,7 +287,7 @@ fn users_of_a_fuse_file_and_the_daemon_end_in_every_order_and_leave_nothing() {
 #[test]
 fn loop_devices_of_a_daemon_with_mounts_of_its_own_are_not_left_either() {
     if can_loop() && tools::installed("unshare") {
-        let bench = Bench::with_own_mounts("lives-own");
+        let bench = Bench::with_own_mounts("restarts-own");
         over_fuse(bench, &["--loop"], &device);
     }
 }
@@ -299,7 +299,7 @@ fn a_mounted_file_system_is_written_back_when_the_daemon_stops_and_mounts_again_
     if !can_loop() || !tools::installed("mkfs.ext4") {
         return;
     }
-    let mut bench = Bench::new("lives-mount");
+    let mut bench = Bench::new("restarts-mount");
     pool_of(&bench);
     let attach = ["volume", "attach", "tank/v", "--fuse", "v.img", "--loop"];
     bench.ok(&attach);
@@ -342,7 +342,7 @@ fn a_mounted_file_system_is_written_back_when_the_daemon_stops_and_mounts_again_
 
 #[test]
 fn qemu_and_nbdkit_go_on_after_a_restart_and_a_crash() {
-    let mut bench = Bench::new("lives-tools");
+    let mut bench = Bench::new("restarts-tools");
     pool_of(&bench);
     bench.ok(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
     for end in [End::Stop, End::Kill] {

@@ -30,25 +30,25 @@ fn small(scheme: &str, drives: u16) -> WorldOptions {
 }
 
 #[derive(Clone)]
-struct Life {
+struct Run {
     world: World,
     oracle: Oracle,
     size: u64,
 }
 
-impl Life {
+impl Run {
     fn new(options: &WorldOptions, groups: u64) -> Self {
         let mut world = World::create(options);
         let size = groups * world.pool().geometry().group_data_bytes();
         world.create_volume(VOLUME, size).unwrap();
-        let mut life = Self {
+        let mut run = Self {
             world,
             oracle: Oracle::new(size),
             size,
         };
-        life.write(0, size);
-        life.world.settle();
-        life
+        run.write(0, size);
+        run.world.settle();
+        run
     }
 
     fn write(&mut self, offset: u64, length: u64) {
@@ -118,13 +118,13 @@ impl Life {
 
 /// What a fill of a whole drive writes to it, for comparison.
 fn whole_fill(options: &WorldOptions, groups: u64, seat: Seat) -> u64 {
-    let mut life = Life::new(options, groups);
-    life.world.fail_drive(seat, false).unwrap();
-    life.world.settle();
+    let mut run = Run::new(options, groups);
+    run.world.fail_drive(seat, false).unwrap();
+    run.world.settle();
     let drive = Drive::new(options.drive_bytes, options.pace);
-    life.world.replace_drive(seat, drive).unwrap();
-    life.world.settle();
-    life.world.drive(seat).written_bytes()
+    run.world.replace_drive(seat, drive).unwrap();
+    run.world.settle();
+    run.world.drive(seat).written_bytes()
 }
 
 #[test]
@@ -132,29 +132,25 @@ fn a_drive_that_missed_a_hundredth_is_written_less_than_a_twentieth_of_a_full_fi
     for (scheme, drives, groups) in [("raid6", 6, 5), ("raid5", 4, 5), ("pddl2:2d:7c:1s", 7, 7)] {
         let options = options(scheme, drives, 2 << 20);
         let seat = Seat(2);
-        let mut life = Life::new(&options, groups);
-        life.world.pull(seat);
-        life.scribble(life.size / BLOCK / 100);
+        let mut run = Run::new(&options, groups);
+        run.world.pull(seat);
+        run.scribble(run.size / BLOCK / 100);
         // With distributed spares, what it held is on other drives meanwhile, and is copied back.
-        life.world.settle();
-        assert!(!life.is_complete(seat), "{scheme}: it is out");
-        life.world.plug_in(seat, None);
-        let before = life.world.drive(seat).written_bytes();
-        life.world.return_drive(seat).unwrap();
-        life.world.settle();
-        let written = life.world.drive(seat).written_bytes() - before;
-        assert!(
-            life.is_complete(seat),
-            "{scheme}: {:#?}",
-            life.world.reports
-        );
-        assert_eq!(life.rejected(), None, "{scheme}");
+        run.world.settle();
+        assert!(!run.is_complete(seat), "{scheme}: it is out");
+        run.world.plug_in(seat, None);
+        let before = run.world.drive(seat).written_bytes();
+        run.world.return_drive(seat).unwrap();
+        run.world.settle();
+        let written = run.world.drive(seat).written_bytes() - before;
+        assert!(run.is_complete(seat), "{scheme}: {:#?}", run.world.reports);
+        assert_eq!(run.rejected(), None, "{scheme}");
         let whole = whole_fill(&options, groups, seat);
-        let copied = life.copied().expect("it says what was copied");
+        let copied = run.copied().expect("it says what was copied");
         println!("{scheme}: {copied} bytes copied, {written} written, a full fill writes {whole}");
         assert!(written * 20 < whole, "{scheme}: {written} of {whole}");
         assert!(copied > 0 && copied <= written, "{scheme}: {copied}");
-        life.stands(&[0]);
+        run.stands(&[0]);
     }
 }
 
@@ -163,18 +159,18 @@ fn a_drive_catches_up_after_every_cut_of_its_catching_up() {
     for (scheme, drives) in [("raid6", 4), ("pddl2:2d:5c:1s", 5), ("raid6:dcode", 5)] {
         let options = small(scheme, drives);
         let seat = Seat(1);
-        let mut life = Life::new(&options, 4);
-        life.world.pull(seat);
-        life.scribble(6);
-        life.world.settle();
+        let mut run = Run::new(&options, 4);
+        run.world.pull(seat);
+        run.scribble(6);
+        run.world.settle();
         for lost in [None, Some(3)] {
-            let mut back = life.clone();
+            let mut back = run.clone();
             back.world.plug_in(seat, lost);
             assert!(back.world.begin_return_drive(seat, None));
             let mut cuts = 0;
             while !back.is_complete(seat) {
                 let moment = back.world.clone().cut(CutSpec::Seed(cuts));
-                let mut cut = Life {
+                let mut cut = Run {
                     world: World::open(moment, false, cuts).unwrap(),
                     ..back.clone()
                 };
@@ -210,22 +206,22 @@ fn what_a_drive_had_not_flushed_when_it_lost_power_is_copied() {
     for seed in 0..24 {
         let options = small("raid5", 4);
         let seat = Seat(2);
-        let mut life = Life::new(&options, 6);
-        life.world.reseed(seed);
-        life.scribble(20);
+        let mut run = Run::new(&options, 6);
+        run.world.reseed(seed);
+        run.scribble(20);
         // In the middle of a checkpoint.
         for _ in 0..seed * 7 {
-            life.world.step();
+            run.world.step();
         }
-        life.world.pull(seat);
-        life.scribble(2);
-        life.world.settle();
-        life.world.plug_in(seat, Some(seed));
-        life.world.return_drive(seat).unwrap();
-        life.world.settle();
-        assert!(life.is_complete(seat));
-        assert_eq!(life.rejected(), None);
-        life.stands(&[0]);
+        run.world.pull(seat);
+        run.scribble(2);
+        run.world.settle();
+        run.world.plug_in(seat, Some(seed));
+        run.world.return_drive(seat).unwrap();
+        run.world.settle();
+        assert!(run.is_complete(seat));
+        assert_eq!(run.rejected(), None);
+        run.stands(&[0]);
     }
 }
 
@@ -233,29 +229,29 @@ fn what_a_drive_had_not_flushed_when_it_lost_power_is_copied() {
 fn a_drive_that_leaves_again_while_it_catches_up_catches_up_again() {
     let options = small("raid6", 5);
     let seat = Seat(3);
-    let mut first = Life::new(&options, 6);
+    let mut first = Run::new(&options, 6);
     first.world.pull(seat);
     first.scribble(12);
     first.world.settle();
     first.world.plug_in(seat, Some(1));
     first.world.return_drive(seat).unwrap();
     for steps in 0..12 {
-        let mut life = first.clone();
+        let mut run = first.clone();
         for _ in 0..steps * 40 {
-            life.world.step();
+            run.world.step();
         }
-        if life.is_complete(seat) {
+        if run.is_complete(seat) {
             break;
         }
-        life.world.pull(seat);
-        life.scribble(3);
-        life.world.settle();
-        life.world.plug_in(seat, Some(steps));
-        life.world.return_drive(seat).unwrap();
-        life.world.settle();
-        assert!(life.is_complete(seat), "{steps}");
-        assert_eq!(life.rejected(), None, "{steps}");
-        life.stands(&[1, 4]);
+        run.world.pull(seat);
+        run.scribble(3);
+        run.world.settle();
+        run.world.plug_in(seat, Some(steps));
+        run.world.return_drive(seat).unwrap();
+        run.world.settle();
+        assert!(run.is_complete(seat), "{steps}");
+        assert_eq!(run.rejected(), None, "{steps}");
+        run.stands(&[1, 4]);
     }
 }
 
@@ -263,21 +259,21 @@ fn a_drive_that_leaves_again_while_it_catches_up_catches_up_again() {
 fn neighbours_that_are_out_at_once_come_back_in_either_order() {
     for (first, second) in [(1, 2), (2, 1), (0, 3), (3, 0)] {
         let options = small("raid6", 4);
-        let mut life = Life::new(&options, 6);
+        let mut run = Run::new(&options, 6);
         for seat in [first, second] {
-            life.world.pull(Seat(seat));
-            life.scribble(8);
-            life.world.settle();
+            run.world.pull(Seat(seat));
+            run.scribble(8);
+            run.world.settle();
         }
         for seat in [first, second] {
-            life.world.plug_in(Seat(seat), Some(u64::from(seat)));
-            life.world.return_drive(Seat(seat)).unwrap();
-            life.scribble(4);
-            life.world.settle();
-            assert!(life.is_complete(Seat(seat)), "{first} then {second}");
+            run.world.plug_in(Seat(seat), Some(u64::from(seat)));
+            run.world.return_drive(Seat(seat)).unwrap();
+            run.scribble(4);
+            run.world.settle();
+            assert!(run.is_complete(Seat(seat)), "{first} then {second}");
         }
         let others: Vec<u16> = (0..4).filter(|&s| s != first && s != second).collect();
-        life.stands(&others);
+        run.stands(&others);
     }
 }
 
@@ -285,77 +281,77 @@ fn neighbours_that_are_out_at_once_come_back_in_either_order() {
 fn a_group_that_was_given_to_another_volume_meanwhile_has_nothing_of_its_earlier_life() {
     let options = small("raid5", 4);
     let seat = Seat(2);
-    let mut life = Life::new(&options, 6);
-    life.world.pull(seat);
-    life.scribble(1);
-    life.world.settle();
-    life.world.delete_volume(VOLUME).unwrap();
-    life.world.create_volume(VOLUME, life.size).unwrap();
-    life.oracle = Oracle::new(life.size);
-    life.scribble(5);
-    life.world.settle();
-    life.world.plug_in(seat, None);
-    life.world.return_drive(seat).unwrap();
-    life.world.settle();
-    assert_eq!(life.rejected(), None);
-    life.stands(&[1]);
+    let mut run = Run::new(&options, 6);
+    run.world.pull(seat);
+    run.scribble(1);
+    run.world.settle();
+    run.world.delete_volume(VOLUME).unwrap();
+    run.world.create_volume(VOLUME, run.size).unwrap();
+    run.oracle = Oracle::new(run.size);
+    run.scribble(5);
+    run.world.settle();
+    run.world.plug_in(seat, None);
+    run.world.return_drive(seat).unwrap();
+    run.world.settle();
+    assert_eq!(run.rejected(), None);
+    run.stands(&[1]);
 }
 
 #[test]
 fn a_stale_snapshot_of_a_drive_is_copied_what_changed_since_the_snapshot() {
     let options = small("raid5", 4);
     let seat = Seat(1);
-    let mut life = Life::new(&options, 6);
+    let mut run = Run::new(&options, 6);
     // With the very label that the drive has when it leaves.
-    let snapshot = life.world.drive(seat).clone();
-    life.scribble(10);
-    life.world.settle();
-    life.world.fail_drive(seat, false).unwrap();
-    life.scribble(2);
-    life.world.settle();
-    assert!(life.world.begin_return_drive(seat, Some(snapshot)));
-    life.world.settle();
-    assert_eq!(life.rejected(), None);
+    let snapshot = run.world.drive(seat).clone();
+    run.scribble(10);
+    run.world.settle();
+    run.world.fail_drive(seat, false).unwrap();
+    run.scribble(2);
+    run.world.settle();
+    assert!(run.world.begin_return_drive(seat, Some(snapshot)));
+    run.world.settle();
+    assert_eq!(run.rejected(), None);
     // Half of all writes change a block of a drive of four: itself or its parity.
-    assert!(life.copied() > Some(3 * BLOCK), "{:?}", life.copied());
-    life.stands(&[3]);
+    assert!(run.copied() > Some(3 * BLOCK), "{:?}", run.copied());
+    run.stands(&[3]);
 }
 
 #[test]
 fn a_clone_of_a_drive_that_came_back_is_a_stranger() {
     let options = small("raid5", 4);
     let seat = Seat(1);
-    let mut life = Life::new(&options, 6);
-    life.world.fail_drive(seat, false).unwrap();
-    life.scribble(2);
-    life.world.settle();
-    let clone = life.world.drive(seat).clone();
-    life.world.return_drive(seat).unwrap();
-    life.world.settle();
-    life.scribble(5);
+    let mut run = Run::new(&options, 6);
+    run.world.fail_drive(seat, false).unwrap();
+    run.scribble(2);
+    run.world.settle();
+    let clone = run.world.drive(seat).clone();
+    run.world.return_drive(seat).unwrap();
+    run.world.settle();
+    run.scribble(5);
     // Beside the original, at an opening: nobody looks at it.
     let again = clone.clone();
-    let mut life = life.reopen(|mut drives| {
+    let mut run = run.reopen(|mut drives| {
         drives.insert(0, again);
         drives
     });
-    assert!(life.is_complete(seat));
-    life.check("with a clone beside the original");
+    assert!(run.is_complete(seat));
+    run.check("with a clone beside the original");
     // In the original's place it has missed its successor's life, and is filled as a whole.
-    let mut life = life.reopen(|mut drives| {
+    let mut run = run.reopen(|mut drives| {
         drives.remove(0);
         drives[1] = clone;
         drives
     });
-    assert!(!life.is_complete(seat));
-    life.check("with a clone in the original's place");
+    assert!(!run.is_complete(seat));
+    run.check("with a clone in the original's place");
 }
 
 #[test]
 fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
     let options = small("raid6", 5);
     let seat = Seat(1);
-    let mut out = Life::new(&options, 6);
+    let mut out = Run::new(&options, 6);
     let [other, third] = [2, 3].map(|seat| out.world.drive(Seat(seat)).clone());
     let mut incomplete = out.clone();
     out.world.fail_drive(seat, false).unwrap();
@@ -373,9 +369,9 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
     nameless.zero(512 << 10, 508 << 10).unwrap();
     let mut mute = own.clone();
     let facts = out.world.pool().facts();
-    let store = facts.store.unwrap();
+    let regions = facts.regions.unwrap();
     for lane in 0..u64::from(facts.lanes) {
-        let ring = store.journal_offset + lane * store.ring_bytes;
+        let ring = regions.journal_offset + lane * regions.ring_bytes;
         mute.zero(ring, 8192).unwrap();
     }
     let cases = [
@@ -385,16 +381,16 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
         (mute, Rejected::NoAnchor),
     ];
     for (drive, reason) in cases {
-        let mut life = out.clone();
+        let mut run = out.clone();
         assert!(
-            life.world.begin_return_drive(seat, Some(drive)),
+            run.world.begin_return_drive(seat, Some(drive)),
             "{reason:?}"
         );
-        life.world.settle();
-        assert_eq!(life.rejected(), Some(reason));
-        assert_eq!(life.copied(), None);
-        assert!(life.is_complete(seat), "{reason:?}");
-        life.stands(&[0, 4]);
+        run.world.settle();
+        assert_eq!(run.rejected(), Some(reason));
+        assert_eq!(run.copied(), None);
+        assert!(run.is_complete(seat), "{reason:?}");
+        run.stands(&[0, 4]);
     }
 
     // A replacement that leaves before it was complete.
@@ -416,7 +412,7 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
 fn the_journal_of_a_drive_that_went_on_elsewhere_is_never_read() {
     let options = small("raid6", 5);
     let seat = Seat(1);
-    let mut out = Life::new(&options, 6);
+    let mut out = Run::new(&options, 6);
     let [other, third] = [2, 3].map(|seat| out.world.drive(Seat(seat)).clone());
     out.world.fail_drive(seat, false).unwrap();
     out.world.settle();
@@ -424,7 +420,7 @@ fn the_journal_of_a_drive_that_went_on_elsewhere_is_never_read() {
     // It goes on elsewhere, and its journal there is longer than the pool's own.
     let half = vec![own, other, third];
     let world = World::open(half, true, 9).unwrap();
-    let mut elsewhere = Life {
+    let mut elsewhere = Run {
         world,
         ..out.clone()
     };

@@ -10,14 +10,14 @@ use sim::{Drive, Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
-struct Life {
+struct Run {
     world: World,
     oracle: Oracle,
     size: u64,
     options: WorldOptions,
 }
 
-impl Life {
+impl Run {
     fn new(scheme: &str, drives: u16, spares: u16, groups: u64) -> Self {
         let options = WorldOptions {
             spares,
@@ -29,17 +29,17 @@ impl Life {
         let mut world = World::create(&options);
         let size = groups * world.pool().geometry().group_data_bytes();
         world.create_volume(VOLUME, size).unwrap();
-        let mut life = Self {
+        let mut run = Self {
             oracle: Oracle::new(size),
             world,
             size,
             options,
         };
-        let bytes = life.noise(size);
-        life.world.write(VOLUME, 0, &bytes).unwrap();
-        life.oracle.wrote(0, &bytes);
-        life.world.settle();
-        life
+        let bytes = run.noise(size);
+        run.world.write(VOLUME, 0, &bytes).unwrap();
+        run.oracle.wrote(0, &bytes);
+        run.world.settle();
+        run
     }
 
     fn noise(&mut self, length: u64) -> Vec<u8> {
@@ -99,26 +99,26 @@ fn more_than_p_drives_fault_during_a_distributed_rebuild_and_some_come_back() {
             if lost.is_some() != (steps == 150) && std::env::var_os("RAVELIN_LONG").is_none() {
                 continue;
             }
-            let mut life = Life::new("pddl2:4d:13c:2s", 13, 0, 24);
-            life.world.pull(Seat(1));
-            life.scribble(4);
+            let mut run = Run::new("pddl2:4d:13c:2s", 13, 0, 24);
+            run.world.pull(Seat(1));
+            run.scribble(4);
             for _ in 0..steps {
-                life.world.step();
+                run.world.step();
             }
-            life.world.pull(Seat(2));
-            life.scribble(2);
+            run.world.pull(Seat(2));
+            run.scribble(2);
             for _ in 0..steps / 2 {
-                life.world.step();
+                run.world.step();
             }
             for seat in [4, 7] {
-                life.world.pull(Seat(seat));
+                run.world.pull(Seat(seat));
             }
             // A cell whose fill was about to end may yet save a group that refuses writes now.
-            life.scribble(10);
-            life.world.settle();
-            let without = life.unreadable("four out");
-            let refused = life.scribble(4);
-            let group_bytes = life.world.pool().geometry().group_data_bytes();
+            run.scribble(10);
+            run.world.settle();
+            let without = run.unreadable("four out");
+            let refused = run.scribble(4);
+            let group_bytes = run.world.pool().geometry().group_data_bytes();
             let broken: Vec<u64> = without.iter().map(|at| at / group_bytes).collect();
             assert!(
                 refused
@@ -127,26 +127,26 @@ fn more_than_p_drives_fault_during_a_distributed_rebuild_and_some_come_back() {
                 "{steps}: only groups that have lost too much refuse writes"
             );
             for seat in order {
-                life.back(Seat(seat), lost);
+                run.back(Seat(seat), lost);
             }
-            let left = life.unreadable("two of them back");
+            let left = run.unreadable("two of them back");
             println!(
                 "after {steps} steps: {} of {} blocks unreadable with four out, {} with two back",
                 without.len(),
-                life.size / BLOCK_BYTES,
+                run.size / BLOCK_BYTES,
                 left.len()
             );
             assert_eq!(
                 left, [0_u64; 0],
                 "{steps}, {lost:?}: {:#?}",
-                life.world.reports
+                run.world.reports
             );
             // What is still out is in spare space, so any two more may go.
-            assert_eq!(life.world.pool().absent_columns(), 0, "{steps}");
+            assert_eq!(run.world.pool().absent_columns(), 0, "{steps}");
             for seat in [4, 9] {
-                life.world.pull(Seat(seat));
+                run.world.pull(Seat(seat));
             }
-            assert_eq!(life.unreadable("two others out"), [0_u64; 0], "{steps}");
+            assert_eq!(run.unreadable("two others out"), [0_u64; 0], "{steps}");
         }
     }
 }
@@ -159,18 +159,18 @@ fn a_failed_drive_with_an_active_spare_is_cleared_while_another_spare_is_in_use(
         for steps in [0, 700] {
             for clear in ["comes back", "is replaced"] {
                 let when = format!("{scheme}, {steps} steps, the first {clear}");
-                let mut life = Life::new(scheme, drives, spares, 14);
+                let mut run = Run::new(scheme, drives, spares, 14);
                 let [first, second] = [Seat(2), Seat(3)];
-                life.world.pull(first);
-                life.scribble(6);
-                life.world.settle();
-                life.world.pull(second);
-                life.scribble(6);
+                run.world.pull(first);
+                run.scribble(6);
+                run.world.settle();
+                run.world.pull(second);
+                run.scribble(6);
                 for _ in 0..steps {
-                    life.world.step();
+                    run.world.step();
                 }
                 // With waiting spares the drive that failed has left its seat to one of them.
-                let facts = life.world.pool().facts();
+                let facts = run.world.pool().facts();
                 let out = facts
                     .seats()
                     .filter(|(_, facts)| matches!(facts.state, SeatState::Out { .. }));
@@ -181,29 +181,29 @@ fn a_failed_drive_with_an_active_spare_is_cleared_while_another_spare_is_in_use(
                     seats[0]
                 };
                 if clear == "comes back" {
-                    life.world.plug_in(seat, None);
-                    life.world.return_drive(seat).unwrap();
+                    run.world.plug_in(seat, None);
+                    run.world.return_drive(seat).unwrap();
                 } else {
-                    let drive = Drive::new(life.options.drive_bytes, life.options.pace);
-                    life.world.replace_drive(seat, drive).unwrap();
+                    let drive = Drive::new(run.options.drive_bytes, run.options.pace);
+                    run.world.replace_drive(seat, drive).unwrap();
                 }
-                life.scribble(6);
+                run.scribble(6);
                 for _ in 0..steps {
-                    life.world.step();
+                    run.world.step();
                 }
-                assert_eq!(life.unreadable(&when), [0_u64; 0], "{when}");
-                life.world.settle();
-                assert_eq!(life.unreadable(&when), [0_u64; 0], "{when}, settled");
+                assert_eq!(run.unreadable(&when), [0_u64; 0], "{when}");
+                run.world.settle();
+                assert_eq!(run.unreadable(&when), [0_u64; 0], "{when}, settled");
                 assert!(
-                    !matches!(life.state(seat), SeatState::Out { .. } | SeatState::Filling),
+                    !matches!(run.state(seat), SeatState::Out { .. } | SeatState::Filling),
                     "{when}: {:?}",
-                    life.state(seat)
+                    run.state(seat)
                 );
-                assert_eq!(life.world.pool().absent_columns(), 0, "{when}");
+                assert_eq!(run.world.pool().absent_columns(), 0, "{when}");
                 // All redundancy is there: any two go.
-                life.world.pull(Seat(0));
-                life.world.pull(Seat(5));
-                assert_eq!(life.unreadable(&when), [0_u64; 0], "{when}, two others out");
+                run.world.pull(Seat(0));
+                run.world.pull(Seat(5));
+                assert_eq!(run.unreadable(&when), [0_u64; 0], "{when}, two others out");
             }
         }
     }

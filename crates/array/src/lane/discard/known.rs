@@ -15,7 +15,7 @@ use crate::seeded::{self, SeededFault};
 
 /// What is known of what may be discarded, as of an input.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::lane) struct Look<'a> {
+pub(in crate::lane) struct KnownSpace<'a> {
     pub(in crate::lane) entries: Entries<'a>,
     pub(in crate::lane) maps: &'a StripeMaps,
     pub(in crate::lane) checkpoint: CheckpointPages<'a>,
@@ -23,7 +23,7 @@ pub(in crate::lane) struct Look<'a> {
     pub(in crate::lane) has_job: bool,
 }
 
-/// What a look at stripes shows.
+/// What is found of stripes or a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// These chunks hold nothing that counts, by column.
@@ -34,7 +34,7 @@ pub(super) enum Found {
     Later,
 }
 
-impl Look<'_> {
+impl KnownSpace<'_> {
     /// Which of these stripes still hold nothing. Others have been written since: a trim makes them candidates again.
     pub(super) fn at_stripes(&self, cx: &Context, group: u64, stripes: Range<u64>) -> Found {
         let Entries { overlay, pages } = self.entries;

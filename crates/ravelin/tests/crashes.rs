@@ -11,7 +11,7 @@
 //! in flight, and whose blocks say themselves where they belong and what is in them. The third
 //! streams, and of what it writes all that was acknowledged must be there, flushed or not.
 //!
-//! `RAVELIN_KILLS=n` runs n rounds on each pool, `RAVELIN_LONG` a hundred; three if neither is set.
+//! `RAVELIN_CRASHES=n` runs n rounds on each pool, `RAVELIN_LONG` a hundred; three if neither is set.
 //! A failure prints its seed, and `RAVELIN_SEED` takes one.
 
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
@@ -19,11 +19,11 @@
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod bench;
-#[path = "kills/fio.rs"]
+#[path = "crashes/fio.rs"]
 mod fio;
-#[path = "kills/stream.rs"]
+#[path = "crashes/stream.rs"]
 mod stream;
-#[path = "lives/writer.rs"]
+#[path = "restarts/writer.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod writer;
 
@@ -300,7 +300,7 @@ impl Trial {
 }
 
 fn rounds() -> usize {
-    let set = std::env::var("RAVELIN_KILLS").ok();
+    let set = std::env::var("RAVELIN_CRASHES").ok();
     let long = std::env::var_os("RAVELIN_LONG").is_some();
     set.map_or(if long { 100 } else { 3 }, |text| text.parse().unwrap())
 }
@@ -334,21 +334,21 @@ fn kill_rounds(name: &str, scheme: &str, drives: usize, survives: usize) {
 }
 
 #[test]
-fn kills_lose_nothing_that_was_flushed_on_raid6() {
-    kill_rounds("kills-raid6", "raid6", 6, 2);
+fn crashes_lose_nothing_that_was_flushed_on_raid6() {
+    kill_rounds("crashes-raid6", "raid6", 6, 2);
 }
 
 #[test]
-fn kills_lose_nothing_that_was_flushed_on_raid5() {
-    kill_rounds("kills-raid5", "raid5", 5, 1);
+fn crashes_lose_nothing_that_was_flushed_on_raid5() {
+    kill_rounds("crashes-raid5", "raid5", 5, 1);
 }
 
 #[test]
-fn kills_lose_nothing_that_was_flushed_on_a_mirror() {
-    kill_rounds("kills-raid1", "raid1:3r", 3, 1);
+fn crashes_lose_nothing_that_was_flushed_on_a_mirror() {
+    kill_rounds("crashes-raid1", "raid1:3r", 3, 1);
 }
 
 #[test]
-fn kills_lose_nothing_that_was_flushed_with_distributed_spares() {
-    kill_rounds("kills-pddl2", "pddl2:2d:7c:1s", 7, 2);
+fn crashes_lose_nothing_that_was_flushed_with_distributed_spares() {
+    kill_rounds("crashes-pddl2", "pddl2:2d:7c:1s", 7, 2);
 }

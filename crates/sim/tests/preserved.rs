@@ -14,7 +14,7 @@ use sim::{Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
-struct Life {
+struct Run {
     world: World,
     oracle: Oracle,
     blocks: u64,
@@ -23,7 +23,7 @@ struct Life {
     refused: BTreeSet<u64>,
 }
 
-impl Life {
+impl Run {
     fn new(scheme: &str, drives: u16, seed: u64) -> Self {
         let options = WorldOptions {
             drive_bytes: 14 << 20,
@@ -94,29 +94,29 @@ impl Life {
 
 /// `load` other writes while the drives are out, to what is still whole: they want room in the journal.
 fn live(scheme: &str, drives: u16, seed: u64, load: u64) {
-    let mut life = Life::new(scheme, drives, seed);
-    let tolerance = life.world.pool().geometry().code().tolerance();
+    let mut run = Run::new(scheme, drives, seed);
+    let tolerance = run.world.pool().geometry().code().tolerance();
     for round in 0..2 {
         let when = format!("{scheme}, seed {seed}, round {round}");
-        life.writes(20);
+        run.writes(20);
         let mut seats: Vec<Seat> = (0..drives).map(Seat).collect();
-        seats.shuffle(&mut life.rng);
+        seats.shuffle(&mut run.rng);
         let most = (drives - 1).min(tolerance + 3);
-        let count = usize::from(life.rng.random_range(tolerance + 1..=most));
+        let count = usize::from(run.rng.random_range(tolerance + 1..=most));
         let mut out: Vec<Seat> = seats.drain(..count).collect();
         for &seat in &out {
-            life.world.pull(seat);
+            run.world.pull(seat);
         }
-        life.steps(300);
+        run.steps(300);
         // Reads find out who is there.
-        life.unreadable(&when);
+        run.unreadable(&when);
         for _ in 0..load {
-            life.write();
+            run.write();
         }
-        if life.rng.random_bool(0.7) {
-            life.world.settle();
+        if run.rng.random_bool(0.7) {
+            run.world.settle();
         }
-        let gone = life.world.reports.iter().filter_map(|report| match report {
+        let gone = run.world.reports.iter().filter_map(|report| match report {
             Report::DriveOut { seat, .. } => Some(*seat),
             _ => None,
         });
@@ -124,25 +124,25 @@ fn live(scheme: &str, drives: u16, seed: u64, load: u64) {
         out.sort_by_key(|seat| order.iter().rposition(|gone| gone == seat));
         assert!(out.iter().all(|seat| order.contains(seat)), "all are out");
         while let Some(seat) = out.pop() {
-            life.world.plug_in(seat, None);
-            life.world.return_drive(seat).unwrap();
-            if life.rng.random_bool(0.3) {
-                life.steps(300);
+            run.world.plug_in(seat, None);
+            run.world.return_drive(seat).unwrap();
+            if run.rng.random_bool(0.3) {
+                run.steps(300);
                 continue;
             }
-            life.world.settle();
+            run.world.settle();
             if out.len() <= usize::from(tolerance) {
                 let when = format!("{when}, {out:?} still out");
-                let lost = life.unreadable(&when);
+                let lost = run.unreadable(&when);
                 assert!(
                     lost.is_empty(),
                     "{when}: {lost:?}, {:#?}",
-                    life.world.reports
+                    run.world.reports
                 );
             }
         }
-        life.world.settle();
-        assert!(life.unreadable(&when).is_empty(), "{when}, all back");
+        run.world.settle();
+        assert!(run.unreadable(&when).is_empty(), "{when}, all back");
     }
 }
 
@@ -176,29 +176,29 @@ fn it_is_there_after_the_journal_has_been_round_many_times_too() {
 #[test]
 fn what_is_kept_survives_a_new_volume() {
     for seed in 0..20 {
-        let mut life = Life::new("raid5", 5, seed);
+        let mut run = Run::new("raid5", 5, seed);
         let when = format!("seed {seed}");
-        let group = life.world.pool().geometry().group_data_bytes();
+        let group = run.world.pool().geometry().group_data_bytes();
         let old = vec![0xee; usize::try_from(group).unwrap()];
-        life.world.create_volume("old", group).unwrap();
-        life.world.write("old", 0, &old).unwrap();
-        life.writes(20);
+        run.world.create_volume("old", group).unwrap();
+        run.world.write("old", 0, &old).unwrap();
+        run.writes(20);
         for seat in [1, 3] {
-            life.world.pull(Seat(seat));
+            run.world.pull(Seat(seat));
         }
-        life.unreadable(&when);
+        run.unreadable(&when);
         // While the other one's blocks are kept its group is given away.
-        life.world.write("old", 0, &old).ok();
-        life.world.delete_volume("old").unwrap();
-        life.world.create_volume("new", group).unwrap();
-        life.world.settle();
+        run.world.write("old", 0, &old).ok();
+        run.world.delete_volume("old").unwrap();
+        run.world.create_volume("new", group).unwrap();
+        run.world.settle();
         for seat in [3, 1] {
-            life.world.plug_in(Seat(seat), None);
-            life.world.return_drive(Seat(seat)).unwrap();
-            life.world.settle();
-            assert!(life.unreadable(&when).is_empty(), "{when}, {seat} is back");
+            run.world.plug_in(Seat(seat), None);
+            run.world.return_drive(Seat(seat)).unwrap();
+            run.world.settle();
+            assert!(run.unreadable(&when).is_empty(), "{when}, {seat} is back");
         }
-        let new = life.world.read("new", 0, group).unwrap();
+        let new = run.world.read("new", 0, group).unwrap();
         assert!(new.iter().all(|&byte| byte == 0), "{when}");
     }
 }
