@@ -10,6 +10,7 @@
 //! | maps | as long as no data has moved, what a client asks for is planned where its data is |
 //! | maps | each stripe holds at most one stripe of the data, and is known to hold it by both sides; free stripes hold none, and are not on their way |
 //! | discards | what drives discard is locked, and nothing of it counts or is logged |
+//! | discards | no batch is written to the ring while drives discard it |
 //! | checkpoint | what is put in place is flushed in the journal |
 //! | log | flushed ≤ completed ≤ ended < next; each batch that is not complete has its place in the ring |
 //! | ring | batches lie one behind the other, and none where another one is |
@@ -138,6 +139,15 @@ impl Lane {
     }
 
     fn check_discards(&self) {
+        let is_asked = |such: fn(&Purpose) -> bool| {
+            let mut flights = self.ios.in_flight();
+            flights.any(|(_, flight)| such(&flight.purpose))
+        };
+        assert!(
+            !is_asked(|purpose| matches!(purpose, Purpose::DiscardRing))
+                || !is_asked(|purpose| matches!(purpose, Purpose::Batch { .. })),
+            "a batch is written to the ring while drives discard it"
+        );
         for (_, flight) in self.ios.in_flight() {
             let Purpose::Discard { op: id } = flight.purpose else {
                 continue;
