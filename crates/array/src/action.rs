@@ -1,4 +1,4 @@
-//! What goes into a lane and what comes out of it.
+//! Inputs and outputs of a lane: commands and requests, actions and events.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,8 +27,8 @@ pub struct ComputeId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScratchId(pub u64);
 
-/// A buffer by name. The lane never sees bytes: the engine lends aligned memory, a fault run
-/// carries small vectors, and a study runs without any.
+/// A buffer by name. The lane never has the bytes: the engine provides aligned memory, a fault run small vectors, and a
+/// study no memory at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BufferId {
     /// The memory that came with a request.
@@ -61,7 +61,7 @@ impl Slice {
     }
 }
 
-/// What a drive is asked to do.
+/// The kind of a drive operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoKind {
     /// Fill the slice.
@@ -70,41 +70,43 @@ pub enum IoKind {
     Write,
     /// Make the range read as zeros.
     WriteZeroes,
-    /// Nothing in the range counts: its space may be used for something else, and it may read as anything afterwards. A
-    /// drive that takes no discards ends it with [`Fault::Invalid`].
+    /// The range holds no data any more: its space may be used for something else, and it may read as anything
+    /// afterwards. A drive that takes no discards ends the operation with [`Fault::Invalid`].
     Discard,
     /// Make all completed writes durable.
     Flush,
 }
 
-/// What a drive operation is for.
+/// The purpose of a drive operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A client's request: its reads, and its writes where there is no log.
     Client,
     /// The log, and flushes.
     Log,
-    /// Putting in place what is logged; pages and anchors.
+    /// Putting logged blocks in place; pages and anchors.
     Checkpoint,
-    /// Filling cells, computing parity anew, making groups blank, recovery.
+    /// Filling cells, computing parity again, making groups blank, recovery.
     Rebuild,
-    /// Scrubs, and mending what is found to be bad.
+    /// Scrubs, and repairing the errors that are found.
     Scrub,
 }
 
-/// What a drive operation is for, and whether others may pass it.
+/// The purpose of a drive operation, and whether others may pass it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
-    /// What it is for.
+    /// Its purpose.
     pub origin: Origin,
-    /// It is part of much, or nobody waits for it: a drive that has both does short requests of clients first.
+    /// Part of a large transfer, or no request waits for it: a drive that has both does short requests of clients
+    /// first.
     pub bulk: bool,
-    /// The volume whose client asks; `None` where the pool itself does, or clients of several volumes.
+    /// The volume whose client sent the request; `None` for the pool's own operations, or for clients of several
+    /// volumes.
     pub volume: Option<VolumeId>,
 }
 
 impl Service {
-    /// One for which somebody waits.
+    /// An operation that a request waits for.
     #[must_use]
     pub const fn prompt(origin: Origin) -> Self {
         Self {
@@ -114,7 +116,7 @@ impl Service {
         }
     }
 
-    /// One that others may pass.
+    /// An operation that others may pass.
     #[must_use]
     pub const fn bulk(origin: Origin) -> Self {
         Self {
@@ -150,15 +152,15 @@ pub struct Io {
     pub length: u64,
     /// Where the bytes come from or go to; `None` for zeroes and flush.
     pub slice: Option<Slice>,
-    /// What it is for.
+    /// Its purpose.
     pub service: Service,
 }
 
-/// One operation on one drive whose bytes lie in several places: neighbours that were begun together.
-/// The range is as that of an [`Io`].
+/// One operation on one drive whose bytes are in several buffers: neighbours on the drive that were begun together. The
+/// range is like that of an [`Io`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Comes back with the completion. One outcome for all of it.
+    /// Comes back with the completion. One outcome for the whole operation.
     pub id: IoId,
     /// Whose drive.
     pub seat: Seat,
@@ -170,7 +172,7 @@ pub struct Joined {
     pub length: u64,
     /// Where the bytes come from or go to, in order; whole blocks.
     pub slices: Box<[Slice]>,
-    /// What it is for: bulk if all of it is.
+    /// Its purpose: bulk if all members are bulk.
     pub service: Service,
 }
 
@@ -190,18 +192,18 @@ pub struct ComputeStep {
 pub struct Compute {
     /// Comes back with `handle_computed`.
     pub id: ComputeId,
-    /// Bytes of the lane's own (headers, metadata) to lay into buffers; whole blocks. Shared: the
-    /// header of a batch goes before each of its columns.
+    /// Bytes of the lane's own (headers, metadata) to copy into buffers; whole blocks. Shared: the header of a batch
+    /// goes before each of its columns.
     pub puts: Vec<(Slice, Arc<[u8]>)>,
-    /// In this order.
+    /// Carried out in this order.
     pub steps: Vec<ComputeStep>,
-    /// Whole blocks whose CRC-32C is wanted.
+    /// Whole blocks of which to compute the CRC-32C.
     pub sums: Vec<Slice>,
-    /// Whole blocks that the lane wants to see.
+    /// Whole blocks whose bytes are returned to the lane.
     pub takes: Vec<Slice>,
 }
 
-/// What came out of a [`Compute`].
+/// The results of a [`Compute`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Computed {
     /// CRC-32C of each 4 KiB block of `sums`, in order.
@@ -217,13 +219,13 @@ pub struct Reply {
     pub request: RequestId,
     /// How it ended.
     pub outcome: Outcome,
-    /// Parts of the request's memory that a drive may still write into, and scratch memory that has
-    /// their bytes. The driver takes them before it carries out another action. Empty but for
-    /// reads that were answered without a drive that has not come back.
+    /// Parts of the request's memory that a drive may still write into, each with the bounce buffer that has the bytes
+    /// instead. The driver takes the bytes before it carries out another action. Empty except for reads that were
+    /// answered while a drive had not answered yet.
     pub elsewhere: Vec<(Slice, Slice)>,
 }
 
-/// What the driver must do.
+/// An action of the lane, for the driver to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Provide `bytes` bytes under this name; their content does not matter.
@@ -240,71 +242,71 @@ pub enum Action {
     Reply(Reply),
 }
 
-/// What the pool tells a lane.
+/// A command from the pool to a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// The seat's drive is out, and that is durable on enough labels: from now on nothing waits
-    /// for it, reads from it or writes to it. Its cells are absent.
+    /// The seat's drive is out, and that is durable on enough labels: from now on nothing waits for the drive, reads
+    /// from it or writes to it. Its cells are absent.
     SeatOut(Seat),
-    /// The same for drives that are out since one generation: nothing happens between them, so that a group that
-    /// cannot be read without all of them has not changed since any of them was there.
+    /// The same for several drives that are out since one generation. They go out in one step: a group that cannot be
+    /// read without all of them has not changed since any of them was in.
     SeatsOut(Vec<Seat>),
-    /// The seat's drive stays in use although an operation failed: there is no redundancy left to
-    /// do without it. What waited for the verdict ends in an error.
+    /// The seat's drive stays in use although an operation failed: data would be lost without it. Requests that waited
+    /// for this decision end in an error.
     SeatKept(Seat),
-    /// A drive sits in the seat and answers, but none of its cells holds anything yet.
+    /// A drive has the seat and answers, but none of its cells is current yet.
     SeatIn(Seat),
     /// Every cell of the seat is at home and current.
     SeatCurrent(Seat),
-    /// The seat's drive is being replaced: all that is written to it is written to its successor too.
+    /// The seat's drive is being replaced: everything that is written to it is also written to its successor.
     Twin {
         /// Whose drive.
         seat: Seat,
-        /// The seat behind the layout's that the successor has meanwhile.
+        /// The seat beyond the layout's that the successor has meanwhile.
         with: Seat,
     },
-    /// The successor is the seat's drive, and that is durable. The driver attaches it to the seat in the same moment.
+    /// The successor is the seat's drive, and that is durable. The driver attaches it to the seat in the same step.
     Succeed {
         /// The seat.
         seat: Seat,
-        /// The one that the successor had before.
+        /// The seat that the successor had before.
         with: Seat,
-        /// The columns (group, column) of this lane that it has; `None`: all that were on the drive before it.
+        /// The columns (group, column) of this lane that the successor has; `None`: all columns of the old drive.
         filled: Option<BTreeSet<(u64, u16)>>,
     },
-    /// The seat's drive is slow: it is asked only what nobody else can answer.
+    /// The seat's drive is slow: read it only if no other drive can supply the data.
     Suspect(Seat),
-    /// It is as quick as others again.
+    /// The drive is as quick as others again.
     Trust(Seat),
-    /// Pages that describe these bytes of the group's data are read into memory, for whoever asks what they hold
+    /// Read the pages that describe these bytes of the group's data into memory, for callers that ask for their content
     /// (`Lane::extents`).
     ReadPages {
         /// Which group.
         group: u64,
-        /// Of its data.
+        /// Range in its data.
         bytes: Range<u64>,
     },
-    /// Copies of a block are alike everywhere, though no checksums say so: any of them may be read.
+    /// All copies of a block agree, even without checksums: any copy may be read.
     CopiesAgree,
-    /// From now on [`Event::Clients`] is wanted; or not any more, and fills need not make way.
+    /// True: report [`Event::Clients`] from now on. False: stop that, and fills need not make way.
     ReportClients(bool),
-    /// Clients ask for something, at some lane: fills make way for them. Or they do not any more.
+    /// True: clients send requests to some lane, so fills make way. False: no clients do.
     MakeWay(bool),
-    /// Fill `target` with this column of the group, whole. `avoid` names columns whose drives
-    /// should be spared if the code can do without them.
+    /// Fill `target` completely with this column of the group. `avoid` names columns whose drives should not be read if
+    /// the code can do without them.
     Fill {
         /// Which group.
         group: u64,
         /// Which of its columns.
         column: u16,
-        /// Where to.
+        /// The cell to fill.
         target: Cell,
         /// Columns not to read, if possible.
         avoid: Vec<u16>,
         /// The target has everything of the column that was logged before this batch.
         holds: Option<u64>,
     },
-    /// The record that makes `cell` the column's home is durable; or, at opening, was.
+    /// The record that makes `cell` the column's home is durable; at opening, it was before.
     Settle {
         /// Which group.
         group: u64,
@@ -313,7 +315,7 @@ pub enum Command {
         /// Where it is now.
         cell: Cell,
     },
-    /// Give up a fill: nothing is written to its target any more.
+    /// Abandon a fill: write nothing more to its target.
     Abandon {
         /// Which group.
         group: u64,
@@ -326,89 +328,88 @@ pub enum Command {
         group: u64,
     },
     /// These groups of volumes (first and count) were never written: they read as zeros, whatever drives hold. Writes
-    /// wait for `Initialized`.
+    /// to them wait for `Initialized`.
     Uninitialized(Vec<(u64, u64)>),
-    /// These groups (first and count) are of no volume any more, and the labels say so: their cells are discarded once
-    /// nothing of the journal is about them. Nobody waits for that.
+    /// These groups (first and count) belong to no volume any more, durably in the labels. Discard their cells once the
+    /// journal holds nothing about them. Nothing waits for that.
     Freed(Vec<(u64, u64)>),
-    /// The groups have been made blank, and the labels say so; or they could not be, and what waits for them fails. The
-    /// first write to the first of them is reported: those behind them will soon be written.
+    /// The groups have been made blank, durably in the labels; or that failed, and the writes that wait for them fail.
+    /// Report the first write to the first group: the groups behind them will soon be written.
     Initialized {
         /// Which groups, also of other lanes.
         groups: Range<u64>,
         /// How it ended.
         outcome: Outcome,
     },
-    /// Compute the group's parity anew from its data (after a stop that was not clean, in a pool
-    /// without a journal).
+    /// Compute the group's parity again from its data (after a stop that was not clean, in a pool without a journal).
     Resync {
         /// Which group.
         group: u64,
     },
-    /// Before the first request: begin the journal anew (`fresh`), or read what is in it.
+    /// Before the first request: begin an empty journal (`fresh`), or read the existing one.
     Recover {
         /// The pool's generation.
         incarnation: u64,
-        /// Nothing was ever logged.
+        /// Nothing has ever been logged.
         fresh: bool,
     },
     /// At opening: this data of the lane's groups is lost.
     KnowLost(Vec<LostRange>),
     /// Put everything that is logged in place.
     Checkpoint,
-    /// Read the whole group, compare it with its checksums, and mend what is wrong.
+    /// Read the whole group, compare it with its checksums, and repair what is wrong.
     Scrub {
         /// Which group.
         group: u64,
     },
 }
 
-/// What a lane reports. The pool acts on it; logs and the console show it.
+/// A report of a lane. The pool acts on it; logs and the console show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An operation failed on a seat that the lane believes to be well. Requests that need the
-    /// seat's verdict wait for `SeatOut`.
+    /// An operation failed on a seat that is in, as far as the lane has been informed. Requests that need the decision
+    /// about the seat wait for `SeatOut`.
     DriveFault {
         /// Whose drive.
         seat: Seat,
-        /// What was asked of it.
+        /// The operation.
         kind: IoKind,
         /// First byte of the range.
         offset: u64,
-        /// What it said.
+        /// Its error.
         fault: Fault,
         /// Whether requests wait for `SeatOut` or `SeatKept` (writes and flushes do; a failed read is
         /// reconstructed at once).
         waiting: bool,
     },
-    /// A drive takes much longer than others usually do.
+    /// An operation of a drive takes much longer than others usually do.
     Late {
         /// Whose.
         seat: Seat,
     },
-    /// A drive has not answered for [`DEADLINE`](crate::DEADLINE). Told again and again.
+    /// A drive has not answered for [`DEADLINE`](crate::DEADLINE). Reported repeatedly.
     Hangs {
-        /// Who waits for it.
+        /// The lane that waits for it.
         lane: u16,
         /// Whose.
         seat: Seat,
     },
-    /// A drive of which `Hangs` was told has answered everything that it was asked so long ago.
+    /// A drive reported by `Hangs` has answered all operations that were so late.
     Answers {
-        /// Who waited for it.
+        /// The lane that waited for it.
         lane: u16,
         /// Whose.
         seat: Seat,
     },
-    /// Clients of a lane have begun to ask, or have asked for nothing for a while. Told between
+    /// Clients of a lane have begun to send requests, or have sent none for a while. Reported between
     /// [`Command::ReportClients`] with `true` and with `false`.
     Clients {
         /// Whose.
         lane: u16,
-        /// Whether they do.
+        /// Whether clients send requests.
         ask: bool,
     },
-    /// A fill has gone past so many bytes of its column: they are at the target, though not for good yet.
+    /// A fill has covered more bytes of its column: they are at the target, though not durable yet.
     FillStepped {
         /// Which group.
         group: u64,
@@ -418,7 +419,7 @@ pub enum Event {
         bytes: u64,
     },
     /// A fill's target has the blocks of its column; the next checkpoint writes its pages. The drives that the fill
-    /// read have nothing more to do for it.
+    /// read are not needed for it any more.
     Copied {
         /// Which group.
         group: u64,
@@ -433,7 +434,7 @@ pub enum Event {
         column: u16,
         /// Where.
         target: Cell,
-        /// Bytes that were written there; the rest was there, or is zeros.
+        /// Bytes that were written there; the target had the rest already, or the rest is zeros.
         copied_bytes: u64,
     },
     /// The fill could not be done: the drive failed, or the data is lost.
@@ -447,14 +448,14 @@ pub enum Event {
         /// Why.
         fault: Fault,
     },
-    /// No operation that still knew the column's old place is in flight.
+    /// No operation that uses the column's old place is in flight.
     Settled {
         /// Which group.
         group: u64,
         /// Which column.
         column: u16,
     },
-    /// A drive that came back holds part of a column, and of the rest these blocks are nowhere.
+    /// A returned drive holds part of a column, and these blocks of the rest cannot be recovered.
     BlocksUnrecovered {
         /// Which group.
         group: u64,
@@ -463,7 +464,7 @@ pub enum Event {
         /// How many blocks.
         blocks: u64,
     },
-    /// Nothing that the lane has asked of the drive in a seat that is out is under way any more.
+    /// The lane has no operation in flight any more on the drive of a seat that is out.
     SeatDrained {
         /// Which lane.
         lane: u16,
@@ -477,8 +478,8 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome,
     },
-    /// A group that was never written is to be: it must be made blank first. Or, where nothing waits, one that was
-    /// marked has been written: those behind it will soon be.
+    /// A group that was never written is to be written: it must be made blank first. Or, if no request waits: a marked
+    /// group has been written, so the groups behind it will soon be.
     WantsInitialized {
         /// Which group.
         group: u64,
@@ -496,10 +497,10 @@ pub enum Event {
         lane: u16,
         /// Batches that were found.
         batches: u64,
-        /// `Lost` when a batch that had been flushed cannot be put together.
+        /// `Lost` when a batch that had been flushed cannot be assembled.
         outcome: Outcome,
     },
-    /// Everything that was logged when `Checkpoint` was told is in place.
+    /// Everything that was logged when the lane got `Checkpoint` is in place.
     Checkpointed {
         /// Which lane.
         lane: u16,
@@ -523,7 +524,7 @@ pub enum Event {
     BlocksLost(LostRange),
     /// Data that was lost has been written again, or was found to be right.
     BlocksFound(LostRange),
-    /// Neighbouring blocks on a drive are not what was written there.
+    /// Neighbouring blocks on a drive do not match what was written.
     BlockBad {
         /// Whose drive.
         seat: Seat,
@@ -545,7 +546,7 @@ pub enum Event {
         /// How many blocks.
         blocks: u64,
     },
-    /// A copy of a page of checksums was not what the others are: it is written anew.
+    /// A copy of a page of checksums differed from the others: it is written again.
     PageMended {
         /// Whose drive.
         seat: Seat,
@@ -553,10 +554,10 @@ pub enum Event {
         group: u64,
         /// Which of its columns.
         column: u16,
-        /// It failed its own check; else it was whole, and older than the others.
+        /// The copy failed its own check; else it was intact, and older than the others.
         damaged: bool,
     },
-    /// A drive that counts has only anchors that were overwritten long ago: it is older than its label.
+    /// A drive that is in has only anchors that were overwritten long ago: it is older than its label.
     DriveOld {
         /// Whose.
         seat: Seat,
@@ -565,27 +566,27 @@ pub enum Event {
         /// The newest of all drives.
         newest: u64,
     },
-    /// A page of checksums was whole in none of its places: its blocks are reconstructed.
+    /// No copy of a page of checksums is intact: its blocks are reconstructed.
     PageLost {
         /// Which group.
         group: u64,
         /// Which of its columns.
         column: u16,
     },
-    /// Of blocks on a drive that counts, no checksum is known, and that is how it was found: they can be reconstructed.
+    /// A page read from a drive that is in has blocks with unknown checksums. They can be reconstructed.
     BlocksUnknown {
         /// Which group.
         group: u64,
     },
-    /// Drives that cannot be spared refuse what the lane must write or flush. The lane tries again after
-    /// waits that grow to seconds; requests end with the drives' error. Told once, not for each try.
+    /// Drives that cannot be spared refuse what the lane must write or flush. The lane tries again after waits that
+    /// grow to seconds; requests end with the drives' error. Reported once, not for each try.
     Stalled {
         /// Which lane.
         lane: u16,
-        /// What the drives say.
+        /// The error of the drives.
         fault: Fault,
     },
-    /// The lane's drives take everything again.
+    /// The lane's drives accept all operations again.
     Resumed {
         /// Which lane.
         lane: u16,
@@ -596,7 +597,7 @@ pub enum Event {
         group: u64,
         /// Which stripe of the group.
         stripe: u64,
-        /// What was asked.
+        /// The kind of request.
         kind: RequestKind,
     },
 }

@@ -1,22 +1,23 @@
-//! A queue for several that share something: of those that wait, whoever has been given least is next.
+//! A queue for several that share a resource: of those that wait, the one that has been given least is next.
 //!
 //! ```text
 //!   a  [ 4 ][ 4 ][ 4 ][ 4 ] …   given 12 ┐
 //!   b  [ 1 ]                    given  9 ┴─► b, then a until it has had more than b again
 //! ```
 //!
-//! Start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) with equal weights: what is given is counted as the caller
-//! likes, in bytes or blocks. One that has not waited for a while begins where the others are: a share that was not used is not kept.
+//! Start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) with equal weights: the amount given is counted as the
+//! caller chooses, in bytes or blocks. A key that has not waited for a while begins at the level of the others: an
+//! unused share is not saved.
 //!
-//! Invariant: what one of them has pushed comes out in the order in which it was pushed.
+//! Invariant: the items of one key come out in the order in which they were pushed.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What waits, by whose it is.
+/// Waiting items, by key.
 #[derive(Clone, Debug)]
 pub struct FairQueue<K, T> {
     shares: BTreeMap<K, Share<T>>,
-    /// What the one that was served last had been given before.
+    /// The amount that the key served last had been given before.
     floor: u64,
     count: usize,
 }
@@ -38,7 +39,7 @@ impl<K, T> Default for FairQueue<K, T> {
 }
 
 impl<K: Copy + Ord, T> FairQueue<K, T> {
-    /// How many wait.
+    /// Number of waiting items.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
@@ -50,13 +51,13 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         self.count == 0
     }
 
-    /// One more of `key`'s.
+    /// Adds an item of `key`.
     pub fn push(&mut self, key: K, item: T) {
         self.share(key).items.push_back(item);
         self.count += 1;
     }
 
-    /// The same, before all that `key` has there.
+    /// Adds an item before all others of `key`.
     pub fn push_front(&mut self, key: K, item: T) {
         self.share(key).items.push_front(item);
         self.count += 1;
@@ -65,7 +66,7 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
     fn share(&mut self, key: K) -> &mut Share<T> {
         let floor = self.floor;
         if !self.shares.contains_key(&key) {
-            // Those that have nothing here and are not ahead of others need not be known.
+            // Keys without items that are not ahead of others need not be remembered.
             let ahead = |share: &Share<T>| !share.items.is_empty() || share.given > floor;
             self.shares.retain(|_, share| ahead(share));
         }
@@ -79,7 +80,7 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         share
     }
 
-    /// Whose turn it is among those that `may`, and what of it is first.
+    /// The key whose turn it is among those for which `may` is true, and its first item.
     pub fn next(&self, may: impl Fn(K) -> bool) -> Option<(K, &T)> {
         let waiting = self.shares.iter().filter_map(|(&key, share)| {
             let first = share.items.front()?;
@@ -91,13 +92,13 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         Some((key, first))
     }
 
-    /// The first of `key`'s.
+    /// The first item of `key`.
     #[must_use]
     pub fn first(&self, key: K) -> Option<&T> {
         self.shares.get(&key)?.items.front()
     }
 
-    /// Takes the first of `key`'s, and counts so much as given.
+    /// Takes the first item of `key`, and counts `cost` as given.
     pub fn take(&mut self, key: K, cost: u64) -> Option<T> {
         let share = self.shares.get_mut(&key)?;
         let item = share.items.pop_front()?;
@@ -107,7 +108,7 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         Some(item)
     }
 
-    /// What was [taken](Self::take) last of `key`'s comes back: it was not given.
+    /// Puts back the item of `key` that was [taken](Self::take) last: `cost` does not count as given.
     pub fn give_back(&mut self, key: K, item: T, cost: u64) {
         let share = self.share(key);
         share.given = share.given.saturating_sub(cost);
@@ -115,7 +116,7 @@ impl<K: Copy + Ord, T> FairQueue<K, T> {
         self.count += 1;
     }
 
-    /// Takes all that are such, key by key.
+    /// Takes all items for which `such` is true, key by key.
     pub fn take_if(&mut self, such: impl Fn(&T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         for share in self.shares.values_mut() {
@@ -179,7 +180,7 @@ mod tests {
         drain(&mut queue, 50);
         (0..9).for_each(|_| queue.push('b', 1));
         assert_eq!(drain(&mut queue, 6), "bababa");
-        // One that has had much and goes away for a moment has still had it.
+        // A key that has been given much and has no items for a moment still counts as having been given much.
         let mut queue = FairQueue::default();
         queue.push('a', 10);
         queue.push('b', 1);

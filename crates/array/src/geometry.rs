@@ -1,5 +1,4 @@
-//! Where a sector lives: from an offset in a group's data to elements, and from elements to bytes
-//! on drives.
+//! The place of data: from an offset in a group's data to elements, and from elements to bytes on drives.
 //!
 //! ```text
 //!   a group's data      |  stripe 0          |  stripe 1          | ...
@@ -46,7 +45,7 @@ pub struct Regions {
     pub ring_bytes: u64,
     /// First byte of the metadata pages.
     pub metadata_offset: u64,
-    /// Copies of each page, those of one number side by side; `None`: two, one column's behind the other's.
+    /// Copies of each page, those of one number side by side; `None`: two, one column's pages behind the other's.
     pub page_copies: Option<u16>,
     /// Whether whole stripes may go in place before they are logged (`lane/direct.rs`).
     pub direct_writes: bool,
@@ -57,15 +56,16 @@ pub struct Regions {
     pub free_stripes: u64,
 }
 
-/// One stripe in so many of a group is free: 3 % of the space. On six drives of 100 MB/s and 500 operations a second overwrites of
-/// `raid6` run at 96 MiB/s with 4 free stripes of 256, at 144 with 8, at 157 with 16, and at 175 with 32; the drives can take 222.
+/// One stripe in this many of a group is free: 3 % of the space. On six drives of 100 MB/s and 500 operations a second
+/// overwrites of `raid6` run at 96 MiB/s with 4 free stripes of 256, at 144 with 8, at 157 with 16, and at 175 with 32;
+/// the drives can take 222.
 const FREE_STRIPES_ONE_IN: u64 = 32;
-/// Free stripes of a group at most.
+/// Maximum of free stripes of a group.
 const FREE_STRIPES_MAX: u64 = 64;
-/// Groups that have free stripes: the map of larger ones is too much to keep in memory.
+/// Stripes of a group for which it has free stripes: the map of larger groups is too much to keep in memory.
 const STRIPES: RangeInclusive<u64> = 32..=4096;
-/// Cells that have free stripes. Of smaller ones these are so few that each flush covers little: with 512 KiB on each drive `raid6`
-/// is half as fast again as through the journal, with 128 KiB it would be half as fast.
+/// Minimum cell size for free stripes. In smaller cells there are so few that each flush covers little: with 512 KiB on
+/// each drive `raid6` is half as fast again as through the journal, with 128 KiB it would be half as fast.
 const CELL_BYTES_MIN: u64 = 16 << 20;
 
 /// Why code, layout and sizes do not go together.
@@ -74,7 +74,7 @@ pub enum GeometryError {
     /// A chunk is not a power of two of at least one block.
     #[error("chunk of {chunk_bytes} bytes: it must be a power of two of at least 4096")]
     Chunk {
-        /// What was asked.
+        /// The requested size.
         chunk_bytes: u64,
     },
     /// A cell does not hold a power of two of chunks.
@@ -82,7 +82,7 @@ pub enum GeometryError {
         "cell of {cell_bytes} bytes with chunks of {chunk_bytes}: it must be a power of two of chunks"
     )]
     Cell {
-        /// What was asked.
+        /// The requested size.
         cell_bytes: u64,
         /// The chunk size it must be a multiple of.
         chunk_bytes: u64,
@@ -118,12 +118,12 @@ impl Hint for GeometryError {
     }
 }
 
-/// A volume, as lanes know it: the number of its first group.
+/// The identity of a volume in lanes: the number of its first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub u64);
 
 impl VolumeId {
-    /// None: of requests that take nothing of what volumes share.
+    /// No volume: for requests that use none of the resources that volumes share.
     pub const NONE: Self = Self(u64::MAX);
 }
 
@@ -136,7 +136,7 @@ pub struct GroupRequest {
     pub request: Request,
     /// Where the request's bytes begin in its buffer (a router cuts requests at group ends).
     pub buffer_offset: u64,
-    /// Whose share of log, memory and drives it takes.
+    /// The volume whose share of log, memory and drives the request uses.
     pub volume: VolumeId,
 }
 
@@ -227,13 +227,13 @@ impl Geometry {
         self.regions.map_or(0, |regions| regions.free_stripes)
     }
 
-    /// Stripes of a group's data: those that are free left out.
+    /// Stripes of a group's data, without the free ones.
     #[must_use]
     pub fn data_stripes(&self) -> u64 {
         self.stripes_per_group - self.free_stripes()
     }
 
-    /// Entries of the map of a group: none in pools without free stripes.
+    /// Entries of the map of a group; 0 in pools without free stripes.
     #[must_use]
     pub fn map_entries(&self) -> u64 {
         match self.free_stripes() {
@@ -242,7 +242,8 @@ impl Geometry {
         }
     }
 
-    /// The entry of the map, as the name of a block behind the last one of a column's cell: every column has the whole map.
+    /// The name of a map entry, which is that of a block behind the last one of a column's cell: every column has the
+    /// whole map.
     ///
     /// # Panics
     /// When the cell has 2^32 blocks or more.
@@ -256,7 +257,7 @@ impl Geometry {
         }
     }
 
-    /// Whether a name is that of an entry of the map, and not of a block.
+    /// Whether a name is that of a map entry, and not of a block.
     #[must_use]
     pub fn is_of_map(&self, name: BlockName) -> bool {
         u64::from(name.block) >= self.cell_bytes / BLOCK_BYTES
@@ -297,7 +298,7 @@ impl Geometry {
         found.expect("what was logged is part of a stripe")
     }
 
-    /// The blocks of a block's stripe that lie as high in their chunks as it does in its own, by slot.
+    /// The row of a block: the blocks of its stripe that are at the same height in their chunks, by slot.
     pub(crate) fn row_of(&self, name: BlockName) -> impl Iterator<Item = (usize, BlockName)> + '_ {
         let per_chunk = self.chunk_bytes / BLOCK_BYTES;
         let within = u64::from(name.block) % per_chunk;
@@ -327,7 +328,7 @@ impl Geometry {
         (offset - self.data_offset) % self.cell_bytes / BLOCK_BYTES
     }
 
-    /// Numbers of the cell's blocks that a transfer is about.
+    /// Numbers of the cell's blocks that a transfer covers.
     pub(crate) const fn blocks_of(&self, transfer: &crate::plan::Transfer) -> Range<u64> {
         let first = self.block_of(transfer.offset);
         first..first + transfer.length / BLOCK_BYTES
@@ -352,7 +353,7 @@ impl Geometry {
         copies.map_or(2, u64::from)
     }
 
-    /// Whether blocks that are written while their column is nowhere keep their checksums.
+    /// Whether blocks that are written while their column has no cell keep their checksums.
     #[must_use]
     pub fn keeps_sums_of_absent(&self) -> bool {
         self.regions
@@ -377,7 +378,7 @@ impl Geometry {
     pub fn page_offset(&self, regions: &Regions, cell: Cell, index: u64, distance: u64) -> u64 {
         let place = match regions.page_copies {
             None => distance * self.pages_per_cell() + index,
-            // The columns of a stripe in their order, so that what changes together is one write.
+            // The columns of a stripe in their order, so that pages that change together are one write.
             Some(copies) => (index + 1) * u64::from(copies) - 1 - distance,
         };
         self.pages_offset(regions, cell) + place * PAGE_BYTES
@@ -455,7 +456,7 @@ impl Geometry {
     }
 
     /// Whether each stripe has a part in every column of its group. In a far layout a group has more columns than a
-    /// stripe, and a drive several of them: what it has lost does not say what its stripes have lost.
+    /// stripe, and a drive has several of them: the lost columns of a group do not show what its stripes have lost.
     #[must_use]
     pub fn stripes_use_all_columns(&self) -> bool {
         self.code().columns() == self.layout().columns()
@@ -523,8 +524,8 @@ impl Geometry {
         Some(at / BLOCK_BYTES)
     }
 
-    /// The stripes of the group's data that `request` touches, each with the segments of the request in it. Where they lie the
-    /// group's map says, in pools with free stripes.
+    /// The stripes of the group's data that `request` touches, each with the segments of the request in it. In pools
+    /// with free stripes the group's map gives the place of each stripe.
     pub fn stripes(&self, request: &GroupRequest) -> Vec<(u64, Vec<Segment>)> {
         let mut stripes: Vec<(u64, Vec<Segment>)> = Vec::new();
         let end = request.request.offset + request.request.length;

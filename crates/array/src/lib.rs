@@ -11,8 +11,8 @@
 //! Neither touches a disk, a clock, a thread or a random source; `engine` drives them on real
 //! drives in real time and `sim` on modelled drives in virtual time.
 //!
-//! Between them stands [`plan`]: what a request or a fill does to one stripe is decided there as a
-//! value (reads, computations, writes) that can be printed, counted and tested by itself.
+//! Between them is [`plan`]: the operations of a request or a fill on one stripe are decided there as a value (reads,
+//! computations, writes) that can be printed, counted and tested alone.
 
 pub mod action;
 pub mod fair_queue;

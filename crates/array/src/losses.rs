@@ -1,10 +1,9 @@
 //! Which blocks of data are lost, as ranges of a group's data.
 //!
-//! A block is *lost* when it can neither be read nor reconstructed because blocks of its stripe are
-//! bad or unknown on drives that take part. (What a missing drive has is not lost: it comes back with
-//! the drive, and `Pool::lost_groups` counts it.) A lane finds losses, one stripe at a time; the pool
-//! keeps them in its facts, so that they outlive a restart, and gives them back to the lanes at
-//! opening. A block leaves the list when it is written again or found right.
+//! A block is *lost* when it can neither be read nor reconstructed because blocks of its stripe are bad or unknown on
+//! drives that are in use. (Data on a missing drive is not lost: it returns with the drive, and `Pool::lost_groups`
+//! counts it.) A lane finds losses, one stripe at a time. The pool keeps them in its facts, so that they survive a
+//! restart, and passes them to the lanes at opening. A block leaves the list when it is written again or found intact.
 //!
 //! ```text
 //!   a group's data    | 0 1 2 3 | 4 5 6 7 | 8 …     blocks of 4 KiB, in the volume's order
@@ -71,7 +70,7 @@ impl Losses {
         self.ranges
             .range((group, from)..(group, blocks.end.max(from)))
             .map(move |(&(_, first), &end)| first.max(blocks.start)..end.min(blocks.end))
-            // Of no blocks nothing is lost.
+            // An empty range of blocks has no lost part.
             .filter(|part| !part.is_empty())
     }
 
@@ -81,7 +80,7 @@ impl Losses {
         !self.is_empty() && self.within(group, blocks).next().is_some()
     }
 
-    /// Adds blocks; how many of them were not lost before.
+    /// Adds blocks; returns how many of them were not lost before.
     pub fn insert(&mut self, group: u64, blocks: Range<u64>) -> u64 {
         if blocks.is_empty() {
             return 0;
@@ -90,7 +89,7 @@ impl Losses {
             .within(group, blocks.clone())
             .map(|part| part.end - part.start)
             .sum();
-        // One that only touches at an end becomes part of the new range.
+        // A range that only touches at an end becomes part of the new range.
         let low = blocks.start.saturating_sub(1);
         let joined = self.overlapping(group, low..blocks.end.saturating_add(1));
         let (mut first, mut end) = (blocks.start, blocks.end);
@@ -103,7 +102,7 @@ impl Losses {
         blocks.end - blocks.start - known
     }
 
-    /// Takes blocks out; how many of them were lost.
+    /// Removes blocks; returns how many of them were lost.
     pub fn remove(&mut self, group: u64, blocks: Range<u64>) -> u64 {
         if blocks.is_empty() {
             return 0;
@@ -122,7 +121,7 @@ impl Losses {
         removed
     }
 
-    /// Takes out all groups of which `stays` does not hold.
+    /// Removes all groups for which `stays` is false.
     pub fn retain_groups(&mut self, stays: impl Fn(u64) -> bool) {
         self.ranges.retain(|&(group, _), _| stays(group));
     }

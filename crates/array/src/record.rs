@@ -1,13 +1,13 @@
-//! What a lane was told and what it answered, as a value.
+//! A lane's inputs and outputs, as values.
 //!
-//! A driver that keeps this can show later what its lane did and why; a lane is deterministic, so
-//! the same inputs give the same outputs, whoever drives it.
+//! A driver that keeps these can show later what its lane did and why. A lane is deterministic: the same inputs give
+//! the same outputs with any driver.
 
 use block::{Instant, Outcome};
 
 use crate::{Action, Command, ComputeId, Computed, Event, GroupRequest, IoId, Lane, RequestId};
 
-/// What a lane was told.
+/// An input of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// `handle_request`, with the bytes of a write.
@@ -22,7 +22,7 @@ pub enum Input {
     Timeout,
 }
 
-/// What a lane answered.
+/// An output of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// An action.
@@ -34,18 +34,18 @@ pub enum Output {
 /// One step of a recording: an input, when it came, and everything that was polled after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When.
+    /// Time of the input.
     pub at: Instant,
-    /// What.
+    /// The input.
     pub input: Input,
     /// Actions, then events.
     pub outputs: Vec<Output>,
 }
 
-/// Tells a lane one thing. What it answers is polled: actions until there are no more, then events.
+/// Gives a lane one input. The outputs are polled: actions until there are no more, then events.
 ///
 /// # Panics
-/// When the lane refuses a command: the pool knows its lanes.
+/// When the lane refuses a command: the pool sends each lane only commands for its own groups.
 pub fn tell(lane: &mut Lane, at: Instant, input: Input) {
     match input {
         Input::Request(id, request, _) => lane.handle_request(at, id, request),
@@ -58,7 +58,7 @@ pub fn tell(lane: &mut Lane, at: Instant, input: Input) {
     }
 }
 
-/// As [`tell`], with all that the lane answers.
+/// As [`tell`], and returns all outputs of the lane.
 ///
 /// # Panics
 /// As [`tell`].

@@ -1,4 +1,4 @@
-//! From a volume's bytes to groups: a snapshot that many threads use at once.
+//! The map from a volume's bytes to groups: a snapshot that many threads use at once.
 
 use block::{Request, RequestKind};
 
@@ -20,12 +20,12 @@ pub struct VolumeMap {
 pub struct Part {
     /// Which lane serves it.
     pub lane: u16,
-    /// What it is asked.
+    /// The request to that lane.
     pub request: GroupRequest,
 }
 
 impl VolumeMap {
-    /// The volume as the facts have it.
+    /// The map of the volume as it is in the facts.
     #[must_use]
     pub fn new(geometry: &Geometry, volume: &VolumeFacts) -> Self {
         Self {
@@ -51,14 +51,14 @@ impl VolumeMap {
             .is_some_and(|end| end <= self.size_bytes)
     }
 
-    /// The volume's byte that is at `in_group` of a group; `None` where the group is another volume's.
+    /// The volume's byte at `in_group` of a group; `None` if the group is another volume's.
     #[must_use]
     pub fn offset_of(&self, group: u64, in_group: u64) -> Option<u64> {
         Some(self.space.piece_of(group, in_group)?.offset)
     }
 
-    /// Cuts a request (not a flush) where another group has the next byte. One without content has one part for each group
-    /// and set.
+    /// Cuts a request (not a flush) where the next byte is in another group. A request without content has one part for
+    /// each group and set.
     ///
     /// # Panics
     /// When the request does not lie inside the volume.

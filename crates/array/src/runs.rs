@@ -25,14 +25,14 @@ pub(crate) fn without(groups: Range<u64>, runs: &[(u64, u64)]) -> Vec<Range<u64>
     parts
 }
 
-/// The run that a group is in.
+/// The run that contains a group.
 pub(crate) fn run_of(runs: &[(u64, u64)], group: u64) -> Option<Range<u64>> {
     let index = runs.partition_point(|&(first, count)| first + count <= group);
     let &(first, count) = runs.get(index)?;
     (first <= group).then_some(first..first + count)
 }
 
-/// Takes `groups` out.
+/// Removes `groups`.
 pub(crate) fn remove(runs: &mut Runs, groups: &Range<u64>) {
     let low = runs.partition_point(|&(first, count)| first + count <= groups.start);
     let high = runs.partition_point(|&(first, _)| first < groups.end);
@@ -48,7 +48,7 @@ pub(crate) fn remove(runs: &mut Runs, groups: &Range<u64>) {
     );
 }
 
-/// Puts `groups` in.
+/// Adds `groups`.
 pub(crate) fn insert(runs: &mut Runs, groups: &Range<u64>) {
     remove(runs, groups);
     let index = runs.partition_point(|&(first, _)| first < groups.start);

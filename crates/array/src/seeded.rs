@@ -1,9 +1,9 @@
 //! Seeded faults (mutations): wrong lines that show whether the simulator finds them: `docs/design/seeded-faults.md`.
 //!
-//! Only with the feature `seeded-faults`, which the test `seeded` of the simulator turns on, does the code take a wrong
-//! line, and then only in a thread that asks for it. Without it [`is`] is `false` for the compiler.
+//! The code takes a wrong line only with the feature `seeded-faults`, which the test `seeded` of the simulator turns
+//! on, and then only in a thread that asks for it. Without the feature [`is`] is a constant `false`.
 
-/// Whether this build can go wrong on purpose. Such a build must serve nobody: `ravelin` does not compile with it.
+/// Whether this build can go wrong on purpose. Such a build must not serve clients: `ravelin` does not compile with it.
 pub const ENABLED: bool = cfg!(feature = "seeded-faults");
 
 macro_rules! seeded_faults {
@@ -170,12 +170,12 @@ mod cell {
         static SEEDED: Cell<Option<SeededFault>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread's machines have this fault, or none.
+    /// Sets the fault of this thread's state machines, or none.
     pub fn seed_fault(fault: Option<SeededFault>) {
         SEEDED.set(fault);
     }
 
-    /// Asked where the fault would be; public for the simulator, which plays the driver's part.
+    /// Checked where the fault would be; public for the simulator, which takes the driver's part.
     #[must_use]
     pub fn is(fault: SeededFault) -> bool {
         SEEDED.get() == Some(fault)

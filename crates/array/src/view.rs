@@ -1,4 +1,4 @@
-//! Where a lane finds each column of its groups at this moment.
+//! Where each column of a lane's groups is at this moment.
 //!
 //! A column has a *home* cell (the layout's), and up to two places:
 //!
@@ -9,8 +9,8 @@
 //! | filling | nowhere: reconstruct | target |
 //! | moving (copy-back) | source | source and target |
 //!
-//! Most columns are current at home, so only seats whose drive is out or not yet complete and
-//! columns that live elsewhere take space.
+//! Most columns are current at home, so only seats whose drive is out or not yet complete, and columns in other places,
+//! take memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,9 @@ use crate::Geometry;
 /// Where a column is read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Column {
-    /// Holds the column's truth.
+    /// The cell with the valid content of the column.
     pub source: Option<Cell>,
-    /// Is being filled; gets every write too.
+    /// The cell that is being filled; it gets every write too.
     pub target: Option<Cell>,
 }
 
@@ -35,7 +35,7 @@ impl Column {
         self.source.is_some()
     }
 
-    /// Whether writes go anywhere.
+    /// Whether writes go to any cell.
     #[must_use]
     pub const fn writable(&self) -> bool {
         self.source.is_some() || self.target.is_some()
@@ -47,14 +47,14 @@ impl Column {
     }
 }
 
-/// The whereabouts of a lane's columns.
+/// The places of a lane's columns.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Seats whose home cells are absent unless an entry says otherwise.
+    /// Seats whose home cells are absent unless an entry states otherwise.
     incomplete: BTreeSet<Seat>,
     /// Seats without a drive that answers.
     out: BTreeSet<Seat>,
-    /// Columns that are not simply where their seat's state says.
+    /// Columns whose place does not follow from the state of their seat.
     entries: BTreeMap<(u64, u16), Column>,
 }
 
@@ -80,13 +80,13 @@ impl View {
             .collect()
     }
 
-    /// Whether all columns are there.
+    /// Whether all columns can be read.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.incomplete.is_empty() && self.entries.values().all(Column::readable)
     }
 
-    /// Whether the seat's drive is in, and all home cells of it that are not named one by one count.
+    /// Whether the seat's drive is in, and all its home cells without an entry of their own are current.
     #[must_use]
     pub fn is_complete(&self, seat: Seat) -> bool {
         !self.out.contains(&seat) && !self.incomplete.contains(&seat)
@@ -98,7 +98,7 @@ impl View {
         self.out.contains(&seat)
     }
 
-    /// The seat's drive is out: whatever was there is absent.
+    /// The seat's drive is out: all cells there are absent.
     pub fn seat_out(&mut self, seat: Seat) {
         self.out.insert(seat);
         self.incomplete.insert(seat);
@@ -113,23 +113,23 @@ impl View {
         }
     }
 
-    /// The drive of a seat that the layout does not have is out.
+    /// The drive in a seat beyond the layout's is out.
     pub fn successor_out(&mut self, seat: Seat) {
         self.out.insert(seat);
     }
 
-    /// A drive sits in a seat that the layout does not have, and answers.
+    /// A drive is in a seat beyond the layout's, and answers.
     pub fn successor_in(&mut self, seat: Seat) {
         self.out.remove(&seat);
     }
 
-    /// A drive sits there again, with nothing on it.
+    /// A drive is in the seat again, with nothing on it.
     pub fn seat_in(&mut self, seat: Seat) {
         self.out.remove(&seat);
         self.incomplete.insert(seat);
     }
 
-    /// Another drive sits in the seat, and has these of the columns that were on the one before it.
+    /// Another drive has the seat, and has these of the columns that were on the drive before it.
     pub fn succeed(&mut self, geometry: &Geometry, seat: Seat, filled: &BTreeSet<(u64, u16)>) {
         let here = |cell: &Cell| cell.seat == seat;
         for &(group, column) in filled {
@@ -144,7 +144,7 @@ impl View {
         }
     }
 
-    /// All home cells of the seat are current: forget the entries that say so one by one.
+    /// All home cells of the seat are current: removes the entries of single columns that are at home.
     pub fn seat_current(&mut self, geometry: &Geometry, seat: Seat) {
         self.out.remove(&seat);
         self.incomplete.remove(&seat);
@@ -166,7 +166,7 @@ impl View {
         );
     }
 
-    /// The fill came to nothing.
+    /// The fill was abandoned.
     pub fn abandon_fill(&mut self, geometry: &Geometry, group: u64, column: u16) {
         let now = self.column(geometry, group, column);
         self.entries.insert(
@@ -178,7 +178,7 @@ impl View {
         );
     }
 
-    /// The group begins a new life: columns of the earlier one that were nowhere are at home like any others, if their
+    /// The group is made blank for new use: columns that had no cell before are at home like any others, if their
     /// seat's drive has its cells.
     pub fn begin_life(&mut self, group: u64) {
         let absent =
@@ -186,7 +186,7 @@ impl View {
         self.entries.retain(|key, column| !absent(key, column));
     }
 
-    /// The column lives in `cell`, and nowhere else.
+    /// The column is in `cell`, and nowhere else.
     pub fn settle(&mut self, group: u64, column: u16, cell: Cell) {
         self.entries.insert(
             (group, column),

@@ -1,8 +1,8 @@
-//! The cell table: which cells of this drive hold a column that the layout does not put there by
-//! itself, that is spare cells in use and cells of a drive that is still being filled.
+//! The cell table: the cells of this drive that hold a column although layout and seat state do not imply it, that is
+//! spare cells in use and filled cells of a drive that is still being filled.
 //!
-//! The table lies on the drive whose cells it describes: should the drive die, its table is no
-//! longer needed. A page has two copies, written alternately; the newer whole one counts.
+//! The table is on the drive whose cells it describes: if the drive fails, its table is not needed any more. A page has
+//! two copies, written alternately; the newer intact one counts.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,14 +16,14 @@ pub const ENTRIES_PER_PAGE: u64 = 252;
 const ENTRIES: usize = 252;
 const MAGIC: [u8; 4] = *b"RVCT";
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellEntry {
-    /// Which group's …
+    /// Group of the column that the cell holds.
     pub group: u64,
-    /// … which column it holds, whole.
+    /// The column, which the cell holds completely.
     pub column: u16,
-    /// Which of several entries for one column is the latest.
+    /// Of several entries for one column, the one with the highest generation is the latest.
     pub generation: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct CellEntry {
 struct RawEntry {
     group: U64,
     column: U16,
-    /// 1: holds the column. 0: nothing is said about the cell.
+    /// 1: holds the column. 0: no entry.
     state: U16,
     generation: U32,
 }
@@ -44,7 +44,7 @@ struct RawPage {
     /// Over everything behind this field.
     crc32c: U32,
     sequence: U64,
-    /// The drive's identity: a page of another drive is no page.
+    /// The drive's identity: a page of another drive does not count.
     drive: [u8; 16],
     /// First cell that the page describes.
     first_row: U64,
@@ -57,7 +57,7 @@ const _: () = assert!(size_of::<RawPage>() == 4096, "a page is a block");
 /// A page of the table in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellPage {
-    /// Which of a page's two copies is the newer one.
+    /// Of a page's two copies, the one with the higher sequence is the newer.
     pub sequence: u64,
     /// First cell that the page describes.
     pub first_row: u64,
@@ -66,7 +66,7 @@ pub struct CellPage {
 }
 
 impl CellPage {
-    /// A page that says nothing.
+    /// A page without entries.
     #[must_use]
     pub fn empty(first_row: u64) -> Self {
         Self {
@@ -110,8 +110,8 @@ impl CellPage {
         raw.as_bytes().to_vec()
     }
 
-    /// Reads a page; `None` unless it is whole and this drive's page for `first_row`. A page never
-    /// written, a torn one and another drive's all say the same: nothing.
+    /// Reads a page; `None` unless it is intact and this drive's page for `first_row`. A page that was never written, a
+    /// torn one and another drive's are all the same: no entries.
     #[must_use]
     pub fn parse(bytes: &[u8], drive: Uuid, first_row: u64) -> Option<Self> {
         let raw = RawPage::read_from_bytes(bytes).ok()?;
@@ -136,7 +136,7 @@ impl CellPage {
         })
     }
 
-    /// The newer whole copy of a page, or an empty page.
+    /// The newer intact copy of a page, or an empty page.
     #[must_use]
     pub fn newest(copies: [&[u8]; 2], drive: Uuid, first_row: u64) -> Self {
         copies

@@ -1,9 +1,9 @@
-//! Which opening of the pool is at work, and that it still is.
+//! Which opening of the pool is at work, and whether it still is.
 //!
 //! Two blocks of one form, on every drive: the *reservation*, written once by each opening, and the *heartbeat*,
-//! written anew again and again by the one at work. Neither is flushed: whoever reads it reads through
-//! the same drive. They are two, so that a holder that goes on does not overwrite the reservation
-//! of whoever has taken the pool over: it finds that at its next look.
+//! written repeatedly by the opening at work. Neither is flushed, because every reader reads through the same drive.
+//! They are two blocks, so that a holder that continues does not overwrite the reservation of an opening that has taken
+//! the pool over: the holder finds that reservation when it renews its lease.
 
 use uuid::Uuid;
 
@@ -18,21 +18,21 @@ const FIELDS_BYTES: usize = 80;
 /// The number of the opening and its checksum, which earlier versions leave zero.
 const NUMBERED_BYTES: usize = 92;
 
-/// What a holder block says.
+/// The content of a holder block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The pool.
     pub pool: Uuid,
     /// The opening: random, new each time.
     pub opening: Uuid,
-    /// The host's boot: on the same one, locks on the drives tell who is at work.
+    /// The host's boot: within one boot, locks on the drives show which opening is at work.
     pub boot: Uuid,
     /// Grows by one with every heartbeat; 0 when the pool has been closed.
     pub heartbeat: u64,
-    /// How long the holder works on after a heartbeat without another one.
+    /// How long the holder continues after a heartbeat without another one.
     pub period_ms: u64,
-    /// The generation of the pool's facts that the opening has made: of two openings the later one has
-    /// the greater number. `None` in blocks of versions that write none.
+    /// The generation of the pool's facts that the opening has made: of two openings the later one has the greater
+    /// number. `None` in blocks of versions without this field.
     pub number: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Holder {
         bytes
     }
 
-    /// Reads a block; `None` if the bytes are none of this pool. Never panics.
+    /// Reads a block; `None` if the bytes are not a holder block of this pool. Never panics.
     #[must_use]
     pub fn parse(pool: Uuid, bytes: &[u8]) -> Option<Self> {
         let fields = bytes.get(..FIELDS_BYTES)?;
@@ -85,22 +85,22 @@ impl Holder {
         (holder.pool == pool).then_some(holder)
     }
 
-    /// Whether whoever wrote this may still be at work, and is not known to us by locks.
+    /// Whether the opening that wrote this may still be at work under another boot, where no locks show it.
     #[must_use]
     pub fn may_be_alive(&self, boot: Uuid) -> bool {
         self.heartbeat > 0 && self.boot != boot
     }
 }
 
-/// Which opening has taken a pool over, by the reservations that were read from its drives.
+/// The opening that has taken a pool over, by the reservations that were read from its drives.
 ///
 /// - A later opening counts on any drive: it has read the pool's facts after `own` had written them.
-/// - An opening of the same number, or of none, has begun beside `own`. Of two such at most one goes on: the one
-///   whose reservation is on more than half of the drives.
-/// - An earlier opening counts on more than half of the drives. On fewer its reservation is stale: such a drive was set
-///   back, or was away while others were reserved.
+/// - An opening of the same number, or of none, has begun beside `own`. Of two such openings at most one continues: the
+///   one whose reservation is on more than half of the drives.
+/// - An earlier opening counts if it is on more than half of the drives. On fewer its reservation is stale: such a
+///   drive was set back, or was away while others were reserved.
 ///
-/// Drives without a readable reservation count for nobody.
+/// Drives without a readable reservation do not count for any opening.
 #[must_use]
 pub fn usurper(own: &Holder, seen: &[Holder]) -> Option<Holder> {
     let others = || seen.iter().filter(|seen| seen.opening != own.opening);
@@ -144,8 +144,8 @@ mod tests {
         }
     }
 
-    /// One drive with the reservation of an earlier opening ended all service of a pool of six, whose other drives had
-    /// the reservation of the opening at work.
+    /// One drive with the reservation of an earlier opening ended all service of a pool of six, although the other
+    /// drives had the reservation of the opening at work.
     #[test]
     fn a_stale_reservation_on_one_drive_takes_nothing_and_a_later_one_does() {
         let own = holder(1);
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(usurper(&own, &[]), None, "no drive has a reservation");
     }
 
-    /// Two openings that read the same facts, however their reservations have fallen: never both go on.
+    /// Two openings that read the same facts, with every distribution of their reservations: never do both continue.
     #[test]
     fn of_two_openings_that_began_together_at_most_one_goes_on() {
         for numbers in [(Some(5), Some(5)), (None, None), (Some(5), Some(6))] {
@@ -203,8 +203,8 @@ mod tests {
         assert_eq!(Holder::parse(pool, &bytes[..FIELDS_BYTES - 1]), None);
     }
 
-    /// The holder's steps and the taker's in every order. A step is: heartbeat, look (the holder's, twice);
-    /// read heartbeats, read heartbeats again, reservation, read heartbeats once more (the taker's).
+    /// All orders of the holder's and the taker's steps. The holder's are: heartbeat, check of the reservations; twice.
+    /// The taker's are: read heartbeats, read heartbeats again, reservation, read heartbeats once more.
     #[test]
     fn whenever_a_takeover_succeeds_the_holders_last_good_look_began_before_it() {
         const HOLDER: u32 = 4;
@@ -217,7 +217,7 @@ mod tests {
             let (mut heartbeat, mut reserved) = (0, false);
             let (mut holders, mut takers) = (0, 0);
             let mut reads = Vec::new();
-            // When the heartbeat of the last good look was written, and when the taker began.
+            // When the heartbeat of the last good check was written, and when the taker began.
             let (mut begun, mut good, mut taker_begun) = (0, None, None);
             for time in 0..HOLDER + TAKER {
                 if order >> time & 1 == 1 {
@@ -239,7 +239,7 @@ mod tests {
             }
             if reads.windows(2).all(|pair| pair[0] == pair[1]) {
                 takeovers += 1;
-                // Its lease ends a period after that; the taker waits two between its reads.
+                // The lease ends a period after that; the taker waits two between its reads.
                 assert!(good < taker_begun, "{order:08b}");
             }
         }

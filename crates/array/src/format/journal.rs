@@ -81,7 +81,7 @@ impl Anchor {
         bytes
     }
 
-    /// Reads an anchor; `None` if the bytes are none of this pool and lane.
+    /// Reads an anchor; `None` if the bytes are not an anchor of this pool and lane.
     #[must_use]
     pub fn parse(pool: Uuid, lane: u16, bytes: &[u8]) -> Option<Self> {
         let sector = bytes.get(..ANCHOR_BYTES)?;
@@ -98,20 +98,19 @@ impl Anchor {
     }
 }
 
-/// What a batch says of one block or of a run of stripes.
+/// A batch's record of one block or of a run of stripes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Descriptor {
-    /// The next block of the batch's content belongs there.
+    /// The next block of the batch's content belongs to this name.
     Content {
         /// Where.
         name: BlockName,
         /// Plain CRC-32C of the block.
         crc: u32,
     },
-    /// The block has changed while there was nowhere to write it: what is there, or will be found
-    /// there, does not count.
+    /// The block has changed while no cell could take it: any content of its cell, now or later, does not count.
     Unknown(BlockName),
-    /// The same, and what it should hold is known: what is reconstructed is compared with that. Only in
+    /// The same, and the checksum of the new content is known: a reconstructed block is compared with that. Only in
     /// pools with the feature `page-copies`.
     Absent {
         /// Where.
@@ -128,8 +127,8 @@ pub enum Descriptor {
         /// How many.
         count: u32,
     },
-    /// Blocks that follow each other in a cell have been written in place, where nothing counted before. What was written
-    /// may be in the drives' caches only, as the record itself: one flush covers both. Only in pools with the feature
+    /// Blocks that follow each other in a cell have been written in place, where nothing counted before. These blocks
+    /// may be only in the drives' caches, like the record itself: one flush covers both. Only in pools with the feature
     /// `direct-writes`.
     Direct {
         /// The first of them.
@@ -137,8 +136,8 @@ pub enum Descriptor {
         /// Plain CRC-32C of each.
         crcs: Vec<u32>,
     },
-    /// A block of parity whose content is not in the batch: the code computes it from the data blocks of its row, which are.
-    /// Only in pools with the feature `derived-parity`.
+    /// A block of parity whose content is not in the batch: the code computes it from the data blocks of its row, which
+    /// are in the batch. Only in pools with the feature `derived-parity`.
     Derived {
         /// Where it belongs.
         name: BlockName,
@@ -166,7 +165,7 @@ impl Descriptor {
         }
     }
 
-    /// Bytes of one that describes so many blocks written in place.
+    /// Bytes of a `Direct` descriptor for this many blocks.
     #[must_use]
     pub const fn bytes_of_direct(blocks: usize) -> usize {
         DESCRIPTOR_BYTES + blocks * CRC_BYTES
@@ -195,7 +194,7 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// Blocks of the header alone, for so many columns, parity blocks and bytes of descriptors.
+    /// Blocks of the header alone, for these numbers of columns, parity blocks and bytes of descriptors.
     #[must_use]
     pub fn blocks(columns: usize, parity_blocks: usize, descriptor_bytes: usize) -> u64 {
         let bytes = FIXED_BYTES + columns * 2 + parity_blocks * CRC_BYTES + descriptor_bytes;
@@ -287,16 +286,16 @@ impl BatchHeader {
         bytes
     }
 
-    /// How many blocks the header at the beginning of `bytes` claims to have; it is not checked
-    /// yet. `None` if there is no header at all.
+    /// Number of blocks that the header at the beginning of `bytes` claims to have; not checked yet. `None` if there is
+    /// no header.
     #[must_use]
     pub fn claimed_blocks(bytes: &[u8]) -> Option<u64> {
         let blocks = u16_at(bytes, 44)?;
         (bytes.get(..4)? == BATCH_MAGIC && blocks > 0).then(|| blocks.into())
     }
 
-    /// Reads a header from its blocks (more may follow); `None` if they are none of this pool and
-    /// lane, or damaged. Never panics, whatever the bytes are.
+    /// Reads a header from its blocks (more may follow); `None` if they are not a header of this pool and lane, or are
+    /// damaged. Never panics, whatever the bytes are.
     #[must_use]
     pub fn parse(pool: Uuid, lane: u16, bytes: &[u8]) -> Option<Self> {
         let blocks = Self::claimed_blocks(bytes)?;
@@ -353,7 +352,7 @@ impl BatchHeader {
                         crcs.checked_add(usize::try_from(number).ok()?.checked_mul(CRC_BYTES)?)?;
                     let crcs = bytes.get(crcs..end)?.chunks_exact(CRC_BYTES);
                     let first = name()?;
-                    // Their names are numbers of blocks, too.
+                    // All of these blocks must have 32-bit numbers.
                     first.block.checked_add(number)?;
                     Descriptor::Direct {
                         first,

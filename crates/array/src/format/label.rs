@@ -1,8 +1,8 @@
-//! The label: who a drive is, and the pool's facts.
+//! The label: the identity of a drive, and the pool's facts.
 //!
-//! Two copies per drive, written alternately, so that a torn write leaves the older one. A copy is
-//! one page of fixed fields and a payload of JSON behind it: the facts are small, change rarely,
-//! and can be read with `strings` when everything else fails.
+//! Two copies per drive, written alternately, so that a torn write leaves the older one intact. A copy is one page of
+//! fixed fields and a payload of JSON behind it: the facts are small, change rarely, and can be read with `strings`
+//! when everything else fails.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::pool::PoolFacts;
 pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
 /// The format that this code writes.
 pub const FORMAT: u32 = 1;
-/// Features that this code knows: name in the label's payload, bit in its header.
+/// Features that this code supports: name in the label's payload, bit in its header.
 pub const FEATURES: [(&str, u64); 6] = [
     (PAGE_COPIES, 1),
     (LAZY_INITIALIZATION, 2),
@@ -26,18 +26,19 @@ pub const FEATURES: [(&str, u64); 6] = [
     (DERIVED_PARITY, 16),
     (FREE_STRIPES, 32),
 ];
-/// One copy more of each metadata page than the code survives losses, on as many drives, and the checksums of
-/// blocks that were written while their column was nowhere.
+/// One more copy of each metadata page than the losses that the code survives, on as many drives; and the checksums of
+/// blocks that were written while their column had no cell.
 pub const PAGE_COPIES: &str = "page-copies";
-/// Groups of volumes are made blank when they are first written, and the label says which were not yet.
+/// Groups of volumes are made blank when they are first written, and the label lists those that are not yet.
 pub const LAZY_INITIALIZATION: &str = "lazy-initialization";
-/// Whole stripes onto space that holds nothing that counts go in place at once; the journal has their checksums.
+/// Whole stripes onto space without valid data go in place at once; the journal has their checksums.
 pub const DIRECT_WRITES: &str = "direct-writes";
-/// Volumes go round over several groups, so that a stream has all drives of a declustered pool.
+/// Volumes are interleaved over several groups, so that a stream uses all drives of a declustered pool.
 pub const INTERLEAVED_VOLUMES: &str = "interleaved-volumes";
-/// The journal has the data of whole rows of a stripe, and of their parity the checksums alone: parity follows from the data.
+/// For whole rows of a stripe the journal has the data, but only the checksums of the parity: parity follows from the
+/// data.
 pub const DERIVED_PARITY: &str = "derived-parity";
-/// Each group has a few stripes more than it has data for, and a map that says which stripe holds what: a whole stripe that is
+/// Each group has a few more stripes than it has data for, and a map from the data to stripes: a whole stripe that is
 /// overwritten goes to a free one.
 pub const FREE_STRIPES: &str = "free-stripes";
 /// Where the copies begin on a drive.
@@ -53,9 +54,9 @@ const HEADER_BYTES: usize = 4096;
 struct Header {
     magic: [u8; 8],
     format: U32,
-    /// Bits of what a reader must understand to open the pool at all.
+    /// Bits of features that a reader must support to open the pool at all.
     features_incompatible: U64,
-    /// Bits of what a reader must understand to write to it.
+    /// Bits of features that a reader must support to write to the pool.
     features_read_only: U64,
     pool: [u8; 16],
     drive: [u8; 16],
@@ -83,7 +84,7 @@ pub struct Label {
     pub seat: Seat,
     /// Grows by one with every change of the pool's facts.
     pub generation: u64,
-    /// What every drive of the pool knows.
+    /// The pool's facts.
     pub facts: PoolFacts,
 }
 
@@ -93,29 +94,29 @@ pub enum LabelError {
     /// No magic: this is something else, or empty.
     #[error("there is no Ravelin label")]
     Absent,
-    /// The magic is there and the rest does not fit it.
+    /// The magic is there, but the rest does not match it.
     #[error("the label is damaged: {what}")]
     Damaged {
-        /// What does not fit.
+        /// The part that does not match.
         what: &'static str,
     },
-    /// Format 0, whose regions lay elsewhere.
+    /// Format 0, whose regions were in other places.
     #[error("the label has format 0, of an early version whose format was never promised")]
     EarlyFormat,
     /// A later or unknown format.
     #[error("the label has format {format}, this program knows format {FORMAT} only")]
     Format {
-        /// What the label says.
+        /// The format in the label.
         format: u32,
     },
-    /// A feature that this program does not know.
+    /// A feature that this program does not support.
     #[error(
         "the pool uses a feature that this program does not know ({names}, bits {features:#x})"
     )]
     Features {
         /// The unknown bits.
         features: u64,
-        /// What the label calls them.
+        /// The names of these features in the label.
         names: String,
     },
 }
@@ -130,7 +131,7 @@ impl Hint for LabelError {
     }
 }
 
-/// Facts as the bytes that every drive's label ends with: made once for all drives.
+/// The facts as the bytes at the end of every drive's label: made once for all drives.
 #[derive(Clone, Debug)]
 pub struct Payload {
     bytes: Vec<u8>,
@@ -212,7 +213,7 @@ const fn damaged(what: &'static str) -> LabelError {
     LabelError::Damaged { what }
 }
 
-/// A slot that holds a whole label, whose payload has not been looked into.
+/// A slot that holds an intact label, whose payload has not been parsed.
 struct Whole<'a> {
     header: Header,
     payload: &'a [u8],
@@ -255,14 +256,14 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Reads labels, of one drive or of many: facts that are alike byte by byte are parsed once.
+/// Reads labels, of one drive or of many: facts that are equal byte by byte are parsed once.
 #[derive(Clone, Debug, Default)]
 pub struct LabelReader {
     last: Option<(Vec<u8>, PoolFacts)>,
 }
 
 impl LabelReader {
-    /// The newer of a drive's two copies that is whole, and the slot that holds it.
+    /// The newer intact copy of a drive's two, and the slot that holds it.
     ///
     /// # Errors
     /// The error of the copy that came closest to being a label when neither is one.
@@ -342,7 +343,7 @@ fn bits_of(names: &[String]) -> u64 {
     known.fold(0, |all, (_, bit)| all | bit)
 }
 
-/// What a label calls the features that this code does not know. The payload may be of any shape.
+/// The label's names of the features that this code does not support. The payload may be of any shape.
 fn unknown_names(bytes: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct Named {

@@ -13,12 +13,12 @@ const MIB: u64 = 1 << 20;
 const LABELS_BYTES: u64 = MIB;
 /// Kept free at the end of each drive.
 const TAIL_BYTES: u64 = 8 * MIB;
-/// A lane's ring is not shorter than this: a batch, which takes a quarter at most, must hold one
-/// block of every element of the widest stripe.
+/// Minimum of a lane's ring: a batch, which takes a quarter at most, must hold one block of every element of the widest
+/// stripe.
 const RING_BYTES_MIN: u64 = 512 << 10;
 /// The journal takes a 64th of a drive, at most this.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
-/// On small drives it takes up to a sixteenth, for as much as lanes keep of it in memory: the more a
+/// On small drives the journal takes up to a sixteenth, up to the amount that lanes keep of it in memory: the more a
 /// checkpoint puts in place at once, the fewer pages it writes for each block.
 const JOURNAL_BYTES_WANTED: u64 = 64 * MIB;
 /// The metadata region is a multiple of this.
@@ -27,9 +27,9 @@ const METADATA_STEP_BYTES: u64 = 64 << 10;
 const CELL_BYTES_MIN: u64 = 256 << 10;
 /// Cells of large drives.
 const CELL_BYTES_DEFAULT: u64 = 16 * MIB;
-/// A drive should hold at least so many cells, so that a rebuild can be spread.
+/// A drive should hold at least this many cells, so that a rebuild can be spread.
 const CELLS_WANTED: u64 = 256;
-/// Fewer rows are no pool.
+/// A pool has at least this many rows.
 const ROWS_MIN: u64 = 2;
 /// Drives below this have fewer lanes.
 const MANY_LANES_BYTES: u64 = 1 << 30;
@@ -74,7 +74,7 @@ pub enum DriveMapError {
         overhead_bytes: u64,
         /// Bytes of a cell.
         cell_bytes: u64,
-        /// A size that would do.
+        /// A size that is enough.
         needed_bytes: u64,
     },
 }
@@ -96,7 +96,7 @@ impl DriveMap {
         Self::with_copies(size_bytes, cell_bytes, 2, 0)
     }
 
-    /// The same with so many copies of each metadata page, and so many entries of a map beside those of a cell's blocks.
+    /// The same with this many copies of each metadata page, and this many map entries beside those of a cell's blocks.
     ///
     /// # Errors
     /// As [`DriveMap::new`].
@@ -114,7 +114,7 @@ impl DriveMap {
         // The next size that works: regions grow with the drive, so it is searched for.
         let needed_bytes = (size_bytes / MIB + 1..)
             .map(|mebibytes| mebibytes * MIB)
-            // A terabyte: whatever does not fit there was never meant to.
+            // The search ends at a terabyte: a cell size that does not fit there is not a sensible choice.
             .take(1 << 20)
             .find(|&size| divide(size).rows >= ROWS_MIN)
             .unwrap_or(u64::MAX);
@@ -134,7 +134,7 @@ impl DriveMap {
     ) -> Self {
         let size = size_bytes / MIB * MIB;
         let cell_bytes = cell_bytes.unwrap_or_else(|| Self::default_cell_bytes(size));
-        // As if all of the drive were cells: a little more than needed.
+        // Computed as if all of the drive were cells: a little more than needed.
         let pages = (size / cell_bytes).div_ceil(ENTRIES_PER_PAGE) * 2;
         let cell_table_bytes = (pages * CELL_PAGE_BYTES).next_multiple_of(MIB);
         let rings = RING_BYTES_MIN * u64::from(Self::default_lanes(size));
@@ -144,7 +144,7 @@ impl DriveMap {
             .next_multiple_of(MIB);
         let journal_offset = LABELS_BYTES + cell_table_bytes;
         let metadata_offset = journal_offset + journal_bytes;
-        // Each cell comes with its pages, and those of as many columns before it as there are more copies.
+        // Beside each cell are its pages, and those of as many columns before it as there are more copies.
         let pages_bytes =
             u64::from(page_copies) * pages_per_cell(cell_bytes, map_entries) * PAGE_BYTES;
         let left = size.saturating_sub(metadata_offset + TAIL_BYTES);
@@ -166,7 +166,7 @@ impl DriveMap {
         }
     }
 
-    /// 16 MiB, less on drives that would hold too few of those.
+    /// 16 MiB, or less on drives that would hold too few of those.
     fn default_cell_bytes(size_bytes: u64) -> u64 {
         let wanted = (size_bytes / CELLS_WANTED).max(1);
         // The power of two at or below.
@@ -180,8 +180,8 @@ impl DriveMap {
         self.journal_bytes / u64::from(lanes) / PAGE_BYTES * PAGE_BYTES
     }
 
-    /// Lanes of a pool on drives of this size: enough threads for fast drives, and no more, for what is
-    /// asked at the same time goes into one batch of the journal only if it is on one lane.
+    /// Lanes of a pool on drives of this size: enough threads for fast drives, and no more, because requests at the
+    /// same time go into one batch of the journal only if they are on one lane.
     #[must_use]
     pub const fn default_lanes(size_bytes: u64) -> u16 {
         if size_bytes < MANY_LANES_BYTES { 4 } else { 8 }

@@ -1,7 +1,7 @@
 //! Format 1: what is where on a drive. `docs/format.md` has the same tables.
 //!
 //! ```text
-//!   0         4 KiB     never written after creation (boot sectors live here)
+//!   0         4 KiB     never written after creation (place of boot sectors)
 //!   4 KiB     508 KiB   label, copy 0
 //!   512 KiB   512 KiB   label, copy 1
 //!   1 MiB     C         cell table: which foreign cells this drive holds
@@ -12,9 +12,9 @@
 //!   end − 8 MiB         reserved
 //! ```
 //!
-//! Format 1 stays. What is added gets a feature bit, so that a version that does not know it leaves
-//! the pool alone, and what moves gets a number and a migration. `sim/tests/format1.rs` has pools as
-//! they were when the format began.
+//! Format 1 is fixed. An addition gets a feature bit, so that a version without that feature leaves the pool alone. A
+//! change of place gets a format number and a migration. `sim/tests/format1.rs` has pools as they were when the format
+//! began.
 
 mod cells;
 mod holder;

@@ -1,15 +1,15 @@
 //! A metadata page: the checksums and states of 496 neighbouring blocks of a column.
 //!
 //! ```text
-//!   page = 8 sectors of 512 bytes, each whole by itself:
+//!   page = 8 sectors of 512 bytes, each valid on its own:
 //!     0   4    CRC-32C of bytes 4 to 511, mixed with pool, group, column, page and sector
 //!     4   4    0
 //!     8   8    clock: of two copies the later one counts
 //!     16  62 × 8   entries: CRC-32C of the block, mixed with its name (4), generation (4)
 //! ```
 //!
-//! A torn write leaves each sector old or new, and the journal has what is newer than either; so
-//! a page is written in place, without a copy of it elsewhere first.
+//! A torn write leaves each sector old or new, and the journal has everything newer than either; so a page is written
+//! in place, without a copy elsewhere first.
 
 use std::sync::{Arc, LazyLock};
 
@@ -48,7 +48,7 @@ pub struct BlockName {
 }
 
 impl BlockName {
-    /// What is mixed into the block's checksum, so that a block of another place does not pass.
+    /// The value that is mixed into the block's checksum, so that a block of another place does not match.
     #[must_use]
     pub fn seed(self, pool: Uuid) -> u32 {
         let (high, low) = pool.as_u64_pair();
@@ -60,7 +60,7 @@ impl BlockName {
         u32::try_from((mixed ^ (mixed >> 32)) & 0xffff_ffff).expect("the low half")
     }
 
-    /// The page that describes it.
+    /// The page that describes the block.
     #[must_use]
     pub fn page(self) -> PageName {
         PageName {
@@ -70,7 +70,7 @@ impl BlockName {
         }
     }
 
-    /// Which entry of that page.
+    /// Index of the block's entry in that page.
     #[must_use]
     pub const fn entry(self) -> usize {
         self.block as usize % ENTRIES
@@ -88,13 +88,13 @@ pub struct PageName {
     pub index: u32,
 }
 
-/// What is known of a block.
+/// The checksum and state of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// CRC-32C of the bytes, mixed with the name ([`BlockName::seed`]).
     pub crc: u32,
-    /// 0 where nothing has been written; [`Entry::UNKNOWN`]'s where that is not known; else low
-    /// bits of the record's sequence.
+    /// 0: nothing has been written. [`Entry::UNKNOWN`]'s value: that is not known. Otherwise low bits of the record's
+    /// sequence.
     pub generation: u32,
 }
 
@@ -137,18 +137,18 @@ impl Entry {
         }
     }
 
-    /// The plain CRC-32C of the block that this is the entry of.
+    /// The plain CRC-32C of the block that has this entry.
     #[must_use]
     pub fn plain_crc(self, pool: Uuid, name: BlockName) -> u32 {
         self.crc ^ name.seed(pool)
     }
 
-    /// Of how many batches it can be said which is the later: half of what 32 bits count would just
-    /// do, and what is logged while the question is put counts too.
+    /// Number of batches within which it is certain which of two is the later: half of the range of 32 bits would be
+    /// just enough, and batches that are logged during the comparison count too.
     pub const AGE_MAX: u64 = 1 << 30;
 
-    /// Whether a batch before number `sequence` wrote the block. Right for entries less than
-    /// [`Entry::AGE_MAX`] batches away from it on either side; older ones may pass for later.
+    /// Whether a batch before number `sequence` wrote the block. Correct for entries less than [`Entry::AGE_MAX`]
+    /// batches away from that number on either side; older entries may count as later.
     #[must_use]
     pub fn is_before(self, sequence: u64) -> bool {
         if self == Self::UNWRITTEN || self == Self::UNKNOWN {
@@ -159,7 +159,7 @@ impl Entry {
         (1..GENERATIONS / 2).contains(&((limit + GENERATIONS - own) % GENERATIONS))
     }
 
-    /// The entry of a map (`lane/maps/`): which stripe holds a stripe of the data since batch number `sequence`.
+    /// The entry of a map (`lane/maps/`): the stripe that holds a stripe of the data since batch number `sequence`.
     #[must_use]
     pub fn of_map(stripe: u32, sequence: u64) -> Self {
         Self {
@@ -168,8 +168,8 @@ impl Entry {
         }
     }
 
-    /// How many batches before number `sequence` the block was written, by what 32 bits tell; unwritten
-    /// blocks are the oldest. Entries compare right if they are less than 2^32 batches apart.
+    /// How many batches before number `sequence` the block was written, as far as 32 bits show; unwritten blocks are
+    /// the oldest. Entries compare correctly if they are less than 2^32 batches apart.
     #[must_use]
     pub fn age(self, sequence: u64) -> u64 {
         match self {
@@ -188,7 +188,7 @@ impl Entry {
     }
 }
 
-/// The generation of what a batch says: neither 0 nor `u32::MAX`.
+/// The generation of entries of a batch: neither 0 nor `u32::MAX`.
 fn generation_of(sequence: u64) -> u32 {
     u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1
 }
@@ -221,7 +221,7 @@ impl MetaPage {
         }
     }
 
-    /// What is known of entry number `index`.
+    /// Entry number `index`.
     #[must_use]
     pub fn get(&self, index: usize) -> Entry {
         self.entries[index]
@@ -234,7 +234,7 @@ impl MetaPage {
         *sector = clock.max(*sector);
     }
 
-    /// Whether some sector of `other` that differs from this page's would count as the later one.
+    /// Whether any sector of `other` that differs from this page's would count as the later one.
     #[must_use]
     pub fn is_overruled_by(&self, other: &Self) -> bool {
         (0..SECTORS).any(|index| {
@@ -250,7 +250,7 @@ impl MetaPage {
         self.clocks.iter().copied().max().unwrap_or(0)
     }
 
-    /// Makes every sector as late as `clock`.
+    /// Raises every sector's clock to at least `clock`.
     pub fn renew(&mut self, clock: u64) {
         for sector in &mut self.clocks {
             *sector = clock.max(*sector);
@@ -274,9 +274,9 @@ impl MetaPage {
         bytes
     }
 
-    /// Puts a page together from its copies: of each sector the latest that is whole, unknown
-    /// entries where none is. Also says whether the copies differ, so that they should be written
-    /// anew, and how many sectors none of them had.
+    /// Assembles a page from its copies: of each sector the latest intact one, and unknown entries if no copy is
+    /// intact. Also returns whether the copies differ, so that they should be written again, and how many sectors no
+    /// copy had.
     #[must_use]
     pub fn merge<'a>(pool: Uuid, name: PageName, copies: &[&'a [u8]]) -> (Self, Merged) {
         let mut page = Self::filled(Entry::UNKNOWN, 0);
@@ -291,7 +291,7 @@ impl MetaPage {
                 let clock = u64::from_le_bytes(sector[8..16].try_into().ok()?);
                 (check == sector_check(pool, name, index, sector)).then_some((clock, sector))
             };
-            // Nearly always all are alike, and one check is enough.
+            // Nearly always all copies are equal, and one check is enough.
             let alike = copies
                 .windows(2)
                 .all(|pair| sector_of(&pair[0]) == sector_of(&pair[1]));
@@ -334,20 +334,20 @@ impl MetaPage {
     }
 }
 
-/// What [`MetaPage::merge`] found.
+/// The result of [`MetaPage::merge`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// The copies are not all alike.
+    /// The copies are not all equal.
     pub differ: bool,
-    /// Sectors that were whole in no copy.
+    /// Sectors that were intact in no copy.
     pub lost: usize,
-    /// Copies, one bit each, with a sector that is not whole.
+    /// Copies, one bit each, with a damaged sector.
     pub damaged: u32,
     /// Copies with a sector that is older than that of another copy.
     pub older: u32,
 }
 
-/// Pages of a cell: for its blocks, and for so many entries of a map behind them.
+/// Pages of a cell: for its blocks, and for the entries of a map behind them.
 #[must_use]
 pub const fn pages_per_cell(cell_bytes: u64, map_entries: u64) -> u64 {
     (cell_bytes / BLOCK_BYTES + map_entries).div_ceil(ENTRIES_PER_META_PAGE as u64)
@@ -359,7 +359,7 @@ fn sector_check(pool: Uuid, name: PageName, index: usize, sector: &[u8]) -> u32 
         column: name.column,
         block: name.index * 8 + u32::try_from(index).expect("eight sectors"),
     };
-    // Unlike a block's: a page must not pass for a block of data or the other way round.
+    // Inverted, unlike a block's: a page must not pass for a block of data, or vice versa.
     block::crc32c(&sector[4..]) ^ !block.seed(pool)
 }
 
@@ -417,7 +417,7 @@ mod tests {
                 let before = entry(sequence).is_before(limit);
                 assert_eq!(before, sequence < limit, "{sequence} and {limit}");
             }
-            // What is too far away passes for later: it is written once more.
+            // An entry that is too far away counts as later: its block is written once more.
             assert!(!entry(limit + Entry::AGE_MAX).is_before(limit));
             assert!(!Entry::UNWRITTEN.is_before(limit));
             assert!(!Entry::UNKNOWN.is_before(limit));

@@ -1,14 +1,14 @@
 //! Back-off: when a lane tries again what its drives refuse.
 //!
-//! Drives that cannot be spared and refuse (no space on any of them, every flush an error) stay in use,
-//! so a lane that tries again at once never rests. Each kind of work has a [`Backoff`]: the first wait
-//! is [`WAIT_MIN`], each failed try doubles it up to [`WAIT_MAX`], and a try that succeeds ends it.
-//! Failures inside a wait belong to one try.
+//! Drives that cannot be spared stay in use although they refuse work (no space on any of them, every flush an error).
+//! A lane that tried again at once would never be idle. So each kind of work has a [`Backoff`]: the first wait is
+//! [`WAIT_MIN`], each failed try doubles it up to [`WAIT_MAX`], and a try that succeeds ends it. Failures inside a wait
+//! belong to one try.
 //!
-//! Invariants: requests that wait end at the latest with the next try, well or with the drives' error; one
-//! that has waited for [`WAIT_MAX`] already, behind others' locks, ends at once.
-//! A lane without waiting requests sets no timer, so a lane at rest stays at rest. A checkpoint that
-//! somebody awaits (a fill, the closing pool) does not wait.
+//! Invariants: a waiting request ends at the latest with the next try, with success or with the drives' error. A
+//! request that has already waited for [`WAIT_MAX`], behind the locks of others, ends at once. A lane without waiting
+//! requests sets no timer, so an idle lane stays idle. A checkpoint that something waits for (a fill, the closing pool)
+//! does not wait for the back-off.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use super::context::Context;
 use crate::RequestId;
 use crate::action::Event;
 
-/// The wait after the first failure: far longer than a try takes, and not noticed by a client.
+/// The wait after the first failure: far longer than a try takes, and too short for a client to notice.
 const WAIT_MIN: Duration = Duration::from_millis(50);
 
-/// The longest wait. A guess: a lane that tries this often costs nothing, goes on soon after space is
-/// there again, and lets a pool be closed in seconds.
+/// The longest wait. A guess: tries at this rate cost nothing, the lane continues soon after space is available again,
+/// and a pool can be closed in seconds.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// One kind of work, and how long it waits after failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
-    /// Failed tries since the last one that succeeded, and what the last one failed with.
+    /// The number of failed tries since the last success, and the fault of the last one.
     failing: Option<(u32, Fault)>,
     until: Option<Instant>,
 }
@@ -66,18 +66,18 @@ pub(super) struct Retries {
     batches: Backoff,
     checkpoints: Backoff,
     flushes: Backoff,
-    /// Flush requests that wait for the next try.
+    /// Flush requests that wait for the next try of a flush.
     held: Vec<RequestId>,
-    /// The pool has been told that the lane is stalled.
+    /// The lane has reported the stall to the pool.
     reported: bool,
 }
 
-/// What a lane's back-off is about.
+/// The kinds of work that have a back-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Writing a batch to the ring.
     Batch,
-    /// Putting what is logged in place.
+    /// Putting logged blocks in place.
     Checkpoint,
     /// Flushing drives for a client.
     Flush,
@@ -92,13 +92,13 @@ impl Retries {
         }
     }
 
-    /// What drives refuse now.
+    /// The fault with which drives refuse work now.
     fn fault(&self) -> Option<Fault> {
         let all = [&self.batches, &self.checkpoints, &self.flushes];
         all.into_iter().find_map(Backoff::fault)
     }
 
-    /// A try of some work has failed on drives that stay.
+    /// A try of some work has failed on drives that stay in use.
     pub(super) fn failed(&mut self, cx: &mut Context, work: Work, fault: Fault) {
         self.of(work).failed(cx.now, fault);
         self.report_stall(cx);
@@ -106,14 +106,15 @@ impl Retries {
 
     /// A try of some work has succeeded.
     pub(super) fn succeeded(&mut self, cx: &mut Context, work: Work) {
-        // Nearly always: nothing has failed before.
+        // Nearly always nothing has failed before.
         if self.of(work).failing.is_some() {
             self.of(work).succeeded();
             self.report_stall(cx);
         }
     }
 
-    /// Reports when the lane's drives begin to refuse, and when that has ended: not each try.
+    /// Reports when the lane's drives begin to refuse work, and when they accept it again; single tries are not
+    /// reported.
     fn report_stall(&mut self, cx: &mut Context) {
         let fault = self.fault();
         let lane = cx.lane;
@@ -125,28 +126,28 @@ impl Retries {
         self.reported = fault.is_some();
     }
 
-    /// True while no batch is begun, because the last one failed a moment ago.
+    /// True while no batch may begin, because the last one failed a short time ago.
     pub(super) fn batches_wait(&self, now: Instant) -> bool {
         self.batches.waits(now)
     }
 
-    /// True while no checkpoint begins that is not awaited.
+    /// True while a checkpoint that nothing waits for may not begin.
     pub(super) fn checkpoints_wait(&self, now: Instant) -> bool {
         self.checkpoints.waits(now) || self.batches_wait(now)
     }
 
-    /// When a checkpoint may begin again that is not awaited.
+    /// When a checkpoint that nothing waits for may begin again.
     pub(super) fn checkpoints_wait_until(&self) -> Option<Instant> {
         self.checkpoints.until.max(self.batches.until)
     }
 
-    /// What the last checkpoint failed with, if it made no progress.
+    /// The fault of the last checkpoint, if it made no progress.
     pub(super) fn checkpoints_fail(&self) -> Option<Fault> {
         self.checkpoints.fault()
     }
 
-    /// What the lane's drives refuse it with, and since when operations must have waited to end with that
-    /// before the next try. `needs_checkpoint`: the log goes on only after one.
+    /// The fault with which writes are refused, and a time: operations that began before it end with this fault without
+    /// waiting for the next try. `needs_checkpoint`: the log can continue only after a checkpoint.
     pub(super) fn refusal(&self, now: Instant, needs_checkpoint: bool) -> Option<(Fault, Instant)> {
         if !self.reported {
             return None;
@@ -158,7 +159,7 @@ impl Retries {
         batches.or(checkpoints).map(|fault| (fault, since))
     }
 
-    /// Keeps the flush of a request if flushes have failed a moment ago; else the caller begins it.
+    /// Holds back the flush of a request if flushes have failed a short time ago; else the caller begins it.
     pub(super) fn hold_flush(&mut self, now: Instant, request: RequestId) -> bool {
         let waits = self.flushes.waits(now);
         if waits {
@@ -167,7 +168,7 @@ impl Retries {
         waits
     }
 
-    /// Requests whose flushes are to begin, because their wait is over.
+    /// Requests whose flushes begin now, because their wait is over.
     pub(super) fn take_due_flushes(&mut self, now: Instant) -> Vec<RequestId> {
         match self.flushes.waits(now) {
             true => Vec::new(),
@@ -175,7 +176,7 @@ impl Retries {
         }
     }
 
-    /// When something that waits is tried again. `batches`, `checkpoints`: there is something to log, or to put in place.
+    /// When waiting work is tried again. `batches`, `checkpoints`: there is something to log, or to put in place.
     pub(super) fn retry_at(
         &self,
         now: Instant,

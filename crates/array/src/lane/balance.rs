@@ -1,11 +1,11 @@
-//! Which copy serves a read: the one whose drive has least to do.
+//! Chooses the copy that serves a read: the one whose drive has the least work queued.
 //!
-//! A parity that has one data element as its only member, with coefficient 1, is a copy of it: mirrors, and single
-//! parity over one data element. Where content is known by checksums, each copy is judged by its own entries, like any
-//! other block. Without checksums copies may differ after a stop that was not clean, until they are computed anew: so
-//! long the first copy serves all reads, lest a client sees a block change to and fro.
+//! A parity whose only member is one data element, with coefficient 1, is a copy of that element: mirrors, and single
+//! parity over one data element. In a pool with checksums each copy is checked by its own entries, like any other
+//! block. Without checksums copies may differ after an unclean stop until a resync has computed them again. Until then
+//! the first copy serves all reads, so that a client does not see a block alternate between two contents.
 //!
-//! What a drive has to do is what this lane has asked of it: other lanes of the pool are not known here.
+//! The load of a drive is what this lane has in flight at it. The load from other lanes of the pool is not known here.
 
 use std::collections::BTreeSet;
 
@@ -21,16 +21,17 @@ use crate::action::IoKind;
 use crate::format::{BlockName, PageName};
 use crate::plan::{self, Kind, Piece, Plan, Transfer};
 
-/// What a read that does not go on where its drive's last one ended counts more. Were it nothing, the chunks of a stream
-/// would go to the copies in turn, and each drive would seek for each of them; with it a drive gets some 256 KiB on end.
+/// The extra cost of a read that does not continue where the drive's last read ended. With no extra cost the chunks of
+/// a stream would alternate between the copies, and each drive would seek for each chunk. With this cost a drive gets
+/// some 256 KiB in sequence.
 const ELSEWHERE: u64 = 4;
 
-/// Where else the bytes of a data element are.
+/// For each data element, the other elements with the same bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Balance {
     /// By slot of the code: the other slots with the same bytes.
     copies: Vec<Vec<usize>>,
-    /// Whether the copies of a block are alike; the pool says when.
+    /// True if the copies of a block are alike; the pool decides when.
     agree: bool,
 }
 
@@ -50,16 +51,16 @@ impl Balance {
     }
 }
 
-/// How a read can begin without looking further.
+/// How a read begins that needs no detailed plan.
 #[derive(Debug)]
 pub(super) enum Sound {
-    /// At once.
+    /// At once, with this plan.
     Plan(Plan),
-    /// When these pages of checksums are there.
+    /// When these pages of checksums are in memory.
     Pages(BTreeSet<PageName>),
 }
 
-/// A place from which a piece can be read as it is.
+/// A place from which a piece can be read directly.
 struct Candidate {
     transfer: Transfer,
     first: BlockName,
@@ -67,7 +68,7 @@ struct Candidate {
     paged: bool,
 }
 
-/// What is known of where blocks are, and of what drives have to do.
+/// The state by which a copy is chosen: where blocks are, and the load of the drives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
     pub(super) cx: &'a Context,
@@ -77,7 +78,7 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Where `slot` holds the bytes of a piece, if they are in place there for all that is known.
+    /// The place of a piece's bytes in `slot`, unless something is known that keeps them from being read there.
     fn candidate(&self, op: &Op, piece: &Piece, slot: usize) -> Option<Candidate> {
         let stripe = op.stripes.start;
         let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
@@ -126,9 +127,8 @@ impl Known<'_> {
 }
 
 impl Balance {
-    /// The plan of a read of whole blocks that are all known to be where they belong: what
-    /// [`plan::plan_read`] says of it too, without the search for what else could be done. Nearly all
-    /// reads are of this kind. `None`: something is to be looked at more closely.
+    /// The plan of a read of whole blocks that are all in their places. The result is that of [`plan::plan_read`],
+    /// without its search for alternatives. Nearly all reads are of this kind. `None`: the read needs a detailed plan.
     pub(super) fn plan(&self, known: &Known<'_>, op: &Op) -> Option<Sound> {
         let Task::Read(pieces) = &op.task else {
             return None;
@@ -176,7 +176,7 @@ impl Balance {
         })
     }
 
-    /// The pool's word: the copies of each block are alike from now on.
+    /// The pool's decision: the copies of each block are alike from now on.
     pub(super) const fn copies_agree(&mut self) {
         self.agree = true;
     }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     impl Lab {
-        /// All blocks of group 0 are written and in their places, and their pages are here.
+        /// All blocks of group 0 are written and in their places, and their pages are in memory.
         fn new(scheme: &str, drives: u16) -> Self {
             let cx = Context::of_test(scheme, drives);
             let pages = PageCache::all_written(cx.geometry.layout().columns());
@@ -241,7 +241,7 @@ mod tests {
             Self::new("raid6", 6)
         }
 
-        /// Two drives that have the same, by the pool's word.
+        /// Two drives with the same content, as the pool has decided.
         fn mirror() -> Self {
             let mut lab = Self::new("raid1", 2);
             lab.balance.copies_agree();
@@ -258,7 +258,7 @@ mod tests {
             self.balance.plan(&known, op)
         }
 
-        /// A read of so many blocks of the first data element goes to these drives, if it can begin at once.
+        /// The drives that a read of so many blocks of the first data element goes to, if it can begin at once.
         fn seats(&self, first: u64, blocks: u64) -> Option<Vec<u16>> {
             let slot = self.cx.geometry.code().data_slots().next()?;
             match self.plan(&op(vec![piece(slot, first, blocks)]))? {
@@ -274,7 +274,7 @@ mod tests {
             (column, self.cx.geometry.layout().cell(0, column).seat)
         }
 
-        /// A drive has a read of a block of its column, at this block of its cell.
+        /// A drive has a read in flight of a block of its column, at this block of its cell.
         fn reads(&mut self, column: u16, at: u64) {
             let cell = self.cx.geometry.layout().cell(0, column);
             let offset = self.cx.geometry.drive_offset(cell, 0) + at * BLOCK_BYTES;

@@ -1,4 +1,4 @@
-//! A group begins a new life: its pages say that it is unwritten, and its blocks are left as they are.
+//! Makes a group blank: all its metadata pages are written as *unwritten*. Its blocks are not touched.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::action::{BufferId, IoKind, Slice};
 use crate::format::{MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 
-/// Bytes to be laid into memory.
+/// Bytes to be copied into memory before the plan's computation.
 type Puts = Vec<(Slice, Arc<[u8]>)>;
 
-/// The plan that writes a page beside all cells of a group, in the place of each of its pages, and what is laid into the plan's
-/// memory before.
+/// The plan that writes a blank page to the place of each page beside the cells of a group, and the bytes that are
+/// copied into the plan's memory before.
 pub(super) fn plan_blank(
     cx: &Context,
     page: &MetaPage,
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::format::Entry;
 
-    /// The drives that are written for group 0 of a small lane, and how many pages are laid out.
+    /// The drives that are written for group 0 of a small lane, and the number of pages that are laid out.
     fn planned(cx: &Context) -> (Vec<u16>, usize) {
         let page = MetaPage::filled(Entry::UNWRITTEN, 7);
         let (plan, puts) = plan_blank(cx, &page, 0, ScratchId(1));

@@ -1,15 +1,16 @@
-//! A map from names of blocks that is asked about single ones, and has no order of its own.
+//! A map by block name for single look-ups, without an order of its own.
 //!
-//! Tens of thousands of blocks may be logged, and each small request asks for several: a hash table answers in a third of
-//! the time that a balanced tree takes. What depends on the order of its entries would depend on how the table has
-//! grown; so none is shown but by [`BlockMap::select`], which sorts.
+//! Tens of thousands of blocks may be logged, and each small request looks up several: a hash table answers in a third
+//! of the time that a balanced tree takes. The order of the table's entries depends on how the table has grown, so
+//! nothing may depend on it: only [`BlockMap::select`] returns entries in order, and it sorts them.
 //!
 //! ```text
 //!   (group, column, block / 16) ─► leaf: which of its 16 blocks are there, and their values in order
 //! ```
 //!
-//! Streams log runs of blocks, and a checkpoint goes through all of them at once while commits wait. With a leaf for 16 neighbours the
-//! table stays in the processor's cache, and little has to be sorted. Blocks that are alone have leaves of one value.
+//! Streams log runs of blocks, and a checkpoint goes through all of them at once while commits wait. With a leaf for 16
+//! neighbours the table stays in the processor's cache, and there is little to sort. Blocks without neighbours have
+//! leaves of one value.
 
 #![expect(
     clippy::disallowed_types,
@@ -23,7 +24,8 @@ use rustc_hash::FxBuildHasher;
 
 use crate::format::BlockName;
 
-/// Neighbours that are together. To remove one moves the values behind it: more would cost more than the table spares.
+/// Blocks of a leaf. Removing a value moves the values behind it: with larger leaves this would cost more than the
+/// smaller table saves.
 const LEAF_BLOCKS: u32 = 16;
 
 /// Neighbouring blocks of a column.
@@ -37,9 +39,9 @@ struct LeafName {
 /// The values of neighbouring blocks.
 #[derive(Clone, Debug)]
 struct Leaf<V> {
-    /// A bit for each block that is there.
+    /// A bit for each block that has a value.
     present: u16,
-    /// Their values, in order.
+    /// The values, in order of the blocks.
     values: Vec<V>,
 }
 
@@ -53,7 +55,7 @@ impl<V> Default for Leaf<V> {
 }
 
 impl<V> Leaf<V> {
-    /// Where the value of a block is, or would be.
+    /// The index of the value of a block: `Ok` if there is one, `Err` with the index where it would be inserted.
     const fn place(&self, bit: u32) -> Result<usize, usize> {
         let before = (self.present & ((1 << bit) - 1)).count_ones() as usize;
         match self.present >> bit & 1 {
@@ -73,7 +75,7 @@ impl<V> Leaf<V> {
         }
     }
 
-    /// Blocks that are there go.
+    /// Removes blocks, all of which have values.
     fn remove_all(&mut self, removed: u16) {
         let mut bits = bits(self.present);
         self.values
@@ -81,7 +83,7 @@ impl<V> Leaf<V> {
         self.present &= !removed;
     }
 
-    /// The bits of its blocks, in order.
+    /// The bits of the blocks that have values, in order.
     fn bits(&self) -> impl Iterator<Item = u32> + use<V> {
         bits(self.present)
     }
@@ -92,7 +94,7 @@ fn bits(set: u16) -> impl Iterator<Item = u32> {
     (0..LEAF_BLOCKS).filter(move |bit| set >> bit & 1 == 1)
 }
 
-/// The leaf of a block, and which of its blocks it is.
+/// The leaf of a block, and the block's bit in it.
 const fn leaf_of(name: BlockName) -> (LeafName, u32) {
     let leaf = LeafName {
         group: name.group,
@@ -132,13 +134,13 @@ impl<V> BlockMap<V> {
         leaf.place(bit).ok().map(|at| &mut leaf.values[at])
     }
 
-    /// What was there before.
+    /// Returns the value that was there before.
     pub(super) fn insert(&mut self, name: BlockName, value: V) -> Option<V> {
         let (leaf, bit) = leaf_of(name);
         self.leaves.entry(leaf).or_default().insert(bit, value)
     }
 
-    /// What was there.
+    /// Returns the value that was there.
     pub(super) fn remove(&mut self, name: BlockName) -> Option<V> {
         let (leaf, bit) = leaf_of(name);
         let Entry::Occupied(mut leaf) = self.leaves.entry(leaf) else {
@@ -152,7 +154,7 @@ impl<V> BlockMap<V> {
         Some(leaf.get_mut().values.remove(at))
     }
 
-    /// Whether there is any of `count` blocks from `first` on.
+    /// True if any of `count` blocks from `first` on has a value.
     pub(super) fn has_any(&self, first: BlockName, count: u32) -> bool {
         let Some(more) = count.checked_sub(1) else {
             return false;
@@ -178,12 +180,12 @@ impl<V> BlockMap<V> {
         indices.any(|index| { self.leaves.get(&name(index)) }.is_some_and(|leaf| has(index, leaf)))
     }
 
-    /// All values. What is made of them must not depend on their order.
+    /// All values. The result must not depend on their order.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         self.leaves.values().flat_map(|leaf| &leaf.values)
     }
 
-    /// For blocks that are asked about in order: neighbours are looked up together.
+    /// A cursor for look-ups in order of the names: neighbours share one look-up of their leaf.
     pub(super) const fn in_order(&self) -> InOrder<'_, V> {
         InOrder {
             map: self,
@@ -191,7 +193,7 @@ impl<V> BlockMap<V> {
         }
     }
 
-    /// Removes those of `blocks`, which are in order, that `such` picks by what comes with them and by what is there.
+    /// Removes the blocks, given in order, for which `such` is true of the given pair and the value in the map.
     pub(super) fn remove_in_order<'a, T: 'a>(
         &mut self,
         blocks: impl IntoIterator<Item = &'a (BlockName, T)>,
@@ -220,7 +222,7 @@ impl<V> BlockMap<V> {
         }
     }
 
-    /// Those with such values, in order of their names.
+    /// The entries with such values, in order of their names.
     pub(super) fn select(&self, such: impl Fn(&V) -> bool) -> Vec<(BlockName, V)>
     where
         V: Copy,
@@ -245,11 +247,11 @@ impl<V> BlockMap<V> {
     }
 }
 
-/// Looks up blocks that come in order. In any other order it is right, and slower.
+/// Looks up blocks in order of their names. Any other order gives correct results, but is slower.
 #[derive(Debug)]
 pub(super) struct InOrder<'a, V> {
     map: &'a BlockMap<V>,
-    /// The leaf of the last block.
+    /// The leaf of the last look-up.
     leaf: Option<(LeafName, Option<&'a Leaf<V>>)>,
 }
 
@@ -287,7 +289,7 @@ mod tests {
             assert_eq!(map.insert(name(1, 2, block), block), None);
         }
         assert_eq!(map.insert(name(1, 1, 5), 5), None);
-        // Fewer blocks than there are entries are looked up, more are looked for.
+        // Few blocks are looked up one by one. For more blocks than the map has leaves, the leaves are scanned.
         for (first, count, any) in [
             (name(1, 2, 4), 3, false),
             (name(1, 2, 4), 4, true),
@@ -338,7 +340,7 @@ mod tests {
         }
         let all: Vec<_> = model.iter().map(|(&name, &value)| (name, value)).collect();
         assert_eq!(map.select(|_| true), all);
-        // Blocks that are there and others, in order, of which some go.
+        // Blocks with and without values, in order; some of them are removed.
         let asked: Vec<(BlockName, u32)> =
             { (0..2).flat_map(|column| (0..110).map(move |block| (column, block))) }
                 .map(|(column, block)| (name(0, column, block), block % 3))

@@ -1,4 +1,4 @@
-//! What a lane knows of the blocks of a group while it plans an operation.
+//! The state of a group's blocks, as far as a lane has it in memory while it plans an operation.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use super::pages::PageCache;
 use crate::format::{BlockName, Entry, PageName};
 use crate::plan::{BlockState, Blocks};
 
-/// What journal and pages say of blocks, as of an input.
+/// The entries of blocks, from journal and pages, at the time of one input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entries<'a> {
     pub(super) overlay: &'a Overlay,
@@ -18,13 +18,13 @@ pub(super) struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// What is known of a block, wherever it is. `None` if its page is not in memory.
+    /// The current entry of a block, wherever its bytes are. `None` if its page is not in memory.
     pub(super) fn present(self, name: BlockName) -> Option<Entry> {
         let logged = self.overlay.get(name).map(|logged| logged.entry);
         logged.or_else(|| self.pages.entry(name))
     }
 
-    /// What is known of a block that lies on its drive.
+    /// The entry of the bytes that lie on the drive.
     pub(super) fn in_place(self, name: BlockName) -> Option<Entry> {
         match self.overlay.get(name) {
             Some(logged) if logged.bytes == Bytes::InPlace => Some(logged.entry),
@@ -33,36 +33,36 @@ impl Entries<'_> {
     }
 }
 
-/// What a lane knows of a group's blocks while it plans an operation.
+/// The state of a group's blocks while an operation is planned.
 #[derive(Clone, Debug)]
 pub(super) struct LaneBlocks<'a> {
-    /// Without metadata every block is on its drive.
+    /// False in a pool without metadata: there every block is on its drive.
     pub(super) journaled: bool,
     pub(super) overlay: &'a Overlay,
     pub(super) pages: &'a PageCache,
     pub(super) group: u64,
-    /// What the cell that it fills has already.
+    /// The blocks that the target of a fill already has.
     pub(super) held: Option<&'a Held>,
-    /// A fill of a column that is nowhere goes on where nothing is left to go on from.
+    /// A fill skips blocks that can neither be read nor reconstructed: its column has no other source.
     pub(super) leaves_out_lost: bool,
     /// Blocks (column, block of its cell) that the operation has found bad.
     pub(super) bad: &'a BTreeSet<(u16, u64)>,
-    /// Blocks that it should do without.
+    /// Blocks that are read only if there is no other way.
     pub(super) avoid: &'a BTreeSet<(u16, u64)>,
-    /// Blocks whose entries are stale, or of rows of which nobody can tell what is stale in them.
+    /// Blocks whose entries are stale, and all blocks of rows in which the stale blocks cannot be identified.
     pub(super) distrusted: &'a BTreeSet<(u16, u64)>,
-    /// Columns that it should do without.
+    /// Columns that are read only if there is no other way.
     pub(super) avoided: &'a [u16],
-    /// Pages that must be here before the plan can be trusted.
+    /// Pages that must be in memory before the plan can be trusted.
     pub(super) missing: RefCell<BTreeSet<PageName>>,
-    /// Blocks that should be readable by where they are, and of which nothing is known.
+    /// Blocks whose column is readable and whose entry is UNKNOWN.
     pub(super) unknown: RefCell<BTreeSet<(u16, u64)>>,
-    /// Batches whose memory the plan may use.
+    /// Batches whose buffers the plan may read.
     pub(super) pinned: RefCell<BTreeSet<u64>>,
 }
 
 impl<'a> LaneBlocks<'a> {
-    /// What an operation finds in a pool with metadata, if it does without nothing but what it has found bad.
+    /// The blocks for an operation in a pool with metadata. Only blocks that the operation has found bad are avoided.
     pub(super) fn new(entries: Entries<'a>, op: &'a Op) -> Self {
         static NOTHING: BTreeSet<(u16, u64)> = BTreeSet::new();
         Self {
@@ -84,8 +84,8 @@ impl<'a> LaneBlocks<'a> {
 }
 
 impl Blocks for LaneBlocks<'_> {
-    /// Of blocks whose pages are not here nothing is known. Should a plan touch one, its page is
-    /// loaded, and the plan made anew.
+    /// Blocks whose pages are not in memory count as sound. If a plan touches one of them, its page is loaded, and the
+    /// operation is planned again.
     fn all_sound(&self) -> bool {
         let lacking = self.overlay.lacks_blocks() || self.pages.lack_entries();
         let nothing_against =
@@ -180,7 +180,7 @@ impl LaneBlocks<'_> {
     }
 }
 
-/// A block of group 0, for tests of single machines.
+/// A block of group 0, for tests of single state machines.
 #[cfg(test)]
 pub(super) const fn block(column: u16, block: u32) -> BlockName {
     BlockName {

@@ -1,22 +1,23 @@
-//! What holds between any two events, whatever has happened before: the simulator asks after each of its steps.
+//! Invariants that hold between any two events, whatever has happened before. The simulator checks them after each of
+//! its steps.
 //!
 //! | part | what holds |
 //! | --- | --- |
-//! | locks | an operation that has locked its stripes, and is past waiting for them, is first in line for each; so is one that moves for the stripe that it moves from |
+//! | locks | an operation that has locked its stripes, and is past waiting for them, is first in line for each; an operation that moves a stripe also holds the lock of the stripe that it moves from |
 //! | locks | nothing is written, logged or discarded without the lock of its stripe |
-//! | in place | where a stripe goes in place before it is logged, no block counts: none is in the overlay, each entry says *unwritten*; or it was vacated, and that is flushed |
-//! | free stripes | nothing else that is in flight was planned for a stripe that is being written as a free one |
-//! | free stripes | no block of a stripe that is free, or vacated, counts: each entry says *unwritten*, or the overlay does |
-//! | maps | as long as no data has moved, what a client asks for is planned where its data is |
-//! | maps | each stripe holds at most one stripe of the data, and is known to hold it by both sides; free stripes hold none, and are not on their way |
-//! | discards | what drives discard is locked, and nothing of it counts or is logged |
+//! | in place | where a stripe is written in place before it is logged, no block counts: none is in the overlay, each entry is *unwritten*; or the stripe was vacated, and its record is flushed |
+//! | free stripes | no other operation in flight was planned for a stripe that is being written as a free one |
+//! | free stripes | no block of a free or vacated stripe counts: each entry is *unwritten*, or the overlay has the stripe as zeroed |
+//! | maps | as long as no data has moved since, a client's operation is planned where its data is |
+//! | maps | each stripe holds at most one stripe of the data, and both directions of the map agree; free stripes hold none, and are not about to be used |
+//! | discards | stripes that drives discard are locked, and none of their blocks counts or is logged |
 //! | discards | no batch is written to the ring while drives discard it |
 //! | checkpoint | what is put in place is flushed in the journal |
 //! | log | flushed ≤ completed ≤ ended < next; each batch that is not complete has its place in the ring |
-//! | ring | batches lie one behind the other, and none where another one is |
-//! | overlay | its sums are those of its blocks, and no block is of a batch that has not begun |
+//! | ring | batches lie one behind the other, and do not overlap |
+//! | overlay | its sums are those of its blocks, and no block belongs to a batch that has not begun |
 //!
-//! What is said of flushes is checked when one ends (`io/unflushed.rs`).
+//! Invariants about flushes are checked when a flush ends (`io/unflushed.rs`).
 
 use block::BLOCK_BYTES;
 
@@ -28,10 +29,10 @@ use super::{Purpose, direct, io::Flight};
 use crate::format::{BlockName, Entry};
 
 impl Lane {
-    /// Checks what holds between events. `all`: also what has to be counted anew for that.
+    /// Checks what holds between events. `all`: also the checks that have to count everything again.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// When an invariant does not hold.
     pub fn check(&self, all: bool) {
         for (id, op) in self.ops.iter() {
             self.check_locks(id, op);
@@ -45,7 +46,7 @@ impl Lane {
         if all {
             self.maps.check();
             self.check_empty_stripes();
-            // Before that the log has no end yet.
+            // Before recovery has ended the log has no end.
             if self.recovery.is_none() && self.cx.geometry.regions().is_some() {
                 self.log.check();
                 self.overlay.check(self.log.next_sequence());
@@ -80,7 +81,7 @@ impl Lane {
         }
     }
 
-    /// It is planned where its data is.
+    /// The operation is planned where its data is.
     fn check_place(&self, id: OpId, op: &Op) {
         let (Some(data), Some(located)) = (op.data, op.located) else {
             return;
@@ -128,7 +129,7 @@ impl Lane {
         }
     }
 
-    /// No block of a stripe that is free, or about to be, counts.
+    /// No block of a stripe that is free, or about to be free, counts.
     fn check_empty_stripes(&self) {
         for (group, stripe) in self.maps.empty() {
             let vacated = self.overlay.is_zeroed(group, stripe);
@@ -184,7 +185,7 @@ impl Lane {
         }
     }
 
-    /// The blocks of a group that lie where an operation in flight is, as the view is now.
+    /// The blocks of a group that lie where an operation in flight is, by the present view.
     fn blocks_of_flight(
         &self,
         group: u64,
@@ -211,7 +212,7 @@ impl Lane {
         })
     }
 
-    /// A block holds nothing that counts, as far as pages in memory say. `vacated`: they are yet to say so.
+    /// Checks that a block does not count, as far as pages in memory show. `vacated`: the pages are not updated yet.
     fn check_counts_not(&self, name: BlockName, vacated: bool, what: &str) {
         assert!(
             self.overlay.get(name).is_none(),

@@ -6,23 +6,25 @@
 //!   on a drive [                        its chunks of both, as one                            ]
 //! ```
 //!
-//! A page cache writes 64 KiB at a time, FUSE 128 KiB, and a request of 1 MiB rarely ends where a stripe does. Written one by
-//! one, each part of a stripe would be logged with parity of its own, and wait for the stripe's lock until the part before it
-//! is done; and each stripe would be an operation of its own on its drives. So long writes wait for their neighbours:
+//! A page cache writes 64 KiB at a time, FUSE 128 KiB, and a request of 1 MiB rarely ends where a stripe does. Written
+//! one by one, each part of a stripe would be logged with parity of its own, and would wait for the stripe's lock until
+//! the part before it is done. Each stripe would also be an operation of its own on its drives. So long writes wait for
+//! their neighbours:
 //!
-//! - until everything of this moment has been told, as a batch of the log does; and
-//! - while an operation of such writes has their stripe or the stripe before. They are part of a stream then, and the
-//!   drives are busy with what comes first. Stripes that follow one another wait as one run.
+//! - until all inputs of the same moment have been delivered, as a batch of the log does; and
+//! - while an operation of such writes has their stripe or the stripe before. The writes are part of a stream then, and
+//!   the drives are busy with the earlier parts. Consecutive stripes wait as one run.
 //!
-//! A run of [`RUN_BYTES`] begins at once, but for a stripe at its end that is not whole yet. A write that has no neighbours
-//! waits for nothing but the end of the moment in which it came.
+//! A run of [`RUN_BYTES`] begins at once, except for an incomplete stripe at its end. A write without neighbours waits
+//! only until the end of the moment in which it came.
 //!
 //! Invariants:
-//! - What waits has not begun: it is planned afterwards, by what holds then, and nothing of it is acknowledged.
-//! - A stripe that waits after its moment follows, directly or over others that wait, an operation that does not wait for it.
-//!   So its turn comes.
+//! - A waiting write has not begun: it is planned later, by the state of that time, and nothing of it is acknowledged.
+//! - A stripe that waits after its moment follows, directly or over other waiting stripes, an operation that does not
+//!   wait for it. So every stripe begins in the end.
 //! - The parts of an operation do not overlap.
-//! - An operation of several parts that fails is done again part by part: each request hears what became of it alone.
+//! - If an operation of several parts fails, each part is tried again as an operation of its own: each request gets the
+//!   outcome of its own part.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,13 +34,13 @@ use block::{BLOCK_BYTES, Instant, RequestKind};
 use crate::geometry::Segment;
 use crate::{Geometry, GroupRequest, RequestId};
 
-/// Shorter requests are not part of a stream, and somebody waits for them.
+/// Shorter requests do not wait: they are not part of a stream, and a client waits for them.
 const PART_BYTES_MIN: u64 = 32 << 10;
 
-/// A run of stripes that is so long begins at once: drives have long operations from it.
+/// A run of stripes of this length begins at once: it already gives drives long operations.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// What one request writes to a stripe.
+/// A request's part of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) request: RequestId,
@@ -62,24 +64,24 @@ impl Part {
     }
 }
 
-/// The parts of a stripe that wait.
+/// The waiting parts of a stripe.
 #[derive(Clone, Debug, Default)]
 struct Waiting {
     parts: Vec<Part>,
     bytes: u64,
 }
 
-/// Stripes, and what is to be written to each.
+/// Stripes, and the parts to be written to each.
 pub(super) type Stripes = Vec<((u64, u64), Vec<Part>)>;
 
-/// What waits for its neighbours.
+/// Writes that wait for their neighbours.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coalescing {
     /// By group and stripe.
     stripes: BTreeMap<(u64, u64), Waiting>,
-    /// There is something that waits for the end of this moment.
+    /// Set while something waits for the end of this moment.
     due: Option<Instant>,
-    /// How many operations of parts that have waited here are on each stripe of a group's data.
+    /// The number of operations in flight, made of parts that waited here, on each stripe of a group's data.
     occupied: BTreeMap<(u64, u64), u32>,
 }
 
@@ -88,7 +90,7 @@ impl Coalescing {
         self.stripes.is_empty()
     }
 
-    /// Whether a write waits for its neighbours: a long one of whole blocks.
+    /// True if a write waits for its neighbours: a long write of whole blocks.
     pub(super) fn takes(geometry: &Geometry, request: &GroupRequest) -> bool {
         let what = request.request;
         let least = PART_BYTES_MIN.min(geometry.stripe_data_bytes() / 2);
@@ -98,7 +100,8 @@ impl Coalescing {
             && (what.offset | what.length).is_multiple_of(BLOCK_BYTES)
     }
 
-    /// What a request writes to a stripe waits from now on. Returns what must begin before, because the two overlap.
+    /// Adds a request's part of a stripe to the waiting parts. Returns the parts that must begin before it, because
+    /// they overlap.
     pub(super) fn coalesce(
         &mut self,
         now: Instant,
@@ -110,7 +113,8 @@ impl Coalescing {
         self.add(stripe, Part { request, segments })
     }
 
-    /// Everything of the moment in which the parts came has been handed in: what begins now. `whole`: bytes of a stripe.
+    /// All inputs of the moment in which the parts came have been delivered: returns the stripes that begin now.
+    /// `whole`: bytes of a stripe.
     pub(super) fn take_due(&mut self, now: Instant, whole: u64) -> Stripes {
         if self.due.is_none_or(|due| due > now) {
             return Vec::new();
@@ -123,7 +127,7 @@ impl Coalescing {
         ready
     }
 
-    /// It has ended: what has waited for it begins.
+    /// An operation on a stripe has ended: returns the stripes that waited for it, which begin now.
     pub(super) fn ended(&mut self, (group, stripe): (u64, u64), whole: u64) -> Stripes {
         self.leave((group, stripe));
         match self.is_idle() {
@@ -132,12 +136,12 @@ impl Coalescing {
         }
     }
 
-    /// An operation of parts that had waited begins on a stripe.
+    /// An operation of parts that waited here begins on a stripe.
     pub(super) fn occupy(&mut self, stripe: (u64, u64)) {
         *self.occupied.entry(stripe).or_default() += 1;
     }
 
-    /// It has ended.
+    /// An operation on a stripe has ended.
     fn leave(&mut self, stripe: (u64, u64)) {
         let count = self.occupied.get_mut(&stripe).expect("it was counted");
         *count -= 1;
@@ -146,12 +150,12 @@ impl Coalescing {
         }
     }
 
-    /// When what waits for the end of a moment begins.
+    /// When the parts begin that wait for the end of a moment.
     pub(super) const fn due_at(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Adds a part. Returns what overlaps with it and begins before it.
+    /// Adds a part. Returns the parts that overlap with it and begin before it.
     fn add(&mut self, stripe: (u64, u64), part: Part) -> Vec<Part> {
         let waiting = self.stripes.entry(stripe).or_default();
         let overlaps = waiting.parts.iter().any(|other| other.overlaps(&part));
@@ -164,8 +168,8 @@ impl Coalescing {
         before
     }
 
-    /// Takes what follows no operation, and runs that are long enough. A stripe of `whole` bytes lacks nothing; `is_free`
-    /// says that no operation has it.
+    /// Takes the stripes that follow no operation, and the runs that are long enough. A stripe of `whole` bytes is
+    /// complete; `is_free` is true of a stripe that no operation has.
     fn take_ready(&mut self, whole: u64, is_free: impl Fn(u64, u64) -> bool) -> Stripes {
         let mut ready = Vec::new();
         let mut run = Run::default();
@@ -190,11 +194,11 @@ impl Coalescing {
         self.take(ready)
     }
 
-    /// An operation has given back stripes: takes what waits for it. A stripe of `whole` bytes lacks nothing.
+    /// An operation has released stripes: takes the stripes that waited for it. A stripe of `whole` bytes is complete.
     fn take_unlocked(&mut self, group: u64, unlocked: Range<u64>, whole: u64) -> Stripes {
         let mut ready: Vec<(u64, u64)> = Vec::new();
         let mut last_bytes = whole;
-        // The stripe behind the last one waits for it, too.
+        // The stripe after the last one waited for it, too.
         let mut next = unlocked.end;
         let waiting = (group, unlocked.start)..(group, u64::MAX);
         for (&(_, stripe), waiting) in self.stripes.range(waiting) {
@@ -205,7 +209,7 @@ impl Coalescing {
             last_bytes = waiting.bytes;
             ready.push((group, stripe));
         }
-        // A part at the end goes on waiting, for the stripe before it that begins now.
+        // An incomplete stripe at the end goes on waiting, for the stripe before it that begins now.
         if let [.., before, last] = ready[..]
             && last.1 == before.1 + 1
             && last_bytes < whole
@@ -224,17 +228,17 @@ impl Coalescing {
     }
 }
 
-/// Stripes that follow one another and wait for one operation.
+/// Consecutive stripes that wait for one operation.
 #[derive(Default)]
 struct Run {
     stripes: Vec<(u64, u64)>,
     bytes: u64,
-    /// Of the last of them.
+    /// Bytes of the last stripe.
     last_bytes: u64,
 }
 
 impl Run {
-    /// The stripes that begin if it is long enough: all but a part at the end.
+    /// The stripes that begin if the run is long enough: all but an incomplete stripe at the end.
     fn that_is_long(mut self, whole: u64) -> Vec<(u64, u64)> {
         if self.bytes < RUN_BYTES {
             return Vec::new();
@@ -273,7 +277,7 @@ mod tests {
         part(request, 0, 0, WHOLE)
     }
 
-    /// Stripes and requests of what is taken.
+    /// Stripes and requests that were taken.
     fn said(stripes: Stripes) -> Vec<(u64, Vec<u64>)> {
         let requests = |parts: Vec<Part>| parts.iter().map(|part| part.request.0).collect();
         let stripes = stripes.into_iter();
@@ -302,7 +306,7 @@ mod tests {
         for at in [3, 4, 6, 9] {
             coalescing.add((0, at), stripe(at));
         }
-        // Operations have 2 and 6.
+        // Operations are on stripes 2 and 6.
         let is_free = |_, at| at != 2 && at != 6;
         let taken = coalescing.take_ready(WHOLE, is_free);
         assert_eq!(said(taken), [(9, vec![9])]);
@@ -339,7 +343,7 @@ mod tests {
         assert_eq!(unlocked, [(15, vec![15])]);
     }
 
-    /// A write of one stripe that waits.
+    /// A write of one stripe waits.
     fn waits(coalescing: &mut Coalescing, now: u64, at: u64) -> Vec<Part> {
         coalescing.coalesce(Instant(now), RequestId(at), (0, at), stripe(at).segments)
     }
@@ -375,7 +379,7 @@ mod tests {
         coalescing.occupy((0, 3));
         waits(&mut coalescing, 5, 4);
         assert!(coalescing.take_due(Instant(5), WHOLE).is_empty());
-        // What has waited for one of them does not wait for the other.
+        // A stripe that waited for one of the operations does not wait for the other.
         assert_eq!(said(coalescing.ended((0, 3), WHOLE)), [(4, vec![4])]);
         waits(&mut coalescing, 6, 4);
         assert!(coalescing.take_due(Instant(6), WHOLE).is_empty());

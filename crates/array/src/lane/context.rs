@@ -1,7 +1,8 @@
-//! What all machines of a lane share: what they may read, and through what they ask for something.
+//! The context that all state machines of a lane share: the state that they may read, and the queues for their
+//! requests.
 //!
-//! A machine is given `&mut Context` with each input. It reads the geometry, the view and the time, and changes neither; what
-//! it wants done goes out as an action, a computation or an event, in the order in which it asks.
+//! A machine is given `&mut Context` with each input. It reads the geometry, the view and the time, and changes none of
+//! them. Its requests go out as actions, computations or events, in the order in which the machine makes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,27 +18,27 @@ use crate::format::RING_HEAD_BYTES;
 use crate::view::View;
 use crate::{Geometry, ScratchId};
 
-/// Lent to every machine of a lane.
+/// Passed to every state machine of a lane.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) geometry: Arc<Geometry>,
     /// The lane's number.
     pub(super) lane: u16,
     view: View,
-    /// When the input came that is being handled.
+    /// The time of the input that is being handled.
     pub(super) now: Instant,
-    /// Nothing has content: see [`Lane::trust_content`](super::Lane::trust_content).
+    /// Drives store no content: see [`Lane::trust_content`](super::Lane::trust_content).
     pub(super) trusted: bool,
     pub(super) epochs: Epochs,
     pub(super) actions: VecDeque<Action>,
     pub(super) events: VecDeque<Event>,
     pub(super) computes: SequenceMap<ComputeId, Computing>,
-    /// The last number that was given out: operations, jobs, I/O, computations and memory have one counter.
+    /// The last number that was given out. Operations, jobs, I/O, computations and memory share one counter.
     last_number: u64,
 }
 
 impl Context {
-    /// Of a lane whose every column is current at home.
+    /// The context of a lane in which every column is current at home.
     pub(super) fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         Self {
             geometry,
@@ -58,7 +59,7 @@ impl Context {
         &self.view
     }
 
-    /// For `Lane` alone: the pool's word changes the view.
+    /// For `Lane` alone: only the pool's commands change the view.
     pub(super) fn change_view<T>(&mut self, change: impl FnOnce(&mut View, &Geometry) -> T) -> T {
         change(&mut self.view, &self.geometry)
     }
@@ -68,7 +69,7 @@ impl Context {
         group < self.geometry.groups() && self.geometry.lane_of(group) == self.lane
     }
 
-    /// Seats whose drives take part, in order.
+    /// Seats whose drives are in use, in order.
     pub(super) fn live_seats(&self) -> Vec<Seat> {
         (0..self.geometry.layout().drives())
             .map(Seat)
@@ -98,7 +99,7 @@ impl Context {
         ScratchId(self.fresh())
     }
 
-    /// Asks for a computation.
+    /// Requests a computation.
     pub(super) fn push_compute(&mut self, computing: Computing, work: Compute) {
         let id = ComputeId(self.fresh());
         self.computes.insert(id, computing);
@@ -109,12 +110,12 @@ impl Context {
 
 #[cfg(test)]
 impl Context {
-    /// Lane 0 of a small pool with a journal, for tests of single machines.
+    /// Lane 0 of a small pool with a journal, for tests of single state machines.
     pub(super) fn of_test(scheme: &str, drives: u16) -> Self {
         Self::of_test_with(scheme, drives, 256 << 10, |_| {})
     }
 
-    /// The same with cells of another size, and other features of its regions.
+    /// The same with another cell size, and other features of its regions.
     pub(super) fn of_test_with(
         scheme: &str,
         drives: u16,
@@ -148,12 +149,12 @@ impl Context {
         Self::new(Arc::new(geometry), 0)
     }
 
-    /// What has been asked for since the last call.
+    /// The actions since the last call.
     pub(super) fn take_actions(&mut self) -> Vec<Action> {
         self.actions.drain(..).collect()
     }
 
-    /// What has been reported since the last call.
+    /// The events since the last call.
     pub(super) fn take_events(&mut self) -> Vec<Event> {
         self.events.drain(..).collect()
     }

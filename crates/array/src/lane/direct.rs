@@ -1,21 +1,21 @@
-//! What streams write onto space that holds nothing that counts goes in place at once, stripe by stripe, and then a record
-//! of its checksums is logged.
+//! Direct writes: a stream that writes onto space that holds nothing goes in place first, stripe by stripe. Then a
+//! record of its checksums is logged, without content.
 //!
 //! ```text
 //!   Computing ─► Gathering ───────────────► Writing ──────────────► Logging ─► (end)
 //!                (the other stripes of      (data and parity,       (checksums, no content)
 //!                its turn: neighbours       in place)
-//!                go as one operation)          └─ a drive refuses or leaves ─► Logging (with content) ─► (end)
+//!                become one operation)         └─ a drive refuses or leaves ─► Logging (with content) ─► (end)
 //! ```
 //!
-//! Why nothing is lost: until the record is complete the blocks' entries say that they are unwritten, so what lies in their
-//! places does not count, whole or torn. The record and the stripe may both be in caches when the power goes. So
-//! recovery compares stripes whose record is not known to be flushed with their checksums (`recover/compare.rs`).
+//! Why nothing is lost: until the record is complete the entries of the blocks are *unwritten*. So the bytes in their
+//! places do not count, whole or torn. The record and the stripe may both be in volatile caches when the power fails.
+//! So recovery compares stripes whose record is not known to be flushed with their checksums (`recover/compare.rs`).
 //!
 //! Invariants:
-//! - The stripe is locked from before its entries are looked at until its record is complete.
-//! - A record says of a block that it is in place only if its drive has taken it, and has not left since.
-//! - A trim whose record is not flushed leaves its stripe written: its blocks are still in the overlay.
+//! - The stripe is locked from before its entries are read until its record is complete.
+//! - A record lists a block as in place only if its drive has completed the write, and has not left since.
+//! - A stripe whose trim is not flushed counts as written: the overlay still has the trim.
 
 use std::collections::BTreeSet;
 
@@ -35,26 +35,27 @@ use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
 use crate::plan::{Plan, Transfer};
 use crate::seeded::{self, SeededFault};
 
-/// Blocks of a lane that are in place and whose entries are in memory only, from which on a checkpoint begins: 64 MiB. It goes
-/// through all of them at once, and commits of the same thread wait for that.
-/// At four times as many nothing more goes in place before it has ended.
+/// Blocks of a lane that are in place and whose entries are in memory only. From this number on a checkpoint begins: 64
+/// MiB. The checkpoint goes through all of them at once, and commits on the same thread wait for it. At four times this
+/// number nothing more goes in place before the checkpoint has ended.
 pub(super) const IN_PLACE_MAX: u64 = 16_384;
 
-/// Bytes of a unit's descriptors: several units, and what else a batch has, fit into one header.
+/// Bytes of a unit's descriptors at most: several units, and the other parts of a batch, fit into one header.
 const UNIT_BYTES_MAX: usize = 4 << 10;
 
-/// What an operation that writes in place knows.
+/// The state of an operation that writes in place.
 #[derive(Clone, Debug)]
 pub(super) struct Direct {
     /// Plain CRC-32C of the blocks that it writes, in the order of [`written_blocks`].
     pub(super) sums: Vec<u32>,
-    /// A drive has not taken what it should have.
+    /// A drive has failed one of the writes.
     pub(super) failed: bool,
     /// The turn in which it was planned.
     pub(super) turn: Turn,
 }
 
-/// How many blocks of each element one unit describes, of a stripe of so many elements; `None` if not even one.
+/// The number of blocks of each element that one unit describes, in a stripe of so many elements; `None` if not even
+/// one fits.
 fn rows_of_unit(elements: usize) -> Option<u64> {
     let room = UNIT_BYTES_MAX / elements;
     let rows =
@@ -62,8 +63,8 @@ fn rows_of_unit(elements: usize) -> Option<u64> {
     u64::try_from(rows).ok().filter(|&rows| rows > 0)
 }
 
-/// Whether a write may go in place before it is logged, if nothing counts there. Parts of streams only: it takes one step
-/// more than the journal, and what it saves are bytes.
+/// True if a write may go in place before it is logged, provided that nothing counts there. Only parts of streams may:
+/// the direct way takes one step more than the journal, and its gain is fewer bytes.
 pub(super) fn may_go(cx: &Context, ios: &IoTable, overlay: &Overlay, op: &Op, plan: &Plan) -> bool {
     let (Task::Write(prepared), Owner::Request(_)) = (&op.task, op.owner) else {
         return false;
@@ -81,7 +82,7 @@ pub(super) fn may_go(cx: &Context, ios: &IoTable, overlay: &Overlay, op: &Op, pl
         && rows_of_unit(cx.geometry.code().elements()).is_some()
 }
 
-/// The pages of what a plan writes that are not in memory.
+/// The pages of the blocks that a plan writes, as far as they are not in memory.
 pub(super) fn pages_of_writes(
     cx: &Context,
     pages: &PageCache,
@@ -107,9 +108,9 @@ pub(super) fn run_of(cx: &Context, group: u64, write: &Transfer) -> (BlockName, 
     (first, number(write.length / BLOCK_BYTES))
 }
 
-/// Whether no block counts of those that a plan writes, and each has one place, on a drive that is quick enough. What the
-/// plan does not write of their rows is zero then, by its own parity: were it not, parity would be written. `flushed`: the last
-/// batch that a flush has covered.
+/// True if none of the blocks that a plan writes counts, and each block has one place, on a drive that is not slow.
+/// Then the other blocks of these rows are zero: if one were not, the parity of its row, which the plan writes, would
+/// count. `flushed`: the last batch that a flush has covered.
 pub(super) fn holds_nothing(
     cx: &Context,
     ios: &IoTable,
@@ -119,8 +120,8 @@ pub(super) fn holds_nothing(
 ) -> bool {
     let group = op.group;
     let trimmed = entries.overlay.zeroed_since(group, op.stripes.start);
-    // The entries of a stripe that was vacated say so from the next checkpoint on; it is free already (`ops/moves.rs`). Of one
-    // that was trimmed blocks may still be on their way to their places.
+    // The entries of a vacated stripe become *unwritten* with the next checkpoint; the stripe is free already
+    // (`ops/moves.rs`). Blocks of a trimmed stripe may still be on their way to their places.
     let is_vacated = |since| {
         let durable = since <= flushed || seeded::is(SeededFault::VacatedNotFlushed);
         op.moves_from().is_some() && durable
@@ -141,7 +142,7 @@ pub(super) fn holds_nothing(
         })
 }
 
-/// What is logged of blocks that are in place: their checksums. All of a stripe that moves is one unit.
+/// The units for blocks that are in place: their checksums. All of a stripe that moves is one unit.
 pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Unit> {
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let rows = rows_of_unit(cx.geometry.code().elements()).expect("it was considered");
@@ -167,7 +168,7 @@ pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Un
         .collect()
 }
 
-/// Runs of blocks that follow one another: the first of each, and all checksums.
+/// Runs of consecutive blocks: the first block of each run, and the checksums of all its blocks.
 fn runs_of(blocks: &[(BlockName, u32)]) -> Vec<(BlockName, Vec<u32>)> {
     let follows = |(a, _): &(BlockName, u32), (b, _): &(BlockName, u32)| {
         a.column == b.column && a.block + 1 == b.block
@@ -193,8 +194,8 @@ mod tests {
 
     const ID: OpId = OpId(1);
 
-    /// A small lane of which all is unwritten, and a part of a stream that covers stripe 1: one chunk of four blocks on each of six
-    /// drives.
+    /// A small lane with nothing written, and a part of a stream that covers stripe 1: one chunk of four blocks on each
+    /// of six drives.
     struct Lab {
         cx: Context,
         ios: IoTable,
@@ -249,7 +250,7 @@ mod tests {
             may_go(&self.cx, &self.ios, &self.overlay, &self.op, &self.plan)
         }
 
-        /// Whether the stripe holds nothing when batches up to this one are flushed.
+        /// True if the stripe holds nothing when batches up to this one are flushed.
         fn holds_nothing(&self, flushed: u64) -> bool {
             let entries = Entries {
                 overlay: &self.overlay,

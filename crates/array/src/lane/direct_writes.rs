@@ -1,5 +1,5 @@
-//! Writes that go in place before they are logged (`direct.rs`): which of them go together, and how much of what is in place
-//! recovery would have to look at.
+//! Bookkeeping of direct writes, which go in place before they are logged (`direct.rs`): which stripes are written
+//! together, and how much recovery would have to compare.
 //!
 //! ```text
 //!   planned ─► computing ── the last of its turn ─► all of the turn are written ─► logged ── flushed ─► (forgotten)
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Invariants:
-//! - Stripes that are planned in one turn, one call of a handler, are written together: neighbours on a drive go as one operation.
-//! - What is not known to be flushed is counted by batch, in the order of batches.
+//! - Stripes that are planned in one turn, one call of a handler, are written together: neighbours on a drive become
+//!   one operation.
+//! - Blocks that are not known to be flushed are counted by batch, in the order of batches.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,8 +17,8 @@ use block::BLOCK_BYTES;
 
 use super::ids::OpId;
 
-/// Bytes of all lanes that are in place and not known to be flushed, from which on a lane flushes by itself: recovery
-/// reads no more than about this.
+/// Bytes of all lanes that are in place and not known to be flushed. From this number on a lane begins a flush of its
+/// own accord, so that recovery compares no more than about this.
 const UNFLUSHED_MAX: u64 = 256 << 20;
 
 /// The number of a turn.
@@ -27,44 +28,44 @@ pub(super) struct Turn(u64);
 /// Stripes that were planned in one turn.
 #[derive(Clone, Debug, Default)]
 struct Gathering {
-    /// How many are being computed.
+    /// The number of stripes whose computation is in flight.
     computing: usize,
     ready: Vec<OpId>,
 }
 
-/// What goes in place before it is logged.
+/// The direct writes of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectWrites {
     gathering: BTreeMap<Turn, Gathering>,
     turn: Turn,
-    /// Stripes on their way to their places.
+    /// Stripes that are being written to their places.
     in_flight: usize,
-    /// Blocks by batch, of those that are not known to be flushed.
+    /// Numbers of blocks by batch, for batches that are not known to be flushed.
     unflushed: VecDeque<(u64, u64)>,
     unflushed_blocks: u64,
-    /// The last batch that a flush was asked to cover.
+    /// The last batch that a requested flush was to cover.
     asked: u64,
 }
 
 impl DirectWrites {
-    /// Stripes on their way to their places, or to the journal after all.
+    /// Direct writes that have begun and not ended.
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// What is planned from now on is of another turn.
+    /// Ends the turn: stripes that are planned later belong to the next one.
     pub(super) const fn turn_ends(&mut self) {
         self.turn.0 += 1;
     }
 
-    /// A stripe that was planned goes in place: its turn.
+    /// A planned stripe goes in place. Returns its turn.
     pub(super) fn begin(&mut self) -> Turn {
         self.in_flight += 1;
         self.gathering.entry(self.turn).or_default().computing += 1;
         self.turn
     }
 
-    /// A stripe is computed. With the last one of its turn all of them are to be written.
+    /// A stripe is computed. With the last stripe of its turn, returns all stripes of the turn: they are written now.
     pub(super) fn computed(&mut self, turn: Turn, op: OpId) -> Vec<OpId> {
         let gathering = self.gathering.get_mut(&turn);
         let gathering = gathering.expect("its stripes are counted");
@@ -82,7 +83,7 @@ impl DirectWrites {
         self.in_flight -= 1;
     }
 
-    /// A batch says of so many blocks that they are in place.
+    /// A batch has recorded so many blocks as in place.
     pub(super) fn logged(&mut self, sequence: u64, blocks: u64) {
         self.unflushed.push_back((sequence, blocks));
         self.unflushed_blocks += blocks;
@@ -95,8 +96,8 @@ impl DirectWrites {
         }
     }
 
-    /// True if recovery would have to look at too much: a flush is to be begun that covers batches up to `completed`. The next
-    /// one when as much again is there.
+    /// True if recovery would have to compare too much: the caller begins a flush that covers batches up to
+    /// `completed`. The next flush is requested when as much again has accumulated.
     pub(super) fn ask_flush(&mut self, completed: u64, lanes: u16) -> bool {
         let most = UNFLUSHED_MAX / BLOCK_BYTES / u64::from(lanes);
         if self.unflushed_blocks < most || self.asked >= completed {
@@ -117,7 +118,7 @@ impl DirectWrites {
 mod tests {
     use super::*;
 
-    /// Blocks that one of four lanes may have in place and not flushed.
+    /// The number of blocks that one of four lanes may have in place and not flushed.
     const MOST: u64 = UNFLUSHED_MAX / BLOCK_BYTES / 4;
 
     fn ops(ids: &[u64]) -> Vec<OpId> {

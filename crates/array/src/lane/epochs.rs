@@ -1,4 +1,4 @@
-//! Epochs: which operations were planned by a view that has changed since.
+//! Epochs: which operations in flight were planned by a view that has changed since.
 //!
 //! ```text
 //!   epoch 4            │ epoch 5         │ epoch 6
@@ -9,12 +9,14 @@
 //!   Settled is reported when 17 and 18 have ended, FillFailed when 19 has, too.
 //! ```
 //!
-//! A change closes the present epoch if an operation that was planned before may still touch what the change gives away: the
-//! earlier cell of a column, the target of a fill, a stripe that data has left.
+//! A change closes the present epoch if operations that were planned earlier may still access what the change takes
+//! away: the earlier cell of a column, the target of a fill, a stripe that data has left.
 //!
 //! Invariants:
-//! - An operation is counted in one epoch, that of its latest plan, and in none before its first plan and after its end.
-//! - An epoch is drained when nothing that is in flight is counted in it or in an earlier one. Drained epochs stay drained.
+//! - An operation is counted in one epoch, that of its latest plan. It is counted in none before its first plan and
+//!   after its end.
+//! - An epoch is drained when no operation in flight is counted in it or in an earlier epoch. Drained epochs stay
+//!   drained.
 //! - Events are reported in the order in which they closed their epochs.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,26 +31,26 @@ pub(super) struct Epoch(u64);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Epochs {
     present: Epoch,
-    /// How much is in flight by the epoch in which it was planned.
+    /// The number of operations in flight, by the epoch in which they were planned.
     in_flight: BTreeMap<Epoch, u64>,
-    /// Events that wait for the end of an epoch.
+    /// Events that wait until an epoch has drained.
     events: VecDeque<(Epoch, Event)>,
 }
 
 impl Epochs {
-    /// In which epoch a plan is made now. Two that are the same: no cell has been given away between.
+    /// The epoch of a plan that is made now. Between two plans of the same epoch no cell has been taken away.
     pub(super) const fn present(&self) -> Epoch {
         self.present
     }
 
-    /// Counts what is planned now in the present epoch, and no longer in that of its earlier plan.
+    /// Counts an operation that is planned now in the present epoch, and removes it from the epoch of its earlier plan.
     pub(super) fn enter(&mut self, member: &mut Option<Epoch>) {
         self.leave(member);
         *self.in_flight.entry(self.present).or_default() += 1;
         *member = Some(self.present);
     }
 
-    /// Nothing of its plan is in flight any more. No effect if it has none.
+    /// Nothing of the operation's plan is in flight any more. No effect if it is counted in no epoch.
     pub(super) fn leave(&mut self, member: &mut Option<Epoch>) {
         let Some(epoch) = member.take() else {
             return;
@@ -61,14 +63,14 @@ impl Epochs {
         }
     }
 
-    /// Ends the present epoch: what is planned from now on does not touch what is given away. Returns the epoch to wait for.
+    /// Ends the present epoch: later plans do not use what is taken away. Returns the epoch to wait for.
     pub(super) const fn close(&mut self) -> Epoch {
         let closed = self.present;
         self.present.0 += 1;
         closed
     }
 
-    /// True if nothing that was planned in an epoch or before is in flight.
+    /// True if no operation that was planned in this epoch or before is in flight.
     pub(super) fn has_drained(&self, epoch: Epoch) -> bool {
         let oldest = self.in_flight.first_key_value();
         oldest.is_none_or(|(&oldest, _)| epoch < oldest)
@@ -210,7 +212,7 @@ mod tests {
         Epochs::default().leave(&mut Some(Epoch(3)));
     }
 
-    /// By a plain list of members as the oracle.
+    /// Compares with a plain list of members as the oracle.
     #[test]
     fn random_runs_agree_with_a_list_of_members() {
         let mut state = 7_u64;

@@ -1,17 +1,17 @@
-//! Which parts of a group's data hold nothing.
+//! The parts of a group's data that hold nothing (holes), found without I/O.
 //!
 //! ```text
-//!   group never written ─────────────────────────────────────► hole, without a look at anything
+//!   group never written ─────────────────────────────────────► hole, without any look-up
 //!   block is logged ─────────────────────────────────────────► data
-//!   stripe is trimmed, or the block's entry says unwritten ──► hole
+//!   stripe is trimmed, or the block's entry is unwritten ────► hole
 //!   all else, and blocks whose page is not in memory ────────► data
 //! ```
 //!
-//! These are the rules by which a read answers zeros without a drive (`blocks.rs`, [`LaneBlocks::state`]), so that what is
-//! called a hole reads as zeros. A block may be called data that reads as zeros; one that was acknowledged is never
-//! called a hole, for acknowledgement comes after it is in the overlay.
+//! By the same rules a read returns zeros without a drive (`blocks.rs`, [`LaneBlocks::state`]), so a reported hole
+//! reads as zeros. A block that reads as zeros may be reported as data. An acknowledged block is never reported as a
+//! hole, because acknowledgement comes after the block is in the overlay.
 //!
-//! Pages that are not in memory are read on demand ([`Command::ReadPages`]): an answer after that knows more.
+//! Pages that are not in memory are read on demand ([`Command::ReadPages`]); later answers are more precise.
 //!
 //! [`LaneBlocks::state`]: super::blocks::LaneBlocks
 //! [`Command::ReadPages`]: crate::Command::ReadPages
@@ -27,7 +27,7 @@ use crate::format::{BlockName, Entry, MetaPage, PageName};
 use crate::geometry::Segment;
 use crate::{GroupRequest, VolumeId};
 
-/// What journal, pages and maps say of groups, without I/O.
+/// The state from which the holes of groups are found: journal, pages and maps.
 pub(super) struct Extents<'a> {
     pub(super) cx: &'a Context,
     pub(super) entries: MapEntries<'a>,
@@ -35,7 +35,7 @@ pub(super) struct Extents<'a> {
 }
 
 impl Extents<'_> {
-    /// Which of these bytes of a group's data hold nothing.
+    /// The extents of these bytes of a group's data.
     pub(super) fn of(&self, group: u64, bytes: Range<u64>) -> Vec<Extent> {
         let mut extents = Vec::new();
         let map = self.map_of(group);
@@ -53,13 +53,13 @@ impl Extents<'_> {
         extents
     }
 
-    /// The pages that are not in memory and would make [`of`](Self::of) know more.
+    /// The pages that are not in memory and would make the answer of [`of`](Self::of) more precise.
     pub(super) fn pages_lacking(&self, group: u64, bytes: Range<u64>) -> BTreeSet<PageName> {
         let pages = self.entries.pages;
         let mut missing = self.maps.pages_lacking(self.cx, pages, group);
         let map = self.map_of(group);
         for (data, segments) in self.segments_of(group, bytes) {
-            // Until the map is here: nearly all data is in its own place, or near it.
+            // The map is not in memory. Nearly all data is in its own place, or near it.
             let stripe = map.stripe_holding(data).unwrap_or(data);
             for segment in segments {
                 let (first, count) = self.blocks_of_segment(group, stripe, &segment);
@@ -69,7 +69,7 @@ impl Extents<'_> {
         missing
     }
 
-    /// What is known of a group's map.
+    /// The known part of a group's map.
     pub(super) fn map_of(&self, group: u64) -> Known<'_> {
         self.maps.if_known(self.cx, self.entries, group)
     }
@@ -139,7 +139,7 @@ mod tests {
     use crate::lane::overlay::{Bytes, Logged, Overlay};
     use crate::lane::pages::PageCache;
 
-    /// A small group of which all pages are in memory, and say that all is unwritten.
+    /// A small group whose pages are all in memory, and all *unwritten*.
     struct Lab {
         cx: Context,
         overlay: Overlay,
@@ -206,7 +206,7 @@ mod tests {
             }
         }
 
-        /// The extents of these bytes: length, and whether it is a hole.
+        /// The extents of these bytes: length, and true for a hole.
         fn of(&self, bytes: Range<u64>) -> Vec<(u64, bool)> {
             let extents = self.extents().of(0, bytes).into_iter();
             extents.map(|extent| (extent.length, extent.hole)).collect()

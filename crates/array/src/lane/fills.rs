@@ -1,10 +1,11 @@
-//! What a fill finds out of the blocks that it writes, for their entries.
+//! What a fill learns about the entries of the blocks that it writes.
 //!
-//! A fill writes what others tell of a column. Where the entry of a block was not known, or is not what was reconstructed under
-//! the stripe's lock, it is known from now on; what is logged meanwhile will be written to the target too, and its entry with it.
+//! A fill writes a column that other columns have. If the entry of a block was UNKNOWN, or differs from what was
+//! reconstructed under the stripe's lock, the block gets a new entry. Blocks that are logged meanwhile will be written
+//! to the target too, and their entries with them.
 //!
-//! A target that has part of the column already keeps its own pages where they are right. One that differs is written anew with
-//! the job's last checkpoint, and must not be taken for the later one before.
+//! A target that already has part of the column keeps its own pages where they are right. A page that differs is
+//! written again with the job's last checkpoint. Before that the target's page must not count as the later copy.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +19,9 @@ use crate::action::Event;
 use crate::format::{BlockName, Entry, PageName};
 use crate::seeded::{self, SeededFault};
 
-/// A fill writes these blocks, with these checksums: those that were not known are now. `completed`: the last batch that is
-/// complete. False if a page that must hear of it has been dropped from memory meanwhile: then the fill is planned again.
+/// A fill writes these blocks, with these checksums: entries that were UNKNOWN or stale are replaced. `completed`: the
+/// last batch that is complete. False if a page that must be updated has been dropped from memory meanwhile: then the
+/// fill is planned again.
 pub(super) fn note_filled(
     cx: &mut Context,
     overlay: &mut Overlay,
@@ -42,7 +44,7 @@ pub(super) fn note_filled(
             (Some(Bytes::Nowhere), _) if seeded::is(SeededFault::FilledStaysUnknown) => {}
             (Some(Bytes::Memory(_) | Bytes::InPlace), _) | (None, None) => {}
             (Some(Bytes::Nowhere), _) => overlay.known(name, entry),
-            // What lies in the target is compared before it gets here: an entry that differs is stale.
+            // Blocks that lie in the target are compared before this call, so an entry that differs is stale.
             (None, Some(now)) if now == Entry::UNKNOWN || !now.matches(pool, name, sum) => {
                 pages.set(name, entry);
             }
@@ -52,8 +54,8 @@ pub(super) fn note_filled(
     true
 }
 
-/// Some of the blocks that a fill should have written can be had nowhere, but the target holds others of its column: those are
-/// filled, and these are unknown.
+/// Some blocks of the fill are recoverable from nowhere, but the target has other blocks of its column. Keeps the valid
+/// blocks; marks the missing ones UNKNOWN.
 fn note_absent(cx: &mut Context, pages: &mut PageCache, op: &Op) {
     let absent = &op.plan.as_ref().expect("it was planned").absent;
     let Some(first) = absent.first() else {
@@ -78,8 +80,8 @@ fn note_absent(cx: &mut Context, pages: &mut PageCache, op: &Op) {
     }
 }
 
-/// Compares the target's pages with what they should be, as far as an operation goes. Returns those that are to be written anew,
-/// or pages that are read first.
+/// Compares the target's pages with the cached ones, for the stripes of an operation. Returns the pages that must be
+/// written again, or the pages that must be read first.
 pub(super) fn compare_pages(
     cx: &Context,
     pages: &mut PageCache,
@@ -98,7 +100,7 @@ pub(super) fn compare_pages(
         let theirs = held.page(name);
         let stale = theirs.filter(|theirs| pages.page(name).is_some_and(|page| page != *theirs));
         if let Some(theirs) = stale {
-            // Were the target to keep its own, that one must not be taken for the later one.
+            // If the target keeps its own page, that page must not count as the later one.
             pages.outdate(name, theirs);
         }
         stale.is_some()
@@ -169,7 +171,7 @@ mod tests {
             Entry::new(pool, block(2, at), sum, sequence)
         }
 
-        /// The fill writes these blocks of the column, with these checksums.
+        /// The fill writes these blocks of column 2, with these checksums.
         fn filled(&mut self, blocks: &[(u32, u32)]) -> bool {
             let blocks = blocks.iter().map(|&(at, sum)| (block(2, at), sum));
             let blocks: Vec<(BlockName, u32)> = blocks.collect();

@@ -1,4 +1,4 @@
-//! Which drives hold completed writes that no flush has covered yet, and who waits for flushes.
+//! Flushes: which drives have completed writes that no flush has covered yet, and what waits for flushes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::RequestId;
 use crate::action::{Io, IoKind, Origin, Service};
 use crate::seeded::{self, SeededFault};
 
-/// Who waits for a set of drives to be flushed.
+/// What waits for a set of drives to be flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Waiter {
     /// A request (a flush, or a write with FUA).
@@ -23,9 +23,9 @@ pub(super) enum Waiter {
     Checkpoint,
     /// The recovery under way.
     Recovery,
-    /// Nobody: so much was written in place that recovery should not have to look at more.
+    /// Nothing. So much was written in place that the flush limits what recovery has to compare.
     Log,
-    /// Stripes that hold nothing any more are free when their record is flushed.
+    /// Vacated stripes, which are free when their record is flushed.
     Moves,
 }
 
@@ -34,26 +34,26 @@ struct Pending {
     waiter: Waiter,
     /// Batches up to this one were complete when the flush began.
     covers: u64,
-    /// Flushes not yet completed.
+    /// The number of drives whose flush has not ended.
     outstanding: u64,
-    /// Drives whose flush failed, and what they said; the pool has yet to decide.
+    /// Drives whose flush failed, with the fault; the pool has yet to decide about them.
     failed: BTreeMap<Seat, Fault>,
-    /// The pool decided to keep a drive whose flush failed.
+    /// The fault of a drive whose flush failed and that the pool keeps.
     fault: Option<Fault>,
 }
 
 /// Flush bookkeeping of one lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flushes {
-    /// Completed writes since the drive's last flush began.
+    /// Drives with completed writes since their last flush began.
     dirty: BTreeSet<Seat>,
-    /// Flushes in flight by drive: what they cover is not durable yet either.
+    /// The number of flushes in flight by drive: the writes that they cover are not durable yet either.
     in_flight: BTreeMap<Seat, u64>,
     pending: BTreeMap<u64, Pending>,
     next: u64,
 }
 
-/// The end of a flush of all drives that it was begun on.
+/// A flush has ended on all drives that it was begun on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finished {
     pub(super) number: u64,
@@ -69,8 +69,9 @@ impl Flushes {
         self.dirty.insert(seat);
     }
 
-    /// A write that its owner counts ([`Writes`](super::writes::Writes)) has ended: the next flush covers it, or the pool is asked
-    /// for a verdict. True if its drive is out, so that the outcome does not matter.
+    /// A write that its owner counts ([`Writes`](super::writes::Writes)) has ended. If it succeeded, the next flush
+    /// covers it; if it failed, the pool is asked for a verdict. True if its drive is out, so that the outcome does not
+    /// matter.
     pub(super) fn write_ended(
         &mut self,
         cx: &mut Context,
@@ -92,7 +93,7 @@ impl Flushes {
     }
 
     /// Flushes every drive that has writes not yet flushed. `covers`: batches up to this one are complete. False if
-    /// there is no such drive: nothing is to be waited for.
+    /// there is no such drive, so that there is nothing to wait for.
     pub(super) fn begin(
         &mut self,
         cx: &mut Context,
@@ -114,8 +115,8 @@ impl Flushes {
             seats.pop();
         }
         self.dirty.clear();
-        // What a flush has failed to cover is in no other one, and no write makes the drive dirty again: this one waits for the
-        // verdict, too.
+        // Writes that a failed flush should have covered are in no other flush, and no new write makes the drive dirty
+        // again. So this flush waits for the pool's verdict, too.
         let failed: BTreeMap<Seat, Fault> = { self.pending.values() }
             .flat_map(|pending| &pending.failed)
             .filter(|_| !seeded::is(SeededFault::FlushForgetsFailed))
@@ -151,7 +152,7 @@ impl Flushes {
         true
     }
 
-    /// A drive's flush has ended. A failed one makes its waiter wait for the pool's verdict.
+    /// A drive's flush has ended. If it failed, its waiter waits for the pool's verdict.
     pub(super) fn ended(
         &mut self,
         cx: &mut Context,
@@ -185,7 +186,8 @@ impl Flushes {
         self.judged(seat, out)
     }
 
-    /// The seat has another drive, which has all that was flushed: nothing waits for what the one before it failed.
+    /// The seat has another drive, which has everything that was flushed: faults of the drive before do not count any
+    /// more.
     pub(super) fn superseded(&mut self, seat: Seat) -> Vec<Finished> {
         self.judged(seat, true)
     }
@@ -197,7 +199,7 @@ impl Flushes {
             let pending = self.pending.get_mut(&number).expect("just listed");
             if let (Some(fault), false) = (pending.failed.remove(&seat), out) {
                 pending.fault = Some(fault);
-                // What the flush should have covered is covered by no other one yet.
+                // No other flush covers the writes of the failed flush yet.
                 self.dirty.insert(seat);
             }
             finished.extend(self.finish(number));
@@ -225,7 +227,7 @@ mod tests {
     use super::*;
     use crate::action::{Action, Event};
 
-    /// The flushes of a small lane, with its table of I/O.
+    /// The flushes of a small lane, with its I/O table.
     struct Lab {
         flushes: Flushes,
         cx: Context,
@@ -246,7 +248,7 @@ mod tests {
             }
         }
 
-        /// Begins a flush for request `number` that covers as many batches; the drives that are flushed.
+        /// Begins a flush for request `number` that covers as many batches. Returns the drives that are flushed.
         fn begin(&mut self, number: u64) -> Vec<u16> {
             let waiter = Waiter::Request(RequestId(number));
             let begun = self
@@ -277,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Which requests' flushes have ended, and how.
+    /// The requests whose flushes have ended, with the outcome.
     fn requests(finished: impl IntoIterator<Item = Finished>) -> Vec<(u64, Outcome)> {
         let ended = finished.into_iter().map(|finished| match finished.waiter {
             Waiter::Request(RequestId(id)) => {
@@ -450,8 +452,8 @@ mod tests {
         assert!(lab.cx.take_events().is_empty());
     }
 
-    /// A drive that failed a flush and stayed was forgotten: the next flush of the lane had nothing to do,
-    /// succeeded, and vouched for writes that no flush had covered.
+    /// A drive that failed a flush and stayed was forgotten. The next flush of the lane had nothing to do, succeeded,
+    /// and was reported as covering writes that no flush had covered.
     #[test]
     fn a_drive_that_failed_its_flush_and_stays_is_flushed_again() {
         let mut lab = Lab::with(&[0, 1]);

@@ -1,10 +1,11 @@
-//! Which of a lane's data is known to be lost.
+//! The list of a lane's data that is known to be lost.
 //!
-//! The pool hears of a loss once, and again when the data is there again: a write over it has ended, a read of it has succeeded, or
-//! a scrub has found it right. Ranges are blocks of a group's data, so they do not depend on where a stripe lies.
+//! The pool gets one event when a block is lost, and one when the block is valid again: a write over it has ended, a
+//! read of it has succeeded, or a scrub has found it right. Ranges are blocks of a group's data, so they do not depend
+//! on where a stripe lies.
 //!
-//! The list is also why a bad block counts once: what is known to be lost, and the blocks of its stripe at the same byte, which
-//! could not be repaired either, are not blamed on a drive again.
+//! The list also makes each bad block count once. Blocks that are known to be lost do not count against a drive again,
+//! nor do the blocks of their stripe at the same byte, which could not be repaired either.
 
 use std::ops::Range;
 
@@ -18,11 +19,11 @@ use crate::format::BlockName;
 use crate::losses::{Losses, LostRange};
 use crate::plan::AssessedRow;
 
-/// Ranges that a lane remembers: 1.5 MiB at most. Beyond that losses are reported again each time they are met.
+/// Ranges that a lane remembers: 1.5 MiB at most. Further losses are reported again each time they are found.
 const LANE_RANGES_MAX: usize = 16_384;
 
-/// By stripe and byte of its elements: the data elements that are lost there, and those that the repair writes
-/// again. Of others it knows nothing: not all that is taken for readable has been read.
+/// By stripe and byte of its elements: the data elements that are lost there, and those that the repair writes again.
+/// Other elements are not listed: not all blocks that count as readable have been read.
 pub(super) type Assessed = Vec<(u64, AssessedRow)>;
 
 /// The losses of one lane.
@@ -32,7 +33,7 @@ pub(super) struct KnownLosses {
 }
 
 impl KnownLosses {
-    /// What was known to be lost when the pool was opened.
+    /// Adds what was known to be lost when the pool was opened.
     pub(super) fn know(&mut self, ranges: &[LostRange]) {
         for range in ranges {
             self.ranges
@@ -40,7 +41,7 @@ impl KnownLosses {
         }
     }
 
-    /// A repair has found out what of its rows is lost; the number of lost blocks.
+    /// A repair has found which blocks of its rows are lost. Returns the number of lost blocks.
     pub(super) fn assessed(&mut self, cx: &mut Context, group: u64, assessed: &Assessed) -> u64 {
         let (mut lost, mut found) = (Losses::default(), Losses::default());
         for (stripe, row) in assessed {
@@ -61,7 +62,7 @@ impl KnownLosses {
         lost.blocks()
     }
 
-    /// No column's map says where a stripe of a group's data is.
+    /// No column's map has the place of a stripe of a group's data: all of the stripe is lost.
     pub(super) fn unfindable(&mut self, cx: &mut Context, group: u64, data: u64) {
         let blocks = cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
         self.lost(
@@ -88,7 +89,7 @@ impl KnownLosses {
         cx.events.push_back(Event::BlocksLost(range));
     }
 
-    /// Blocks of a group's data are right: what of them was lost is not any more.
+    /// Blocks of a group's data are right: lost blocks among them are lost no longer.
     pub(super) fn found(&mut self, cx: &mut Context, group: u64, blocks: Range<u64>) {
         if !self.ranges.touch(group, blocks.clone()) {
             return;
@@ -103,12 +104,12 @@ impl KnownLosses {
         cx.events.extend(found.map(Event::BlocksFound));
     }
 
-    /// The group begins a new life.
+    /// The group is made blank: forgets its losses.
     pub(super) fn forget(&mut self, group: u64) {
         self.ranges.remove(group, 0..u64::MAX);
     }
 
-    /// An operation has ended well: what it has written or seen is not lost.
+    /// An operation has ended well: data that it has written or read is not lost.
     pub(super) fn op_ended_well(&mut self, cx: &mut Context, maps: &StripeMaps, op: &Op) {
         if self.is_empty() {
             return;
@@ -149,7 +150,7 @@ impl KnownLosses {
         }
     }
 
-    /// A scrub has read what is on drives: what of it was neither bad nor unknown is right.
+    /// A scrub has read the blocks on drives: those that were neither bad nor unknown are right.
     fn scrub_found(&mut self, cx: &mut Context, maps: &StripeMaps, op: &Op) {
         let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
         for stripe in op.stripes.clone() {
@@ -175,7 +176,7 @@ impl KnownLosses {
         }
     }
 
-    /// Whether data of the stripe at the block's byte of its elements is known to be lost.
+    /// True if data of the block's stripe, at the block's byte of its elements, is known to be lost.
     pub(super) fn has(&self, cx: &Context, maps: &StripeMaps, name: BlockName) -> bool {
         if self.is_empty() || !self.touch(name.group, 0..u64::MAX) {
             return false;
@@ -217,7 +218,7 @@ impl KnownLosses {
         self.ranges.touch(group, blocks)
     }
 
-    /// What is lost of these blocks of a group's data.
+    /// The lost ranges among these blocks of a group's data.
     fn within(&self, group: u64, blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.within(group, blocks)
     }
@@ -375,7 +376,7 @@ mod tests {
         op.unknown.insert((name.column, u64::from(name.block) + 1));
         losses.op_ended_well(&mut cx, &maps, &op);
         assert_eq!(cx.take_events(), [found(0, first + 2, 1)]);
-        // A column that is away was not read.
+        // The column is absent, so it was not read.
         losses.know(&[range(0, first, 3)]);
         let seat = cx.geometry.layout().cell(0, name.column).seat;
         cx.change_view(|view, _| view.seat_out(seat));

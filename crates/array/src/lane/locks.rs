@@ -1,7 +1,7 @@
-//! Stripe locks: first come, first served, and taken all at once.
+//! Stripe locks: first come, first served, and acquired all at once.
 //!
-//! Every holder queues on all of its stripes in one step, so queues agree on who came first and
-//! two holders cannot wait for each other.
+//! Each holder joins the queues of all its stripes in one step. So all queues have the same order, and two holders
+//! cannot wait for each other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::seeded::{self, SeededFault};
 
-/// The stripes of a range that are locked: all of them.
+/// The stripes of a range that are locked: all of them, unless a fault is seeded.
 fn covered(stripes: Range<u64>) -> Range<u64> {
     match seeded::is(SeededFault::LockFirstOnly) {
         false => stripes,
@@ -17,12 +17,12 @@ fn covered(stripes: Range<u64>) -> Range<u64> {
     }
 }
 
-/// The locks of one lane, or of a model of an array. `Holder` names who holds or waits.
+/// The locks of one lane, or of a model of an array. `Holder` identifies the owner of a lock or a waiter.
 #[derive(Clone, Debug)]
 pub struct StripeLocks<Holder = u64> {
-    /// Front holds, the others wait.
+    /// The front of a queue has the lock, the others wait.
     queues: BTreeMap<(u64, u64), VecDeque<Holder>>,
-    /// How many queues a waiting holder is not yet at the front of.
+    /// The number of queues in which a waiting holder is not yet at the front.
     behind: BTreeMap<Holder, u64>,
 }
 
@@ -36,7 +36,7 @@ impl<Holder> Default for StripeLocks<Holder> {
 }
 
 impl<Holder: Copy + Debug + Ord> StripeLocks<Holder> {
-    /// Queues `holder` on the stripes; true if it has them all now.
+    /// Queues `holder` on the stripes; true if it has the locks of all of them now.
     pub fn acquire(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> bool {
         let mut behind = 0;
         let stripes = covered(stripes);
@@ -52,18 +52,18 @@ impl<Holder: Copy + Debug + Ord> StripeLocks<Holder> {
         behind == 0
     }
 
-    /// Whether nobody has the stripe.
+    /// True if the stripe is not locked.
     pub fn is_free(&self, group: u64, stripe: u64) -> bool {
         !self.queues.contains_key(&(group, stripe))
     }
 
-    /// Whether `holder` has all of these stripes.
+    /// True if `holder` has the locks of all of these stripes.
     pub fn has(&self, holder: Holder, group: u64, mut stripes: Range<u64>) -> bool {
         let first = |stripe| self.queues.get(&(group, stripe))?.front();
         stripes.all(|stripe| first(stripe) == Some(&holder))
     }
 
-    /// Gives the stripes back; returns who has all of theirs now, in a fixed order.
+    /// Releases the stripes. Returns the holders that have all their locks now, in a fixed order.
     pub fn release(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> Vec<Holder> {
         let mut ready = Vec::new();
         for stripe in covered(stripes) {
@@ -88,7 +88,7 @@ impl<Holder: Copy + Debug + Ord> StripeLocks<Holder> {
         ready
     }
 
-    /// Whether nobody holds anything.
+    /// True if no stripe is locked.
     pub fn is_idle(&self) -> bool {
         self.queues.is_empty()
     }

@@ -1,4 +1,4 @@
-//! One lane: requests in, drive operations out.
+//! The state machine of one lane: requests go in, drive operations come out.
 
 mod arbitration;
 mod backoff;
@@ -78,11 +78,11 @@ use crate::format::PageName;
 use crate::plan::Transfer;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
-/// Rounds of one event. There are a few, for what each round begins waits for a drive or a computation; more are a
-/// livelock, which tests should end.
+/// Rounds of one call of `advance`. A call needs few rounds, because the work that a round begins waits for a drive or
+/// a computation. More rounds are a livelock, which tests should end.
 const TURNS_MAX: u32 = 100_000;
 
-/// What a drive operation in flight is for.
+/// The purpose of a drive operation in flight.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     /// Transfer number `index` of the reads (or writes) of an operation's plan.
@@ -93,46 +93,46 @@ enum Purpose {
     Batch { sequence: u64, seat: Seat },
     /// Copies of pages that lie side by side (`pages/reads.rs`).
     PageRead { read: u64, seat: Seat },
-    /// Logged blocks on their way to their place.
+    /// Logged blocks that are being written to their place.
     Install { transfer: Transfer },
-    /// Pages on their way to one of their places.
+    /// A page that is being written to one of its places.
     PageWrite { seat: Seat, offset: u64 },
     /// An anchor.
     Anchor { seat: Seat },
-    /// A column that recovery writes again.
+    /// A column of a batch that recovery writes again.
     Restore { seat: Seat },
-    /// The pages of a cell that a drive brings back.
+    /// The pages of a cell whose drive has returned with part of its column.
     PageScan { job: JobId, seat: Seat },
-    /// Part of what recovery reads.
+    /// A read of recovery.
     Recovery { seat: Seat, index: usize },
-    /// The part of a write that goes to a drive's successor.
+    /// The second copy of a write, which goes to a drive's successor.
     Second { pair: u64 },
-    /// Part of what an operation discards.
+    /// A discard of an operation.
     Discard { op: OpId },
-    /// The ring, when nothing is in it.
+    /// A discard of the ring, which is empty.
     DiscardRing,
 }
 
-/// What a computation in flight is for.
+/// The purpose of a computation in flight.
 #[derive(Clone, Copy, Debug)]
 enum Computing {
-    /// An operation's sums.
+    /// The steps and checksums of an operation's plan.
     Op(OpId),
-    /// The checksums of what an operation has read.
+    /// The checksums of the blocks that an operation has read.
     Verify(OpId),
-    /// A batch's blocks and parity.
+    /// The blocks and parity of a batch, laid out in memory.
     Laid(u64),
-    /// A batch's headers.
+    /// The headers of a batch.
     Headed(u64),
-    /// A look at a page.
+    /// The check of the copies of a page that were read.
     Page(PageName),
-    /// The checkpoint's pages.
+    /// The pages that the checkpoint writes.
     Paged,
     /// An anchor in this memory.
     Anchor(ScratchId),
     /// The pages of the cell that this job fills.
     PageScan(JobId),
-    /// A read of what was never written.
+    /// A read of a group that was never written: zeros.
     Zeros(RequestId),
     /// A step of recovery.
     Recovery,
@@ -151,8 +151,8 @@ enum Computing {
 /// It performs no I/O, reads no clock, and is deterministic: the same calls give the same actions
 /// and events, byte for byte.
 ///
-/// Each event is finished before the next one: handlers only mark what has changed, and
-/// `advance` then moves every operation that can move, so no handler finds another half done.
+/// Each event is finished before the next one: handlers only mark what has changed, and `advance` then moves every
+/// operation that can move. So no handler finds the work of another one half done.
 #[derive(Clone, Debug)]
 pub struct Lane {
     cx: Context,
@@ -177,8 +177,7 @@ pub struct Lane {
     repairs: Repairs,
     /// Data that is known to be lost.
     losses: KnownLosses,
-    /// What is being told is that time has passed: nothing else has happened before now that was not
-    /// told yet.
+    /// Set while `handle_timeout` runs: all earlier inputs have been delivered.
     timed_out: bool,
 }
 
@@ -190,7 +189,7 @@ impl Lane {
     #[must_use]
     pub fn new(geometry: Arc<Geometry>, lane: u16) -> Self {
         assert!(lane < geometry.lanes(), "lane {lane} exists");
-        // A code whose rows do not divide the cell leaves its end unused, and nothing is known of that.
+        // A code whose rows do not divide the cell leaves the end of the cell unused: these blocks have no entries.
         let rows_bytes = geometry.chunk_bytes() * u64::from(geometry.code().rows());
         let used_bytes = geometry.cell_bytes() / rows_bytes * rows_bytes;
         let used_blocks = used_bytes / block::BLOCK_BYTES;
@@ -221,20 +220,21 @@ impl Lane {
         }
     }
 
-    /// From now on content is right by definition, for a driver whose drives store nothing: every block counts as written
-    /// and as what was written there. Pages, journal and parity cost their operations and computations as ever; nothing
-    /// that comes back is looked at. Before the first call of any handler.
+    /// Declares all content right, for a driver whose drives store nothing: every block counts as written, with the
+    /// bytes that were written to it. Pages, journal and parity cost their operations and computations as usual, but
+    /// the content of reads is not checked. Call this before any handler.
     pub const fn trust_content(&mut self) {
         self.cx.trusted = true;
     }
 
-    /// Reads of at least `long_bytes` wait for a drive that has more than `enough_bytes` of them, instead of the limits that
-    /// suit drives: for a driver whose pools are thousands of times smaller. Before the first call of any handler.
+    /// Sets the limits by which long reads are held back: reads of at least `long_bytes` wait while their drive has
+    /// more than `enough_bytes` of such reads. The default limits suit real drives; this is for a driver whose pools
+    /// are thousands of times smaller. Call this before any handler.
     pub fn hold_reads(&mut self, long_bytes: u64, enough_bytes: u64) {
         self.ios.hold_reads(long_bytes, enough_bytes);
     }
 
-    /// A client's request, cut to one group. Ends with a `Reply`, in any order.
+    /// A client's request, cut to one group. A `Reply` answers each request; replies come in any order.
     pub fn handle_request(&mut self, now: Instant, id: RequestId, request: GroupRequest) {
         self.cx.now = now;
         self.jobs.client_asks(&mut self.cx);
@@ -243,8 +243,8 @@ impl Lane {
         self.advance();
     }
 
-    /// A drive operation has ended. Every `Action::Io` and `Action::Joined` is answered exactly once, also when its
-    /// drive is gone; how late does not matter once the pool has said that it is out.
+    /// A drive operation has ended. The driver answers every `Action::Io` and `Action::Joined` exactly once, also if
+    /// the drive is gone. The answer may come at any time once the pool has declared the drive out.
     ///
     /// # Panics
     /// When `id` is not in flight.
@@ -298,18 +298,17 @@ impl Lane {
         self.timed_out = false;
     }
 
-    /// The next thing to do.
+    /// The next action for the driver to carry out.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.cx.actions.pop_front()
     }
 
-    /// The next thing to report.
+    /// The next event for the driver to pass on.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.cx.events.pop_front()
     }
 
-    /// When to call `handle_timeout`: then, and after everything else that has happened until then has
-    /// been told.
+    /// When to call `handle_timeout`. All other inputs up to that time must be delivered before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let times = [
@@ -331,8 +330,8 @@ impl Lane {
         &self.cx.geometry
     }
 
-    /// Whether nothing is in flight or waiting. What drives have not answered and nobody waits for
-    /// does not count ([`stragglers`](Self::stragglers)).
+    /// True if nothing is in flight or waiting. Operations that drives have not answered and that nothing waits for do
+    /// not count ([`stragglers`](Self::stragglers)).
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.ops.is_idle()
@@ -345,14 +344,14 @@ impl Lane {
             && self.recovery.is_none()
     }
 
-    /// Blocks that only the journal and memory have, because their stripes have lost more columns than
-    /// the code survives.
+    /// Blocks that only the journal and memory hold, because their stripes have lost more columns than the code
+    /// survives.
     #[must_use]
     pub fn preserved_blocks(&self) -> usize {
         self.preserved.len()
     }
 
-    /// What journal and pages say of blocks now.
+    /// The entries of blocks as of now, from journal and pages.
     const fn entries(&self) -> Entries<'_> {
         Entries {
             overlay: &self.overlay,
@@ -366,7 +365,7 @@ impl Lane {
         self.ios.stragglers().len()
     }
 
-    /// Moves every operation that can move.
+    /// Moves every operation that can move, until all of them wait.
     fn advance(&mut self) {
         for turn in 0.. {
             debug_assert!(
@@ -376,8 +375,8 @@ impl Lane {
             while let Some(op) = self.ops.next() {
                 self.plan(op);
             }
-            // What recovery reads is not in place before it is all there; and without a journal
-            // there is nothing to put in place.
+            // Log and checkpoints wait until recovery has read all of the journal. A pool without a journal has
+            // neither.
             if self.recovery.is_none() && self.cx.geometry.regions().is_some() {
                 self.pump_log();
                 self.pump_checkpoint();

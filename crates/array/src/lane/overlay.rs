@@ -1,7 +1,7 @@
-//! What is logged and not yet in place: the truth for the blocks that it holds.
+//! The overlay: blocks that are logged and not yet in place. For these blocks the overlay is the current state.
 //!
-//! The bytes are in the batches' own buffers, which live as long as a block of them counts here or
-//! an operation in flight was told to read them.
+//! The bytes are in the batches' own buffers. A buffer is kept as long as one of its blocks counts here, or an
+//! operation in flight may read it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,9 +18,9 @@ use crate::{ScratchId, VolumeId};
 pub(super) enum Bytes {
     /// In a batch's buffer.
     Memory(Slice),
-    /// In their place already: only the entry is not.
+    /// In their place already: only the entry is not in its page yet.
     InPlace,
-    /// Nobody has them: the block changed while its column was nowhere.
+    /// Nowhere: the block changed while its column was absent.
     Nowhere,
 }
 
@@ -38,7 +38,7 @@ impl Bytes {
 pub(super) struct Logged {
     /// Its bytes.
     pub(super) bytes: Bytes,
-    /// Its entry once it is in place.
+    /// Its entry, for its page, once the bytes are in place.
     pub(super) entry: Entry,
     /// The batch that logged it.
     pub(super) sequence: u64,
@@ -48,9 +48,9 @@ pub(super) struct Logged {
 struct Buffer {
     scratch: ScratchId,
     bytes: u64,
-    /// Blocks of the overlay in it.
+    /// The number of overlay blocks in this buffer.
     live: u64,
-    /// Operations and others that may still read it.
+    /// The number of operations, and other users, that may still read this buffer.
     pins: u64,
 }
 
@@ -58,25 +58,25 @@ struct Buffer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlay {
     blocks: BlockMap<Logged>,
-    /// Stripes that read as zeros but for newer blocks, by group and stripe, and since which batch.
+    /// Stripes that read as zeros except for newer blocks, by group and stripe, and the batch that zeroed each.
     zeroed: BTreeMap<(u64, u64), u64>,
     buffers: BTreeMap<u64, Buffer>,
     bytes: u64,
-    /// What volumes have of it.
+    /// The volumes' shares of the buffers.
     shares: Ledger,
-    /// Blocks that nobody has.
+    /// The number of blocks whose bytes are nowhere.
     nowhere: u64,
-    /// Blocks that are in place.
+    /// The number of blocks that are in place.
     in_place: u64,
-    /// Buffers that nobody needs any more.
+    /// Buffers that are not needed any more.
     free: Vec<ScratchId>,
 }
 
 impl Overlay {
-    /// Checks its sums. `next`: the batch that begins next.
+    /// Checks the counters. `next`: the number of the next batch.
     ///
     /// # Panics
-    /// When one is not that of its blocks, or something is of a batch that has not begun.
+    /// When a counter does not match the blocks, or a block belongs to a batch that has not begun.
     pub(super) fn check(&self, next: u64) {
         let newest = self.blocks.values().map(|logged| logged.sequence).max();
         assert!(
@@ -109,24 +109,24 @@ impl Overlay {
         assert_eq!(bytes, self.bytes);
     }
 
-    /// Whether there are blocks that nobody has.
+    /// True if there are blocks whose bytes are nowhere.
     pub(super) const fn lacks_blocks(&self) -> bool {
         self.nowhere > 0
     }
 
-    /// Blocks that are in place and whose entries are not.
+    /// The number of blocks that are in place and whose entries are not.
     pub(super) const fn blocks_in_place(&self) -> u64 {
         self.in_place
     }
 
-    /// Those of such batches, in order of their names.
+    /// The blocks in place that such batches logged, in order of their names.
     pub(super) fn in_place(&self, such: impl Fn(u64) -> bool) -> Vec<BlockName> {
         let there = |logged: &Logged| logged.bytes == Bytes::InPlace && such(logged.sequence);
         let blocks = self.blocks.select(there);
         blocks.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Forgets everything. Buffers are given back ([`take_free`](Self::take_free)).
+    /// Clears the overlay. Its buffers are released ([`take_free`](Self::take_free)).
     pub(super) fn clear(&mut self) {
         let buffers = std::mem::take(&mut self.buffers);
         let mut free = std::mem::take(&mut self.free);
@@ -137,7 +137,7 @@ impl Overlay {
         };
     }
 
-    /// A batch's buffer, and the bytes of it that are volumes'; it stays while it is pinned.
+    /// Adds a batch's buffer, and the volumes' shares of its bytes. The buffer stays while it is pinned.
     pub(super) fn add_buffer(
         &mut self,
         sequence: u64,
@@ -179,12 +179,12 @@ impl Overlay {
         }
     }
 
-    /// What volumes have of the buffers' bytes.
+    /// The volumes' shares of the buffers' bytes.
     pub(super) const fn shares(&self) -> &Ledger {
         &self.shares
     }
 
-    /// Buffers to give back.
+    /// Takes the buffers that are to be released.
     pub(super) fn take_free(&mut self) -> Vec<ScratchId> {
         std::mem::take(&mut self.free)
     }
@@ -198,12 +198,12 @@ impl Overlay {
         self.blocks.get(name)
     }
 
-    /// A block, if it is still as this batch logged it.
+    /// The block, if this batch was the last to log it.
     pub(super) fn get_of(&self, name: BlockName, sequence: u64) -> Option<&Logged> {
         { self.get(name) }.filter(|logged| logged.sequence == sequence)
     }
 
-    /// For blocks that are asked about in order: the same as [`get_of`](Self::get_of), and quicker.
+    /// The same as [`get_of`](Self::get_of), quicker for look-ups in order of the names.
     pub(super) fn get_in_order<'a>(&'a self) -> impl FnMut(BlockName, u64) -> Option<&'a Logged> {
         let mut blocks = self.blocks.in_order();
         move |name, sequence| {
@@ -213,28 +213,28 @@ impl Overlay {
         }
     }
 
-    /// Whether any of `count` blocks from `first` on is logged.
+    /// True if any of `count` blocks from `first` on is logged.
     pub(super) fn holds(&self, first: BlockName, count: u32) -> bool {
         self.blocks.has_any(first, count)
     }
 
-    /// Whether any stripe of a group reads as zeros where no block says otherwise.
+    /// True if any stripe of a group reads as zeros where no block is logged.
     pub(super) fn has_zeroed(&self, group: u64) -> bool {
         let stripes = (group, 0)..(group + 1, 0);
         self.zeroed.range(stripes).next().is_some()
     }
 
-    /// Whether the stripe reads as zeros where no block says otherwise.
+    /// True if the stripe reads as zeros where no block is logged.
     pub(super) fn is_zeroed(&self, group: u64, stripe: u64) -> bool {
         self.zeroed.contains_key(&(group, stripe))
     }
 
-    /// Since which batch the stripe reads so.
+    /// The batch since which the stripe reads as zeros.
     pub(super) fn zeroed_since(&self, group: u64, stripe: u64) -> Option<u64> {
         self.zeroed.get(&(group, stripe)).copied()
     }
 
-    /// A batch is complete: this is the block's content now.
+    /// A batch is complete: this is the block's content from now on.
     pub(super) fn insert(&mut self, name: BlockName, logged: Logged) {
         if seeded::is(SeededFault::EarlierWins) && self.blocks.get(name).is_some() {
             return;
@@ -275,7 +275,7 @@ impl Overlay {
         }
     }
 
-    /// Everything of batches up to `sequence`, in order of the names.
+    /// All blocks of batches up to `sequence`, in order of the names.
     pub(super) fn up_to(&self, sequence: u64) -> Vec<(BlockName, Logged)> {
         self.blocks.select(|logged| logged.sequence <= sequence)
     }
@@ -289,8 +289,8 @@ impl Overlay {
             .collect()
     }
 
-    /// Blocks, in order, are in place and their entries say so. Those that are still as these batches logged them are not logged any
-    /// more. `known` hears of entries that have come to be known since they were collected.
+    /// These blocks, given in order, are in place, and so are their entries. Blocks that no newer batch has logged are
+    /// removed from the overlay. `known` is called with entries that have become known since the blocks were collected.
     pub(super) fn installed<'a>(
         &mut self,
         installed: impl IntoIterator<Item = &'a (BlockName, Logged)>,
@@ -311,7 +311,7 @@ impl Overlay {
         self.blocks = blocks;
     }
 
-    /// What a block that nobody had is, is known again, and it is being written in its place.
+    /// The content of a block that was nowhere is known again, and is being written to its place.
     pub(super) fn known(&mut self, name: BlockName, entry: Entry) {
         if let Some(logged) = self.blocks.get_mut(name) {
             self.nowhere -= u64::from(logged.bytes == Bytes::Nowhere);
@@ -321,7 +321,7 @@ impl Overlay {
         }
     }
 
-    /// The entries of a stripe say that it is unwritten.
+    /// The entries of a stripe are *unwritten* now.
     pub(super) fn zeroes_installed(&mut self, stripe: (u64, u64), sequence: u64) {
         if self.zeroed.get(&stripe) == Some(&sequence) {
             self.zeroed.remove(&stripe);

@@ -1,23 +1,23 @@
-//! Preserved blocks: those that are logged and have no place. They stay in the journal until they have one. So does the
-//! knowledge that a block has changed, while all copies of the page that should say so are away.
+//! Preserved blocks: logged blocks that have no place. They stay in the journal until they have one. A record that a
+//! block has changed is preserved too, while all copies of the page that should hold its entry are away.
 //!
 //! ```text
-//!   logged ── a checkpoint may not release it ─► preserved ── a drive has gone out since, or the ring wants room ─► logged again
+//!   logged ── a checkpoint may not release it ─► preserved ── a drive has gone out since, or the ring needs room ─► logged again
 //!                                                 │      ▲                                                            │
 //!                                                 │      └────────────────────────────────────────────────────────────┘
-//!                                                 └── its column or its page is back, or there is no room even for that ─► released
+//!                                                 └── its column or its page is back, or there is no room to log it again ─► released
 //! ```
 //!
-//! A stripe that has lost more columns than its code survives cannot tell what its missing blocks are; nor can one in
-//! which parity is unknown, because its drive was away when it changed and has come back before the others. If such a
-//! block is logged, the journal alone has it, and were it released, the drive that should hold it could come back and
-//! the block would still be lost. So it is preserved: it stays in the overlay and holds the ring's tail. It is logged
-//! anew, among the drives that are there, after one has gone out (its batch may be there once less) and when the ring
-//! wants room. It is released only if there is no room even for that.
+//! A stripe that has lost more columns than its code survives cannot reconstruct its missing blocks. The same is true
+//! of a stripe in which parity is unknown, because the parity's drive was away when the parity changed, and has
+//! returned before the others. If such a block is logged, only the journal has it. If it were released, its drive could
+//! return and the block would still be lost. So the block is preserved: it stays in the overlay and holds the ring's
+//! tail. It is logged again, on the drives that are there, after a drive has gone out (its batch may have one copy
+//! less) and when the ring needs room. It is released only if there is no room even for that.
 //!
-//! What is preserved is little: what was logged when the drives went. A stripe that cannot be read is not
-//! written to; nor is one that preserved blocks make whole, where that would change a block of a column that is
-//! absent: its drive may come back and be taken as it is.
+//! Few blocks are preserved: those that were logged when the drives failed. A stripe that cannot be read is not written
+//! to. A stripe that can be read only with its preserved blocks is not written to either if the write would change a
+//! block of an absent column: the drive of that column may return and count as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -32,27 +32,27 @@ use crate::action::IoKind;
 use crate::format::{BlockName, Entry, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 
-/// What a lane preserves.
+/// The preserved blocks of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preserved {
     /// As of the last checkpoint that has put blocks in place.
     names: BTreeSet<BlockName>,
-    /// Operations that log some of it again.
+    /// The number of operations in flight that log some of the blocks again.
     relogs: u64,
-    /// Batches before this one may be on a drive that has gone out since.
+    /// Batches before this one may have a column on a drive that has gone out since.
     under_replicated: u64,
-    /// Stripes of which something is to be logged again, and that were locked.
+    /// Stripes with blocks that must be logged again, and that were locked.
     locked: BTreeSet<(u64, u64)>,
     /// There was no room: the next checkpoint preserves nothing.
     releases: bool,
 }
 
-/// How much a checkpoint may preserve.
+/// The limits for what a checkpoint may preserve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits<'a> {
-    /// Groups that are about to begin a new life: nothing of them.
+    /// Groups that are about to be made blank: none of their blocks is preserved.
     pub(super) forgotten: &'a BTreeSet<u64>,
-    /// No more blocks than this.
+    /// The largest number of blocks.
     pub(super) most: usize,
 }
 
@@ -73,17 +73,18 @@ impl Preserved {
         self.names.is_empty()
     }
 
-    /// True while something is being logged again.
+    /// True while blocks are being logged again.
     pub(super) const fn relogs(&self) -> bool {
         self.relogs > 0
     }
 
-    /// A drive has gone out: batches before `next_sequence` are there once less.
+    /// A drive has gone out: batches before `next_sequence` may have one column less.
     pub(super) const fn drive_out(&mut self, next_sequence: u64) {
         self.under_replicated = next_sequence;
     }
 
-    /// Of blocks that a checkpoint would release those that have no place are preserved from now on, and no others.
+    /// Chooses the preserved blocks: of the blocks that a checkpoint would release those that have no place. Earlier
+    /// choices end.
     pub(super) fn select(
         &mut self,
         cx: &Context,
@@ -95,7 +96,7 @@ impl Preserved {
         self.select_more(cx, entries, blocks, limits)
     }
 
-    /// The same beside those that are preserved already. Returns only the additional ones.
+    /// The same, in addition to the blocks that are preserved already. Returns only the additional ones.
     pub(super) fn select_more(
         &mut self,
         cx: &Context,
@@ -116,8 +117,9 @@ impl Preserved {
         more
     }
 
-    /// What is preserved and must be logged again: everything if the ring wants `room`. A stripe that is not free is
-    /// left to the checkpoint that begins when it is, for the operation that has it locked may wait for this one.
+    /// The preserved blocks that must be logged again: all of them if the ring needs `room`. Blocks of a locked stripe
+    /// are left to the checkpoint that begins when the stripe is unlocked, because the operation that has the lock may
+    /// wait for this checkpoint.
     pub(super) fn relog(
         &mut self,
         cx: &Context,
@@ -150,18 +152,19 @@ impl Preserved {
         relogs
     }
 
-    /// One of the operations that log again has ended.
+    /// An operation that logs preserved blocks again has ended.
     pub(super) const fn relogged(&mut self) {
         self.relogs -= 1;
     }
 
-    /// Stripes are not locked any more; true if a checkpoint is wanted that logs again what could not be because of that.
+    /// Stripes have been unlocked. True if a checkpoint is needed that logs the blocks again that it could not log
+    /// because of these locks.
     pub(super) fn unlocked(&mut self, group: u64, stripes: Range<u64>) -> bool {
         let here = (group, stripes.start)..(group, stripes.end);
         self.locked.extract_if(here, |_| true).count() > 0
     }
 
-    /// A checkpoint has ended. `in_the_way`: what it holds back leaves no room for what is to be logged.
+    /// A checkpoint has ended. `in_the_way`: the blocks that it holds back leave no room for new batches.
     pub(super) fn checkpoint_ended(&mut self, in_the_way: bool) {
         self.releases = in_the_way && !self.names.is_empty();
     }
@@ -172,7 +175,7 @@ impl Preserved {
     }
 }
 
-/// True if the journal alone has a block, or alone knows that it has changed.
+/// True if only the journal has a block, or only the journal records that it has changed.
 fn is_in_the_journal_alone(
     cx: &Context,
     entries: Entries<'_>,
@@ -184,15 +187,15 @@ fn is_in_the_journal_alone(
             let column = cx.view().column(&cx.geometry, name.group, name.column);
             !column.readable() && !can_be_reconstructed(cx, entries, name)
         }
-        // All copies of its page are away, and say something else when they are back.
+        // All copies of its page are away, and will have an older entry when they are back.
         Bytes::Nowhere => pages::is_away(cx, name.page()),
         Bytes::InPlace => false,
     }
 }
 
-/// True if the other blocks of a stripe tell a block of a column that cannot be read. A drive that comes back can
-/// bring a column of which a block is unknown: parity that a write did not reach because its drive was away, and
-/// that cannot be computed before other columns are there.
+/// True if a block of an unreadable column can be reconstructed from the other blocks of its stripe. A drive may return
+/// with a column of which a block is unknown: parity that a write did not reach because the drive was away, and that
+/// cannot be computed before other columns are back.
 fn can_be_reconstructed(cx: &Context, entries: Entries<'_>, name: BlockName) -> bool {
     let code = cx.geometry.code();
     let mut lost = erasure::ElementSet::new(code.elements());
@@ -200,7 +203,7 @@ fn can_be_reconstructed(cx: &Context, entries: Entries<'_>, name: BlockName) -> 
         let column = cx.view().column(&cx.geometry, other.group, other.column);
         let known = match entries.overlay.get(other) {
             Some(logged) => !matches!(logged.bytes, Bytes::Nowhere),
-            // A page that is not in memory says nothing: the checkpoint reads it first.
+            // A page that is not in memory counts as unknown: the checkpoint reads it first.
             None => { entries.pages.entry(other) }.is_some_and(|entry| entry != Entry::UNKNOWN),
         };
         if !column.readable() || !known {
@@ -210,7 +213,7 @@ fn can_be_reconstructed(cx: &Context, entries: Entries<'_>, name: BlockName) -> 
     code.is_recoverable(&lost)
 }
 
-/// The pages that say whether blocks of columns that cannot be read can be reconstructed without what is logged.
+/// The pages that decide whether blocks of unreadable columns can be reconstructed without what is logged.
 pub(super) fn pages_to_select_by(
     cx: &Context,
     blocks: &[(BlockName, Logged)],
@@ -228,7 +231,8 @@ pub(super) fn pages_to_select_by(
         .collect()
 }
 
-/// The plan of an operation that logs blocks again from the memory in which they are, and the batches whose memory that is.
+/// The plan of an operation that logs blocks again from the memory that holds them, and the batches that own this
+/// memory.
 pub(super) fn plan_relog(
     cx: &Context,
     overlay: &Overlay,
@@ -257,7 +261,7 @@ pub(super) fn plan_relog(
     (plan, pinned)
 }
 
-/// Of blocks that are logged again those whose bytes are nowhere, with their plain CRC-32C where it is known.
+/// Those of the blocks to be logged again whose bytes are nowhere, with their plain CRC-32C where it is known.
 pub(super) fn relogged_absent(
     cx: &Context,
     overlay: &Overlay,
@@ -299,7 +303,8 @@ mod tests {
     }
 
     impl Lab {
-        /// All blocks of group 0 are written, and their pages are here. A stripe has four blocks of each of six columns.
+        /// All blocks of group 0 are written, and their pages are in memory. A stripe has four blocks of each of six
+        /// columns.
         fn new() -> Self {
             let cx = Context::of_test("raid6", 6);
             let pages = PageCache::all_written(6);
@@ -313,7 +318,7 @@ mod tests {
             }
         }
 
-        /// Drives are out, those of columns of this number.
+        /// The drives of these columns are out.
         fn without(columns: &[u16]) -> Self {
             let mut lab = Self::new();
             columns.iter().for_each(|&column| lab.out(column));
@@ -344,7 +349,7 @@ mod tests {
             self.overlay.insert(block(column, at), logged);
         }
 
-        /// A checkpoint would release all that is logged by batches up to this one.
+        /// A checkpoint would release everything that batches up to this one have logged.
         fn select(&mut self, up_to: u64) -> BTreeSet<BlockName> {
             self.select_of(&self.overlay.up_to(up_to))
         }
@@ -361,7 +366,7 @@ mod tests {
             self.preserved.select(&self.cx, entries, blocks, limits)
         }
 
-        /// What is logged again, but for what lies in these stripes: they are locked.
+        /// The blocks that are logged again. These stripes are locked.
         fn relog(&mut self, room: bool, locked: &[u64]) -> Vec<(u64, usize)> {
             let is_free = |_, stripe| !locked.contains(&stripe);
             let relogs = { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free);

@@ -1,11 +1,11 @@
-//! State that few operations ever have: in memory of its own, and only once something is written to it.
+//! State that few operations ever have: a separate allocation that is made when something is first written to it.
 //!
-//! An operation is made and dropped for every request. What only the search for a stale block or a repair uses would be
-//! a third of its size.
+//! An operation is created and dropped for every request. The state that only the search for stale blocks and repairs
+//! use would be a third of its size.
 
 use std::ops::{Deref, DerefMut};
 
-/// What is read while nothing has been written.
+/// The value that is read while nothing has been written.
 pub(super) trait Blank: Default + 'static {
     /// The same value as the default.
     fn blank() -> &'static Self;
@@ -18,7 +18,7 @@ pub(super) struct Rare<T>(Option<Box<T>>);
 impl<T> Rare<T> {
     pub(super) const BLANK: Self = Self(None);
 
-    /// Whether nothing has been written to it.
+    /// True if nothing has been written to it.
     pub(super) const fn is_blank(&self) -> bool {
         self.0.is_none()
     }

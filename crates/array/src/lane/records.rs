@@ -1,4 +1,4 @@
-//! What operations log: units of blocks with their checksums, sub-stripe by sub-stripe.
+//! The units that operations log: blocks with their checksums, sub-stripe by sub-stripe.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::verify::blocks_of;
 use crate::action::Slice;
 use crate::format::BlockName;
 
-/// The blocks that an operation writes: what their checksums are wanted of.
+/// The blocks of which an operation needs checksums: those that it writes.
 pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
     let wanted = match &op.task {
         Task::Write(prepared) => prepared.is_staged(),
@@ -31,8 +31,8 @@ pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
     blocks.map(|(_, slice)| slice).chain(absent).collect()
 }
 
-/// Blocks that an operation changes while their columns are nowhere, with the bytes that they should
-/// have where these are known and can be logged; sub-stripe by sub-stripe.
+/// Blocks that an operation changes while their columns are absent, sub-stripe by sub-stripe. With each block its new
+/// bytes, if these are known and its checksum can be logged.
 fn absent_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Option<Slice>)> {
     let keeps = cx.geometry.keeps_sums_of_absent();
     let absent = &op.plan.as_ref().expect("it was planned").absent;
@@ -57,8 +57,8 @@ fn absent_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Option<Slice>)> {
     blocks
 }
 
-/// Each block that a plan writes, once, though it may go to two cells; neighbours in the
-/// elements of a stripe (a sub-stripe) are neighbours here.
+/// Each block that a plan writes, once, even if it goes to two cells. Blocks of one sub-stripe (the same place in the
+/// elements of a stripe) are neighbours here.
 pub(super) fn written_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Slice)> {
     let writes = &op.plan.as_ref().expect("it was planned").writes;
     let mut blocks: Vec<(BlockName, Slice)> = writes
@@ -71,12 +71,12 @@ pub(super) fn written_blocks(cx: &Context, op: &Op) -> Vec<(BlockName, Slice)> {
     blocks
 }
 
-/// The sub-stripe of a block: its place in its element.
+/// The sub-stripe of a block: the position of the block in its element.
 fn sub_stripe(cx: &Context, name: BlockName) -> u64 {
     u64::from(name.block) % (cx.geometry.chunk_bytes() / BLOCK_BYTES)
 }
 
-/// What an operation logs whose writes have these checksums, in the order of [`sums_of_writes`].
+/// The units of an operation whose writes have these checksums, in the order of [`sums_of_writes`].
 pub(super) fn units_of_writes(
     cx: &Context,
     overlay: &Overlay,
@@ -111,7 +111,7 @@ pub(super) fn units_of_writes(
     units
 }
 
-/// Stripes become zero by a record alone.
+/// Stripes are zeroed by a record alone.
 pub(super) fn unit_of_zeroes(id: OpId, op: &Op) -> Unit {
     Unit {
         zeroed: Some((op.group, op.stripes.clone())),
@@ -134,7 +134,7 @@ mod tests {
 
     const ID: OpId = OpId(1);
 
-    /// Where a test's bytes are.
+    /// The memory of a test's bytes.
     fn memory(offset: u64, blocks: u64) -> Slice {
         Slice {
             buffer: BufferId::Scratch(ScratchId(1)),
@@ -185,7 +185,7 @@ mod tests {
             self.plan().writes.push(write);
         }
 
-        /// A block of an absent column changes, of which these bytes are known.
+        /// A block of an absent column changes; `slice` is its new content, if known.
         fn absent(&mut self, column: u16, block: u64, slice: Option<Slice>) {
             let absent = Absent {
                 column,

@@ -1,13 +1,13 @@
-//! Repairs: blocks that operations have found bad or unknown are reconstructed and written anew, a stripe at a time.
+//! Repairs: blocks that operations have found bad or unknown are reconstructed and written again, a stripe at a time.
 //!
 //! ```text
-//!   an operation ends ─► found ─► a repair of each stripe ── its lock ─► planned ─► ended: mended, or lost
+//!   an operation ends ─► found ─► a repair of each stripe ── its lock ─► planned ─► ended: repaired, or lost
 //!                                                              │   ▲
-//!                                                              └───┘ planned again; what was written anew meanwhile is left as it is
+//!                                                              └───┘ planned again; blocks written meanwhile are not repaired
 //! ```
 //!
-//! A repair's plan shows what cannot be reconstructed; under the stripe's lock that is exactly what is lost
-//! ([`assess_lost`](crate::plan::assess_lost), `known_losses.rs`).
+//! A repair's plan lists the blocks that cannot be reconstructed. Under the stripe's lock these are exactly the lost
+//! blocks ([`assess_lost`](crate::plan::assess_lost), `known_losses.rs`).
 //!
 //! Invariant: a stripe has one repair under way.
 
@@ -26,13 +26,13 @@ use crate::plan::Row;
 /// The repairs of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repairs {
-    /// Stripes that are being repaired.
+    /// Stripes with a repair in flight.
     under_way: BTreeSet<(u64, u64)>,
 }
 
-/// True if what an operation has found is to be repaired.
+/// True if the blocks that an operation has found are to be repaired.
 fn is_to_be_repaired(op: &Op, outcome: Outcome) -> bool {
-    // What a client was refused is looked into, too: is it lost?
+    // Blocks that a client's request failed on are repaired too, to find out whether they are lost.
     let asked = matches!(op.task, Task::Read(_) | Task::Write(_));
     let refused = matches!(outcome, Err(Fault::Lost | Fault::Medium));
     let gone = op.read_fault == Some(Fault::Gone);
@@ -41,7 +41,8 @@ fn is_to_be_repaired(op: &Op, outcome: Outcome) -> bool {
 }
 
 impl Repairs {
-    /// An operation has ended: the repairs of what it has found bad or unknown, stripe by stripe. They are under way from now on.
+    /// An operation has ended: returns the repairs of the blocks that it has found bad or unknown, stripe by stripe.
+    /// They count as under way from now on.
     pub(super) fn found(
         &mut self,
         cx: &Context,
@@ -75,7 +76,7 @@ impl Repairs {
             }
             let blocks = found.iter().map(|&(at, _)| at).collect();
             let mut repair = Op::repair(Owner::Background, op.group, stripe, blocks);
-            // Under its own lock the repair finds out anew what is stale.
+            // The repair itself finds out under its own lock which blocks are stale.
             if !doubts.is_empty() {
                 repair.arbitration.begin(doubts);
             }
@@ -90,7 +91,7 @@ impl Repairs {
         repairs
     }
 
-    /// A repair has ended; the number of blocks that it has written anew.
+    /// A repair has ended. Returns the number of blocks that it has written again.
     pub(super) fn ended(&mut self, cx: &mut Context, op: &Op, outcome: Outcome) -> u64 {
         let (group, stripe) = (op.group, op.stripes.start);
         self.under_way.remove(&(group, stripe));
@@ -113,7 +114,8 @@ impl Repairs {
     }
 }
 
-/// Of blocks that were found bad or unknown those of a stripe (element, first byte in it), and what is known of each.
+/// The blocks of a stripe among those that were found bad or unknown (element, first byte in it), and the entry of
+/// each.
 fn blocks_to_repair(
     cx: &Context,
     entries: Entries<'_>,
@@ -135,7 +137,7 @@ fn blocks_to_repair(
             let entry = entries.present(name);
             let known = entry.is_some_and(|entry| entry != Entry::UNKNOWN);
             let logged = entries.overlay.get(name).map(|logged| logged.bytes);
-            // The operation itself may have written it anew.
+            // A newer content of the block may have been logged meanwhile, also by the operation itself.
             let anew = matches!(logged, Some(Bytes::Memory(_)));
             if !anew && (!known || op.bad.contains(&(column, block))) {
                 found.push(((slot, (block - first) * BLOCK_BYTES), entry));
@@ -145,8 +147,8 @@ fn blocks_to_repair(
     found
 }
 
-/// What is left for a repair to do: blocks that have been written anew since they were found bad are not repaired. A repair waits
-/// for its lock, and may be planned more than once. `None` if the operation is no repair.
+/// The blocks that a repair still has to repair: all but those that have been written since they were found bad. A
+/// repair waits for its lock, and may be planned more than once. `None` if the operation is no repair.
 pub(super) fn left_to_repair(
     cx: &Context,
     entries: Entries<'_>,
@@ -183,7 +185,7 @@ mod tests {
     use crate::plan::{Absent, Kind, Plan};
     use crate::{RequestId, ScratchId};
 
-    /// The repairs of a small lane of which all blocks are written: a stripe has four blocks of each of six columns.
+    /// The repairs of a small lane with all blocks written: a stripe has four blocks of each of six columns.
     struct Lab {
         repairs: Repairs,
         cx: Context,
@@ -219,7 +221,7 @@ mod tests {
             }
         }
 
-        /// What is repaired when an operation ends: stripe, and blocks by column and number.
+        /// The repairs that begin when an operation ends: stripe, and blocks by column and number.
         fn found(&mut self, op: &Op, outcome: Outcome) -> Vec<(u64, Vec<(u16, u64)>)> {
             let repairs = self.repairs(op, outcome);
             let geometry = &self.cx.geometry;
@@ -374,7 +376,7 @@ mod tests {
         lab.log(block(2, 4), MEMORY);
         assert_eq!(lab.left(&repairs[0]), Some(1));
         assert_eq!(lab.left(&read(&[])), None);
-        // A page that is not in memory says nothing.
+        // A page that is not in memory gives no entry.
         lab.pages = PageCache::new(64);
         assert_eq!(lab.left(&repairs[0]), Some(1));
     }

@@ -1,4 +1,4 @@
-//! Requests as operations: one for each stripe, or for a run of stripes that are zeroed.
+//! Turns requests into operations: one for each stripe, or one for a run of stripes that are zeroed.
 
 use super::coalesce::Part;
 use super::context::Context;
@@ -7,25 +7,25 @@ use crate::action::{BufferId, Slice};
 use crate::plan::Piece;
 use crate::{Geometry, GroupRequest, RequestId, Service, VolumeId};
 
-/// Stripes that one operation zeroes at most: it holds all their locks at once.
+/// The largest number of stripes that one operation zeroes: it holds all their locks at once.
 const ZERO_STRIPES_MAX: u64 = 64;
 
-/// From this length on, or if it has a stripe, a request is one of those that move much: shorter ones may pass it in the
-/// log and at drives.
+/// A request of at least this length, or of at least a stripe, is a bulk request: shorter ones may pass it in the log
+/// and at drives.
 const BULK_BYTES: u64 = 128 << 10;
 
-/// Whether so many bytes are much.
+/// True if a request of so many bytes is a bulk request.
 pub(super) fn is_bulk(geometry: &Geometry, bytes: u64) -> bool {
     bytes >= BULK_BYTES.min(geometry.stripe_data_bytes())
 }
 
-/// What the drive operations of a request are for.
+/// The service class of a request's drive operations.
 pub(super) fn service_for(geometry: &Geometry, request: &GroupRequest) -> Service {
     let bulk = is_bulk(geometry, request.request.length);
     Service::of_client(request.volume, bulk)
 }
 
-/// Operations that read what is asked for, one after the other: most requests are reads of one stripe.
+/// The operations of a read, created one after the other: most requests are reads of one stripe.
 pub(super) fn read_ops(
     cx: &Context,
     id: RequestId,
@@ -70,7 +70,7 @@ pub(super) fn write_ops(
         .collect()
 }
 
-/// Whole stripes are zeroed on the drives; what is left at both ends is written as zeros.
+/// Whole stripes are zeroed by operations of their own. The remaining bytes at both ends are written as zeros.
 pub(super) fn zero_ops(cx: &mut Context, id: RequestId, request: &GroupRequest) -> Vec<Op> {
     let stripe_bytes = cx.geometry.stripe_data_bytes();
     let start = request.request.offset;
@@ -135,7 +135,7 @@ mod tests {
 
     const ID: RequestId = RequestId(7);
     const CHUNK: u64 = 16 << 10;
-    /// Four data chunks.
+    /// Bytes of a stripe: four data chunks.
     const STRIPE: u64 = 4 * CHUNK;
 
     /// A lane whose group has 128 stripes.

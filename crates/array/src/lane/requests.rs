@@ -1,7 +1,7 @@
-//! The requests of clients that are in flight: answered when the last of their operations has ended.
+//! Client requests in flight. A request is answered when the last of its operations has ended.
 //!
-//! A request of several operations ends with the first fault of any of them, but not before all have ended: its memory is in use
-//! until then. One that must be durable (FUA) is flushed when its operations have ended well.
+//! A request of several operations ends with the first fault of any of them, but not before all have ended: its memory
+//! is in use until then. A request that must be durable (FUA) is flushed after its operations have ended well.
 
 use std::collections::BTreeMap;
 
@@ -20,23 +20,23 @@ struct Pending {
     kind: RequestKind,
     volume: VolumeId,
     fua: bool,
-    /// Operations not yet ended.
+    /// The number of operations that have not ended.
     ops: u64,
     fault: Option<Fault>,
-    /// Bytes that are not where they should be, and where they are.
+    /// Bytes that are not in the request's memory: where they belong, and where they are.
     elsewhere: Vec<(Slice, Slice)>,
-    /// The memory where they are.
+    /// The bounce buffers that hold these bytes.
     bounce_buffers: Vec<ScratchId>,
 }
 
-/// What is to be done when the last operation of a request has ended.
+/// The next step of a request when one of its operations has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// Others are in flight.
+    /// Other operations are in flight.
     Pending,
-    /// It is answered.
+    /// The request is answered.
     Reply(Outcome),
-    /// What it has written is flushed before.
+    /// The request's writes are flushed before the answer.
     Flush,
 }
 
@@ -47,10 +47,10 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// A request has come.
+    /// Adds a request.
     ///
     /// # Panics
-    /// When one of this name is in flight.
+    /// When a request of this name is in flight.
     pub(super) fn begin(&mut self, id: RequestId, what: Request, volume: VolumeId) {
         let pending = Pending {
             kind: what.kind,
@@ -70,12 +70,12 @@ impl Requests {
         pending.expect("a request lives until its last operation")
     }
 
-    /// It is answered when so many operations have ended.
+    /// The request is answered when so many operations have ended.
     pub(super) fn expect_ops(&mut self, id: RequestId, ops: usize) {
         self.pending(id).ops = ops as u64;
     }
 
-    /// One of its operations becomes so many more.
+    /// The request has so many more operations to wait for.
     pub(super) fn expect_more_ops(&mut self, id: RequestId, ops: u64) {
         self.pending(id).ops += ops;
     }
@@ -97,7 +97,7 @@ impl Requests {
         }
     }
 
-    /// A read of a request has its bytes in memory of its own: `now`, part by part, and not where they should be.
+    /// A read of a request has its bytes in a bounce buffer, part by part at `now`, and not where they belong.
     pub(super) fn bytes_elsewhere(
         &mut self,
         id: RequestId,
@@ -136,12 +136,12 @@ impl Requests {
         }
     }
 
-    /// What the client asked for, for reports.
+    /// The kind of the client's request, for reports.
     pub(super) fn kind(&self, id: RequestId) -> RequestKind {
         self.pending[&id].kind
     }
 
-    /// The volume that it is of.
+    /// The volume of the request.
     pub(super) fn volume(&self, id: RequestId) -> VolumeId {
         self.pending[&id].volume
     }
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Request 1, of so many operations.
+    /// Request 1, with so many operations.
     fn begun(kind: RequestKind, fua: bool, ops: usize) -> Requests {
         let mut requests = Requests::default();
         let what = Request {

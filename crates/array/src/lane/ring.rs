@@ -1,4 +1,4 @@
-//! Space in the lane's ring, which is the same range on every drive.
+//! Allocates space in the lane's ring, which is the same range on every drive.
 
 use std::collections::VecDeque;
 
@@ -6,27 +6,27 @@ use super::log::shares::Ledger;
 use crate::VolumeId;
 use crate::seeded::{self, SeededFault};
 
-/// A batch that has not been let go yet.
+/// A batch in the ring that has not been released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) sequence: u64,
-    /// In blocks from the first batch's place.
+    /// In blocks from the start of the ring's batches.
     pub(super) position: u64,
     pub(super) length: u64,
 }
 
-/// The ring's blocks and who has them. Batches follow one another; one that does not fit before the
-/// end begins at the start, and whoever reads looks there too.
+/// The ring's blocks, and the batches that occupy them. Batches follow one another. A batch that does not fit before
+/// the end begins at the start; a reader of the ring looks for it there, too.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ring {
     blocks: u64,
     head: u64,
     live: VecDeque<Placed>,
-    /// Blocks of all that are live.
+    /// Blocks of all live batches.
     used: u64,
-    /// Blocks of all that were ever taken.
+    /// Blocks that batches have taken since the beginning, all together.
     taken: u64,
-    /// What volumes have of those in use.
+    /// The volumes' shares of the blocks in use.
     shares: Ledger,
 }
 
@@ -43,16 +43,16 @@ impl Ring {
         self.blocks / 4
     }
 
-    /// Whether enough is taken that a checkpoint should begin. The more it puts in place at once, the
-    /// more of it lies on the same pages; the other half is for what comes meanwhile.
+    /// True if so much is used that a checkpoint should begin. The more a checkpoint puts in place at once, the more
+    /// blocks share a page; the other half of the ring is for batches that come meanwhile.
     pub(super) const fn wants_checkpoint(&self) -> bool {
         self.used >= self.blocks / 2
     }
 
-    /// Checks that batches lie one behind the other, none where another one is.
+    /// Checks that batches lie one behind the other and do not overlap.
     ///
     /// # Panics
-    /// When they do not, or the blocks in use are not theirs.
+    /// When they do not, or the count of blocks in use is wrong.
     pub(super) fn check(&self) {
         let used: u64 = self.live.iter().map(|placed| placed.length).sum();
         assert_eq!(used, self.used, "blocks in use");
@@ -73,7 +73,7 @@ impl Ring {
         let (first, last) = (self.live.front(), self.live.back());
         let end = last.map_or(0, |last| last.position + last.length);
         assert!(end <= self.blocks && wraps <= 1);
-        // Once around, the newest is before the oldest.
+        // Once the ring has wrapped, the newest batch is before the oldest.
         assert!(
             wraps == 0 || first.is_some_and(|first| end <= first.position),
             "the ring's newest batch ends at {end}, and {first:?} is its oldest"
@@ -118,14 +118,14 @@ impl Ring {
         }
     }
 
-    /// The same, if no more than `most` blocks are in use then.
+    /// The same, if no more than `most` blocks are in use afterwards.
     pub(super) fn place_up_to(&self, length: u64, most: u64) -> Option<u64> {
         (self.used + length <= most || self.live.is_empty())
             .then(|| self.place(length))
             .flatten()
     }
 
-    /// The batch is there (written, or found there), and so many blocks of it are volumes'.
+    /// A batch occupies its place (written there, or found there by recovery); `shares`: the volumes' blocks of it.
     pub(super) fn take(&mut self, placed: Placed, shares: Vec<(VolumeId, u64)>) {
         self.shares.take(placed.sequence, shares);
         self.head = placed.position + placed.length;
@@ -134,12 +134,12 @@ impl Ring {
         self.live.push_back(placed);
     }
 
-    /// Where the next batch goes if nothing else is said.
+    /// Where the next batch goes by default.
     pub(super) const fn head(&self) -> u64 {
         self.head
     }
 
-    /// Nothing is in the ring, and the next batch goes to `head`.
+    /// Empties the ring; the next batch goes to `head`.
     pub(super) fn begin_at(&mut self, head: u64) {
         self.live.clear();
         self.shares.clear();
@@ -147,21 +147,21 @@ impl Ring {
         self.head = head;
     }
 
-    /// The oldest batch from `sequence` on, or where the next one will be.
+    /// The place of the oldest batch from `sequence` on, or of the next batch if there is none.
     pub(super) fn position_of(&self, sequence: u64) -> u64 {
         let mut live = self.live.iter();
         let found = live.find(|placed| placed.sequence >= sequence);
         found.map_or(self.head, |placed| placed.position)
     }
 
-    /// Whether nothing before `sequence` is in the ring.
+    /// True if nothing before `sequence` is in the ring.
     pub(super) fn is_oldest(&self, sequence: u64) -> bool {
         self.live
             .front()
             .is_none_or(|placed| placed.sequence >= sequence)
     }
 
-    /// Batches before `sequence` are let go.
+    /// Releases the batches before `sequence`.
     pub(super) fn release_before(&mut self, sequence: u64) {
         while let Some(placed) = self.live.pop_front_if(|placed| placed.sequence < sequence) {
             self.used -= placed.length;
@@ -169,7 +169,7 @@ impl Ring {
         }
     }
 
-    /// What volumes have of the blocks in use.
+    /// The volumes' shares of the blocks in use.
     pub(super) const fn shares(&self) -> &Ledger {
         &self.shares
     }
@@ -208,7 +208,7 @@ mod tests {
                     || other.position + other.length <= position;
                 assert!(apart, "{placed:?} overwrites {other:?}");
             }
-            // A reader that follows the chain finds it at the head or at the start.
+            // A reader that follows the chain looks for the batch at the head or at the start.
             assert!(position == ring.head() || position == 0);
             ring.take(placed, Vec::new());
             live.push_back(placed);

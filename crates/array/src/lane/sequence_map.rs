@@ -1,23 +1,23 @@
-//! What is in flight, by numbers that are given out in ascending order.
+//! A map of objects in flight, by numbers that are given out in ascending order.
 //!
-//! A map of its own, for one is written and read with every drive operation: what begins goes to the
-//! end, and what ends is mostly near the beginning. A balanced tree would move its neighbours. One that is
-//! looked up is mostly looked up again at once, so its place is remembered.
+//! A map of its own, because an entry is written and read with every drive operation. New entries go to the end, and
+//! entries that end are mostly near the beginning; a balanced tree would move their neighbours. The same entry is
+//! mostly looked up several times in a row, so the place of the last look-up is remembered.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Index;
 
-/// Entries in ascending order of their numbers; those that are gone leave a gap for a while.
+/// Entries in ascending order of their numbers; removed entries leave a gap for a while.
 #[derive(Clone, Debug)]
 pub(super) struct SequenceMap<K, V> {
     entries: VecDeque<(K, Option<V>)>,
     live: usize,
-    /// Where the last one was found.
+    /// The index of the last look-up.
     hint: Cell<usize>,
 }
 
-/// Gaps that are no reason to close up.
+/// The number of gaps up to which the entries are not compacted.
 const GAPS: usize = 16;
 
 impl<K, V> Default for SequenceMap<K, V> {
@@ -31,10 +31,10 @@ impl<K, V> Default for SequenceMap<K, V> {
 }
 
 impl<K: Copy + Ord, V> SequenceMap<K, V> {
-    /// Adds what has a higher number than everything before.
+    /// Adds an entry, whose number must be higher than all before.
     pub(super) fn insert(&mut self, key: K, value: V) {
         debug_assert!(self.entries.back().is_none_or(|(last, _)| *last < key));
-        // What has begun is looked up next.
+        // A new entry is looked up next.
         self.hint.set(self.entries.len());
         self.entries.push_back((key, Some(value)));
         self.live += 1;
@@ -85,13 +85,13 @@ impl<K: Copy + Ord, V> SequenceMap<K, V> {
         self.live == 0
     }
 
-    /// All of it, in order of the numbers.
+    /// All entries, in order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         let entries = self.entries.iter();
         entries.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
     }
 
-    /// The same, to change it.
+    /// The same, mutable.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
         let entries = self.entries.iter_mut();
         entries.filter_map(|(key, value)| Some((*key, value.as_mut()?)))
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn it_holds_what_a_tree_holds_in_the_same_order() {
         let (mut numbered, mut tree) = (SequenceMap::default(), BTreeMap::new());
-        // One that never ends stays at the front while thousands come and go behind it.
+        // An entry that never ends stays at the front while thousands come and go behind it.
         let mut chance = 1_u64;
         for key in 0..5000_u64 {
             numbered.insert(2 * key, key);

@@ -1,8 +1,8 @@
-//! Plans where content is right by definition ([`Lane::trust_content`](super::Lane::trust_content)).
+//! Plans in a pool whose content is right by definition ([`Lane::trust_content`](super::Lane::trust_content)).
 //!
-//! Of a group of which nothing is logged and nothing was found bad, every block is in its place, so that a chunk need
-//! not be asked about block by block. What the pages would say is known; that they have to be read is not changed: the
-//! plan is made when all pages of the range are here.
+//! If nothing is logged of a group and nothing was found bad, every block of the group is in its place. So the state of
+//! a chunk's blocks need not be looked up one by one. The content of the pages is known, but they are read all the
+//! same: a fill is planned when all pages of its range are in memory.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,12 +22,12 @@ fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {
     narrow(op.stripes.start * per_stripe)..narrow(op.stripes.end * per_stripe)
 }
 
-/// Whether a fill can be planned without a look at single blocks.
+/// True if a fill can be planned without looking up single blocks.
 pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     let fills = matches!(op.task, Task::Fill { .. }) && op.task.held().is_none();
     let sound =
         op.bad.is_empty() && op.detour.avoid.is_empty() && op.arbitration.distrusted().is_empty();
-    // Rows and slots are the same in all columns but for layouts that keep several copies on one drive.
+    // Rows and slots are the same in all columns, except in layouts that keep several copies on one drive.
     let alike = cx.geometry.layout().columns() == cx.geometry.code().columns();
     if !(cx.trusted && fills && sound && alike && cx.geometry.regions().is_some()) {
         return false;
@@ -46,7 +46,7 @@ pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     !logged && !stripes.any(|stripe| overlay.is_zeroed(op.group, stripe))
 }
 
-/// Pages of the operation's stripes that are not here.
+/// Pages of the operation's stripes that are not in memory.
 pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSet<PageName> {
     let blocks = blocks_of_stripes(&cx.geometry, op);
     let first = blocks.start / ENTRIES_PER_META_PAGE;

@@ -1,10 +1,10 @@
-//! Groups of volumes that were never written (`pool/initialize.rs`): reads are zeros without a drive, and writes wait
-//! until the group has been made blank.
+//! Uninitialized groups: groups of volumes that were never written (`pool/initialize.rs`). Their reads return zeros
+//! without a drive. Writes wait until the group has been made blank.
 //!
 //! ```text
-//!   never written ── write ─► wanted: writes wait ── Initialized ─► as any other group
-//!        ▲                          │
-//!        └── it could not be done: the writes fail ◄─┘
+//!   never written ── write ─► requested: writes wait ── Initialized ─► as any other group
+//!        ▲                            │
+//!        └── failed: the writes fail ◄┘
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use crate::{GroupRequest, RequestId};
 /// A request that waits.
 pub(super) type Waiting = (RequestId, GroupRequest);
 
-/// Which groups were never written, and the writes that wait for them.
+/// The groups that were never written, and the writes that wait for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uninitialized {
     runs: Runs,
@@ -30,7 +30,8 @@ pub(super) struct Uninitialized {
 }
 
 impl Uninitialized {
-    /// From now on these count as never written. What waits for one of them meant what it was before.
+    /// These groups count as never written from now on. Returns the writes that waited for one of them: they were for
+    /// its earlier volume.
     pub(super) fn insert(&mut self, runs: &[(u64, u64)]) -> Vec<Waiting> {
         let mut refused = Vec::new();
         for &(first, count) in runs {
@@ -45,13 +46,13 @@ impl Uninitialized {
         runs::run_of(&self.runs, group).is_some()
     }
 
-    /// Takes what waits for these groups.
+    /// Takes the writes that wait for these groups.
     fn let_go(&mut self, groups: Range<u64>) -> Vec<Waiting> {
         let there = self.waiting.extract_if(groups, |_, _| true);
         there.flat_map(|(_, waiting)| waiting).collect()
     }
 
-    /// Has a write wait. The first one for its group has it made blank.
+    /// Makes a write wait. The first write for a group requests that the group be made blank.
     pub(super) fn wait(&mut self, cx: &mut Context, id: RequestId, request: GroupRequest) {
         let group = request.group;
         let waiting = self.waiting.entry(group).or_default();
@@ -61,7 +62,7 @@ impl Uninitialized {
         }
     }
 
-    /// The groups are blank, or could not be made so. Returns the writes that waited for that.
+    /// The groups are blank, or could not be made blank. Returns the writes that waited for this.
     pub(super) fn ended(&mut self, groups: &Range<u64>, outcome: Outcome) -> Vec<Waiting> {
         if outcome.is_ok() {
             runs::remove(&mut self.runs, groups);
@@ -69,12 +70,12 @@ impl Uninitialized {
         self.let_go(groups.clone())
     }
 
-    /// The first write to this group is to be reported.
+    /// Marks a group whose first write is to be reported.
     pub(super) fn mark(&mut self, group: u64) {
         self.marks.insert(group);
     }
 
-    /// A group is written: reported if it is the first write to a marked one.
+    /// A group is written: reports the first write to a marked group.
     pub(super) fn written(&mut self, cx: &mut Context, group: u64) {
         if !self.marks.is_empty() && self.marks.remove(&group) {
             cx.events.push_back(Event::WantsInitialized { group });

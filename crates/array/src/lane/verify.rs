@@ -1,7 +1,8 @@
-//! What an operation has read is compared with its checksums.
+//! Compares the blocks that an operation has read with their checksums.
 //!
-//! With its lock a block that differs is bad: it is read around, and repaired when the operation has ended. Without the lock the
-//! block may just be changing, so the operation is planned again, under its lock.
+//! Under the operation's lock a block that differs is bad: other columns are read instead, and the block is repaired
+//! when the operation has ended. Without the lock another operation may be changing the block, so the operation is
+//! planned again, under its lock.
 
 use block::{BLOCK_BYTES, Seat};
 
@@ -16,7 +17,7 @@ use crate::format::BlockName;
 use crate::plan::Transfer;
 use crate::seeded::{self, SeededFault};
 
-/// A block that is not what was written there.
+/// A block whose content is not what was written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadBlock {
     pub(super) name: BlockName,
@@ -25,12 +26,12 @@ pub(super) struct BadBlock {
     offset: u64,
 }
 
-/// What a comparison has come to.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verified {
-    /// So many blocks were compared, and these are bad.
+    /// So many blocks were compared; these are bad.
     Blocks(u64, Vec<BadBlock>),
-    /// It is not known yet: the operation is planned again.
+    /// Not known yet: the operation is planned again.
     Again,
 }
 
@@ -53,14 +54,14 @@ pub(super) fn blocks_of(
     })
 }
 
-/// Compares what an operation has read: `sums` are the plain CRC-32C of its blocks, in the order of its plan.
+/// Compares the blocks that an operation has read: `sums` are their plain CRC-32C, in the order of its plan.
 pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) -> Verified {
     let pool = cx.geometry.regions().expect("it has a journal").pool;
     let (group, locked) = (op.group, op.is_locked());
     let believes = (seeded::is(SeededFault::UnverifiedParity) && matches!(op.task, Task::Write(_)))
         || (seeded::is(SeededFault::UnverifiedRead) && matches!(op.task, Task::Read(_)));
-    // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages say what it held before
-    // it was last written in place, and a drive that has lost that write would be believed.
+    // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages have the entries
+    // from before it was last written in place. If a drive lost that write, its old block would match these entries.
     let mut stripes = op.stripes.clone();
     let vacated = !locked && stripes.any(|stripe| entries.overlay.is_zeroed(group, stripe));
     let reads = &op.plan.as_ref().expect("it was planned").reads;
@@ -72,7 +73,7 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
             let sum = *sums.next().expect("one for each block");
             blocks += 1;
             if op.bad.contains(&(name.column, name.block.into())) {
-                // Its read has failed; a scrub goes on with the rest.
+                // The block's read has failed; a scrub goes on with the rest.
                 continue;
             }
             if vacated && entries.overlay.get(name).is_none() {
@@ -98,8 +99,8 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
     }
 }
 
-/// Reports blocks that are not what was written there, neighbours together. What is known to be lost, and what only that keeps
-/// from being repaired, was reported before.
+/// Reports bad blocks, neighbours together. Blocks that are known to be lost, and blocks that cannot be repaired
+/// because of them, were reported before.
 pub(super) fn report_bad(
     cx: &mut Context,
     losses: &KnownLosses,
@@ -145,7 +146,8 @@ mod tests {
     use crate::plan::{Kind, Plan};
     use crate::{RequestId, ScratchId};
 
-    /// A small lane whose blocks were all written by batch 9, and an operation on stripe 1: blocks 4 to 7 of each column.
+    /// A small lane whose blocks were all written by batch 9, and an operation on stripe 1: blocks 4 to 7 of each
+    /// column.
     struct Lab {
         cx: Context,
         overlay: Overlay,
@@ -187,7 +189,7 @@ mod tests {
             }
         }
 
-        /// What was read, but for these blocks, is what was written.
+        /// The operation has read what was written, except for these blocks.
         fn verify(&self, wrong: &[(u16, u32)]) -> Verified {
             let entries = Entries {
                 overlay: &self.overlay,
@@ -205,7 +207,7 @@ mod tests {
             verify(&self.cx, entries, &self.op, &sums)
         }
 
-        /// The bad blocks of a comparison of so many.
+        /// The bad blocks of a comparison of so many blocks.
         fn bad(&self, wrong: &[(u16, u32)], compared: u64) -> Vec<(u16, u32)> {
             match self.verify(wrong) {
                 Verified::Blocks(blocks, bad) => {
@@ -228,7 +230,7 @@ mod tests {
             self.overlay.insert(name, logged);
         }
 
-        /// What is reported of blocks that are wrong: drive, first block and blocks.
+        /// The reports about wrong blocks: drive, first block and number of blocks.
         fn reported(&mut self, wrong: &[(u16, u32)], losses: &KnownLosses) -> Vec<(u16, u64, u64)> {
             let Verified::Blocks(_, bad) = self.verify(wrong) else {
                 panic!("it is known");

@@ -1,10 +1,10 @@
-//! Writes that belong together: how many are in flight, and which drives failed theirs.
+//! A set of writes: how many are in flight, and which drives failed theirs.
 
 use std::collections::BTreeMap;
 
 use block::{Fault, Outcome, Seat};
 
-/// Done when all have ended and the pool has decided about every drive that failed.
+/// Done when all writes have ended and the pool has decided about every drive that failed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     in_flight: u64,
@@ -17,7 +17,7 @@ impl Writes {
         self.in_flight += 1;
     }
 
-    /// One has ended. `out`: its drive is out already, so that the outcome does not matter.
+    /// A write has ended. `out`: its drive is out already, so that the outcome does not matter.
     pub(super) fn ended(&mut self, seat: Seat, outcome: Outcome, out: bool) {
         self.in_flight -= 1;
         if let (Err(fault), false) = (outcome, out) {
@@ -25,7 +25,7 @@ impl Writes {
         }
     }
 
-    /// The pool has decided about a drive: out, or it stays although it failed.
+    /// The pool has decided about a drive: it is out, or it stays although it failed.
     pub(super) fn decided(&mut self, seat: Seat, out: bool) {
         if let (Some(fault), false) = (self.failed.remove(&seat), out) {
             self.kept.insert(seat, fault);
@@ -36,7 +36,7 @@ impl Writes {
         self.in_flight == 0 && self.failed.is_empty()
     }
 
-    /// Drives that failed and stay.
+    /// The drives that failed and stay.
     pub(super) const fn kept(&self) -> &BTreeMap<Seat, Fault> {
         &self.kept
     }

@@ -1,15 +1,15 @@
-//! Which column of a row is stale?
+//! Finding the stale column of a row.
 //!
 //! ```text
 //!   a row      the same block of every element of one stripe
-//!   a trial    "these columns are not believed": their blocks are computed from the rest, and with
+//!   a trial    assumes that some columns are stale: their blocks are computed from the rest, and with
 //!              them every block that cannot be read, and every parity once more
 //! ```
 //!
-//! The plan reads a row whole and computes all trials at once. A trial that leaves the stale columns out
-//! gives blocks that agree with every other checksum of the row; any other trial mixes new blocks with
-//! old ones and disagrees (a code of distance p + 1 keeps a distance of at least 2 while fewer than p
-//! columns are missing). [`Verdict`](crate::lane) decides; here is only the arithmetic.
+//! The plan reads a row completely and computes all trials at once. A trial that leaves the stale columns out gives
+//! blocks that agree with every other checksum of the row; any other trial mixes new blocks with old ones and disagrees
+//! (a code of distance p + 1 keeps a distance of at least 2 while fewer than p columns are missing).
+//! [`Verdict`](crate::lane) decides; this file has only the arithmetic.
 
 use block::BLOCK_BYTES;
 use erasure::{Code, ElementSet};
@@ -27,16 +27,16 @@ pub struct Row {
     pub low: u64,
 }
 
-/// What a row is if some columns are not believed.
+/// The content of a row, if some columns are not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// Which row.
     pub row: Row,
-    /// Slots that are believed: they were read, and are what their checksums say.
+    /// Slots that are trusted: they were read, and match their checksums.
     pub believed: ElementSet,
-    /// Columns of the group that are not.
+    /// Columns of the group that are not trusted.
     pub doubted: Vec<u16>,
-    /// Every parity, and every other slot that is not believed, as it follows from those that are.
+    /// Every parity, and every other slot that is not trusted, computed from the trusted slots.
     pub results: Vec<(usize, Slice)>,
 }
 
@@ -55,7 +55,7 @@ fn subsets(of: u16, count: usize) -> Vec<Vec<u16>> {
     sets
 }
 
-/// Number of trials of a row in which `count` columns are doubted.
+/// Number of trials of a row in which `count` columns are not trusted.
 #[must_use]
 pub fn trials_of_row(columns: u16, count: usize) -> usize {
     let mut trials = 1;
@@ -65,8 +65,8 @@ pub fn trials_of_row(columns: u16, count: usize) -> usize {
     trials
 }
 
-/// Plans to read `rows` of the group whole (`first.stripe` is ignored) and to try, for each, every set
-/// of `doubted` columns that the code can do without.
+/// Plans to read `rows` of the group completely (`first.stripe` is ignored) and to try, for each row, every set of
+/// `doubted` columns that the code can do without.
 pub fn plan_arbitrate(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
@@ -123,7 +123,7 @@ impl Memory {
     }
 }
 
-/// Computes what is not believed from what is, and then all parity; `None` if the code cannot.
+/// Computes the slots that are not trusted from the trusted ones, and then all parity; `None` if the code cannot.
 fn compute(
     plans: &mut SubStripePlans,
     code: &Code,

@@ -1,4 +1,4 @@
-//! From a sub-stripe's operands to bytes in buffers.
+//! Maps a sub-stripe's operands to bytes in buffers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::sub_stripe::{Operand, SubStripeStep};
 use super::{Plan, Scratch, Stripe, Transfer};
 use crate::action::{ComputeStep, IoKind, Slice};
 
-/// Bytes of an operand that are somewhere other than in scratch memory.
+/// Bytes of an operand that are not in scratch memory.
 #[derive(Clone, Copy, Debug)]
 struct Fixed {
     operand: Operand,
@@ -48,8 +48,8 @@ impl Binder {
         }
     }
 
-    /// Where bytes `low..high` of the operand are. The range lies in one sub-stripe, so it is either
-    /// wholly fixed or wholly in scratch memory.
+    /// Where bytes `low..high` of the operand are. The range is in one sub-stripe, so it is either entirely fixed or
+    /// entirely in scratch memory.
     pub(super) fn slice(&mut self, operand: Operand, low: u64, high: u64) -> Slice {
         let fixed = self
             .fixed

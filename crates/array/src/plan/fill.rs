@@ -1,4 +1,4 @@
-//! Plans over a run of stripes: fill a cell, compute parity anew, zero.
+//! Plans over a run of stripes: fill a cell, compute parity again, zero.
 //!
 //! These move whole chunks of neighbouring stripes, so their scratch memory is laid out by
 //! (column, chunk): what is contiguous on a drive is contiguous in memory, and one operation per
@@ -20,19 +20,19 @@ type Chunk = (u16, u64);
 /// Part of one element of one stripe.
 type Part = (u64, usize, u64, u64);
 
-/// A run of stripes and what is to be done in each, before memory is laid out.
+/// A run of stripes and the operations in each, before memory is laid out.
 struct Run<'a> {
     first: Stripe<'a>,
     stripes: Range<u64>,
-    /// Stripe, slot, first and last byte of what is read.
+    /// Stripe, slot, first and last byte of each read.
     reads: Vec<Part>,
     /// Chunks that need memory.
     chunks: BTreeSet<Chunk>,
     steps: Vec<(u64, u64, u64, Vec<SubStripeStep>)>,
     temporaries: usize,
-    /// What is reconstructed into the chunks' memory.
+    /// Parts that are reconstructed into the chunks' memory.
     recovered: Vec<Part>,
-    /// What is computed anew beside what was read.
+    /// Parts that are computed again, beside the bytes that were read.
     compared: Vec<Part>,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
         self.steps.push((stripe.stripe, low, high, steps));
     }
 
-    /// Computes parities from the data, which is read, beside what is read of them.
+    /// Computes parities from the data that is read, into memory beside the parities that are read.
     fn compare(
         &mut self,
         stripe: &Stripe<'_>,
@@ -109,8 +109,8 @@ impl<'a> Run<'a> {
         self.compared.extend(parts);
     }
 
-    /// Lays out memory and turns everything into transfers and steps; `writes` says which bytes of
-    /// which chunks go where.
+    /// Lays out memory and turns everything into transfers and steps; `writes` lists which bytes of which chunks go to
+    /// which cell.
     fn plan(self, kind: Kind, writes: &[(Chunk, u64, u64, Cell)], scratch: Scratch) -> Plan {
         let geometry = self.first.geometry;
         let chunk_bytes = geometry.chunk_bytes();
@@ -194,18 +194,17 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Plans to write `column` of the group into `target`, for the stripes `stripes` (`first.stripe` is
-/// ignored): copied where the column can be read, reconstructed where not. Columns in `avoid` are
-/// read only if it cannot be done without. Blocks that nothing was written to, and those that the
-/// target holds, are left out.
+/// Plans to write `column` of the group into `target`, for the stripes `stripes` (`first.stripe` is ignored): copied if
+/// the column can be read, otherwise reconstructed. Columns in `avoid` are read only if there is no other way. Blocks
+/// that were never written, and blocks that the target holds, are left out.
 ///
-/// Blocks that can neither be read nor reconstructed because others are bad or unknown are left out and
-/// named in the plan's `lost`: one bad block does not keep the rest of the cell from having its redundancy.
-/// Their entries stay, so that what lies at the target does not pass for them, and they can be mended should
-/// another drive that has them come back. Where the target holds part of the column, they are named in `absent`.
+/// Blocks that can neither be read nor reconstructed because others are bad or unknown are left out and listed in the
+/// plan's `lost`: one bad block does not keep the rest of the cell from having its redundancy. Their entries stay, so
+/// that the old content of the target does not pass for them, and they can be repaired if another drive that has them
+/// returns. If the target holds part of the column, they are listed in `absent`.
 ///
 /// # Errors
-/// [`Lost`] when too many columns are missing: then a drive that comes back may tell more than the target could.
+/// [`Lost`] when too many columns are missing: then a drive that returns may have more than the target could.
 pub fn plan_fill(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
@@ -295,9 +294,8 @@ pub fn plan_fill(
     Ok(plan)
 }
 
-/// Plans to read everything that was written to the stripes, so that it is compared with its
-/// checksums, and to compute parity anew from it where all data can be read, so that parity is
-/// compared with data.
+/// Plans to read everything that was written to the stripes, to compare it with its checksums. Where all data can be
+/// read, parity is computed again from it, to compare parity with data.
 pub fn plan_scrub(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
@@ -326,7 +324,7 @@ pub fn plan_scrub(
         };
         for (low, high, comparable) in runs(0, chunk_bytes, comparable) {
             for slot in 0..code.elements() {
-                // Data that only the journal has, or nobody has written, is part of the sum too.
+                // Data that only the journal has, or that was never written, is part of the sum too.
                 let summed = comparable && data.contains(slot);
                 let read = |at| summed || stripe.state(slot, at) == BlockState::OnDrive;
                 for (low, high, read) in runs(low, high, read) {
@@ -346,7 +344,7 @@ pub fn plan_scrub(
 /// Plans to compute all parity of the stripes from their data.
 ///
 /// # Errors
-/// [`Lost`] when data cannot be read; it is not reconstructed, for the parity is not trusted.
+/// [`Lost`] when data cannot be read; it is not reconstructed, because the parity is not trusted.
 pub fn plan_resync(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,

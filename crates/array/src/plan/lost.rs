@@ -5,9 +5,9 @@ use erasure::ElementSet;
 use super::Stripe;
 use super::sub_stripe::SubStripePlans;
 
-/// Data elements whose block at byte `at` can neither be read nor reconstructed from the `readable` elements,
-/// because blocks are bad or unknown. What columns alone are missing for is left out: it comes back with
-/// their drives.
+/// Data elements whose block at byte `at` can neither be read nor reconstructed from the `readable` elements, because
+/// blocks are bad or unknown. Elements that only missing columns make unavailable are left out: they return with their
+/// drives.
 ///
 /// ```text
 ///   raid5, columns  0    1    2    3 = P

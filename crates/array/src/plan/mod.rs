@@ -1,9 +1,8 @@
-//! What happens to one stripe, decided as a value before anything is done.
+//! The operations on one stripe, decided as a value before anything is done.
 //!
-//! A [`Plan`] is four lists in order: reads, computations, writes, and nothing else. Deciding
-//! (here) knows the code, the layout and who is missing; doing (the lane) knows none of it. So a
-//! plan can be printed, counted and tested by itself, and the cost of a code on a workload *is* the
-//! count of its plans.
+//! A [`Plan`] is lists of reads, of computations and of writes, carried out in this order, and nothing else. Deciding
+//! (here) uses the code, the layout and the missing columns; doing (the lane) needs none of these. So a plan can be
+//! printed, counted and tested alone, and the cost of a code on a workload *is* the count of its plans.
 //!
 //! ```text
 //!   sub-stripe     a range of bytes that is the same in every element of the stripe: parity
@@ -15,10 +14,9 @@
 //!            element 2  |######........|
 //! ```
 //!
-//! Commit point: what a plan writes is logged as one record when its computations are done, and the
-//! request is acknowledged when the record is; the writes themselves happen at the next checkpoint.
-//! Without a journal they are issued together, and the request is acknowledged when all of them
-//! have completed.
+//! Commit point: the writes of a plan are logged as one record when its computations are done, and the request is
+//! acknowledged when the record is logged; the blocks are put in place at the next checkpoint. Without a journal the
+//! writes are issued together, and the request is acknowledged when all of them have completed.
 
 mod arbitrate;
 mod bind;
@@ -45,22 +43,22 @@ use crate::action::{ComputeStep, Io, IoId, IoKind, Service, Slice};
 use crate::view::Column;
 use crate::{BufferId, Geometry, ScratchId};
 
-/// Why a plan is what it is.
+/// The kind of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Every byte comes from where it is.
+    /// Every byte is read from its place.
     Read,
     /// Some bytes are reconstructed.
     DegradedRead,
     /// All data of the stripe is new: no reads.
     FullStripe,
-    /// Parity changes by what the data changes by: reads old data and old parity.
+    /// Parity changes by the difference of the data: reads old data and old parity.
     ReadModifyWrite,
-    /// Parity is computed anew: reads the data that does not change.
+    /// Parity is computed again: reads the data that does not change.
     ReconstructWrite,
     /// One of the two above, after reconstructing old elements that it needs.
     DegradedWrite,
-    /// No parity to keep.
+    /// There is no parity to update.
     PlainWrite,
     /// A cell gets its column's elements.
     Fill,
@@ -74,7 +72,7 @@ pub enum Kind {
     Repair,
     /// Blocks that are logged and have no place are logged again.
     Relog,
-    /// Rows of a stripe that contradict themselves are read whole, to find the stale column.
+    /// Rows of a stripe that contradict themselves are read completely, to find the stale column.
     Arbitrate,
 }
 
@@ -110,32 +108,32 @@ impl Transfer {
     }
 }
 
-/// What to do to a stripe (or to a run of stripes that are filled together).
+/// The operations on a stripe (or on a run of stripes that are filled together).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Why it looks like this.
+    /// The kind of the plan.
     pub kind: Kind,
     /// Bytes of scratch memory that its slices refer to.
     pub scratch_bytes: u64,
-    /// First these, together.
+    /// Carried out first, together.
     pub reads: Vec<Transfer>,
-    /// Then these, in order.
+    /// Carried out next, in order.
     pub steps: Vec<ComputeStep>,
-    /// What the first `first_steps` steps reconstruct. Each block is compared with its checksum
-    /// before a later step uses it, and before it is returned, logged or written.
+    /// Parts that the first `first_steps` steps reconstruct. Each block is compared with its checksum before a later
+    /// step uses it, and before it is returned, logged or written.
     pub recovered: Vec<Recovered>,
-    /// How many of the steps come before that comparison.
+    /// Number of steps before that comparison.
     pub first_steps: usize,
-    /// Then these, together.
+    /// Carried out last, together.
     pub writes: Vec<Transfer>,
-    /// What changes in columns that are nowhere; of a fill, what nobody has.
+    /// Changes in columns that have no cell; for a fill, parts that no drive has.
     pub absent: Vec<Absent>,
-    /// Blocks that a fill or a repair leaves as they are: they can neither be read nor reconstructed. Of a write,
-    /// parity that becomes unknown because other blocks of the stripe are lost.
+    /// Blocks that a fill or a repair leaves as they are, because they can neither be read nor reconstructed. For a
+    /// write, parity that becomes unknown because other blocks of the stripe are lost.
     pub lost: Vec<Absent>,
 }
 
-/// Part of a column that a plan reconstructs, or computes anew to compare it.
+/// Part of a column that a plan reconstructs, or computes again to compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// Which column of the group.
@@ -157,7 +155,7 @@ pub struct Absent {
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// What it should hold, if that is at hand.
+    /// Its content, if that is in memory.
     pub slice: Option<Slice>,
 }
 
@@ -168,13 +166,13 @@ pub enum BlockState {
     OnDrive,
     /// In memory, logged and not yet in place.
     InMemory(Slice),
-    /// Nothing was written: zeros.
+    /// Never written: zeros.
     Zero,
-    /// Nowhere: a read has failed, or its checksum does not match or is unknown.
+    /// Not available: a read has failed, or the checksum does not match or is unknown.
     Unreadable,
 }
 
-/// What is known of the blocks of a group.
+/// The state of the blocks of a group.
 pub trait Blocks: fmt::Debug {
     /// State of block `block` of the column's cell, which belongs to `stripe`.
     fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState;
@@ -184,30 +182,31 @@ pub trait Blocks: fmt::Debug {
         false
     }
 
-    /// Whether it may have it: its own entry is the same, which is no proof that the block was written. The checksum
-    /// tells when it is read; that is better than nothing where nobody else has the block.
+    /// Whether the cell that is being filled may have the block: its own entry is the same, which is no proof that the
+    /// block was written. The checksum is compared when the block is read. Such a block is used if no other drive has
+    /// it.
     fn may_be_held(&self, _column: u16, _block: u64) -> bool {
         false
     }
 
-    /// Whether a fill goes on where a block can neither be read nor reconstructed.
+    /// Whether a fill continues where a block can neither be read nor reconstructed.
     fn leaves_out_lost(&self) -> bool {
         false
     }
 
-    /// Whether all blocks of a chunk are always in one state, so that one of them need be asked about.
+    /// Whether all blocks of a chunk always have one state, so that the state of one of them is enough.
     fn is_uniform(&self) -> bool {
         false
     }
 
-    /// Whether nothing is known of any block that would make it `Unreadable`, so that the state of
-    /// those that are not touched need not be asked for one by one.
+    /// Whether no block is known to be `Unreadable`, so that the states of untouched blocks need not be checked one by
+    /// one.
     fn all_sound(&self) -> bool {
         false
     }
 }
 
-/// Every block is where it belongs.
+/// Every block is in its place.
 #[derive(Clone, Copy, Debug)]
 pub struct AllOnDrive;
 
@@ -225,7 +224,7 @@ impl Blocks for AllOnDrive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
-/// What a planner must know about a stripe.
+/// A planner's input about a stripe.
 #[derive(Clone, Copy, Debug)]
 pub struct Stripe<'a> {
     /// Code, layout and sizes.
@@ -241,7 +240,7 @@ pub struct Stripe<'a> {
 }
 
 impl Stripe<'_> {
-    /// Where a slot lies: its column's whereabouts, and the chunk of the cell.
+    /// Where a slot is: its column, where the column is, and the chunk of the cell.
     fn place(&self, slot: usize) -> (u16, Column, u64) {
         let (column, chunk) = self.geometry.place(self.group, self.stripe, slot);
         (column, self.columns[usize::from(column)], chunk)
@@ -264,14 +263,14 @@ impl Stripe<'_> {
         self.blocks.is_held(column, block)
     }
 
-    /// Whether it may have it.
+    /// Whether that cell may have the block.
     fn may_be_held(&self, slot: usize, at: u64) -> bool {
         let (column, _, chunk) = self.place(slot);
         let block = (chunk * self.geometry.chunk_bytes() + at) / BLOCK_BYTES;
         self.blocks.may_be_held(column, block)
     }
 
-    /// Cuts `low..high` of a chunk into the longest runs of blocks of which `at` says the same.
+    /// Cuts `low..high` of a chunk into the longest runs of blocks for which `at` returns the same.
     fn runs<T: PartialEq>(&self, low: u64, high: u64, at: impl Fn(u64) -> T) -> Vec<(u64, u64, T)> {
         if self.blocks.is_uniform() && low < high {
             return vec![(low, high, at(low))];
@@ -283,7 +282,7 @@ impl Stripe<'_> {
         self.state(slot, at) != BlockState::Unreadable
     }
 
-    /// Elements that could be read at byte `at` if every block on a drive were what it should be.
+    /// Elements that could be read at byte `at` if every block on a drive were valid.
     fn by_column(&self, at: u64) -> ElementSet {
         let logged = |slot| {
             let state = self.state(slot, at);
@@ -316,7 +315,7 @@ impl Stripe<'_> {
         set
     }
 
-    /// Adds to the plan what brings bytes `low..high` of an element into `slice`.
+    /// Adds to the plan the operations that bring bytes `low..high` of an element into `slice`.
     fn fetch(&self, plan: &mut Plan, slot: usize, (low, high): (u64, u64), slice: Slice) {
         let (column, place, chunk) = self.place(slot);
         let kinds = self.runs(low, high, |at| match self.state(slot, at) {
@@ -353,7 +352,7 @@ impl Stripe<'_> {
     }
 }
 
-/// Cuts `low..high` into the longest runs of blocks of which `at` says the same.
+/// Cuts `low..high` into the longest runs of blocks for which `at` returns the same.
 fn runs<T: PartialEq>(low: u64, high: u64, at: impl Fn(u64) -> T) -> Vec<(u64, u64, T)> {
     let mut runs: Vec<(u64, u64, T)> = Vec::new();
     let mut from = low;
@@ -398,7 +397,7 @@ impl Plan {
         }
     }
 
-    /// Notes that bytes `low..` of an element are reconstructed into `slice`.
+    /// Records that bytes `low..` of an element are reconstructed into `slice`.
     fn recovers(&mut self, stripe: &Stripe<'_>, slot: usize, low: u64, slice: Slice) {
         let (column, _, chunk) = stripe.place(slot);
         self.recovered.push(Recovered {

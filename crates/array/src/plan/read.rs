@@ -8,7 +8,7 @@ use super::sub_stripe::{Operand, SubStripePlans, translate};
 use super::{Kind, Lost, Plan, Scratch, Stripe};
 use crate::action::{ComputeStep, Slice};
 
-/// Bytes of one element that are wanted, and where.
+/// A range of bytes of one element, and where the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Which element.
@@ -123,7 +123,7 @@ pub fn plan_read(
     Ok(plan)
 }
 
-/// Copies what lies in partly covered blocks from scratch memory to where it is wanted.
+/// Copies the bytes of partly covered blocks from scratch memory to their destination.
 fn copy_edges(plan: &mut Plan, binder: &mut Binder, piece: &Piece) {
     let (inner_low, inner_high) = piece.inner();
     let edges = if inner_low < inner_high {

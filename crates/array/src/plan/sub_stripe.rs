@@ -1,14 +1,13 @@
 //! The choice between read-modify-write and reconstruct-write, on one sub-stripe.
 //!
-//! Both are the same question: which old elements must be known to compute the new parities?
+//! Both answer the same question: which old elements are needed to compute the new parities?
 //!
 //! - read-modify-write: the old values of what changes, and the old parities;
 //! - reconstruct-write: the data that does not change.
 //!
-//! An old element that cannot be read is first reconstructed from others. Whichever of the two
-//! then reads fewer elements is taken; on a tie reconstruct-write, which reads nothing that is
-//! about to be overwritten. With everything changed, reconstruct-write reads nothing: the full
-//! stripe is not a special case.
+//! An old element that cannot be read is first reconstructed from others. The plan takes the way that reads fewer
+//! elements; on a tie reconstruct-write, which reads nothing that is about to be overwritten. If everything changes,
+//! reconstruct-write reads nothing: the full stripe is not a special case.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,21 +39,21 @@ pub struct SubStripeStep {
     pub terms: Vec<(Operand, u8)>,
 }
 
-/// What to do to one sub-stripe of one stripe, with slots instead of addresses, so that the same plan
-/// serves every stripe in the same condition.
+/// The operations on one sub-stripe of one stripe, with slots instead of addresses, so that the same plan serves every
+/// stripe in the same condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubStripePlan {
-    /// Which of the write plans.
+    /// The kind of write.
     pub kind: Kind,
     /// Slots to read into `Old`.
     pub reads: Vec<usize>,
     /// Computations in order.
     pub steps: Vec<SubStripeStep>,
-    /// How many of them reconstruct old elements, and which ones.
+    /// How many of them reconstruct old elements.
     pub recovery_steps: usize,
-    /// Slots of which the old bytes are reconstructed.
+    /// Slots whose old bytes are reconstructed.
     pub recovered: Vec<usize>,
-    /// Slots to write, and what.
+    /// Slots to write, and their new bytes.
     pub writes: Vec<(usize, Operand)>,
     /// Parities that become unknown.
     pub unknown: Vec<usize>,
@@ -68,7 +67,7 @@ struct Key {
     changed: ElementSet,
 }
 
-/// Which of the two ways to new parity is taken where both are possible. The pool takes the cheaper one; models of other
+/// Which of the two ways to new parity is taken if both are possible. The pool takes the cheaper one; models of other
 /// arrays state theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
@@ -81,8 +80,8 @@ pub enum Preference {
     Reconstruct,
 }
 
-/// Plans already made, and recoveries. Elimination over a wide stripe costs microseconds to
-/// milliseconds; the same handful of conditions comes back for every request.
+/// Cache of plans and recoveries. Elimination over a wide stripe costs microseconds to milliseconds, and the same few
+/// conditions recur with every request.
 #[derive(Clone, Debug, Default)]
 pub struct SubStripePlans {
     preference: Preference,
@@ -90,12 +89,12 @@ pub struct SubStripePlans {
     recoveries: BTreeMap<(ElementSet, ElementSet), Result<Arc<Recovery>, Lost>>,
 }
 
-/// Kept plans per lane, of each sort. A guess: dozens are in use at any time; at this number the
-/// table is simply emptied.
+/// Maximum of cached plans per lane, of each sort. A guess: dozens are in use at any time; at this number the table is
+/// emptied.
 const PLANS_MAX: usize = 1024;
 
 impl SubStripePlans {
-    /// No plans yet; those of parts of stripes will be made as preferred.
+    /// An empty cache; plans for parts of stripes will take the preferred way.
     #[must_use]
     pub fn preferring(preference: Preference) -> Self {
         Self {
@@ -160,13 +159,13 @@ impl SubStripePlans {
 }
 
 impl SubStripePlans {
-    /// How to change the `changed` data elements of a stripe of which blocks are lost for good: what is lost stays
-    /// so, and what can be had before can be had after. Parity is kept up to date where that can be done; else it
-    /// becomes unknown, and the new elements are without redundancy until the lost ones are written, too.
-    /// (An array controller does the same and calls it a punctured stripe.)
+    /// How to change the `changed` data elements of a stripe with blocks that are lost for good. Lost elements stay
+    /// lost, and every element that was available before is available after. Parity is updated where possible;
+    /// otherwise it becomes unknown, and the new elements have no redundancy until the lost ones are written, too. (An
+    /// array controller does the same and calls it a punctured stripe.)
     ///
     /// # Errors
-    /// [`Lost`] when something would be lost that is not.
+    /// [`Lost`] when an element would become lost.
     pub(super) fn write_around(
         &mut self,
         code: &Code,
@@ -204,7 +203,7 @@ impl SubStripePlans {
         })
     }
 
-    /// Of the `wanted` elements those that can be reconstructed, and those that cannot.
+    /// Splits the `wanted` elements into those that can be reconstructed and those that cannot.
     pub(super) fn split_lost(
         &mut self,
         code: &Code,
@@ -223,11 +222,11 @@ impl SubStripePlans {
     }
 }
 
-/// One way to get the new parities, not yet chosen.
+/// One way to compute the new parities, not chosen yet.
 struct Candidate {
     /// Old elements that its computation uses.
     needed: ElementSet,
-    /// How to get those of them that cannot be read.
+    /// How to get those needed elements that cannot be read.
     recovery: Option<Recovery>,
     /// Everything that must be read.
     reads: ElementSet,
@@ -328,7 +327,7 @@ fn plan_sub_stripe(
         (None, None) => return Err(Lost),
         (Some(_), None) => true,
         (None, Some(_)) => false,
-        // With all data new there is nothing to read, whatever is preferred.
+        // If all data is new there is nothing to read, whatever the preference.
         (Some(_), Some(reconstruct)) if reconstruct.reads.is_empty() => false,
         (Some(modify), Some(reconstruct)) => match preference {
             Preference::Cheaper => modify.reads.len() < reconstruct.reads.len(),
@@ -414,8 +413,8 @@ fn plan_sub_stripe(
     })
 }
 
-/// What a write leaves must be enough to read all of the sub-stripe's data back. What changes and is written nowhere
-/// is not left, though it may be readable now: a column that is nowhere may have blocks in memory.
+/// After a write, all of the sub-stripe's data must still be readable. Changed elements that are written nowhere do not
+/// count, though they may be readable now: a column without a cell may have blocks in memory.
 fn check_durable(
     code: &Code,
     data: &ElementSet,

@@ -54,9 +54,9 @@ pub fn plan_write(
         binder.fix(Operand::New(source.slot), low, source.slice);
     }
     let mut plan = Plan::new(Kind::FullStripe);
-    // New parity is computed when all that is reconstructed has been compared.
+    // New parity is computed after everything that is reconstructed has been compared.
     let mut later = Plan::new(Kind::FullStripe);
-    // The plan is called after the dearest of its sub-stripes.
+    // The plan has the kind of its most expensive sub-stripe.
     let cost = |kind| match kind {
         Kind::PlainWrite => 0,
         Kind::FullStripe => 1,
@@ -77,7 +77,7 @@ pub fn plan_write(
         for (low, high, readable) in stripe.runs(low, high, |at| stripe.readable_at(at)) {
             let sub_stripe = match plans.write(code, &readable, &writable, &changed) {
                 Ok(sub_stripe) => sub_stripe,
-                // Where columns are missing beyond the code, the journal must not have to keep more.
+                // If more columns are missing than the code survives, the journal must not preserve more blocks.
                 Err(Lost) => {
                     let data: ElementSet = code.data_slots().collect();
                     plans.recover(code, &stripe.by_column(low), &data)?;
@@ -128,9 +128,9 @@ pub fn plan_write(
     Ok(plan)
 }
 
-/// Plans to reconstruct blocks (element and first byte in it) of one stripe, and to write them again.
-/// They count as unreadable, but for those that have been written anew meanwhile: these are left alone. Blocks
-/// that cannot be reconstructed are named in the plan's `lost`; the others are mended all the same.
+/// Plans to reconstruct blocks (element and first byte in it) of one stripe, and to write them again. The blocks count
+/// as unreadable, except those that have been written again meanwhile: these are left alone. Blocks that cannot be
+/// reconstructed are listed in the plan's `lost`; the others are repaired all the same.
 pub fn plan_repair(
     plans: &mut SubStripePlans,
     stripe: &Stripe<'_>,
@@ -173,7 +173,7 @@ pub fn plan_repair(
     plan
 }
 
-/// By byte of the elements: what is to be reconstructed there, and from what it can be.
+/// By byte of the elements: the slots to reconstruct there, and the readable slots.
 fn rows_to_repair(
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],
@@ -195,18 +195,18 @@ fn rows_to_repair(
     rows.into_iter().map(row).collect()
 }
 
-/// What a repair does to the data at one byte of the elements of a stripe.
+/// The effect of a repair on the data at one byte of the elements of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AssessedRow {
     /// Byte of the elements.
     pub(crate) low: u64,
-    /// Data elements that are lost there, whether the repair was to write them anew or not.
+    /// Data elements that are lost there, whether or not the repair was to write them again.
     pub(crate) lost: Vec<usize>,
-    /// Elements that it mends.
+    /// Elements that the repair restores.
     pub(crate) mended: Vec<usize>,
 }
 
-/// What of a stripe's data is lost and what is repaired if these blocks are (as [`plan_repair`] takes them).
+/// The data of a stripe that is lost, and that is repaired, if these blocks are repaired (as by [`plan_repair`]).
 pub(crate) fn assess_lost(
     plans: &mut SubStripePlans,
     stripe: &Stripe<'_>,

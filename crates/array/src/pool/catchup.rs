@@ -1,5 +1,4 @@
-//! Drives that were away and come back: what of them counts. `docs/design/catch-up.md` has the
-//! reasoning.
+//! Drives that return: which of their content counts. `docs/design/catch-up.md` has the reasoning.
 
 use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
@@ -12,7 +11,7 @@ use crate::seeded::{self, SeededFault};
 /// Bytes of a returning drive's journal that are overwritten at a time.
 const WIPE_BYTES: u64 = 1 << 20;
 
-/// What a drive says of itself, read before anything is written to it.
+/// What a drive's own label and anchors state, read before anything is written to the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     label: Label,
@@ -21,8 +20,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Where the drive's anchors are: first byte and length for each lane. Nowhere in a pool without a
-    /// journal.
+    /// Where the drive's anchors are: first byte and length for each lane. Empty in a pool without a journal.
     #[must_use]
     pub fn places(label: &Label) -> Vec<(u64, u64)> {
         let lanes = u64::from(label.facts.lanes.max(1));
@@ -41,7 +39,7 @@ impl Proof {
         self.label.drive
     }
 
-    /// From the drive's newest label, and the bytes at each of its [`Proof::places`].
+    /// Builds the proof from the drive's newest label, and the bytes at each of its [`Proof::places`].
     #[must_use]
     pub fn new(label: Label, heads: &[Vec<u8>]) -> Self {
         let pool = label.facts.uuid;
@@ -59,32 +57,32 @@ impl Proof {
     }
 }
 
-/// Why what a returning drive holds does not count.
+/// Why the content of a returning drive does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// The pool keeps no record of what changed.
     #[error("the pool was made with `-o journal=off`, and keeps no record of what changed")]
     NoRecord,
-    /// Nothing that could be read.
+    /// No label could be read.
     #[error("its label cannot be read")]
     NoLabel,
-    /// The drive of another seat, of another pool, or of an earlier life.
+    /// The drive of another seat or of another pool, or with an earlier identity.
     #[error("its label is not that of the drive that left this seat")]
     AnotherDrive,
-    /// It has gone on after it was out.
+    /// Its label is not older than the generation since which it is out: it was used elsewhere.
     #[error("it has been in use elsewhere since it left")]
     WentOn,
-    /// It left before it had everything.
+    /// It was not complete when it left.
     #[error("it was not complete when it left")]
     Incomplete,
-    /// Its journal does not say how far it came.
+    /// Its journal has no anchor, so how far the drive came is not known.
     #[error("its journal does not say how far it came")]
     NoAnchor,
 }
 
 impl Rejected {
-    /// Whether the drive's journal may be of another history than the pool's. Within one history incarnations
-    /// tell what counts; a drive that went on elsewhere may have any.
+    /// Whether the drive's journal may be of another history than the pool's. Within one history the incarnations
+    /// decide which batches count; a drive that was used elsewhere may have any incarnation.
     const fn doubts_journal(self) -> bool {
         match self {
             Self::NoLabel | Self::AnotherDrive | Self::WentOn => true,
@@ -93,7 +91,7 @@ impl Rejected {
     }
 }
 
-/// A drive whose journal is overwritten before it takes part.
+/// A drive whose journal is overwritten before the drive is brought in.
 #[derive(Clone, Debug)]
 pub(super) struct JournalWipe {
     facts: (Uuid, String, u64),
@@ -103,7 +101,7 @@ pub(super) struct JournalWipe {
     end: u64,
 }
 
-/// A drive that catches up.
+/// A drive that is catching up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Return {
     cells: u64,
@@ -111,13 +109,12 @@ pub(super) struct Return {
 }
 
 impl Pool {
-    /// Brings a drive back into the seat that it left. What it still holds is left as it is, if
-    /// `proof` shows that it is what the pool takes it for; otherwise it is filled as a whole. It
-    /// gets a fresh identity either way: what its label says of its earlier life counts for nobody
-    /// from now on. The driver has attached it to the seat.
+    /// Brings a drive back into the seat that it left. If `proof` shows that the drive's content is what the pool
+    /// expects, that content stays as it is; otherwise the drive is filled completely. Either way the drive gets a
+    /// fresh identity, so that its old label does not count any more. The driver has attached the drive to the seat.
     ///
     /// # Errors
-    /// As [`Pool::insert_drive`]; and while something is under way on the drive from before it left.
+    /// As [`Pool::insert_drive`]; and while operations from before the drive left are in flight on it.
     pub fn return_drive(
         &mut self,
         now: Instant,
@@ -128,7 +125,7 @@ impl Pool {
     ) -> Result<(), PoolError> {
         self.now = now;
         if self.is_draining(seat) {
-            // Of each lane it is known that there is something, not how much.
+            // Lanes report that they have operations in flight, not how many.
             let operations = u64::from(self.draining.get(&seat).copied().unwrap_or(1));
             return Err(PoolError::StillBusy { seat, operations });
         }
@@ -166,9 +163,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Overwrites the next part of the journal of a drive that is not of this history. At an opening it would
-    /// be read with all others, and could claim to be the latest; so this is done before any label says that
-    /// the drive takes part.
+    /// Overwrites the next part of the journal of a drive that is not of this history. An opening reads all journals
+    /// and could take this one for the newest, so the journal is overwritten before any label names the drive as in
+    /// use.
     fn blank(&mut self, seat: Seat) {
         let wipe = self.journal_wipes.get_mut(&seat).expect("it is wiped");
         let offset = wipe.next;
@@ -178,7 +175,7 @@ impl Pool {
         self.write_durably(PoolWrite::WipeJournal { seat }, offset, bytes);
     }
 
-    /// A drive that hangs while its journal is overwritten does not come back.
+    /// Gives up drives that hang while their journal is overwritten: they do not return.
     pub(super) fn give_up_journal_wipes(&mut self) {
         let blanks = self.ios.iter().filter_map(|(&id, io)| match io.what {
             PoolWrite::WipeJournal { seat } if io.since + crate::DEADLINE <= self.now => {
@@ -188,13 +185,13 @@ impl Pool {
         });
         for (id, seat) in blanks.collect::<Vec<_>>() {
             self.ios.remove(&id);
-            // It must not be tried again before it has answered.
+            // Do not try the drive again before it has answered.
             self.forgotten.insert(id, seat);
             self.journal_wiped(seat, Err(Fault::Gone));
         }
     }
 
-    /// A part of a returning drive's journal is overwritten, or cannot be.
+    /// A part of a returning drive's journal has been overwritten, or could not be.
     pub(super) fn journal_wiped(&mut self, seat: Seat, outcome: Outcome) {
         let wipe = &self.journal_wipes[&seat];
         if outcome.is_ok() && wipe.next < wipe.end {
@@ -222,8 +219,8 @@ impl Pool {
         }
     }
 
-    /// Whether a drive that is out may still do what was asked of it before. Were it back before it
-    /// has, old blocks could overwrite new ones.
+    /// Whether a drive that is out may still carry out earlier operations. If the drive returned before they end, old
+    /// blocks could overwrite new ones.
     #[must_use]
     pub fn is_draining(&self, seat: Seat) -> bool {
         let leaves = |seat: Seat| {
@@ -235,7 +232,8 @@ impl Pool {
             && (leaves(seat) || moved.any(|&(_, then)| leaves(then)))
     }
 
-    /// The drive that is out in seat `then` has changed places with one that takes part from now on.
+    /// The drive that is out in seat `then` has changed places with the drive in seat `now`, which is in use from now
+    /// on.
     pub(super) fn moves(&mut self, then: Seat, now: Seat) {
         let before = std::mem::take(&mut self.moved);
         self.moved = before
@@ -245,7 +243,7 @@ impl Pool {
         self.moved.push((now, then));
     }
 
-    /// A cell was filled but for blocks that nobody has.
+    /// A cell was filled except for blocks that no drive has.
     pub(super) fn blocks_unrecovered(&mut self, group: u64, column: u16, blocks: u64) {
         self.unrecovered.insert(group);
         self.report(Report::BlocksUnrecovered {
@@ -256,7 +254,7 @@ impl Pool {
         });
     }
 
-    /// Cells have been filled: what could not be reconstructed before perhaps can be now.
+    /// Cells have been filled: blocks that could not be reconstructed before perhaps can be now.
     pub(super) fn repair_unrecovered(&mut self) {
         let mut groups = std::mem::take(&mut self.unrecovered);
         groups.extend(self.losses.iter().map(|range| range.group));
@@ -265,7 +263,7 @@ impl Pool {
         }
     }
 
-    /// A lane has nothing under way any more on a drive that is out.
+    /// A lane has no operation in flight any more on a drive that is out.
     pub(super) fn seat_drained(&mut self, seat: Seat) {
         if let Some(left) = self.draining.get_mut(&seat) {
             *left -= 1;
@@ -275,7 +273,7 @@ impl Pool {
         }
     }
 
-    /// What a drive that comes back into a seat holds, by lane.
+    /// By lane: the batch before which everything is in place on a drive that returns into a seat.
     fn judge(&self, seat: Seat, proof: Option<&Proof>) -> Result<Vec<u64>, Rejected> {
         if self.facts.regions.is_none() {
             return Err(Rejected::NoRecord);
@@ -304,26 +302,27 @@ impl Pool {
         }
         let lanes = usize::from(self.geometry.lanes());
         let holds = (0..lanes).map(|lane| {
-            // A lane without an anchor there has not put anything in place since the drive was
-            // filled; what that was is not known, so nothing is held.
+            // A lane without an anchor there has put nothing in place since the drive was filled. What was there by
+            // then is not known, so nothing counts.
             let first = firsts.get(lane).copied().flatten().unwrap_or(0);
-            // If it was still catching up when it left, what counted then counts now, and no more.
+            // If the drive was still catching up when it left, it has no more now than it had then.
             let before = facts.holds.as_ref().and_then(|holds| holds.get(lane));
             before.map_or(first, |&before| first.min(before))
         });
         Ok(holds.collect())
     }
 
-    /// Columns of a drive that is out of which nothing has changed since it left: their groups lost with it, at the
-    /// latest, more than the code survives, and have been so since. What cannot be read is not written to, and what was
-    /// logged stays in the journal. (Where columns move to spare cells the seats alone do not say when one was lost.)
+    /// Columns of a drive that is out which have not changed since the drive left: by then at the latest their groups
+    /// had lost more than the code survives, and have stayed so. Groups that cannot be read are not written, and their
+    /// logged blocks stay in the journal. (Where columns move to spare cells, the seats alone do not show when a column
+    /// was lost.)
     fn unchanged_columns(&self, seat: Seat, label: &Label) -> Vec<(u64, u16)> {
         let facts = &self.facts.seats[seat.index()];
         let SeatState::Out { since: own, .. } = facts.state else {
             return Vec::new();
         };
         let layout = self.geometry.layout();
-        // One that had missed generations before it went out had missed something else, too.
+        // A drive that had missed generations before it went out had missed something else, too.
         let stale = label.generation + 2 < own;
         let whole = self.geometry.stripes_use_all_columns();
         if stale
@@ -335,7 +334,7 @@ impl Pool {
             return Vec::new();
         }
         let tolerance = usize::from(self.geometry.code().tolerance());
-        // Groups that were given to the same volume when it left.
+        // Groups that belonged to the same volume when the drive left.
         let groups = self.facts.volumes.iter().flat_map(|volume| {
             let then = { label.facts.volumes.iter() }.find(|then| then.uuid == volume.uuid);
             let then: Vec<(u64, u64)> = then.map_or_else(Vec::new, |then| then.extents.clone());
@@ -364,7 +363,7 @@ impl Pool {
         columns
     }
 
-    /// Since when what a seat's drive should hold is not there; late rather than early, if that is not known.
+    /// The generation since which the content of a seat is missing; if that is not known, late rather than early.
     fn out_since(&self, seat: Seat) -> u64 {
         match self.facts.seats[seat.index()].state {
             SeatState::Out { since, .. } => since,
@@ -372,7 +371,7 @@ impl Pool {
         }
     }
 
-    /// Up to which batch the target of a fill has everything of the column, if it is known.
+    /// The batch before which the target of a fill has everything of the column, if known.
     pub(super) fn held_before(&self, group: u64, column: u16, target: Cell) -> Option<u64> {
         let home = self.geometry.layout().cell(group, column);
         let holds = self.facts.seats[target.seat.index()].holds.as_ref();
@@ -382,14 +381,14 @@ impl Pool {
             .and_then(|holds| holds.get(lane).copied())
     }
 
-    /// A cell of a drive that catches up is as it should be.
+    /// A cell of a drive that is catching up is complete.
     pub(super) fn note_return(&mut self, seat: Seat, copied_bytes: u64) {
         let back = self.returns.entry(seat).or_default();
         back.cells += 1;
         back.copied_bytes += copied_bytes;
     }
 
-    /// Nothing is left to be copied to a drive.
+    /// Nothing is left to copy to a drive. Returns the report, if the drive was catching up.
     pub(super) fn return_ends(&mut self, seat: Seat) -> Option<Report> {
         let back = self.returns.remove(&seat)?;
         Some(Report::CaughtUp {

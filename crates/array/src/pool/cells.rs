@@ -14,9 +14,9 @@ pub(super) struct CellTable {
     pages: BTreeMap<u64, CellPage>,
     /// Pages being written.
     writing: BTreeSet<u64>,
-    /// What happens when a page's present write has ended.
+    /// Actions to carry out when the present write of a page has ended.
     in_write: BTreeMap<u64, Vec<OnDurable>>,
-    /// What happens when its next write has ended.
+    /// Actions to carry out when its next write has ended.
     waiting: BTreeMap<u64, Vec<OnDurable>>,
 }
 
@@ -36,13 +36,13 @@ impl CellTable {
         !self.writing.is_empty()
     }
 
-    /// What the table says of a cell.
+    /// The table's entry for a cell.
     pub(super) fn at(&self, row: u64) -> Option<CellEntry> {
         let page = self.pages.get(&CellPage::first_row_of(row))?;
         page.entries[usize::try_from(row - page.first_row).ok()?]
     }
 
-    /// Every cell that the table says something about.
+    /// Every cell that has an entry.
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, CellEntry)> + '_ {
         self.pages.values().flat_map(|page| {
             let rows = page.first_row..;
@@ -53,7 +53,7 @@ impl CellTable {
 }
 
 impl Pool {
-    /// Changes an entry of the cell's drive; then `effects` happen, once it is durable.
+    /// Changes an entry in the table of the cell's drive. Once that is durable, `effects` are carried out.
     pub(super) fn write_entry(
         &mut self,
         cell: Cell,
@@ -104,13 +104,13 @@ impl Pool {
                 self.carry_out(effect);
             }
         } else {
-            // Whatever was to be recorded there is not: the drive cannot hold cells.
+            // The entry is not recorded: a drive that cannot write its table cannot hold cells.
             self.drop_effects(effects);
             self.take_out(seat, OutReason::IoErrors, Vec::new());
         }
     }
 
-    /// The drive is out: its table does not count, and what waited for it does not happen.
+    /// The drive is out: its table does not count, and actions that waited for the table are dropped.
     pub(super) fn drop_table(&mut self, seat: Seat) {
         let Some(table) = self.tables.remove(&seat) else {
             return;

@@ -1,14 +1,14 @@
-//! What holds of a pool between any two events: the simulator asks after each of its steps.
+//! Invariants of a pool between any two events. The simulator checks them after each of its steps.
 //!
-//! | part | what holds |
+//! | part | invariant |
 //! | --- | --- |
 //! | cells | the place of a column is on a drive that is in, and in the drive's table; a spare cell is taken for it |
-//! | cells | no two columns of a group are on one drive, but for those whose homes are on one |
-//! | volumes | their groups exist, and no two volumes have one |
+//! | cells | no two columns of a group are on one drive, except columns whose homes are on one drive |
+//! | volumes | their groups exist, and no group belongs to two volumes |
 //! | volumes | runs of groups that were never written are in order and apart |
-//! | labels | no generation is left out: what is being written is the newest one, or the one before it |
-//! | labels | what waits for a generation is in order of generations, none of which is later than the newest |
-//! | labels | only drives of the pool that are not out get one |
+//! | labels | no generation is skipped: the one being written is the newest one, or the one before it |
+//! | labels | actions wait in order of generations, none of which is later than the newest |
+//! | labels | only drives of the pool that are not out get a label |
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use super::{Pool, SeatState};
 use crate::format::CellEntry;
 
 impl Pool {
-    /// Checks what holds between events.
+    /// Checks the invariants.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// When an invariant does not hold.
     pub fn check(&self) {
         self.check_cells();
         self.check_volumes();
@@ -34,7 +34,7 @@ impl Pool {
         }
         for &seat in self.drives.keys() {
             let state = self.facts.seats[seat.index()].state;
-            // A successor is known by the seat that it had until the lanes have heard of the one that it takes.
+            // Until the lanes switch to it, a successor is listed under its previous seat.
             let out = matches!(state, SeatState::Out { .. }) && self.promoted_to(seat).is_none();
             assert!(!out, "drive {seat} gets labels, and is {state:?}");
         }
@@ -51,7 +51,7 @@ impl Pool {
             if before.replace(group) != Some(group) {
                 self.check_drives(group);
             }
-            // The table and the cells of a successor are by its seat before until the lanes have heard of the one that it takes.
+            // Until the lanes switch to it, the table and cells of a successor are listed under its previous seat.
             if self.promotions.contains_key(&cell.seat) {
                 continue;
             }
@@ -78,7 +78,7 @@ impl Pool {
     }
 
     /// Columns that share a drive although the layout has them on two are lost together: the group survives fewer failures
-    /// than the pool says.
+    /// than the pool reports.
     fn check_drives(&self, group: u64) {
         let home = |column| self.geometry.layout().cell(group, column).seat;
         let mut seats: BTreeMap<Seat, u16> = BTreeMap::new();

@@ -1,18 +1,18 @@
-//! Whether clients ask: fills and scrubs of all lanes make way for clients of any lane.
+//! Whether clients send requests: fills and scrubs of all lanes make way for clients of any lane.
 
 use std::collections::BTreeSet;
 
-/// What lanes have said of their clients.
+/// The lanes' reports on their clients.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clients {
-    /// The lanes are to say it: something is filled or scrubbed.
+    /// Lanes are to report: a fill or a scrub is under way.
     watched: bool,
-    /// Lanes whose clients ask.
+    /// Lanes whose clients send requests.
     asking: BTreeSet<u16>,
 }
 
 impl Clients {
-    /// Whether lanes are to say it from now on; true if that is a change.
+    /// Sets whether lanes are to report from now on; returns true if that is a change.
     pub(super) fn watch(&mut self, watched: bool) -> bool {
         let changed = std::mem::replace(&mut self.watched, watched) != watched;
         if changed {
@@ -21,10 +21,11 @@ impl Clients {
         changed
     }
 
-    /// A lane's clients have begun to ask, or have asked for nothing for a while. Whether any ask, if that has changed.
+    /// A lane's clients have begun to send requests, or have sent none for a while. Returns whether any clients send
+    /// requests, if that has changed.
     pub(super) fn ask(&mut self, lane: u16, ask: bool) -> Option<bool> {
         if !self.watched {
-            // It was said before the lane knew that it is of no use.
+            // The lane sent the report before it got the command to stop.
             return None;
         }
         let asked = !self.asking.is_empty();

@@ -30,21 +30,21 @@ use crate::format::{
 use crate::plan::SubStripePlans;
 use crate::{Geometry, GeometryError, Regions};
 
-/// Bytes of a chunk unless `-o chunk=` says otherwise. A guess between md's 512 KiB, which makes
-/// small writes cheap to place and full stripes rare, and the 4 KiB that the codes could live with.
+/// Bytes of a chunk unless `-o chunk=` sets another size. A guess between md's 512 KiB, which makes
+/// small writes cheap to place and full stripes rare, and the 4 KiB that would do for the codes.
 pub(super) const CHUNK_BYTES_DEFAULT: u64 = 64 << 10;
 
-/// What a label has room for of a layout's table, in hexadecimal; the rest of the slot is for seats and volumes.
+/// Room in a label for a layout's table, in hexadecimal; the rest of the slot is for seats and volumes.
 const TABLE_ROOM: usize = LABEL_SLOT_BYTES / 4 * 3;
 
-/// Whether a pool's table fits there for certain: it has six bytes for every piece of every drive, and nine more.
+/// Whether a pool's table is certain to fit there: it has six bytes for every piece of every drive, and nine more.
 fn table_fits(drives: u16, rows: u64) -> bool {
     let pieces = rows.saturating_mul(drives.into());
     let bytes = pieces.saturating_mul(2 * 6).saturating_add(2 * 9);
     bytes <= TABLE_ROOM as u64
 }
 
-/// What a pool is made from.
+/// The specification of a new pool.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
     /// Its name.
@@ -62,10 +62,11 @@ pub struct PoolSpec {
     /// Whether groups of volumes are made blank when they are first written (`lazy-initialization`), and not when a
     /// volume is created. Only with a journal.
     pub lazy: bool,
-    /// Whether volumes go round over several groups where one group does not have all drives (`interleaved-volumes`).
+    /// Whether volumes are interleaved over several groups if one group does not use all drives
+    /// (`interleaved-volumes`).
     pub interleave: bool,
-    /// Stripes of each group that are left free for what is overwritten (`free-stripes`), if not as many as its shape
-    /// suggests; 0 for none. Only with a journal.
+    /// Stripes of each group that are left free for overwrites (`free-stripes`); `None`: as many as its shape suggests,
+    /// 0: none. Only with a journal.
     pub free_stripes: Option<u64>,
     /// Drives for the layout's seats, in order.
     pub drives: Vec<NewDrive>,
@@ -89,7 +90,7 @@ pub struct NewDrive {
 /// Why a pool cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The name cannot be.
+    /// The name is not allowed.
     #[error("`{name}` is not a pool name")]
     Name {
         /// Which.
@@ -106,7 +107,7 @@ pub enum CreateError {
         /// Why.
         error: DriveMapError,
     },
-    /// The scheme does not come to a layout on these drives.
+    /// The scheme gives no layout on these drives.
     #[error("scheme `{scheme}`: {error}")]
     Layout {
         /// As given.
@@ -128,12 +129,12 @@ pub enum CreateError {
     /// The layout's table does not fit into a label.
     #[error("the layout's table takes {bytes} bytes and a label has room for {room}")]
     TableTooLarge {
-        /// What it takes.
+        /// Its size.
         bytes: usize,
-        /// What there is.
+        /// The room in a label.
         room: usize,
     },
-    /// The scheme asks for what does not exist yet.
+    /// The scheme asks for something that is not implemented yet.
     #[error(
         "scheme `{scheme}`: stripes that change between parity and copies are not supported yet"
     )]
@@ -143,7 +144,7 @@ pub enum CreateError {
         /// Without it.
         plain: Box<Scheme>,
     },
-    /// What was stored of the layout cannot be read.
+    /// The stored layout table cannot be read.
     #[error("the label's layout table is not hexadecimal")]
     Table,
 }
@@ -169,7 +170,7 @@ impl Hint for CreateError {
     }
 }
 
-/// Puts code and layout together. `table` is what the layout stored when the pool was made.
+/// Builds the geometry from code and layout. `table` is the table that the layout stored when the pool was made.
 pub(super) fn geometry(
     scheme: &Scheme,
     drives: u16,
@@ -220,7 +221,7 @@ pub(super) struct Sizes {
 }
 
 impl RegionFacts {
-    /// The regions, and what the features that the pool `has` allow in them.
+    /// The regions, with the features that the pool `has`.
     pub(super) fn regions(self, pool: Uuid, has: impl Fn(&str) -> bool) -> Regions {
         Regions {
             pool,
@@ -239,24 +240,24 @@ impl RegionFacts {
 /// `ticket` is done; until then nothing on the drives has changed.
 ///
 /// # Errors
-/// [`CreateError`] says which part of the spec does not work.
+/// [`CreateError`] names the part of the spec that does not work.
 pub fn create(spec: &PoolSpec, ticket: Ticket) -> Result<Pool, CreateError> {
     create_with_regions(spec, None, ticket)
 }
 
-/// How the journal's region is divided, where that is not left to the size of the drives: tests
-/// want short rings, that are soon full, and several lanes on small drives.
+/// How the journal's region is divided, if not by the size of the drives. Tests use short rings that are soon full, and
+/// several lanes on small drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionSizes {
-    /// Lanes of the pool, if the drives' size does not say it.
+    /// Lanes of the pool, if not by the drives' size.
     pub lanes: Option<u16>,
-    /// Bytes of each lane's ring on a drive, if it is not to be as long as fits.
+    /// Bytes of each lane's ring on a drive, if not as long as fits.
     pub ring_bytes: Option<u64>,
-    /// The pool has no features: it is as the first pools of format 1 were.
+    /// The pool has no features, like the first pools of format 1.
     pub first_format: bool,
 }
 
-/// As [`create`], with a journal divided as said.
+/// As [`create`], with the journal divided as `regions` specifies.
 ///
 /// # Errors
 /// As [`create`].
@@ -286,7 +287,7 @@ pub fn create_with_regions(
     let pool = create_with(spec, regions, Some(expected), 0, ticket)?;
     let copies = page_copies(&pool.geometry);
     let map_entries = pool.geometry.map_entries();
-    // What the scheme's words say and what its code survives may differ, and a map may need pages of its own.
+    // The words of the scheme and the tolerance of its code may differ, and a map may need pages of its own.
     let pages_reserved = pages_per_cell(pool.geometry.cell_bytes(), 0);
     match copies == expected && pool.geometry.pages_per_cell() == pages_reserved {
         true => Ok(pool),
@@ -294,13 +295,13 @@ pub fn create_with_regions(
     }
 }
 
-/// Copies of each metadata page: one more than the code survives losses, and at least two, for a page of a pool
-/// without redundancy should not be lost with one block.
+/// Copies of each metadata page: one more than the losses that the code survives, and at least two: in a pool without
+/// redundancy one lost block should not lose a page.
 fn page_copies(geometry: &Geometry) -> u16 {
     (geometry.code().tolerance() + 1).max(2)
 }
 
-/// The same by the scheme's words alone: where regions are must be known before there is a layout.
+/// The same by the scheme's words alone: the regions must be known before there is a layout.
 fn expected_page_copies(scheme: &Scheme) -> u16 {
     let losses = match scheme.copies {
         Some(copies) => copies.saturating_sub(1),
@@ -454,7 +455,7 @@ fn create_with(
 }
 
 impl Pool {
-    /// A pool with these facts and all drives that take part or wait, nothing under way.
+    /// A pool with these facts and all drives that are in use or wait, and nothing in flight.
     pub(super) fn assemble(geometry: Geometry, facts: PoolFacts, generation: u64) -> Self {
         let drives: BTreeMap<Seat, Drive> = facts
             .seats()
@@ -515,7 +516,7 @@ impl Pool {
         self.geometry.groups() * self.geometry.group_data_bytes()
     }
 
-    /// Raw bytes of the drives that take part, for reports.
+    /// Raw bytes of the drives of the layout, for reports.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
         let seats: BTreeSet<Seat> = self.layout_seats().collect();

@@ -1,4 +1,4 @@
-//! Why what an administrator asked for is refused, and what to do.
+//! Why an administrator's command is refused, and what to do.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ pub enum PoolError {
     /// No such seat.
     #[error("the pool has no seat {seat}")]
     NoSeat {
-        /// What was asked.
+        /// The requested seat.
         seat: Seat,
-        /// The last one there is.
+        /// The last seat that exists.
         last: u16,
     },
     /// The seat's drive is already out.
@@ -27,7 +27,7 @@ pub enum PoolError {
         /// Which seat.
         seat: Seat,
     },
-    /// The drive has not answered everything that it was asked before it went out.
+    /// The drive has not answered all operations from before it went out.
     #[error(
         "the drive in seat {seat} has not answered {operations} operations from before it went out; what it writes for them could land on what it is given now"
     )]
@@ -56,9 +56,9 @@ pub enum PoolError {
     /// A replacement is smaller than the pool needs.
     #[error("the drive has {size_bytes} bytes, the pool needs {needed_bytes}")]
     DriveTooSmall {
-        /// What it has.
+        /// Size of the drive.
         size_bytes: u64,
-        /// What is needed.
+        /// Size that is needed.
         needed_bytes: u64,
     },
     /// A name that is taken.
@@ -73,7 +73,7 @@ pub enum PoolError {
         /// Which name.
         name: String,
     },
-    /// A name that cannot be.
+    /// A name that is not allowed.
     #[error("`{name}` is not a volume name")]
     VolumeName {
         /// Which name.
@@ -84,7 +84,7 @@ pub enum PoolError {
         "{wanted_bytes} bytes take {wanted} groups of {group_bytes} bytes; {free} of {total} are free ({free_bytes} bytes)"
     )]
     NoSpace {
-        /// What was asked.
+        /// The requested size.
         wanted_bytes: u64,
         /// In groups.
         wanted: u64,
@@ -109,7 +109,7 @@ pub enum PoolError {
     /// Drives failed while the command ran.
     #[error("a drive operation failed while the command ran ({fault})")]
     Fault {
-        /// What the drive said.
+        /// The error of the drive.
         fault: block::Fault,
     },
     /// The journal cannot be read.
@@ -120,7 +120,7 @@ pub enum PoolError {
         /// Which lane.
         lane: u16,
     },
-    /// Nothing to compare with.
+    /// The pool has no checksums to compare with.
     #[error("the pool was made with `-o journal=off`: it has no checksums to compare with")]
     NoChecksums,
     /// The drive has a successor already.
@@ -154,7 +154,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// The same with other numbers for seats: those by which people know the drives.
+    /// The same with other numbers for seats: those by which users know the drives.
     #[must_use]
     pub fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
         match &mut self {

@@ -1,4 +1,4 @@
-//! What every drive of a pool knows: the payload of its label.
+//! The pool's facts: the payload of the label on every drive.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::{VolumeId, runs};
 pub struct PoolFacts {
     /// Identity of the pool.
     pub uuid: Uuid,
-    /// Its name; `pool import` may meet two of the same name.
+    /// Its name, which need not be unique: `pool import` may find two pools of one name.
     pub name: String,
     /// Its scheme string, complete.
     pub scheme: String,
@@ -31,11 +31,11 @@ pub struct PoolFacts {
     /// Journal and metadata; without them writes go in place at once (`-o journal=off`).
     #[serde(rename = "store", default, skip_serializing_if = "Option::is_none")]
     pub regions: Option<RegionFacts>,
-    /// Lanes; part of the format, for a group's journal lies in its lane.
+    /// Number of lanes; part of the format, because the journal of a group is in the ring of its lane.
     pub lanes: u16,
-    /// Whether the pool was closed with nothing in flight. Otherwise parity is computed anew.
+    /// Whether the pool was closed with nothing in flight. Otherwise parity is computed again.
     pub clean: bool,
-    /// Seats of the layout; 0 in labels from before it was written down.
+    /// Seats of the layout; 0 in labels from before this field existed.
     #[serde(default)]
     pub layout_drives: u16,
     /// One entry per seat of the layout, then one per waiting spare drive.
@@ -46,26 +46,26 @@ pub struct PoolFacts {
     /// hold, they read as zeros. In pools with the feature `lazy-initialization`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uninitialized: Vec<(u64, u64)>,
-    /// How often the pool is scrubbed, and how far that is.
+    /// How often the pool is scrubbed, and the progress of the present scrub.
     #[serde(default, skip_serializing_if = "ScrubFacts::is_unplanned")]
     pub scrub: ScrubFacts,
     /// Data that is lost.
     #[serde(default, skip_serializing_if = "LossFacts::is_none")]
     pub losses: LossFacts,
-    /// By drive: blocks that were not what had been written there, since it took its seat. Written down with other
-    /// changes, so that a stop that is not clean may forget the latest.
+    /// By drive: blocks that did not match what was written, since the drive took its seat. Stored together with other
+    /// changes, so that an unclean stop may lose the latest counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bad_blocks: BTreeMap<Uuid, u64>,
     /// A searched or generated table of the layout, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout_table: Option<String>,
-    /// Names of the features beyond those of the first pools of format 1, one for each bit in the label's
-    /// header: a program that does not know one can say which.
+    /// Names of the features beyond those of the first pools of format 1, one for each bit in the label's header: a
+    /// program without one of the features can name it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
 }
 
-/// Data that can neither be read nor reconstructed, until it is written again or found right.
+/// Data that can neither be read nor reconstructed, until it is written again or found intact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossFacts {
     /// Group, first block in the group's data, number of blocks. Bounded.
@@ -82,16 +82,16 @@ impl LossFacts {
     }
 }
 
-/// What is remembered of scrubs from one life of the pool to the next.
+/// Scrub state that is kept from one opening of the pool to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubFacts {
-    /// Days from the end of one to the next; 0: only when told to.
+    /// Days from the end of one scrub to the next; 0: only on command.
     #[serde(default)]
     pub every_days: u32,
-    /// When the last one ended, or the plan was made: seconds since 1970 by the wall clock.
+    /// When the last scrub ended, or the plan was made: seconds since 1970 by the wall clock.
     #[serde(default)]
     pub counted_from: Option<u64>,
-    /// One is under way, and has done all groups below this one.
+    /// A scrub is under way, and has finished all groups below this one.
     #[serde(default)]
     pub next_group: Option<u64>,
     /// Blocks that it has read.
@@ -103,7 +103,7 @@ pub struct ScrubFacts {
     /// Groups that it could not read.
     #[serde(default)]
     pub failed: u64,
-    /// Blocks that it has mended.
+    /// Blocks that it has repaired.
     #[serde(default)]
     pub mended: u64,
     /// Blocks of data that it has found to be lost.
@@ -134,12 +134,12 @@ pub struct RegionFacts {
     pub free_stripes: Option<u64>,
 }
 
-/// Who sits in a seat.
+/// The drive of a seat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeatFacts {
     /// Identity of the drive.
     pub drive: Uuid,
-    /// Where it was found last; a hint for people, never trusted.
+    /// Where it was found last; for display only, never trusted.
     pub path: String,
     /// Its size in bytes.
     pub size_bytes: u64,
@@ -148,19 +148,19 @@ pub struct SeatFacts {
     pub domain: Option<String>,
     /// Whether its cells count.
     pub state: SeatState,
-    /// Of a drive that was away and is not complete yet, by lane: everything that was logged
-    /// before this batch is in its place in the drive's home cells, durably.
+    /// For a returned drive that is not complete yet, by lane: everything that was logged before this batch is durably
+    /// in place in the drive's home cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<Vec<u64>>,
-    /// Of a waiting drive: the seat whose working drive it is to succeed. Of one that is out: the seat that it
-    /// had until it was replaced; nothing is remembered of it at the next opening.
+    /// For a waiting drive: the seat whose working drive it is to succeed. For a drive that is out: the seat that it
+    /// had until it was replaced; the next opening forgets such a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u16>,
-    /// Of a drive that is out because it was found smaller than the pool's regions: its size then.
+    /// For a drive that is out because it was found smaller than the pool's regions: its size then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_bytes: Option<u64>,
-    /// The number by which people know the drive, where that is not its seat's: a spare that takes another drive's
-    /// seat keeps its number, and so does the other drive.
+    /// The number by which users know the drive, if it is not its seat's. When a spare takes another drive's seat, both
+    /// drives keep their numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u16>,
 }
@@ -171,13 +171,13 @@ pub struct SeatFacts {
 pub enum SeatState {
     /// Every home cell is current.
     Current,
-    /// The drive takes part, but only the cells that its cell table names are current.
+    /// The drive is in use, but only the cells that its cell table names are current.
     Filling,
     /// The drive has missed writes since this generation: nothing on it counts.
     Out {
         /// First generation that it has missed.
         since: u64,
-        /// Why, for people.
+        /// Why, for display.
         #[serde(rename = "why")]
         reason: OutReason,
     },
@@ -199,7 +199,7 @@ pub enum OutReason {
     Offline,
     /// It was not there when the pool was opened.
     Missing,
-    /// It was there with facts too old to be trusted.
+    /// It was present, with facts too old to be trusted.
     Stale,
     /// It did not answer within the deadline.
     Hung,
@@ -222,25 +222,25 @@ impl fmt::Display for OutReason {
 }
 
 impl SeatFacts {
-    /// Whether the drive is to succeed a working one.
+    /// Whether the drive is to succeed a working drive.
     #[must_use]
     pub fn is_successor(&self) -> bool {
         self.state == SeatState::Waiting && self.replaces.is_some()
     }
 
-    /// Whether nothing is left of it but its number: it was a spare, and was removed.
+    /// Whether the entry only keeps a number in use: its drive was a spare, and was removed.
     #[must_use]
     pub fn is_removed(&self, seat: Seat) -> bool {
         matches!(self.state, SeatState::Out { .. }) && self.replaces == Some(seat.0)
     }
 
-    /// Whether the drive waits for a seat, whichever becomes free.
+    /// Whether the drive waits for any seat that becomes free.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.state == SeatState::Waiting && self.replaces.is_none()
     }
 
-    /// Why a drive that was found too small is out, in words.
+    /// The reason in words, for a drive that is out because it was found too small.
     #[must_use]
     pub fn short_of(&self) -> Option<String> {
         let (label, drive) = (self.size_bytes, self.found_bytes?);
@@ -268,13 +268,13 @@ pub struct VolumeFacts {
     pub size_bytes: u64,
     /// Its groups in order: first and count.
     pub extents: Vec<(u64, u64)>,
-    /// How its bytes go round over its groups; without it they fill one group after the other.
+    /// How its bytes are interleaved over its groups; without it they fill one group after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interleave: Option<Interleave>,
 }
 
 impl VolumeFacts {
-    /// The volume, as lanes know it.
+    /// The identity of the volume in lanes.
     #[must_use]
     pub fn id(&self) -> VolumeId {
         let first = self.extents.first();
@@ -282,12 +282,12 @@ impl VolumeFacts {
     }
 }
 
-/// How a volume's bytes go round over groups.
+/// How a volume's bytes are interleaved over groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interleave {
-    /// Neighbouring groups of an extent that have turns; fewer at the extent's end.
+    /// Neighbouring groups of an extent that take turns; fewer at the extent's end.
     pub groups: u64,
-    /// Bytes of a turn: whole stripes, and a group is whole turns.
+    /// Bytes of a turn: whole stripes. A group is a whole number of turns.
     pub unit_bytes: u64,
 }
 
@@ -306,14 +306,14 @@ impl PoolFacts {
             .map(|(facts, seat)| (Seat(seat), facts))
     }
 
-    /// The number by which people know the drive in a seat.
+    /// The number by which users know the drive in a seat.
     #[must_use]
     pub fn number(&self, seat: Seat) -> u16 {
         let facts = self.seats.get(seat.index());
         facts.and_then(|facts| facts.number).unwrap_or(seat.0)
     }
 
-    /// The seat of the drive that people know by this number.
+    /// The seat of the drive that users know by this number.
     #[must_use]
     pub fn seat_numbered(&self, number: u16) -> Option<Seat> {
         let mut seats = self.seats().map(|(seat, _)| seat);
@@ -327,7 +327,8 @@ impl PoolFacts {
         }
     }
 
-    /// The number of a drive that is new in the seat behind the last one: the seat's, or the first that is free.
+    /// The number of a new drive in the seat behind the last one: `None` for the seat's own, or else the first free
+    /// number.
     pub(super) fn new_number(&self, seat: Seat) -> Option<u16> {
         let free = |number: &u16| self.seat_numbered(*number).is_none();
         if free(&seat.0) {

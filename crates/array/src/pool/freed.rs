@@ -1,11 +1,11 @@
-//! Groups that volumes have given up: what is on the drives there is discarded (`lane/discard/`).
+//! Groups that volumes have given up: their space on the drives is discarded (`lane/discard/`).
 //!
 //! ```text
 //!   delete, shrink ─► facts ─► labels ─► those that are still free ─► Freed, to all lanes
 //! ```
 //!
-//! Before the labels say that a group is free it may be the volume's again after a stop, as it was. And by then another
-//! volume may have it: its space is made blank anew, and discarded with that one.
+//! Before the labels record that a group is free, a stop may return the group to its volume as it was. And by then
+//! another volume may have the group: its space is made blank again, and is discarded with that volume.
 
 use super::{OnDurable, Pool, Ticket};
 use crate::action::Command;
@@ -27,7 +27,7 @@ impl Pool {
         freed
     }
 
-    /// The facts say that these groups are free, which the labels are to know.
+    /// The facts record these groups as free: make that durable in the labels.
     pub(super) fn groups_freed(&mut self, freed: Runs, ticket: Ticket) {
         let done = OnDurable::Done(ticket, Ok(()));
         self.leave_unscrubbed(&freed);
@@ -39,7 +39,7 @@ impl Pool {
         self.advance();
     }
 
-    /// The labels know. Not while the pool is being closed: nobody would wait for the discards.
+    /// The labels record it. Not while the pool is being closed: closing does not wait for discards.
     pub(super) fn discard_freed(&mut self, freed: &[(u64, u64)]) {
         if self.facts.regions.is_none() || self.closing.is_some() {
             return;

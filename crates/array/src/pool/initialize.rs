@@ -4,10 +4,10 @@
 //!   create: never written ── first write, the lane waits ─► blank pages on the drives, flushed ─► labels ─► lane
 //! ```
 //!
-//! A *region* of neighbouring groups is made blank at a time, for a flush and a label cost the same for all of it. When
-//! the first group of a region is written, the next region is begun, twice as long: a stream waits once. What is in a
-//! region is forgotten as "never written" only by a label that is durable, and only then is written to. A stop before
-//! that leaves it never written, and whatever had been made blank is made blank again.
+//! A *region* of neighbouring groups is made blank at a time, because a flush and a label cost the same for all of it.
+//! When the first group of a region is written, the next region is begun, twice as long: so a stream waits once. The
+//! groups of a region lose the mark "never written" when a label without that mark is durable, and are written only
+//! then. After a stop before that they still have the mark, and are made blank again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -19,23 +19,23 @@ use super::{OnDurable, Pool, SeatState};
 use crate::action::Command;
 use crate::runs;
 
-/// Groups of a region at most: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
+/// Maximum of groups in a region: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
 const REGION_MAX: u64 = 16;
-/// Groups that are made blank at a time.
+/// Groups in flight at a time.
 const IN_FLIGHT_MAX: usize = 16;
-/// Runs of groups that labels name at most.
+/// Maximum of runs of groups that labels name.
 const RUNS_MAX: usize = 256;
 
 /// Neighbouring groups that are being made blank.
 #[derive(Clone, Debug)]
 struct Region {
     groups: Range<u64>,
-    /// Those that are not yet.
+    /// Groups that are not blank yet.
     left: BTreeSet<u64>,
     fault: Option<Fault>,
 }
 
-/// What is being made blank.
+/// Groups that are being made blank, or wait for that.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Initialization {
     regions: Vec<Region>,
@@ -43,7 +43,7 @@ pub(super) struct Initialization {
     in_flight: BTreeSet<u64>,
     /// Where the last region ended.
     end: u64,
-    /// Groups that it should have had.
+    /// Groups that it was to have.
     count: u64,
 }
 
@@ -67,7 +67,7 @@ impl Initialization {
         self.count
     }
 
-    /// A group is blank, or cannot be. The region that ends with it.
+    /// A group is blank, or could not be made so. Returns its region, if this was the last group of the region.
     fn ended(&mut self, group: u64, outcome: Outcome) -> Option<Region> {
         self.in_flight.remove(&group);
         let mut regions = self.regions.iter_mut();
@@ -79,7 +79,7 @@ impl Initialization {
 }
 
 impl Pool {
-    /// Groups that were never written are to be, or soon will be.
+    /// A lane reports that groups that were never written are to be written, or soon will be.
     pub(super) fn wants_initialized(&mut self, group: u64) {
         let Some(start) = self.next_uninitialized(group) else {
             return;
@@ -91,7 +91,7 @@ impl Pool {
         let count = self.initialization.grow(start);
         let mut groups = start..run.end.min(start + count);
         if self.facts.uninitialized.len() >= RUNS_MAX && groups.end < run.end {
-            // It would leave a run on either side, and labels name so many.
+            // That would leave a run on either side, and labels have no room for so many.
             groups.start = run.start;
         }
         let under_way = self.initialization.regions.iter();
@@ -112,7 +112,7 @@ impl Pool {
         });
     }
 
-    /// The group itself, or where it has content the next one of its volume that was never written.
+    /// The group itself if it was never written, otherwise the next one of its volume that was never written.
     fn next_uninitialized(&self, group: u64) -> Option<u64> {
         let uninitialized = &self.facts.uninitialized;
         if runs::run_of(uninitialized, group).is_some() {
@@ -124,8 +124,8 @@ impl Pool {
         (volume(group)? == volume(next)?).then_some(next)
     }
 
-    /// Begins with groups that wait. Not while labels are being written: a drive may count from then on of which the
-    /// lanes have not heard, and its pages would be left out.
+    /// Starts waiting groups. Not while labels are being written: they may bring in a drive that the lanes do not use
+    /// yet, and its pages would be left out.
     pub(super) fn pump_initialization(&mut self) {
         if self.labels.is_refused() {
             self.refuse_regions();
@@ -144,13 +144,13 @@ impl Pool {
         }
     }
 
-    /// Whether lanes still fill or scrub a group, for a volume that had it before: they go by its old pages. It is not made
-    /// blank meanwhile.
+    /// Whether lanes still fill or scrub a group, for a volume that had the group before. They use its old pages, so
+    /// the group is not made blank meanwhile.
     pub(super) fn is_in_use(&self, group: u64) -> bool {
         self.fills.is_filling(group) || self.scrub.is_scrubbing(group)
     }
 
-    /// Drives have no room for a label that says what is blank: writes are refused, as those to other groups are.
+    /// Drives refuse labels, so no label can record blank groups: the waiting writes fail, like writes to other groups.
     fn refuse_regions(&mut self) {
         let initialization = &mut self.initialization;
         let in_flight = &initialization.in_flight;
@@ -170,7 +170,7 @@ impl Pool {
         }
     }
 
-    /// A group that nobody makes a volume of has been made blank.
+    /// A group that is not part of a new volume has been made blank.
     pub(super) fn made_blank(&mut self, group: u64, outcome: Outcome) {
         let Some(region) = self.initialization.ended(group, outcome) else {
             return;
@@ -181,26 +181,26 @@ impl Pool {
         }
         runs::remove(&mut self.facts.uninitialized, &region.groups);
         let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
-        // A stop between the record of a fill and the label leaves a group that was never written with a column on spare
-        // space, while its home may be there.
+        // A stop between the record of a fill and the label can leave a group that was never written with a column on
+        // spare space, although its home is in.
         let columns = self.geometry.layout().columns();
         let mut groups = region.groups.clone();
         let away = groups.any(|group| (0..columns).any(|column| self.is_away(group, column)));
         if away || !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
-            // Columns of drives that are not there have to be filled from now on.
+            // Columns of drives that are out have to be filled from now on.
             self.requeue_fills();
         }
         self.commit(vec![OnDurable::Initialized(region.groups)]);
     }
 
-    /// Lanes go on with what waits for these groups.
+    /// Lanes continue with the writes that wait for these groups, or fail them.
     pub(super) fn tell_initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
         let groups = groups.clone();
         self.tell_lanes(&Command::Initialized { groups, outcome });
     }
 
-    /// Space that a volume gets. The lanes hear of it before the labels do, so before anybody can use it; nobody uses it
-    /// if the labels never do.
+    /// A volume gets space. The lanes get this before the labels do, so before anything can use the space. If the
+    /// labels never get it, the space is never used.
     pub(super) fn leave_uninitialized(&mut self, extents: &[(u64, u64)]) {
         for &(first, count) in extents {
             runs::insert(&mut self.facts.uninitialized, &(first..first + count));

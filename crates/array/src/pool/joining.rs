@@ -1,25 +1,25 @@
-//! Seats whose drive takes part by the facts, of which the lanes have not heard: what they were to write there they would skip.
+//! Seats whose drive is in use by the facts while the lanes have not processed that yet: lanes would skip writes to it.
 
 use std::collections::BTreeMap;
 
 use block::Seat;
 
-/// Counted: a drive can come, go and come again meanwhile.
+/// Counted: a drive can join, go out and join again meanwhile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Joining(BTreeMap<Seat, u32>);
 
 impl Joining {
-    /// Whether the lanes have yet to hear of the seat's drive.
+    /// Whether the lanes have yet to get the command that brings in the seat's drive.
     pub(super) fn contains(&self, seat: Seat) -> bool {
         self.0.contains_key(&seat)
     }
 
-    /// The facts, not yet durable, say that the seat's drive takes part.
+    /// The facts, not yet durable, bring in the seat's drive.
     pub(super) fn begins(&mut self, seat: Seat) {
         *self.0.entry(seat).or_default() += 1;
     }
 
-    /// The lanes hear it. At opening they hear of drives that had joined before.
+    /// The lanes get the command. At opening they also get it for drives that had joined before.
     pub(super) fn ends(&mut self, seat: Seat) {
         if let Some(count) = self.0.get_mut(&seat) {
             *count -= 1;

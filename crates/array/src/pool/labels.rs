@@ -1,9 +1,10 @@
 //! Writing the facts to the labels, one generation at a time.
 //!
-//! A drive that does not take its label goes out, if it can be spared. Where drives that cannot be spared refuse
-//! together they stay: put out, they would take with them what they still hold. The generation is then tried again,
-//! at growing intervals, and the next one waits for it. What depends on a generation that too few drives have does not
-//! happen; whoever waits for that is told that it has failed, and it happens when the drives take it after all.
+//! A drive that fails to write its label goes out, if it can be spared. If the drives that fail together cannot be
+//! spared, they stay: put out, they would take the data on them away. The generation is then tried again at growing
+//! intervals, and the next generation waits for it. Actions that depend on a generation that too few drives have are
+//! not carried out. Commands that wait for it end with an error, but take effect when the drives accept the label after
+//! all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,54 +16,54 @@ use crate::action::{Command, IoKind};
 use crate::format::{LABEL_OFFSETS, Payload};
 use crate::seeded::{self, SeededFault};
 
-/// The wait before labels that were refused are tried again: doubled each time, up to the longest. A guess, as
-/// for the lanes' back-off.
+/// The wait before refused labels are tried again: doubled each time, up to the longest. A guess, as for the lanes'
+/// back-off.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Label writes under way and what waits for them.
+/// Label writes in flight, and the actions that wait for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     /// Drives whose label is being written.
     outstanding: BTreeSet<Seat>,
-    /// Drives that failed to write theirs, and what they said.
+    /// Drives that failed to write their label, and their errors.
     failed: BTreeMap<Seat, Fault>,
-    /// Drives that have not got the generation, and stay because they cannot be spared.
+    /// Drives that do not have the generation, and stay because they cannot be spared.
     refusing: BTreeSet<Seat>,
-    /// How often they were tried in vain, and when they are tried again.
+    /// Number of failed attempts, and when the next one is due.
     tries: u32,
     retry_at: Option<Instant>,
-    /// What is being written.
+    /// The payload of the generation that is being written.
     payload: Option<Payload>,
     /// Generation being written.
     writing: u64,
-    /// What happens once a generation is durable, oldest first.
+    /// Actions to carry out once a generation is durable, oldest first.
     effects: Vec<(u64, Vec<OnDurable>)>,
-    /// The next generation waits to be written: nothing of it is on any drive.
+    /// Another generation waits to be written: no drive has any of it.
     again: bool,
 }
 
 impl Labels {
-    /// True if nothing is under way: what drives refuse is not.
+    /// True if nothing is in flight; labels that drives refuse do not count.
     pub(super) fn is_idle(&self) -> bool {
         let waits = self.again || !self.effects.is_empty();
         self.outstanding.is_empty() && (!waits || self.is_refused())
     }
 
-    /// Whether all facts are durable, and whoever was to hear of them has.
+    /// Whether all facts are durable, and all actions that waited for them are carried out.
     pub(super) fn is_settled(&self) -> bool {
         self.outstanding.is_empty() && !self.again && self.effects.is_empty()
     }
 
-    /// True if drives that stay have not taken the generation, and none is being tried.
+    /// True if drives that stay do not have the generation, and none of them is being tried.
     pub(super) fn is_refused(&self) -> bool {
         !self.refusing.is_empty() && self.outstanding.is_empty()
     }
 
-    /// Checks what is under way; `newest`: the generation of the facts.
+    /// Checks the label writes; `newest` is the generation of the facts.
     ///
     /// # Panics
-    /// When a generation is left out, or something waits for one that is not to come.
+    /// When a generation is skipped, or an action waits for a generation that will not come.
     pub(super) fn check(&self, newest: u64) {
         // Nothing has been written since the opening.
         let first = self.writing == 0;
@@ -82,17 +83,17 @@ impl Labels {
         self.outstanding.iter().chain(&self.refusing).copied()
     }
 
-    /// When what drives refuse is tried again.
+    /// When refused labels are tried again.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry_at.filter(|_| self.is_refused())
     }
 
-    /// Whether a seat's drive is out as soon as the labels say so, and lanes still use the seat.
+    /// Whether the seat's drive will be out once the labels are durable, and lanes still use the seat.
     pub(super) fn is_going_out(&self, seat: Seat) -> bool {
         self.going_out().any(|going| going == seat)
     }
 
-    /// Seats of which lanes are to hear that they are out.
+    /// Seats for which a `SeatOut` to the lanes waits for the labels.
     fn going_out(&self) -> impl Iterator<Item = Seat> {
         let effects = self.effects.iter().flat_map(|(_, effects)| effects);
         effects.filter_map(|effect| match effect {
@@ -101,15 +102,15 @@ impl Labels {
         })
     }
 
-    /// The seat's drive is out: its label is not waited for. The generation that says so is
-    /// written next, and what waits for this one happens with that.
+    /// The seat's drive is out: do not wait for its label. The generation that records this is written next, and
+    /// actions that wait for the present one are carried out with that.
     pub(super) fn forget(&mut self, seat: Seat) {
         self.outstanding.remove(&seat);
         self.failed.remove(&seat);
         self.refusing.remove(&seat);
     }
 
-    /// A drive is in another seat from now on, whatever of its label is under way.
+    /// Moves the state of a drive's label to the drive's new seat.
     pub(super) fn rename(&mut self, from: Seat, to: Seat) {
         for seats in [&mut self.outstanding, &mut self.refusing] {
             if seats.remove(&from) {
@@ -121,7 +122,7 @@ impl Labels {
         }
     }
 
-    /// What was to happen does not.
+    /// Drops the waiting actions for which `is_meant` is true.
     pub(super) fn drop_effects(&mut self, is_meant: impl Fn(&OnDurable) -> bool) {
         for (_, effects) in &mut self.effects {
             effects.retain(|effect| !is_meant(effect));
@@ -130,11 +131,11 @@ impl Labels {
 }
 
 impl Pool {
-    /// Makes the facts durable as a new generation; then `effects` happen.
+    /// Makes the facts durable as a new generation, then carries out `effects`.
     ///
-    /// Every drive that takes part has a generation before the next one is begun, so at opening a
-    /// drive that lags by more than one has missed something. For that, no number may be left out:
-    /// what comes while a generation is being written is all part of the next one.
+    /// Every drive in use has a generation before the next one is begun. So at opening, a drive that lags by more than
+    /// one has missed a change. This requires that no number is skipped: all changes that come while a generation is
+    /// being written become part of the next one.
     pub(super) fn commit(&mut self, effects: Vec<OnDurable>) {
         if seeded::is(SeededFault::InitializedEarly)
             && let [initialized @ OnDurable::Initialized(_)] = &effects[..]
@@ -176,7 +177,7 @@ impl Pool {
         }
     }
 
-    /// Drives that have not taken the generation are asked again.
+    /// Writes the label again to drives that refused the generation.
     pub(super) fn retry_labels(&mut self) {
         if !self.labels.is_refused() {
             return;
@@ -190,35 +191,35 @@ impl Pool {
         self.labels.payload = Some(payload);
     }
 
-    /// The same when it is time for that.
+    /// The same, if the next attempt is due.
     pub(super) fn retry_labels_when_due(&mut self) {
         if self.labels.retry_at().is_some_and(|at| at <= self.now) {
             self.retry_labels();
         }
     }
 
-    /// Lanes that wait for a seat to be out are told that it is not: the drives that stay do not take that down.
+    /// Sends `SeatKept` to lanes that wait for a seat to go out: the drives that cannot be spared do not record it.
     pub(super) fn refuse_going_out(&mut self, seat: Seat) {
         if self.labels.is_refused() && self.labels.going_out().any(|other| other == seat) {
             self.tell_lanes(&Command::SeatKept(seat));
         }
     }
 
-    /// The seat's drive gets a label of the generation that is being written.
+    /// Writes the label of the present generation to the seat's drive.
     fn write_label(&mut self, seat: Seat, payload: &Payload) {
         self.labels.outstanding.insert(seat);
         let drive = self.drives.get_mut(&seat).expect("it takes part");
         let offset = LABEL_OFFSETS[drive.label_slot];
         drive.label_slot = 1 - drive.label_slot;
-        // A successor is told of the seat that it takes.
+        // The label of a successor names the seat that it takes.
         let sits = self.promoted_to(seat).unwrap_or(seat);
         let identity = self.facts.seats[sits.index()].drive;
         let bytes = payload.label(identity, sits, self.labels.writing);
         self.write_durably(PoolWrite::Label { seat }, offset, bytes);
     }
 
-    /// At opening: drives that have not got the newest generation get it, as others have it, before the next one
-    /// is begun. Else a stop in the middle of that one could leave them two behind, and out.
+    /// At opening: drives that do not have the newest generation get it, as the others have it, before the next one is
+    /// begun. Otherwise a stop during that one could leave them two generations behind, and so out.
     pub(super) fn level_labels(&mut self, lagging: &[Seat], facts: &PoolFacts) {
         self.labels.writing = self.generation;
         let payload = Payload::new(facts);
@@ -231,7 +232,7 @@ impl Pool {
         self.labels.outstanding.remove(&seat);
         if let Err(fault) = outcome {
             self.labels.failed.insert(seat, fault);
-            // The other copy is the older one, and whole: it stays until this one is.
+            // The other copy is older, but intact: it stays until this one is.
             if let Some(drive) = self.drives.get_mut(&seat) {
                 drive.label_slot = 1 - drive.label_slot;
             }
@@ -252,8 +253,8 @@ impl Pool {
         let enough = usize::from(self.geometry.code().tolerance()) + 1;
         let written = self.drives.len() - failed.len();
         if !failed.is_empty() && written < enough && (written > 0 || !refusing.is_empty()) {
-            // Too few copies: the drives that failed go out first, or take it later, and what waits is released
-            // with that.
+            // Too few copies: the drives that failed go out first, or accept the label later. The waiting actions are
+            // carried out with that.
         } else {
             let durable = self.labels.writing;
             // A successor without this label does not take its seat.
@@ -284,10 +285,10 @@ impl Pool {
         }
     }
 
-    /// Those of the drives that failed to take their labels without which data could not be read any more. If
-    /// not all of them can be spared none is: what they have in common is not likely to be theirs.
+    /// The failed drives that stay, because without all of them data could not be read any more. If not all of them can
+    /// be spared, none is put out: they are likely to fail for a common reason. Drives that are gone never stay.
     fn not_to_be_spared(&mut self, failed: &BTreeMap<Seat, Fault>) -> BTreeMap<Seat, Fault> {
-        // An opening, or a creation, fails with them.
+        // An opening or a creation fails together with its drives.
         if !self.recovered {
             return BTreeMap::new();
         }
@@ -307,7 +308,7 @@ impl Pool {
         }
     }
 
-    /// Drives stay although they have not taken the generation: tried again later, and who waits is told.
+    /// Drives stay without the generation: schedules the next attempt, and reports the failure to those that wait.
     fn labels_refused(&mut self, refusing: &BTreeMap<Seat, Fault>) {
         let wait = WAIT_MIN.saturating_mul(1 << self.labels.tries.min(16));
         self.labels.tries = self.labels.tries.saturating_add(1);
@@ -326,7 +327,7 @@ impl Pool {
         for seat in going_out {
             self.tell_lanes(&Command::SeatKept(seat));
         }
-        // Whoever asked for a change is told that it is on too few drives. It is made all the same, when they take it.
+        // Commands that asked for a change fail: the change is on too few drives. It is still made when they accept it.
         let fault = *refusing.values().next().expect("some refuse");
         let mut asked = Vec::new();
         for (_, effects) in &mut self.labels.effects {
@@ -344,7 +345,8 @@ impl Pool {
     }
 }
 
-/// Drives that go out with one generation do so in one moment, unless some come in with it, too.
+/// Drives that go out with one generation do so in one command, unless lanes get other commands with it (drives that
+/// come in).
 fn out_together(mut effects: Vec<OnDurable>) -> Vec<OnDurable> {
     let is_out = |effect: &OnDurable| matches!(effect, OnDurable::Lanes(Command::SeatOut(_)));
     let only = |effect: &OnDurable| is_out(effect) || !matches!(effect, OnDurable::Lanes(_));
@@ -354,7 +356,7 @@ fn out_together(mut effects: Vec<OnDurable>) -> Vec<OnDurable> {
     });
     let seats: Vec<Seat> = seats.collect();
     if seats.len() > 1 && effects.iter().all(only) {
-        // A place on one of these seats was sent before the seat was out, and does not count any more.
+        // A place on one of these seats would be sent before `SeatOut`, and become invalid with it: drop it.
         effects.retain(
             |effect| !matches!(effect, OnDurable::Place { cell, .. } if seats.contains(&cell.seat)),
         );
@@ -386,7 +388,7 @@ mod tests {
         }
     }
 
-    /// The labels that the pool wants written, and their generations.
+    /// The label writes that the pool requests, with their generations.
     fn labels(pool: &mut Pool) -> Vec<(IoId, u64)> {
         let mut labels = Vec::new();
         while let Some(action) = pool.poll_action() {
@@ -398,7 +400,7 @@ mod tests {
         labels
     }
 
-    /// `raid6` of six, whose first labels are to be written.
+    /// `raid6` of six drives, with its first labels yet to be written.
     fn pool() -> Pool {
         let spec = PoolSpec {
             name: "p".to_owned(),
@@ -451,7 +453,7 @@ mod tests {
                     assert_eq!(again[0].1, refused.1);
                     refused = again[0];
                 } else {
-                    // The generation in which its drive is out, to the others.
+                    // The generation in which the refusing drive is out, to the other drives.
                     assert_eq!(again.len(), 6, "{last:?} {fault:?}");
                     assert!(again.iter().all(|&(_, generation)| generation > refused.1));
                 }
@@ -505,7 +507,7 @@ mod tests {
             },
         };
         let out = |seat| OnDurable::Lanes(Command::SeatOut(Seat(seat)));
-        // Seat 6 was found out when the effects of the opening were already waiting.
+        // Seat 6 failed when the actions of the opening were already waiting.
         let effects = out_together(vec![out(3), place(5), place(6), out(6)]);
         let [
             OnDurable::Lanes(Command::SeatsOut(seats)),
@@ -515,7 +517,7 @@ mod tests {
             panic!("{effects:?}");
         };
         assert_eq!(seats[..], [Seat(3), Seat(6)]);
-        // One by one, the order says the same.
+        // Sent one by one, their order has the same effect.
         assert_eq!(out_together(vec![place(6), out(6)]).len(), 2);
     }
 }

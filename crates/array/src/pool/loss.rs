@@ -1,11 +1,11 @@
-//! What the pool has lost, where its volumes show it, and which drives returned what was not written.
+//! Lost data of the pool, by group and by volume, and drives that returned bad blocks.
 //!
-//! Lanes find losses and their ends ([`Event::BlocksLost`](crate::Event::BlocksLost)); the pool keeps them in
-//! its facts, so that every label has them, and gives them back to the lanes at opening. The list is bounded: of
-//! what has no room only a number of blocks is kept, until a scrub that has ended counts anew.
+//! Lanes find losses and their ends ([`Event::BlocksLost`](crate::Event::BlocksLost)). The pool keeps the losses in its
+//! facts, so that every label has them, and passes them to the lanes at opening. The list is bounded: losses that do
+//! not fit are kept only as a number of blocks, until the next complete scrub counts them again.
 //!
-//! A change is committed at once. What comes while a generation is being written is part of the next one, so
-//! that a flood of losses costs one label after another and no queue.
+//! A change is committed at once. Changes that come while a generation is being written are part of the next one, so
+//! that a flood of losses costs one label write after another and no queue.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ pub struct LostData {
 }
 
 impl LossFacts {
-    /// The ranges that the facts name, but for those that cannot be.
+    /// The ranges in the facts, without those that are impossible.
     pub(super) fn losses(&self, volumes: &[VolumeFacts], group_blocks: u64) -> Losses {
         let known = |group| owner(volumes, group).is_some();
         let ranges = self.ranges.iter().filter(|&&(group, first, blocks)| {
@@ -59,7 +59,7 @@ pub(super) fn owner(volumes: &[VolumeFacts], group: u64) -> Option<&VolumeFacts>
 }
 
 impl Pool {
-    /// Data that is lost, by volume and byte. A label holds ranges of groups; one of them is several ranges of an interleaved
+    /// Lost data, by volume and byte. A label holds ranges of groups; one of these is several ranges of an interleaved
     /// volume.
     #[must_use]
     pub fn lost_data(&self) -> Vec<LostData> {
@@ -84,15 +84,15 @@ impl Pool {
         self.facts.losses.unlisted_blocks * BLOCK_BYTES
     }
 
-    /// Whether data of volumes is lost because blocks are bad or unknown. Behind the end of a volume that has shrunk nothing
-    /// counts.
+    /// Whether data of volumes is lost because blocks are bad or unknown. Losses beyond the end of a volume that has
+    /// shrunk do not count.
     #[must_use]
     pub fn has_lost_data(&self) -> bool {
         let mut ranges = self.losses.iter();
         self.facts.losses.unlisted_blocks > 0 || ranges.any(|range| !self.locate(range).is_empty())
     }
 
-    /// Blocks on the seat's drive that were not what had been written there, since it took the seat.
+    /// Blocks on the seat's drive that did not match what was written, since the drive took the seat.
     #[must_use]
     pub fn bad_blocks(&self, seat: Seat) -> u64 {
         let drive = self.facts.seats.get(seat.index()).map(|facts| facts.drive);
@@ -100,7 +100,7 @@ impl Pool {
         counted.copied().unwrap_or(0)
     }
 
-    /// The range as parts of a volume, in order; none where no volume has it.
+    /// The range as parts of a volume, in order; empty if no volume has it.
     fn locate(&self, range: LostRange) -> Vec<LostData> {
         let Some(volume) = owner(&self.facts.volumes, range.group) else {
             return Vec::new();
@@ -149,7 +149,7 @@ impl Pool {
         parts.map(|part| part.end - part.start).sum()
     }
 
-    /// A lane has found that data which was lost is not any more.
+    /// A lane has found that lost data is available again.
     pub(super) fn blocks_found(&mut self, range: LostRange) {
         let blocks = range.first..range.first + range.blocks;
         if self.losses.remove(range.group, blocks) == 0 {
@@ -161,7 +161,7 @@ impl Pool {
         self.commit_losses();
     }
 
-    /// A scrub of everything has ended: what it found to be lost and has no room is counted anew.
+    /// A complete scrub has ended: lost blocks that have no room in the list are counted again.
     pub(super) fn count_unlisted(&mut self, lost: u64) {
         let unlisted = &mut self.facts.losses.unlisted_blocks;
         if *unlisted > 0 {
@@ -180,7 +180,7 @@ impl Pool {
         self.note_losses();
     }
 
-    /// The lanes have read their journals: what is lost is known to them from the beginning.
+    /// The lanes have read their journals: gives them the losses that are known.
     pub(super) fn tell_lost(&mut self) {
         for lane in 0..self.geometry.lanes() {
             let here = |range: &LostRange| self.geometry.lane_of(range.group) == lane;
@@ -205,7 +205,7 @@ impl Pool {
         self.commit(Vec::new());
     }
 
-    /// Blocks were not what had been written there. The number is written down with the next change of the facts.
+    /// Blocks did not match what was written. The count is stored with the next change of the facts.
     pub(super) fn count_bad(&mut self, seat: Seat, blocks: u64) {
         let Some(drive) = self.facts.seats.get(seat.index()).map(|facts| facts.drive) else {
             return;

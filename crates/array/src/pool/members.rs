@@ -1,4 +1,4 @@
-//! Drives in and out.
+//! Membership: drives that go out or come in, and spares.
 
 use block::{Fault, Seat};
 use uuid::Uuid;
@@ -10,12 +10,12 @@ use super::{
 use crate::action::{Command, IoKind};
 use crate::seeded::{self, SeededFault};
 
-/// Failed reads within minutes (they count half after ten) after which a drive is put out, if it can
-/// be spared. A guess in the range that other systems use.
+/// Failed reads, counted with a half-life of ten minutes, after which a drive is put out, if it can be spared. A guess
+/// in the range that other systems use.
 const READ_FAULTS_MAX: u64 = 16;
 
 impl Pool {
-    /// A lane could not do something on a drive.
+    /// A lane reports a drive operation that failed.
     pub(super) fn drive_fault(
         &mut self,
         seat: Seat,
@@ -27,8 +27,8 @@ impl Pool {
         let facts = self.facts.seats.get(seat.index());
         let out = facts.is_none_or(|facts| matches!(facts.state, SeatState::Out { .. }));
         if out || self.joining.contains(seat) {
-            // Already decided; the lane hears of it when the labels are written. The drive that sits there
-            // by now has done nothing.
+            // Already decided: the lane gets `SeatOut` when the labels are written. The failure is not that of a drive
+            // that has joined in this seat meanwhile.
             if waiting {
                 self.refuse_going_out(seat);
             }
@@ -45,13 +45,13 @@ impl Pool {
             if fault != Fault::Gone && failed < READ_FAULTS_MAX {
                 return;
             }
-            // What it still reads is not thrown away where another drive can take its place.
+            // If another drive can take its place, keep this one as a source until everything it can read is copied.
             if fault != Fault::Gone && self.hand_over(seat) {
                 return;
             }
         }
-        // A drive that is gone will not answer again, whatever is lost with it.
-        // While others refuse to take down that one is out, no more are put out for what they may have in common.
+        // A drive that is gone does not answer again, whatever is lost with it. While other drives refuse to record
+        // that one is out, no more drives are put out: they may fail for a common reason.
         let spared = !self.labels.is_refused() && self.group_that_needs(seat).is_none();
         if fault == Fault::Gone || spared {
             self.take_out(seat, OutReason::IoErrors, Vec::new());
@@ -68,17 +68,17 @@ impl Pool {
         }
     }
 
-    /// A group that could be read now, and could not without the seat's drive.
+    /// A group that can be read now, and could not be read without the seat's drive.
     pub(super) fn group_that_needs(&mut self, seat: Seat) -> Option<u64> {
         self.group_that_needs_one_of(&[seat])
     }
 
-    /// A group that could be read now, and could not without these drives.
+    /// A group that can be read now, and could not be read without these drives.
     pub(super) fn group_that_needs_one_of(&mut self, seats: &[Seat]) -> Option<u64> {
         self.group_that_needs_beside(&[], seats)
     }
 
-    /// The same where others are gone anyway.
+    /// The same, given that the drives in `gone` are out anyway.
     pub(super) fn group_that_needs_beside(&mut self, gone: &[Seat], seats: &[Seat]) -> Option<u64> {
         let groups: Vec<u64> = self.facts.allocated_groups().collect();
         let all = [gone, seats].concat();
@@ -91,8 +91,8 @@ impl Pool {
         })
     }
 
-    /// From the next generation on the seat's drive is out. The lanes hear of it, and `effects`
-    /// happen, when that is durable.
+    /// From the next generation on the seat's drive is out. Once that is durable, the lanes get `SeatOut` and `effects`
+    /// are carried out.
     pub(super) fn take_out(&mut self, seat: Seat, reason: OutReason, mut effects: Vec<OnDurable>) {
         let seat = self.promoted_to(seat).unwrap_or(seat);
         if !self.drives.contains_key(&seat) && !self.promotions.contains_key(&seat) {
@@ -129,8 +129,8 @@ impl Pool {
             first.insert(0, OnDurable::Lanes(Command::SeatOut(seat)));
         }
         first.append(&mut effects);
-        // Not before the lanes know that the seat is out: they must not take what they find on
-        // another drive for what was there.
+        // Only after the lanes have processed `SeatOut`: otherwise they would take the content of another drive for
+        // that of the old one.
         first.push(OnDurable::SeatSpare(seat));
         if vacates {
             first.push(OnDurable::Vacate(seat));
@@ -139,16 +139,16 @@ impl Pool {
         self.commit(first);
     }
 
-    /// Whether an administrator has taken the seat's drive out for maintenance: it comes back, and no spare is
-    /// used up for it meanwhile.
+    /// Whether an administrator has taken the seat's drive offline for maintenance. The drive is expected back, so no
+    /// spare is used for it.
     pub(super) fn is_away_for_a_while(&self, seat: Seat) -> bool {
         let state = self.facts.seats[seat.index()].state;
         let reason = OutReason::Offline;
         matches!(state, SeatState::Out { reason: said, .. } if said == reason)
     }
 
-    /// Whether the layout's spare space makes up for every drive of the layout that is out: what they held is
-    /// there, or would be written there.
+    /// Whether the layout's spare space covers every drive of the layout that is out: their columns are rebuilt there,
+    /// or can be.
     #[must_use]
     pub fn spares_make_up_for_it(&self) -> bool {
         let out =
@@ -158,7 +158,7 @@ impl Pool {
             && !gone.iter().any(|&seat| self.is_away_for_a_while(seat))
     }
 
-    /// Where the layout has no spare space left for a seat, a waiting spare drive takes it.
+    /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
         if seat.0 >= self.geometry.layout().drives()
             || self.fills.stopped
@@ -200,12 +200,12 @@ impl Pool {
         }
     }
 
-    /// The drive in the seat takes part from the next generation on; its cells are absent.
+    /// The drive in the seat is in use from the next generation on; its cells are absent.
     fn bring_in(&mut self, seat: Seat, mut effects: Vec<OnDurable>) {
         self.facts.seats[seat.index()].state = SeatState::Filling;
         self.joining.begins(seat);
         self.drives.entry(seat).or_default();
-        // Pages of an earlier life of this drive do not speak: they carry its earlier identity.
+        // Cell table pages from earlier use of this drive do not count: they carry its earlier identity.
         self.tables.insert(seat, CellTable::default());
         let drive = self.facts.seats[seat.index()].drive;
         effects.insert(0, OnDurable::Lanes(Command::SeatIn(seat)));
@@ -226,8 +226,8 @@ impl Pool {
 
     /// Whether a drive of this size may take the seat.
     ///
-    /// A seat whose drive is going out is free when all lanes have heard of it. Before that, a lane would write to the
-    /// new drive what is meant for the old one, and such a write can arrive there after the rebuild.
+    /// A seat whose drive is going out is free once all lanes have processed that. Before that, a lane would send
+    /// writes for the old drive to the new one, and such a write can arrive there after the rebuild.
     ///
     /// # Errors
     /// When the seat does not exist or is in use, or the drive is too small.
@@ -253,8 +253,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a drive out by command: `Failed` or `Offline`. Done when that is durable and the
-    /// lanes have been told.
+    /// Takes a drive out by command: `FailedByAdministrator` or `Offline`. Done when that is durable and the lanes have
+    /// the command.
     ///
     /// # Errors
     /// When the seat does not exist, is already out, or data would be lost (unless `force`).
@@ -273,7 +273,7 @@ impl Pool {
             && reason == OutReason::FailedByAdministrator
             && self.is_away_for_a_while(seat)
         {
-            // It was waited for, and is no longer.
+            // The drive was expected back, and no longer is.
             self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
             let done = OnDurable::Done(ticket, Ok(()));
             self.commit(vec![done, OnDurable::SeatSpare(seat), OnDurable::Requeue]);
@@ -291,8 +291,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Puts a drive into a seat whose drive is out; all its cells are filled. Its identity is fresh,
-    /// so that nothing it says of an earlier life counts. The driver has attached it to the seat.
+    /// Puts a drive into a seat whose drive is out; all its cells are filled. The drive gets a fresh identity, so that
+    /// nothing on it from earlier use counts. The driver has attached the drive to the seat.
     ///
     /// # Errors
     /// When the seat does not exist or is in use, or the drive is too small.
@@ -307,7 +307,7 @@ impl Pool {
         self.seat_drive(seat, facts, None, vec![OnDurable::Done(ticket, Ok(()))])
     }
 
-    /// Puts a drive into a seat; with `holds` its home cells have what was logged before that, by
+    /// Puts a drive into a seat. With `holds`, its home cells have everything that was logged before these batches, by
     /// lane.
     pub(super) fn seat_drive(
         &mut self,
@@ -319,7 +319,7 @@ impl Pool {
         self.check_free(seat, facts.2)?;
         let (drive, path, size_bytes) = facts;
         let domain = self.facts.seats[seat.index()].domain.clone();
-        // Behind the layout's seats only spares wait.
+        // In seats beyond the layout's there are only waiting spares.
         let waits = seat.0 >= self.geometry.layout().drives();
         match (self.facts.seats[seat.index()].state, &holds) {
             (SeatState::Out { since, .. }, Some(_)) => self.left_since.insert(seat, since),
@@ -368,8 +368,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives a drive a seat behind the layout's, where it waits for any seat, or for that of the drive which it is
-    /// to succeed.
+    /// Gives a drive a seat beyond the layout's. The drive waits there for any seat, or with `replaces` to succeed the
+    /// drive of that seat.
     pub(super) fn seat_behind(
         &mut self,
         (drive, path, size_bytes): (Uuid, String, u64),
@@ -398,9 +398,9 @@ impl Pool {
         Ok(seat)
     }
 
-    /// Gives up a spare: a drive that waits behind the layout's seats, or has gone there. Other drives keep their
-    /// numbers; the seat's is given away again when it is the last one. Done when the labels say so and nobody uses
-    /// the drive.
+    /// Removes a spare: a drive that waits in a seat beyond the layout's, or is out there. Other drives keep their
+    /// numbers; the seat's number is free again when the seat is the last one. Done when that is durable in the labels
+    /// and the drive is no longer used.
     ///
     /// # Errors
     /// When the seat does not exist, or its drive belongs to the layout or is to succeed one that does.
@@ -418,7 +418,7 @@ impl Pool {
             return Err(PoolError::NotASpare { seat });
         }
         let done = vec![OnDurable::Vacate(seat), OnDurable::Done(ticket, Ok(()))];
-        // Nothing is remembered of it at the next opening.
+        // The next opening forgets the drive.
         self.facts.seats[seat.index()].replaces = Some(seat.0);
         if self.drives.contains_key(&seat) {
             self.take_out(seat, OutReason::FailedByAdministrator, done);
@@ -429,8 +429,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Forgets what was counted against the seat's drive: blocks that were not what had been written, reads that
-    /// failed, slowness.
+    /// Resets the error counts of the seat's drive: blocks that did not match what was written, and failed reads.
     ///
     /// # Errors
     /// When the seat does not exist.

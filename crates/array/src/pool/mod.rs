@@ -1,15 +1,14 @@
-//! What is pool-wide: labels, generation, membership, volumes, and the queue of cells to fill.
+//! Pool-wide state: labels, generation, membership, volumes, and the queue of cells to fill.
 //!
-//! [`Pool`] is a machine of the same kind as a lane: it is told what happens and says what to do,
-//! and does no I/O itself. What it decides reaches the lanes as [`Command`]s, and only after it is
-//! durable: a fact is first written to the labels, a cell's new place first to the cell table of
-//! the drive that holds it.
+//! [`Pool`] is a state machine like a lane: it takes events, returns actions, and does no I/O. Its decisions reach the
+//! lanes as [`Command`]s, and only once they are durable: a fact is first written to the labels, a cell's new place
+//! first to the cell table of the drive that holds the cell.
 //!
 //! ```text
 //!   lane: drive 3 fails a write ──► Pool: seat 3 is out since generation 8
 //!                                     │ labels on all other drives, flushed
 //!                                     ▼
-//!                                   lanes: SeatOut(3); what waited goes on
+//!                                   lanes: SeatOut(3); requests that waited continue
 //!                                     │ queue: columns of seat 3, least redundant groups first
 //!                                     ▼
 //!                                   lane: Fill … ──► Filled ──► cell table, flushed ──► Settle
@@ -86,7 +85,7 @@ pub use scrub::ScrubProgress;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// What the pool asks of its driver.
+/// Work that the pool requests from its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolAction {
     /// Write the bytes to the seat's drive, then flush it, then report through
@@ -103,84 +102,84 @@ pub enum PoolAction {
     },
     /// Give the lane this command (and its events back through `handle_event`).
     Lane(u16, Command),
-    /// The drives of two seats change places, before anything that follows.
+    /// The drives of two seats change places, before any later action.
     Swap(Seat, Seat),
-    /// The drive of the second seat takes the first one, whose own drive is let go, in the moment in which the lanes
-    /// are given these commands, one for each in order.
+    /// The drive of the second seat moves to the first seat, whose old drive is detached. The driver does this in the
+    /// same step in which it gives the lanes these commands, one per lane in order.
     Succeed(Seat, Seat, Vec<Command>),
-    /// Nothing is in this seat any more: its drive is let go.
+    /// This seat is empty now: detach its drive.
     Vacate(Seat),
     /// The volumes have changed: routers take a new snapshot.
     VolumesChanged,
     /// An administrator's command has ended.
     Done(Ticket, Result<(), PoolError>),
-    /// Something worth a line in the log.
+    /// A report, for the log.
     Report(Report),
 }
 
-/// What the pool remembers of a drive that takes part.
+/// The pool's state of a drive that is in use.
 #[derive(Clone, Debug, Default)]
 struct Drive {
-    /// Copy of the label to be written next.
+    /// Copy of the label that is written next.
     label_slot: usize,
 }
 
-/// After something is durable.
+/// Carried out once something is durable.
 #[derive(Clone, Debug)]
 enum OnDurable {
     Lanes(Command),
-    /// The column is in this cell.
+    /// The column is now in this cell.
     Settle {
         group: u64,
         column: u16,
         cell: Cell,
         generation: u32,
     },
-    /// At opening: the column is in this cell, as the tables say.
+    /// At opening: the column is in this cell, by the cell tables.
     Place {
         group: u64,
         column: u16,
         cell: Cell,
     },
-    /// An old cell's entry is gone.
+    /// An old cell's entry is removed.
     Cleared,
-    /// A waiting spare drive takes the seat, if there is one and it must.
+    /// A waiting spare drive takes the seat, if there is a spare and the seat needs it.
     SeatSpare(Seat),
-    /// These columns are in their home cells on the seat's drive, as they were when it left.
+    /// These columns are in their home cells on the seat's drive, unchanged since the drive left.
     Readmit(Seat, Vec<(u64, u16)>),
-    /// A successor has its seat.
+    /// A successor takes its seat.
     Succeed(Seat),
-    /// Nothing is in this seat behind the layout's any more.
+    /// This seat, beyond the layout's seats, is empty.
     Vacate(Seat),
-    /// Membership has changed: look at all groups anew.
+    /// Membership has changed: scan all groups again.
     Requeue,
     VolumesChanged,
-    /// These groups are of no volume any more.
+    /// These groups belong to no volume any more.
     Freed(Runs),
-    /// These groups are blank.
+    /// These groups have been made blank.
     Initialized(std::ops::Range<u64>),
-    /// The lanes read their journals; then these.
+    /// The lanes read their journals; then `then` is carried out.
     Recover {
         fresh: bool,
         then: Vec<Self>,
     },
     Resync,
-    /// Parity and copies agree with data, by the last stop.
+    /// Parity and copies agree with the data: the last stop left nothing to resync.
     CopiesAgree,
     Done(Ticket, Result<(), PoolError>),
     Report(Report),
 }
 
-/// Which half of a [`PoolAction::WriteDurably`] a drive has answered last.
+/// The half of a [`PoolAction::WriteDurably`] that a drive has answered last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
-    /// The bytes have been written, or have not.
+    /// The write, successful or not.
     Write,
-    /// They have been flushed, or have not.
+    /// The flush, successful or not.
     Flush,
 }
 
-/// A write of the pool's own in flight.
+/// One of the pool's own writes in flight.
 #[derive(Clone, Debug)]
 struct PoolIo {
     what: PoolWrite,
@@ -190,7 +189,7 @@ struct PoolIo {
     tries: u8,
 }
 
-/// What the pool itself writes.
+/// The pool's own kinds of writes.
 #[derive(Clone, Debug)]
 enum PoolWrite {
     Label {
@@ -200,7 +199,7 @@ enum PoolWrite {
         seat: Seat,
         first_row: u64,
     },
-    /// Nothing where a drive that comes back has its journal.
+    /// Zeros over the journal of a returning drive.
     WipeJournal {
         seat: Seat,
     },
@@ -224,34 +223,34 @@ pub struct Pool {
     drives: BTreeMap<Seat, Drive>,
     labels: Labels,
     tables: BTreeMap<Seat, CellTable>,
-    /// Columns that are elsewhere than at a current home: where, and the entry's generation.
+    /// Columns that are not in their home cell on a current drive: the cell, and the generation of its table entry.
     places: BTreeMap<(u64, u16), (Cell, u32)>,
-    /// Groups with a column in a cell of the table, by cell: which cells are taken.
+    /// Cells in use by table entries: the (group, column) that each cell holds.
     taken: BTreeMap<Cell, (u64, u16)>,
     next_cell_generation: u32,
     fills: Fills,
     joining: Joining,
     clients: Clients,
-    /// Drives that were away and catch up.
+    /// Drives that were away and are catching up.
     returns: BTreeMap<Seat, Return>,
-    /// Since which generation they had been out.
+    /// For returned drives: the generation since which they had been out.
     left_since: BTreeMap<Seat, u64>,
-    /// Drives that take part once their journal is overwritten.
+    /// Drives that are brought in once their journal is overwritten.
     journal_wipes: BTreeMap<Seat, JournalWipe>,
-    /// How many answers of lanes are to come that they have nothing under way on a drive that is out.
+    /// Drives that are out: how many lanes have yet to report that they have no operation in flight on the drive.
     draining: BTreeMap<Seat, u32>,
-    /// Working drives that are being replaced, by the seat that the successor has meanwhile.
+    /// Working drives that are being replaced, by the successor's temporary seat.
     replacements: BTreeMap<Seat, Replacement>,
-    /// Successors that have taken their seat by the facts, of which the lanes have not heard: by that seat.
+    /// Successors that have their seat in the facts but not yet in the lanes, by that seat.
     promotions: BTreeMap<Seat, Promotion>,
-    /// Checkpoints that lanes were asked for because of them.
+    /// Checkpoints that were requested from lanes for replacements.
     asked: Asked,
-    /// Drives that have changed seats since they went out: the seat now, and the one that the lanes and
-    /// what they were asked know them by.
+    /// Drives that have changed seats since they went out: (present seat, seat by which the lanes and their operations
+    /// name the drive).
     moved: Vec<(Seat, Seat)>,
     /// Data that is lost.
     losses: Losses,
-    /// Groups with blocks that were nowhere when a drive came back.
+    /// Groups with blocks that could not be recovered when a drive returned.
     unrecovered: BTreeSet<u64>,
     resync: Resync,
     new_volumes: Vec<NewVolume>,
@@ -259,16 +258,16 @@ pub struct Pool {
     closing: Option<Ticket>,
     /// All lanes have read their journals.
     recovered: bool,
-    /// Lanes read their journals.
+    /// Set while lanes read their journals.
     recovering: Option<Recovering>,
-    /// Lanes that have yet to put everything in place before the pool is closed.
+    /// Lanes that have yet to complete their checkpoint before the pool is closed.
     checkpointing: Option<BTreeSet<u16>>,
     scrub: Scrub,
     plans: SubStripePlans,
     suspicions: Suspicions,
     stalls: Stalls,
     ios: BTreeMap<IoId, PoolIo>,
-    /// Writes to drives that have gone out since: nobody waits for them.
+    /// Writes to drives that have gone out since: their results are ignored.
     forgotten: BTreeMap<IoId, Seat>,
     next_io: u64,
     actions: VecDeque<PoolAction>,
@@ -294,7 +293,7 @@ impl Pool {
         &self.geometry
     }
 
-    /// A lane has something to report.
+    /// A lane reports an event.
     pub fn handle_event(&mut self, now: Instant, event: &Event) {
         self.now = now;
         match *event {
@@ -305,9 +304,9 @@ impl Pool {
                 fault,
                 waiting,
             } => self.drive_fault(seat, kind, offset, fault, waiting),
-            // What lanes that have not heard of a seat's drive say is about the one before it.
+            // Until the lanes have processed a change of the seat's drive, they report about the drive before it.
             Event::Late { seat } | Event::Hangs { seat, .. } if self.joining.contains(seat) => {}
-            // A successor that is slow is in nobody's way but its own.
+            // A slow successor delays nothing but its own copy.
             Event::Late { seat } if self.replacements.contains_key(&seat) => {}
             Event::Late { seat } => self.drive_late(seat),
             Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
@@ -413,8 +412,8 @@ impl Pool {
         self.advance();
     }
 
-    /// A `WriteDurably` has ended, after `last`. A write that the medium refused is tried again, as lanes do; a flush
-    /// never is, for what else it should have covered may be gone.
+    /// A `WriteDurably` has ended; `last` is the half that ended it. A write that fails with a medium error is tried
+    /// again, as in lanes. A flush is never tried again: other writes that it should have covered may be lost.
     ///
     /// # Panics
     /// When `id` is not in flight.
@@ -446,12 +445,12 @@ impl Pool {
         self.advance();
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn poll_action(&mut self) -> Option<PoolAction> {
         self.actions.pop_front()
     }
 
-    /// Whether nothing is in flight or waiting to be done.
+    /// Whether nothing is in flight and nothing waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.ios.is_empty()
@@ -466,20 +465,20 @@ impl Pool {
             && self.actions.is_empty()
     }
 
-    /// Whether a fill is waiting or under way. Cells that cannot be filled do not count.
+    /// Whether a fill waits or is in flight. Cells that cannot be filled do not count.
     #[must_use]
     pub fn is_filling(&self) -> bool {
         !self.fills.is_idle()
     }
 
-    /// Whether parity is being computed anew.
+    /// Whether parity is being computed again.
     #[must_use]
     pub fn is_resyncing(&self) -> bool {
         self.resync.resyncing()
     }
 
-    /// Closes the pool: what is being filled is given up, the facts say "clean". The driver has
-    /// stopped all clients' requests and flushed before.
+    /// Closes the pool: fills in flight are abandoned, and the facts record "clean". The driver has stopped all
+    /// clients' requests and flushed before.
     pub fn close(&mut self, now: Instant, ticket: Ticket) {
         self.now = now;
         self.closing = Some(ticket);
@@ -492,7 +491,7 @@ impl Pool {
         self.advance();
     }
 
-    /// Moves everything that can move.
+    /// Advances everything that can proceed.
     fn advance(&mut self) {
         self.retry_labels_when_due();
         self.pump_fills();
@@ -517,7 +516,7 @@ impl Pool {
             && self.scrub.in_flight() == 0
             && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
         if quiet && let Some(ticket) = self.closing.take() {
-            // Parity that was still to be computed anew still is.
+            // Parity that has not been resynced yet is left to the next opening.
             self.facts.clean = !self.resync.resyncing();
             self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         }
@@ -545,7 +544,7 @@ impl Pool {
         self.ios.insert(id, io);
     }
 
-    /// The seat's drive is out: what it was given to write is not waited for.
+    /// The seat's drive is out: do not wait for the pool's writes to it.
     fn forget_ios(&mut self, seat: Seat) {
         let there = self.ios.iter().filter(|(_, io)| io.what.seat() == seat);
         let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
@@ -633,7 +632,7 @@ impl Pool {
         (self.facts.seats[home.seat.index()].state == SeatState::Current).then_some(home)
     }
 
-    /// Columns of a group that can be read if those on `without` could not.
+    /// Columns of a group that can be read without the drives in `without`.
     fn readable_columns(&self, group: u64, without: &[Seat]) -> BTreeSet<u16> {
         (0..self.geometry.layout().columns())
             .filter(|&column| {
@@ -648,9 +647,8 @@ impl Pool {
     }
 }
 
-/// Whether a group's data can be read from these columns. All stripes of a group are alike but for
-/// rotation, under which the codes here are as strong in one column as in another; still, every
-/// rotation is asked once, for those of the mirrors are not.
+/// Whether a group's data can be read from these columns. All stripes of a group are alike except for rotation. Most
+/// codes here are equally strong in every column, but mirrors are not, so every rotation is checked once.
 fn is_recoverable(
     geometry: &Geometry,
     plans: &mut SubStripePlans,

@@ -1,18 +1,17 @@
-//! Opening a pool: whom to believe.
+//! Opening a pool: which labels and drives count.
 //!
 //! - The newest label wins. Drives that it lists as out are not read.
-//! - A drive may lag by one generation (the stop fell between two label writes); one that lags
-//!   more has missed something and is out as stale. One that lags is brought level before the next
-//!   generation is begun, for a stop then must not leave it two behind.
-//! - A drive that is too small for the pool's regions, or that cannot be read, is out: the others open
-//!   without it.
-//! - More than half of the drives that the newest label counts on must be there, and all data must
-//!   be readable; else the pool opens only when told to (`--degraded`).
-//! - Two drives of which each says that the other is out, and each has gone on without the other,
-//!   are two halves that have lived apart: refused, whatever is asked.
-//! - A stop may leave a generation on so few drives that the pool opens without them. They come back with a
-//!   number that meanwhile was given again. As nothing can have followed from what was on no more drives than the
-//!   code survives, the other label wins ([`overtakes`]).
+//! - A drive may lag by one generation (the pool stopped between two label writes). A drive that lags more has missed
+//!   something and is out as stale. A drive that lags by one gets the newest generation before the next one is begun:
+//!   otherwise another stop could leave it two behind.
+//! - A drive that is too small for the pool's regions, or that cannot be read, is out: the pool opens without it.
+//! - More than half of the drives that the newest label counts on must be there, and all data must be readable;
+//!   otherwise the pool opens only with `--degraded`.
+//! - If two drives each list the other as out, and each has been used without the other since, the pool has split into
+//!   two histories: the opening is refused in any case.
+//! - A stop may leave a generation on so few drives that the pool opens without them. These drives return with a
+//!   generation number that has been used again meanwhile. Nothing can have followed from a generation that no more
+//!   drives had than the code survives, so the other label wins ([`overtakes`]).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,9 +34,9 @@ use crate::seeded::{self, SeededFault};
 pub struct FoundDrive {
     /// Where it is.
     pub path: String,
-    /// Its label, and which of the two copies it was.
+    /// Its newest label.
     pub label: Label,
-    /// Which copy that was; the next one goes to the other.
+    /// Which of the two copies that label is; the next label goes to the other one.
     pub label_slot: usize,
     /// Its size.
     pub size_bytes: u64,
@@ -51,7 +50,7 @@ pub enum OpenError {
     /// There is nothing to open.
     #[error("no drive of the pool was found")]
     NoDrives,
-    /// Two drives with one identity and the same generation: a copy.
+    /// Two drives with one identity and the same generation: one is a copy.
     #[error("{first} and {second} claim to be the same drive of the pool (seat {seat})")]
     Duplicate {
         /// Whose identity.
@@ -61,10 +60,10 @@ pub enum OpenError {
         /// The other.
         second: String,
     },
-    /// A label says that no stripe of a group has data.
+    /// A label leaves no stripe of a group for data.
     #[error("groups with {free_stripes} free stripes have none for data in a pool of this shape")]
     FreeStripes {
-        /// What the label says.
+        /// The number in the label.
         free_stripes: u64,
     },
     /// A label interleaves a volume by units that are not whole stripes, or that do not fill its groups.
@@ -73,7 +72,7 @@ pub enum OpenError {
         /// The volume's name.
         volume: String,
     },
-    /// Two halves that went on without each other.
+    /// Two halves that were used without each other.
     #[error(
         "{first} and {second} each went on without the other (generations {first_generation} and {second_generation})"
     )]
@@ -97,7 +96,7 @@ pub enum OpenError {
         /// Seats and paths of the missing ones.
         missing: String,
     },
-    /// Data cannot be read from what is there.
+    /// The drives that are there do not have all data.
     #[error("without {missing} not all data can be read (group {group} is lost)")]
     DataLost {
         /// Seats and paths of the missing ones.
@@ -125,7 +124,7 @@ impl Hint for OpenError {
                 "opening needs more than half, or --degraded if the others are really gone"
             }
             Self::DataLost { .. } => "bring a drive back, or open with --degraded to save the rest",
-            // What would work in a new pool is of no use here.
+            // Hints for new pools do not apply here.
             Self::Geometry(_)
             | Self::Scheme(_)
             | Self::Interleave { .. }
@@ -137,24 +136,24 @@ impl Hint for OpenError {
     }
 }
 
-/// What opening decided, before the cell tables have been read.
+/// The decisions of an opening, before the cell tables have been read.
 #[derive(Debug)]
 pub struct Opening {
     pool: Pool,
     seated: BTreeMap<Seat, usize>,
-    /// Those of them that have not got the newest generation.
+    /// Seated drives that do not have the newest generation.
     lagging: Vec<Seat>,
     /// Seats whose drive is out and was being replaced.
     heirs: Vec<Seat>,
-    /// What the newest generation says.
+    /// The facts of the newest generation.
     newest: PoolFacts,
     unclean: bool,
     degraded: bool,
     missing: String,
 }
 
-/// Decides which of the found drives take part, and in which seat. `degraded` opens a pool of
-/// which too much is missing.
+/// Decides which of the found drives are in use, and in which seat. `degraded` opens a pool of which too much is
+/// missing.
 ///
 /// # Errors
 /// [`OpenError`]; nothing has been written.
@@ -249,7 +248,7 @@ fn lag_max() -> u64 {
     1 + u64::from(seeded::is(SeededFault::LagByTwo))
 }
 
-/// Ends replacements of which a drive is out. The seats whose drive is, and has a successor that is there.
+/// Ends replacements in which a drive is out. Returns the seats whose drive is out while its successor is there.
 fn without_heirs(facts: &mut PoolFacts, since_now: u64) -> Vec<Seat> {
     let mut heirs = Vec::new();
     for index in (0..facts.seats.len()).rev() {
@@ -271,7 +270,7 @@ fn without_heirs(facts: &mut PoolFacts, since_now: u64) -> Vec<Seat> {
                 facts.seats[index].replaces = None;
                 heirs.push(Seat(seat));
             }
-            // It has been replaced, or the drive that it was to replace has its place: nothing is missing.
+            // It has been replaced, or it was a successor and the old drive keeps its place: nothing is missing.
             SeatState::Out { since, .. } if last && (current || since != since_now) => {
                 facts.seats.pop();
             }
@@ -313,7 +312,7 @@ fn find_drive(found: &[FoundDrive], drive: Uuid, seat: Seat) -> Result<Option<us
     Ok(best)
 }
 
-/// Since when a label says that a drive is out, if it does.
+/// The generation since which a label lists a drive as out, if it does.
 fn out_since(label: &Label, drive: Uuid) -> Option<u64> {
     let of = |seat: &SeatFacts| match seat.state {
         SeatState::Out { since, .. } if seat.drive == drive => Some(since),
@@ -322,14 +321,14 @@ fn out_since(label: &Label, drive: Uuid) -> Option<u64> {
     label.facts.seats.iter().find_map(of)
 }
 
-/// Refuses labels of two histories; else the drives whose label another one overtakes.
+/// Refuses labels of two histories. Otherwise returns the drives whose label is overtaken by another one.
 fn check_halves(found: &[FoundDrive]) -> Result<BTreeSet<usize>, OpenError> {
     let mut overtaken = BTreeSet::new();
     for (index, a) in found.iter().enumerate() {
         for (other, b) in found.iter().enumerate().skip(index + 1) {
             let (label_a, label_b) = (&a.label, &b.label);
-            // `a` counts `b` as out since a generation that `b` itself has seen, and the other way
-            // round: each has written generations of its own after the parting.
+            // `a` lists `b` as out since a generation that `b` itself has, and vice versa: each has written generations
+            // of its own since they were separated.
             let apart = |one: &Label, other: &Label| {
                 out_since(one, other.drive).is_some_and(|since| other.generation >= since)
             };
@@ -356,13 +355,13 @@ fn check_halves(found: &[FoundDrive]) -> Result<BTreeSet<usize>, OpenError> {
     Ok(overtaken)
 }
 
-/// Whether `one` was written by an opening that did not find the drives of `other` and made another generation of
-/// that number, or later; and these have not gone on by themselves.
+/// Whether an opening that did not find the drives of `other` wrote `one` with the same generation number or a later
+/// one, while the drives of `other` have not been used on their own.
 ///
-/// That opening found the generation before on all drives that it found. So `other` was on drives that it missed
-/// alone; where these are no more than the code survives, too few had `other` for anything to have followed from it
-/// (`Pool::commit` waits for all drives, or for one more than that if others fail), unless these few are all that
-/// `other` counts on.
+/// That opening found the generation before on all drives that it found. So only drives that it missed had `other`. If
+/// these are no more than the code survives, too few drives had `other` for anything to have followed from it
+/// (`Pool::commit` waits for all drives, or for one more than that number if others fail), unless these few are all
+/// that `other` counts on.
 fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
     let takes_part = |label: &Label, drive: Uuid| {
         let mut seats = label.facts.seats.iter();
@@ -378,7 +377,7 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
         };
         seat.state == now
     });
-    // A drive that was being brought in is in none of its seats.
+    // A drive that was being brought in is in none of the seats of `one`.
     let known = one.facts.seats.iter().any(|seat| seat.drive == other.drive);
     let missed = missed.count() + usize::from(!known);
     let pool = build(one.facts.clone(), one.generation)?;
@@ -399,7 +398,7 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         if facts.layout_drives > 0 && !seeded::is(SeededFault::WidthFromSeats) {
             return facts.layout_drives;
         }
-        // Without a spare that has taken a seat, whoever does not wait sits in the layout.
+        // As long as no spare has taken a seat, all drives that do not wait are in the layout.
         let seats = facts
             .seats
             .iter()
@@ -438,8 +437,8 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
 }
 
 impl Opening {
-    /// The drives that take part or wait: which of the found ones sits in which seat. The driver
-    /// reads their cell tables and passes them to [`Opening::finish`].
+    /// The drives that are in use or wait: for each seat, the index of the found drive. The driver reads their cell
+    /// tables and passes them to [`Opening::finish`].
     #[must_use]
     pub const fn seated(&self) -> &BTreeMap<Seat, usize> {
         &self.seated
@@ -451,9 +450,8 @@ impl Opening {
         &self.pool.facts
     }
 
-    /// Opens the pool. `tables` has the pages of each seated drive's cell table, and `slots` the
-    /// label copy that each drive had. When `ticket` is done, the new generation is durable and
-    /// the lanes know where everything is.
+    /// Opens the pool. `tables` has the pages of each seated drive's cell table, and `slots` the label copy that each
+    /// drive had. When `ticket` is done, the new generation is durable and the lanes have the place of every column.
     ///
     /// # Errors
     /// [`OpenError::DataLost`] when data cannot be read and `degraded` was not given.
@@ -495,10 +493,10 @@ impl Opening {
             pool.write_entry(cell, None, Vec::new());
         }
         let mut then = vec![OnDurable::VolumesChanged, OnDurable::Done(ticket, Ok(()))];
-        // A drive that was to succeed one that is gone takes the seat, and is rebuilt.
+        // A drive that was to succeed one that is out takes the seat, and is rebuilt.
         then.extend(heirs.into_iter().map(OnDurable::SeatSpare));
         then.push(OnDurable::Requeue);
-        // What a journal holds makes parity right; without one it is computed anew.
+        // Replaying a journal makes parity right; without a journal parity is computed again.
         then.push(if unclean && pool.facts.regions.is_none() {
             OnDurable::Resync
         } else {
@@ -521,7 +519,7 @@ impl Pool {
             for (row, entry) in table.entries() {
                 let cell = Cell { seat, row };
                 if successor {
-                    // What it had got before the stop does not count.
+                    // Columns that the successor got before the stop do not count.
                     stale.push(cell);
                     continue;
                 }
@@ -553,7 +551,7 @@ impl Pool {
         stale
     }
 
-    /// What there is to say of a drive that is smaller than its label says.
+    /// The report on a drive that is smaller than its label states.
     fn cut_drive(&self, seat: Seat) -> Option<Report> {
         let facts = &self.facts.seats[seat.index()];
         Some(Report::DriveCut {
@@ -563,7 +561,7 @@ impl Pool {
         })
     }
 
-    /// What the lanes must know at opening.
+    /// Actions that give the lanes their state at opening.
     fn opening_effects(&self) -> Vec<OnDurable> {
         let mut effects = Vec::new();
         if !self.facts.uninitialized.is_empty() && !seeded::is(SeededFault::UninitializedForgotten)

@@ -1,4 +1,4 @@
-//! How far the work on cells has come.
+//! Progress of filling cells.
 
 use std::collections::BTreeMap;
 
@@ -28,15 +28,15 @@ pub struct Progress {
     pub cells_lost: u64,
     /// Bytes of a cell.
     pub cell_bytes: u64,
-    /// Bytes written to the cells that are filled: what a drive had already, and what reads as zeros,
-    /// is not copied.
+    /// Bytes written to the cells that are filled. Blocks that a drive had already, and blocks that read as zeros, are
+    /// not copied.
     pub copied_bytes: u64,
     /// Which drive moved how much.
     pub seats: BTreeMap<Seat, SeatTraffic>,
 }
 
 impl Progress {
-    /// Counts a cell of which only so much had to be moved.
+    /// Counts a cell of which only `bytes` had to be moved.
     pub(super) fn caught_up(&mut self, sources: &[Seat], target: Seat, bytes: u64) {
         for &seat in sources {
             self.seats.entry(seat).or_default().read_bytes += bytes;

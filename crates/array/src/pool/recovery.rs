@@ -7,11 +7,11 @@ use block::{Fault, Outcome};
 use super::{OnDurable, Pool, PoolError, Report};
 use crate::action::Command;
 
-/// Lanes that have not answered yet, and what happens then.
+/// Lanes that have not answered yet, and the actions after that.
 #[derive(Clone, Debug)]
 pub(super) struct Recovering {
     lanes: BTreeSet<u16>,
-    /// The first lane that could not, and why.
+    /// The first lane that failed, and why.
     failed: Option<(u16, Fault)>,
     then: Vec<OnDurable>,
 }
@@ -61,11 +61,11 @@ impl Pool {
     }
 }
 
-/// Why a pool does not open whose lane has not recovered.
+/// Why a pool does not open if a lane has not recovered.
 const fn not_recovered(lane: u16, fault: Fault) -> PoolError {
     match fault {
         Fault::Lost => PoolError::JournalLost { lane },
-        // All of the journal is there, and a drive does not flush what was read: nothing is lost with that.
+        // The whole journal is present, but a drive fails to flush what was read: nothing is lost.
         fault => PoolError::Fault { fault },
     }
 }

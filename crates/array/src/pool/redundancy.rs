@@ -1,4 +1,4 @@
-//! What volumes lack, and how many drives may fail still.
+//! Redundancy that volumes lack, and how many more drives may fail.
 
 use block::Seat;
 
@@ -6,7 +6,7 @@ use super::{Pool, SeatState, is_recoverable};
 use crate::plan::SubStripePlans;
 
 impl Pool {
-    /// Columns of a group that are nowhere.
+    /// Columns of a group that no drive has.
     pub(super) fn absent_in(&self, group: u64) -> usize {
         let columns = 0..self.geometry.layout().columns();
         columns
@@ -14,14 +14,14 @@ impl Pool {
             .count()
     }
 
-    /// Columns of volumes that are nowhere.
+    /// Columns of volumes that no drive has.
     #[must_use]
     pub fn absent_columns(&self) -> u64 {
         let groups = self.facts.allocated_groups();
         groups.map(|group| self.absent_in(group) as u64).sum()
     }
 
-    /// Drives that may fail at once from now on, whichever they are, so that everything can be read still.
+    /// Drives that may fail at once from now on, whichever they are, with all data still readable.
     #[must_use]
     pub fn survives_drives(&self) -> u16 {
         let absent = |group| u16::try_from(self.absent_in(group)).unwrap_or(u16::MAX);
@@ -52,7 +52,7 @@ impl Pool {
         let tolerance = usize::from(self.geometry.code().tolerance());
         let columns = usize::from(self.geometry.layout().columns());
         let readable = self.readable_columns(group, &[]);
-        // Mirrors can lose many columns of a group, so the count alone condemns nobody.
+        // Mirrors can lose many columns of a group, so the count alone does not mean a loss.
         columns - readable.len() > tolerance
             && !is_recoverable(&self.geometry, plans, group, &readable)
     }

@@ -7,16 +7,16 @@
 //!      └── the drive is out: the successor takes the seat with what it has, the rest is rebuilt
 //! ```
 //!
-//! The successor waits in a seat behind the layout's. Lanes write to both drives (`lane/io/twins.rs`) and copy cell by
+//! The successor waits in a seat beyond the layout's. Lanes write to both drives (`lane/io/twins.rs`) and copy cell by
 //! cell, row for row, so that at the end no column has moved: the seat has another drive.
 //!
-//! - Checkpointing: what was logged before the lanes wrote to both is in place, so that no batch of the journal
-//!   needs the old drive.
+//! - Checkpointing: everything that was logged before the lanes wrote to both is in place, so that no batch of the
+//!   journal needs the old drive.
 //! - Recording: columns on the drive's spare cells are entries of its cell table; the successor's table has them too.
-//! - Promotion: one generation of the facts says that the successor has the seat. Until it is durable the lanes use
-//!   the old drive as before, so that either may turn out to be the member after a stop; after it they are told.
+//! - Promotion: one generation of the facts gives the successor the seat. Until it is durable the lanes use the old
+//!   drive as before, so that either drive may turn out to be the member after a stop. Then the lanes switch.
 //!
-//! A stop before that begins the copy anew: of the successor nothing but its label counts.
+//! A stop before that restarts the copy: only the label of the successor counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ use crate::format::CellEntry;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Copying,
-    /// The answer to the checkpoint of this number is to come from these lanes.
+    /// Lanes that have yet to answer the checkpoint of this number.
     Checkpointing(u64, BTreeSet<u16>),
     Recording,
 }
@@ -43,28 +43,28 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Replacement {
     seat: Seat,
-    /// Columns that the successor has, where, and the generation of the entry that says so.
+    /// Columns that the successor has: the cell, and the generation of its table entry.
     filled: BTreeMap<(u64, u16), (Cell, u32)>,
     phase: Phase,
-    /// Nothing is left to copy that could be, and something is missing.
+    /// Nothing more can be copied at present, and columns are missing.
     blocked: bool,
-    /// Why the drive is out when it has been replaced: `Failed` if an administrator named it.
+    /// Why the old drive is out after it has been replaced: `FailedByAdministrator` if an administrator named it.
     reason: OutReason,
 }
 
-/// A successor that has its seat by the facts.
+/// A successor that has its seat in the facts, which are not durable yet.
 #[derive(Clone, Debug)]
 pub(super) struct Promotion {
     with: Seat,
-    /// The drive before it, if it is in use until the lanes are told.
+    /// The old drive, if it is in use until the lanes switch.
     old: Option<(SeatFacts, Drive)>,
     filled: BTreeMap<(u64, u16), (Cell, u32)>,
-    /// The drive before it was to go anyway: nothing is remembered of it.
+    /// The old drive was to be removed anyway: the pool forgets it.
     forgets_old: bool,
     report: Report,
 }
 
-/// Who asked the lanes for checkpoints: they answer in order.
+/// Checkpoints that were requested from lanes: a lane answers in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     next: u64,
@@ -72,8 +72,9 @@ pub(super) struct Asked {
 }
 
 impl Pool {
-    /// Replaces a working drive by another one: that is copied to, and the old one stays in use until it is complete.
-    /// Done when it has begun. The driver has attached the new drive to the seat behind the last one.
+    /// Replaces a working drive by another one: everything is copied to the new drive, and the old one stays in use
+    /// until the copy is complete. Done when the copy has begun. The driver has attached the new drive to the seat
+    /// behind the last one.
     ///
     /// # Errors
     /// When the seat does not exist, its drive is not complete or has a successor already, or the new drive is too
@@ -101,7 +102,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A waiting drive begins to take the place of one that works, if there is one; whether the drive is being
+    /// Starts to replace a working drive by a waiting one, if there is one. Returns whether the drive is being
     /// replaced.
     pub(super) fn hand_over(&mut self, seat: Seat) -> bool {
         if self.successor(seat).is_some() {
@@ -138,7 +139,7 @@ impl Pool {
         self.commit(effects);
     }
 
-    /// The facts say that a drive is being replaced; the lanes are told next.
+    /// Sets up a replacement that the facts record; the lanes get `Twin` next.
     fn resume_replacement(&mut self, seat: Seat, with: Seat, reason: OutReason) {
         let replacement = Replacement {
             seat,
@@ -151,7 +152,7 @@ impl Pool {
         self.joining.begins(with);
     }
 
-    /// At opening: drives that were being replaced still are, and are copied anew.
+    /// At opening: replacements that were under way continue, with the copy from the start.
     pub(super) fn reopen_replacements(&mut self) -> Vec<OnDurable> {
         let successors = self.facts.seats().filter(|(_, facts)| facts.is_successor());
         let all: Vec<(Seat, Seat)> = successors
@@ -165,7 +166,7 @@ impl Pool {
         effects
     }
 
-    /// Where the successor of a seat's drive is, if it has one.
+    /// The seat of the successor of a seat's drive, if there is one.
     #[must_use]
     pub fn successor(&self, seat: Seat) -> Option<Seat> {
         let mut all = self.replacements.iter();
@@ -173,7 +174,7 @@ impl Pool {
             .map(|(&with, _)| with)
     }
 
-    /// Whether a drive is being replaced, and more can be done about it.
+    /// Whether a drive is being replaced, and the replacement can proceed.
     pub(super) fn is_replacing(&self) -> bool {
         let stopped = self.fills.stopped || !self.recovered;
         !stopped && self.replacements.values().any(|of| !of.blocked)
@@ -202,7 +203,7 @@ impl Pool {
         }
     }
 
-    /// A column is to be filled elsewhere than on a successor that has it.
+    /// A column is to be filled in another place than on a successor that has it: the successor's copy does not count.
     pub(super) fn moves_on(&mut self, key: (u64, u16), target: Cell) {
         for (&with, replacement) in &mut self.replacements {
             if target.seat != with
@@ -213,7 +214,7 @@ impl Pool {
         }
     }
 
-    /// Membership or volumes have changed: what could not be copied perhaps can be.
+    /// Membership or volumes have changed: columns that could not be copied perhaps can be now.
     pub(super) fn replacements_again(&mut self) {
         for replacement in self.replacements.values_mut() {
             replacement.blocked = false;
@@ -232,7 +233,7 @@ impl Pool {
         })
     }
 
-    /// Moves every replacement that can move.
+    /// Advances every replacement that can proceed.
     pub(super) fn pump_replacements(&mut self) {
         if self.replacements.is_empty() || self.fills.stopped || !self.recovered {
             return;
@@ -246,7 +247,7 @@ impl Pool {
                 .is_none_or(|table| !table.is_writing());
             let ready = match replacement.phase {
                 Phase::Copying => {
-                    // What is being made blank has columns to copy soon.
+                    // Groups that are being made blank will soon have columns to copy.
                     self.fills.none_is_filled()
                         && self.initialization.is_idle()
                         && !replacement.blocked
@@ -278,7 +279,7 @@ impl Pool {
         }
     }
 
-    /// A lane has put everything in place that was logged when it was asked.
+    /// A lane has put in place everything that was logged when the checkpoint was requested.
     pub(super) fn lane_checkpointed(&mut self, lane: u16) {
         let asked = self.asked.lanes.get_mut(&lane);
         let Some(asked) = asked.and_then(std::collections::VecDeque::pop_front) else {
@@ -301,7 +302,7 @@ impl Pool {
         }
     }
 
-    /// Columns on the drive's spare cells are where its cell table says; the successor's must say so too.
+    /// Columns on the drive's spare cells are found by its cell table: write the same entries to the successor's table.
     fn record_spares(&mut self, with: Seat) {
         let replacement = self.replacements.get_mut(&with).expect("it is complete");
         replacement.phase = Phase::Recording;
@@ -326,7 +327,7 @@ impl Pool {
         }
     }
 
-    /// The successor has the seat by the facts, which say in `state` how much it has.
+    /// Gives the successor the seat in the facts; `state` is how complete it is. Returns the facts of the old drive.
     fn take_seat(
         &mut self,
         (seat, with): (Seat, Seat),
@@ -351,7 +352,7 @@ impl Pool {
             replaces: forgets_old.then_some(seat.0),
             ..old.clone()
         };
-        // Who is named as the new drive of a seat is known by that seat's number; a spare that steps in keeps its own.
+        // A drive that was named to replace another gets that seat's number; a spare that steps in keeps its own.
         let [number, successors] = numbers;
         let numbers = match forgets_old {
             true => [number, successors],
@@ -362,7 +363,7 @@ impl Pool {
         old
     }
 
-    /// The successor has everything: it has the seat from the next generation on.
+    /// The successor is complete: it has the seat from the next generation on.
     fn promote(&mut self, with: Seat) {
         let Some(Replacement {
             seat,
@@ -388,7 +389,7 @@ impl Pool {
         self.commit(vec![OnDurable::Succeed(seat), OnDurable::Requeue]);
     }
 
-    /// The seat that a successor has by the facts, but not yet for the lanes.
+    /// The seat that a successor has in the facts, but not yet in the lanes.
     pub(super) fn promoted_to(&self, with: Seat) -> Option<Seat> {
         let mut all = self.promotions.iter();
         all.find(|(_, promotion)| promotion.with == with)
@@ -404,8 +405,9 @@ impl Pool {
         }
     }
 
-    /// A drive is about to be put out. If it is being replaced its successor takes the seat with what it has; and a
-    /// successor that has the seat by the facts alone gives it back. What is to happen then, if it is one of these.
+    /// A drive is about to be put out. If it is being replaced, its successor takes the seat with the columns that it
+    /// has. If it is a successor that has the seat in the facts alone, the seat goes back to the old drive. Returns the
+    /// actions to commit in these two cases.
     pub(super) fn successor_steps_in(
         &mut self,
         seat: Seat,
@@ -462,7 +464,7 @@ impl Pool {
         self.joining.ends(seat);
     }
 
-    /// A successor fails that has its seat by the facts alone: the drive before it keeps the seat, if it works.
+    /// A successor fails that has its seat in the facts alone: the old drive keeps the seat, if it works.
     fn give_back(
         &mut self,
         seat: Seat,
@@ -513,13 +515,13 @@ impl Pool {
         first
     }
 
-    /// A drive goes out. If it was to succeed another one, that keeps its place: what there is to say of that.
+    /// A drive goes out. If it was to succeed another drive, that one keeps its place. Returns the report of that.
     pub(super) fn replacement_ends(&mut self, with: Seat) -> Option<Report> {
         let seat = self.replacements.remove(&with)?.seat;
         Some(Report::ReplacementEnds { seat, with })
     }
 
-    /// The facts that give a successor its seat are durable: the lanes are told, and the old drive is let go.
+    /// The facts that give a successor its seat are durable: the lanes switch to it, and the old drive is detached.
     pub(super) fn promoted(&mut self, seat: Seat) {
         let Some(promotion) = self.promotions.remove(&seat) else {
             return;
@@ -595,7 +597,8 @@ impl Pool {
         }
     }
 
-    /// The last seat behind the layout's is empty: its drive was replaced, or was to replace one and is out.
+    /// Empties a seat beyond the layout's whose drive is out: it was replaced, was to replace another drive, or was a
+    /// spare that is removed. The entry is dropped when it is the last one.
     pub(super) fn vacate(&mut self, with: Seat) {
         let last = self.facts.seats.len().checked_sub(1) == Some(with.index());
         let facts = &self.facts.seats[with.index()..];
@@ -611,7 +614,7 @@ impl Pool {
             return;
         }
         self.actions.push_back(PoolAction::Vacate(with));
-        // Spares that were removed before, whose numbers had to wait for this one.
+        // Spares that were removed before: their numbers stayed in use until this one was dropped.
         while let Some((seat, facts)) = self.facts.seats().last()
             && facts.is_removed(seat)
         {

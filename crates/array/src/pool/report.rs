@@ -1,4 +1,4 @@
-//! What the pool says to whoever watches it.
+//! The pool's reports, for the log, the console and `pool events`.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum Report {
         /// Since which generation.
         since: u64,
     },
-    /// A drive cannot be what its label says.
+    /// A drive is smaller than its label states.
     #[error(
         "seat {seat}: its label says {label_bytes} bytes, the drive has {drive_bytes}: the pool opens without it"
     )]
@@ -45,7 +45,7 @@ pub enum Report {
         /// The successor's identity.
         drive: Uuid,
     },
-    /// A drive has taken the place of one that it was to replace.
+    /// A successor has taken the place of the drive that it was to replace.
     #[error("seat {seat}: the drive has replaced the one before it, with all that was on it")]
     Replaced {
         /// Whose.
@@ -90,7 +90,7 @@ pub enum Report {
     SpareTakesOver {
         /// The spare's seat, which is that of the layout from now on.
         seat: Seat,
-        /// Where the drive is that is out.
+        /// The seat of the drive that is out.
         from: Seat,
     },
     /// A drive that was away is back, and what it missed is copied to it.
@@ -99,7 +99,7 @@ pub enum Report {
         /// Whose.
         seat: Seat,
     },
-    /// A drive is back, but what it holds does not count.
+    /// A drive is back, but its content does not count.
     #[error("seat {seat}: the drive is back, and filled as a whole: {reason}")]
     FullRebuild {
         /// Whose.
@@ -107,7 +107,7 @@ pub enum Report {
         /// Why.
         reason: Rejected,
     },
-    /// Of columns on drives that are back, some blocks are nowhere.
+    /// Blocks of columns on returned drives cannot be recovered for now.
     #[error(
         "{} of {} may have changed while their drive was away, and cannot be reconstructed until more drives are back; the first in column {column} of group {group}. The rest of these columns counts again",
         Count(*blocks, "block"), Count(*columns, "column")
@@ -129,7 +129,7 @@ pub enum Report {
     CaughtUp {
         /// Whose.
         seat: Seat,
-        /// Cells that were looked at.
+        /// Cells that were checked.
         cells: u64,
         /// Bytes of each.
         cell_bytes: u64,
@@ -149,11 +149,11 @@ pub enum Report {
     DriveKept {
         /// Whose.
         seat: Seat,
-        /// What was asked.
+        /// The operation.
         kind: IoKind,
         /// Where.
         offset: u64,
-        /// What it said.
+        /// The error.
         fault: block::Fault,
     },
     /// Reads failed and were reconstructed from others.
@@ -166,7 +166,7 @@ pub enum Report {
         seat: Seat,
         /// Where, of the first.
         offset: u64,
-        /// What it said.
+        /// The error, of the first.
         fault: block::Fault,
         /// How many.
         times: u64,
@@ -185,7 +185,7 @@ pub enum Report {
         /// Whose.
         seat: Seat,
     },
-    /// A drive does not answer, and data would be lost without it; or too many do not.
+    /// A drive does not answer, and data would be lost without it; or too many drives do not answer.
     #[error(
         "seat {seat}: the drive does not answer; it stays, for without it data would be lost, or because most drives do not answer"
     )]
@@ -241,7 +241,7 @@ pub enum Report {
         /// How many.
         times: u64,
     },
-    /// The pool was not closed cleanly; parity is computed anew.
+    /// The pool was not closed cleanly; parity is computed again.
     #[error("the pool was not closed cleanly: computing parity of {groups} groups anew")]
     ResyncBegins {
         /// How many.
@@ -258,7 +258,7 @@ pub enum Report {
         /// How many.
         batches: u64,
     },
-    /// Blocks are not what had been written there.
+    /// Blocks do not match what was written.
     #[error(
         "seat {seat}: {} {} bytes {offset} {} {} of the drive",
         Count(*blocks, "checksum error"),
@@ -304,8 +304,8 @@ pub enum Report {
         /// How many.
         pages: u64,
     },
-    /// Copies of checksum pages on a drive were not what the other copies are. Reported at the first one, the
-    /// second, the fourth and so on.
+    /// Copies of checksum pages on a drive differ from the other copies. Reported at the first one, the second, the
+    /// fourth and so on.
     #[error(
         "seat {seat}: {damaged} copies of checksum pages were damaged and {older} older than the others; written again"
     )]
@@ -314,11 +314,11 @@ pub enum Report {
         seat: Seat,
         /// Copies that failed their own check since the pool was opened.
         damaged: u64,
-        /// Copies that were whole, and older than another copy: after a stop that was not clean that is
-        /// expected, else the drive has lost writes or was set back.
+        /// Copies that were intact but older than another copy. After an unclean stop that is expected; otherwise the
+        /// drive has lost writes or was set back.
         older: u64,
     },
-    /// A drive's label is current and its journal is not.
+    /// A drive's label is current, but its journal is not.
     #[error(
         "seat {seat}: the drive's journal is older than its label (anchor {anchor}, the others have {newest}): it was set back or has lost writes; scrub the pool and watch the drive"
     )]
@@ -336,7 +336,7 @@ pub enum Report {
         /// How many.
         groups: u64,
     },
-    /// A scrub that an earlier life of the pool began goes on.
+    /// A scrub that began in an earlier opening of the pool continues.
     #[error("scrub goes on at group {group}")]
     ScrubResumed {
         /// Where.
@@ -362,7 +362,7 @@ pub enum Report {
     /// Data can neither be read nor reconstructed.
     #[error("{0} lost: no drive that is there has that data, and it cannot be reconstructed")]
     DataLost(LostRun),
-    /// Data that was lost is there.
+    /// Data that was lost is available again.
     #[error("{0} no longer lost: that data was written again, or found right")]
     DataRestored(LostRun),
     /// Drives that cannot be spared refuse writes or flushes.
@@ -370,7 +370,7 @@ pub enum Report {
         "drives that cannot be spared refuse writes or flushes ({fault}): requests end in errors, and are tried again every few seconds"
     )]
     WritesStall {
-        /// What the drives say.
+        /// The error of the drives.
         fault: block::Fault,
     },
     /// Drives that refused writes or flushes take them again.
@@ -384,7 +384,7 @@ pub enum Report {
         /// The other opening.
         by: Uuid,
     },
-    /// Parity could not be computed anew.
+    /// Parity could not be computed again.
     #[error(
         "group {group}: parity cannot be checked while a drive is missing; blocks that were being written when the pool stopped may read back wrong"
     )]
@@ -447,20 +447,20 @@ impl fmt::Display for LostRun {
     }
 }
 
-/// How bad a report is.
+/// How severe a report is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Nothing to do.
     #[default]
     Info,
-    /// Redundancy is less, or a drive is not what it should be.
+    /// Redundancy is reduced, or a drive is not in order.
     Warning,
     /// Data cannot be read, or the pool cannot be used.
     Error,
 }
 
 impl Report {
-    /// How bad it is.
+    /// How severe it is.
     #[must_use]
     pub const fn severity(&self) -> Severity {
         match self {
@@ -521,7 +521,7 @@ impl Report {
         seat.copied()
     }
 
-    /// The same with other numbers for seats: those by which people know the drives.
+    /// The same with other numbers for seats: those by which users know the drives.
     #[must_use]
     pub fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
         for seat in self.seats_mut().into_iter().flatten() {
@@ -530,7 +530,7 @@ impl Report {
         self
     }
 
-    /// Whether reports of this kind may come by the thousand and can be told together.
+    /// Whether reports of this kind may come by the thousand and can be merged.
     #[must_use]
     pub const fn comes_in_floods(&self) -> bool {
         matches!(
@@ -547,7 +547,7 @@ impl Report {
         )
     }
 
-    /// Makes this report tell what `next` tells, too, if both are about the same thing.
+    /// Merges `next` into this report, if both are about the same thing; returns whether they were.
     pub fn absorb(&mut self, next: &Self) -> bool {
         match (self, next) {
             (
@@ -627,7 +627,7 @@ impl Report {
     }
 }
 
-/// What a scrub could not look at.
+/// Groups that a scrub could not check as a whole.
 struct NotChecked(u64);
 
 impl fmt::Display for NotChecked {

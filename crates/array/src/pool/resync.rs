@@ -1,4 +1,4 @@
-//! Computing parity anew after a stop that was not clean, group by group.
+//! Computing parity again after a stop that was not clean, group by group.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use block::Outcome;
 use super::{Pool, Report};
 use crate::action::Command;
 
-/// Groups at a time.
+/// Groups in flight at a time.
 const RESYNCING_MAX: usize = 8;
 
 /// Groups whose parity may disagree with their data.
@@ -15,7 +15,7 @@ const RESYNCING_MAX: usize = 8;
 pub(super) struct Resync {
     waiting: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
-    /// Some could not be done.
+    /// Some groups failed.
     failed: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Scrub: every written block is read and compared with its checksum, group by group.
 //!
-//! How far a scrub is, is noted in the labels once a minute and when the pool is closed, so that it goes
-//! on there in the pool's next life. One can be planned every so many days: these are counted by
-//! the wall clock, which the driver tells ([`Pool::handle_wall_clock`]) and which decides nothing
-//! else. How it makes way for clients is the lanes' business (`lane/jobs/`).
+//! The labels record the progress of a scrub once a minute and when the pool is closed, so that the scrub continues
+//! there at the next opening. A scrub can be planned every so many days. The days are counted by the wall clock, which
+//! the driver supplies ([`Pool::handle_wall_clock`]) and which is used for nothing else. The lanes make scrubs give way
+//! to clients (`lane/jobs/`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::action::Command;
 use crate::plan::SubStripePlans;
 use crate::runs;
 
-/// Groups at a time, over all lanes: a scrub is to be felt little.
+/// Groups in flight at a time, over all lanes: a scrub should have little effect on clients.
 const SCRUBBING_MAX: usize = 2;
 
-/// How often it is noted how far a scrub is: a label on every drive.
+/// How often the progress of a scrub is recorded: each time is a label write on every drive.
 const NOTE_EVERY: Duration = Duration::from_mins(1);
 
 /// How often the pool asks for the wall clock while a scrub is planned.
@@ -35,7 +35,7 @@ pub struct ScrubProgress {
     pub groups_total: u64,
     /// Blocks read.
     pub blocks: u64,
-    /// Blocks that were not what had been written.
+    /// Blocks that did not match what was written.
     pub bad: u64,
     /// Of these, blocks that were reconstructed and written again.
     pub mended: u64,
@@ -62,25 +62,25 @@ pub(super) struct Found {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scrub {
     waiting: BTreeSet<u64>,
-    /// Groups with a page that is to be made anew; nobody waits for these.
+    /// Groups with a page to reconstruct; no command waits for these.
     lost_pages: BTreeSet<u64>,
-    /// Groups in which something was found to be unknown.
+    /// Groups in which blocks without a known checksum were found.
     found_unknown: BTreeSet<u64>,
     /// Copies of pages that were damaged, and that were older than others, by drive.
     pages_mended: BTreeMap<Seat, (u64, u64)>,
-    /// Drives that are older than their labels.
+    /// Drives whose journal is older than their label.
     old_drives: BTreeSet<Seat>,
-    /// Groups in flight that are no part of the scrub that somebody waits for.
+    /// Groups in flight that are not part of the scrub of all volumes.
     beside: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
     tickets: Vec<Ticket>,
-    /// The pool is being closed, and this group would have been next.
+    /// Set when the pool is being closed: the group that would have been next.
     stopped_at: Option<u64>,
-    /// One has begun and not ended.
+    /// A scrub has begun and not ended.
     running: bool,
-    /// When it was noted how far it is.
+    /// When its progress was last recorded.
     noted: Instant,
-    /// What the wall clock said last.
+    /// The last value of the wall clock.
     unix_seconds: Option<u64>,
     paused: bool,
     progress: ScrubProgress,
@@ -135,8 +135,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Plans a scrub every so many days (0: none), the first in so many from now. What is under way
-    /// goes on.
+    /// Plans a scrub every so many days (0: none), the first in so many days from now. A scrub under way continues.
     ///
     /// # Errors
     /// [`PoolError::NoChecksums`] when there is nothing to compare with.
@@ -159,8 +158,8 @@ impl Pool {
         Ok(())
     }
 
-    /// The wall clock: begins a scrub if one is due. A clock that jumps brings one sooner or later,
-    /// and nothing worse.
+    /// The wall clock: begins a scrub if one is due. A clock that jumps makes a scrub come sooner or later, and does no
+    /// other harm.
     pub fn handle_wall_clock(&mut self, now: Instant, unix_seconds: u64) {
         self.now = now;
         self.scrub.unix_seconds = Some(unix_seconds);
@@ -171,7 +170,7 @@ impl Pool {
         }
         let from = *facts.counted_from.get_or_insert(unix_seconds);
         let due = from.saturating_add(u64::from(facts.every_days) * DAY_SECONDS);
-        // One that ended in the future has met a clock that was wrong.
+        // A scrub that ended in the future: the clock was wrong then.
         if unix_seconds >= due || from > unix_seconds.saturating_add(DAY_SECONDS) {
             self.begin_scrub();
             self.advance();
@@ -204,7 +203,7 @@ impl Pool {
         };
     }
 
-    /// After opening: a scrub that was under way goes on where it was noted to be.
+    /// After opening: a scrub that was under way continues at its recorded group.
     pub(super) fn resume_scrub(&mut self) {
         let Some(group) = self.facts.scrub.next_group else {
             return;
@@ -221,7 +220,7 @@ impl Pool {
         self.scrub_ended();
     }
 
-    /// Puts into the facts how far the scrub is, for the next generation that is written.
+    /// Records the progress of the scrub in the facts, for the next generation that is written.
     pub(super) fn note_scrub(&mut self) {
         if !self.scrub.running {
             return;
@@ -242,14 +241,14 @@ impl Pool {
         facts.lost = progress.lost;
     }
 
-    /// Holds the scrub, or lets it go on.
+    /// Pauses the scrub, or resumes it.
     pub fn pause_scrub(&mut self, now: Instant, paused: bool) {
         self.now = now;
         self.scrub.paused = paused;
         self.advance();
     }
 
-    /// These groups are of no volume any more: what their checksums say need not be there.
+    /// These groups belong to no volume any more: they need not be scrubbed.
     pub(super) fn leave_unscrubbed(&mut self, groups: &[(u64, u64)]) {
         let freed = |group: &u64| runs::run_of(groups, *group).is_some();
         self.scrub.lost_pages.retain(|group| !freed(group));
@@ -286,7 +285,7 @@ impl Pool {
             && self.scrub.in_flight.len() < SCRUBBING_MAX
             && let Some(group) = self.scrub.waiting.pop_first()
         {
-            // One that is scrubbed already for another reason counts for this scrub, too.
+            // A group that is already scrubbed for another reason counts for this scrub, too.
             self.scrub.beside.remove(&group);
             if self.scrub.in_flight.insert(group) {
                 self.tell_lane(group, Command::Scrub { group });
@@ -302,7 +301,7 @@ impl Pool {
             self.scrub_ended();
             return;
         }
-        // What is there of a group agrees, but it says nothing of what only lost columns have.
+        // The columns that are present agree, but data that only lost columns have is not checked.
         let failed = outcome.is_err() || self.is_lost(group, &mut SubStripePlans::default());
         let progress = &mut self.scrub.progress;
         progress.groups_done += 1;
@@ -348,7 +347,7 @@ impl Pool {
         }
     }
 
-    /// Checksums were lost: what they said is found out again, and written again.
+    /// Checksums were lost: a scrub of the group computes and writes them again.
     pub(super) fn page_lost(&mut self, group: u64, column: u16) {
         self.report(Report::PageLost {
             group,
@@ -358,20 +357,20 @@ impl Pool {
         self.scrub_for(group);
     }
 
-    /// What is unknown in a group is found out again, once in a life of the pool: what cannot be reconstructed then
-    /// stays as it is, and would be found so again and again.
+    /// Blocks without a known checksum were found in a group: scrub it, at most once per opening of the pool. Blocks
+    /// that cannot be reconstructed stay unknown, and would be found again each time.
     pub(super) fn blocks_unknown(&mut self, group: u64) {
         if self.scrub.found_unknown.insert(group) {
             self.scrub_for(group);
         }
     }
 
-    /// Something in a group is unknown: it is found out again, and nobody waits for that.
+    /// Scrubs a group in which something is unknown; no command waits for this.
     pub(super) fn scrub_for(&mut self, group: u64) {
         if self.facts.allocated_groups().any(|other| other == group) {
             self.scrub.lost_pages.insert(group);
             if !self.fills.is_idle() {
-                // What the drives that are there cannot tell, the one that is being filled perhaps can.
+                // Blocks that the present drives cannot supply, the drive that is being filled perhaps can.
                 self.unrecovered.insert(group);
             }
         }
@@ -392,7 +391,7 @@ impl Pool {
         }
     }
 
-    /// A drive's journal is older than its label: said once, whichever lane finds it first.
+    /// A drive's journal is older than its label. Reported once, whichever lane finds it first.
     pub(super) fn drive_old(&mut self, seat: Seat, anchor: u64, newest: u64) {
         if self.scrub.old_drives.insert(seat) {
             self.report(Report::DriveOld {

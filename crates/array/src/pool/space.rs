@@ -1,4 +1,4 @@
-//! Where a volume's bytes are: which group has them, and where in it.
+//! The map from a volume's bytes to groups: which group has them, and where in the group.
 //!
 //! ```text
 //!   volume   0 1 2 3 4 5 6 7 8 9 …        units of an interleaved volume; a set has three groups here
@@ -7,10 +7,10 @@
 //!   group 2      2     5     8
 //! ```
 //!
-//! A group of a declustered pool has cells on some of the drives only. A stream that filled one group after the other would
-//! be as fast as these drives. So neighbouring groups, a *set*, take turns: a *unit* of the volume each. An extent is cut
-//! into sets from its beginning; what is left at its end is a smaller set. Volumes grow by extents, and a volume that
-//! shrinks keeps whole sets, so no byte moves. A volume that is not interleaved has sets of one group.
+//! In a declustered pool only some of the drives have cells of a group. A stream that filled one group after the other
+//! would be as fast as these drives. So neighbouring groups, a *set*, take turns: each takes a *unit* of the volume. An
+//! extent is cut into sets from its beginning; the rest at its end is a smaller set. Volumes grow by extents, and a
+//! volume that shrinks keeps whole sets, so no byte moves. A volume that is not interleaved has sets of one group.
 
 use block::BLOCK_BYTES;
 
@@ -18,12 +18,12 @@ use super::{Interleave, VolumeFacts};
 use crate::Geometry;
 use crate::seeded::{self, SeededFault};
 
-/// Bytes of a unit on each drive: what a lane joins at most. Thirteen drives of 100 MB/s and 500 operations a second take first
-/// writes of 1 MiB (depth 8) at 311 MiB/s so, at 240 with 256 KiB, and at 271 with 1 MiB.
+/// Bytes of a unit on each drive: the most that a lane joins. With this, thirteen drives of 100 MB/s and 500 operations
+/// a second take first writes of 1 MiB (depth 8) at 311 MiB/s; with 256 KiB at 240, and with 1 MiB at 271.
 const UNIT_PER_DRIVE_BYTES: u64 = 512 << 10;
-/// Groups of a set at most.
+/// Maximum of groups in a set.
 const SET_MAX: u64 = 32;
-/// A set is large enough if its drives have on average this part of the cells of the busiest one.
+/// A set is large enough if its drives have on average this part of the cells that the busiest drive has.
 const EVEN: (u64, u64) = (95, 100);
 
 /// Groups that take turns.
@@ -67,8 +67,8 @@ pub(crate) struct VolumeSpace {
 }
 
 impl Interleave {
-    /// For new volumes of a pool: the fewest neighbouring groups whose cells all drives share evenly. `None` if a single
-    /// group does, or if no number of groups is better.
+    /// For new volumes of a pool: the smallest number of neighbouring groups whose cells are spread evenly over all
+    /// drives. `None` if a single group's cells are, or if no number of groups is better.
     pub(super) fn of(geometry: &Geometry) -> Option<Self> {
         let layout = geometry.layout();
         if !geometry.stripes_use_all_columns() {
@@ -82,7 +82,7 @@ impl Interleave {
             }
             let busiest = cells.iter().copied().max().unwrap_or(0);
             let all: u64 = cells.iter().sum();
-            // The mean over the drives as a part of the busiest one.
+            // The mean of the drives as a fraction of the busiest one.
             let evenness = (all, busiest * cells.len() as u64);
             let better = best.is_none_or(|(_, (mean, most))| evenness.0 * most > mean * evenness.1);
             if better {
@@ -99,7 +99,7 @@ impl Interleave {
         })
     }
 
-    /// True if units are whole stripes and groups whole units. Labels are input: they may say anything.
+    /// True if units are whole stripes and groups whole units. Labels are input: they may have any values.
     pub(super) fn fits(self, geometry: &Geometry) -> bool {
         self.groups > 0
             && self.unit_bytes > 0
@@ -119,7 +119,7 @@ fn unit_stripes(geometry: &Geometry) -> u64 {
 }
 
 impl Set {
-    /// Bytes that the first `bytes` of the set have in its group number `index`.
+    /// Of the first `bytes` of the set, the number of bytes in its group number `index`.
     fn share(self, unit_bytes: u64, bytes: u64, index: u64) -> u64 {
         let round_bytes = unit_bytes * self.groups;
         let last_round = (bytes % round_bytes).saturating_sub(index * unit_bytes);
@@ -170,7 +170,7 @@ impl VolumeSpace {
         self.set(extent, (offset - extent.begin) / self.group_bytes)
     }
 
-    /// Bytes of a unit in a set: a group that is alone has all units.
+    /// Bytes of a unit in a set: if the set has one group, the whole group.
     const fn unit_bytes(&self, set: Set) -> u64 {
         match set.groups {
             1 => self.group_bytes,
@@ -178,7 +178,7 @@ impl VolumeSpace {
         }
     }
 
-    /// What begins at a byte and ends with its unit.
+    /// The piece from a byte to the end of its unit.
     fn piece(&self, offset: u64) -> Piece {
         let set = self.set_of(offset);
         let unit_bytes = self.unit_bytes(set);
@@ -232,7 +232,7 @@ impl VolumeSpace {
         }
     }
 
-    /// The piece of the volume that lies at `in_group` of a group and ends with its unit; `None` where the group is not the
+    /// The piece of the volume from `in_group` of a group to the end of its unit; `None` if the group is not the
     /// volume's.
     pub(crate) fn piece_of(&self, group: u64, in_group: u64) -> Option<Piece> {
         let has = |extent: &&Extent| {
@@ -251,7 +251,7 @@ impl VolumeSpace {
         })
     }
 
-    /// The pieces of the volume at so many bytes of a group, in order.
+    /// The pieces of the volume in a range of a group, in order.
     pub(crate) fn pieces_of(&self, group: u64, in_group: u64, length: u64) -> Vec<Piece> {
         debug_assert!(in_group.is_multiple_of(BLOCK_BYTES), "whole blocks");
         let end = in_group + length;
@@ -267,7 +267,7 @@ impl VolumeSpace {
         pieces
     }
 
-    /// How many groups a volume of so many bytes keeps: all of its last set, for their bytes take turns.
+    /// Groups that a volume of this size keeps: the whole last set, because its groups take turns.
     pub(crate) fn groups_kept(&self, size_bytes: u64) -> u64 {
         let kept = |extent: &Extent| {
             let bytes = size_bytes.saturating_sub(extent.begin);
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(at(&space, 40), (9, 0, 20));
         assert_eq!(at(&space, 60), (7, 20, 20));
         assert_eq!(at(&space, 299), (9, 99, 1));
-        // What is left of the extent is a set of two.
+        // The rest of the extent is a set of two.
         assert_eq!(at(&space, 300), (10, 0, 20));
         assert_eq!(at(&space, 320), (11, 0, 20));
         assert_eq!(at(&space, 340), (10, 20, 20));

@@ -1,5 +1,5 @@
-//! Drives that stay although they refuse, and lanes that cannot write because of them: which of it is
-//! worth a report. A report is one per change of state, not one per try.
+//! Drives that stay although they refuse operations, and lanes that cannot write because of them: which refusals are
+//! worth a report. There is one report per change of state, not one per try.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use block::{Fault, Instant, Seat};
 
 use super::{Pool, Report};
 
-/// A drive that has refused nothing for so long, and then does, is reported again.
+/// A drive that refuses again after this long without a refusal is reported again.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What refuses now.
+/// The refusals at present.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stalls {
     /// Lanes that cannot write or flush.
     lanes: BTreeMap<u16, Fault>,
-    /// Drives that were kept although they failed, what they said last, and when.
+    /// Drives that were kept although they failed: the last error, and when.
     drives: BTreeMap<Seat, (Fault, Instant)>,
 }
 
 impl Stalls {
-    /// Whether a refusal of a drive that stays is news.
+    /// Whether a refusal of a drive that stays is worth a report.
     fn is_news(&mut self, now: Instant, seat: Seat, fault: Fault) -> bool {
         let before = self.drives.insert(seat, (fault, now));
         before.is_none_or(|(last, at)| last != fault || now.since(at) >= QUIET)
@@ -29,7 +29,7 @@ impl Stalls {
 }
 
 impl Pool {
-    /// A drive has failed an operation and stays: whether that has not been reported yet.
+    /// A drive has failed an operation and stays. Returns whether that has not been reported yet.
     pub(super) fn refuses_newly(&mut self, seat: Seat, fault: Fault) -> bool {
         self.stalls.is_news(self.now, seat, fault)
     }

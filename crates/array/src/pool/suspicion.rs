@@ -1,4 +1,4 @@
-//! Slow drives and drives that do not answer: whom to suspect, and whom to do without.
+//! Slow drives and drives that do not answer: which drives to suspect, and which to put out.
 //!
 //! ```text
 //!              late again and again                 late for a minute more, and it can be spared
@@ -8,12 +8,12 @@
 //!          (twice as long each time)           any ────────────────────────────────────────► out
 //! ```
 //!
-//! A suspect costs little: reads and the journal go to other drives while these are enough. So suspicion is
-//! quick, and putting out for slowness, which costs redundancy, is not: one drive in a pool that
-//! is whole otherwise, and only where redundancy is left without it or something can take its place.
+//! A suspect costs little: reads and the journal go to other drives while these are enough. So a drive becomes suspect
+//! quickly. Putting a drive out for slowness costs redundancy, so it takes long: one drive at a time, in a pool that is
+//! complete otherwise, and only if redundancy is left without the drive or something can take its place.
 //!
-//! A host that stalls makes all its drives late at once. Therefore nobody is suspected while half
-//! of the drives are late, and when drives hang there is a moment's grace to see which.
+//! A host that stalls makes all its drives late at once. Therefore no drive becomes suspect while half of the drives
+//! are late, and when drives hang there is a short delay to see which.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,29 +25,29 @@ use super::{OutReason, Pool, Report, SeatState};
 use crate::DEADLINE;
 use crate::action::Command;
 
-/// What is counted against a drive is worth half as much after this time.
+/// Half-life of the count of late operations.
 const HALF_LIFE: Duration = Duration::from_secs(10);
-/// However many operations are late at once, they count as one.
+/// Late operations within this time count as one.
 const COUNT_EVERY: Duration = Duration::from_millis(50);
-/// Late so many times in a short time: suspect.
+/// A drive with this count of late operations is suspect.
 const SUSPECT_AT: u64 = 4;
 /// Drives that were late within this time are late together.
 const TOGETHER: Duration = Duration::from_secs(1);
-/// A suspect is trusted again after a time like this without anything late. Reads avoid it, so that
-/// it is mostly not known to be well but given another chance: each time after twice as long.
+/// A suspect is trusted again after this time without a late operation. Reads avoid a suspect, so its good behaviour is
+/// mostly not observed: each relapse therefore doubles the time.
 const CLEAN: Duration = Duration::from_secs(30);
-/// The longest of these times.
+/// The maximum of this time.
 const CLEAN_MAX: Duration = Duration::from_mins(10);
-/// A suspect that has been one for so long, and still has this much against it, may be put out.
+/// A drive that has been suspect for this long, and still has this count, may be put out.
 const SLOW_OUT: (Duration, u64) = (Duration::from_mins(1), 8);
-/// Between the first word of a drive that hangs and the decision: others may hang too.
+/// Time between the first report of a drive that hangs and the decision: others may hang too.
 const GRACE: Duration = Duration::from_millis(500);
-/// While a write of the pool's own hangs, it is decided again what to do about that.
+/// While a write of the pool's own hangs, the decision about it is repeated at this interval.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Failed reads count for this long, as halves.
+/// Half-life of the count of failed reads.
 const ERRORS_HALF_LIFE: Duration = Duration::from_mins(10);
 
-/// A number that halves as time goes by.
+/// A count with a half-life.
 #[derive(Clone, Copy, Debug, Default)]
 struct DecayingCounter {
     thousandths: u64,
@@ -60,13 +60,13 @@ impl DecayingCounter {
         let halvings = gone.as_nanos() / half_life.as_nanos();
         let left = u32::try_from(halvings)
             .map_or(0, |by| self.thousandths.checked_shr(by).unwrap_or_default());
-        // Between two halvings in a straight line.
+        // Linear between two halvings.
         let part = gone.as_nanos() % half_life.as_nanos();
         let lost = u128::from(left / 2) * part / half_life.as_nanos();
         left - u64::try_from(lost).expect("less than what is left")
     }
 
-    /// Counts one; what there is now.
+    /// Counts one, and returns the new count.
     fn count(&mut self, now: Instant, half_life: Duration) -> u64 {
         self.thousandths = self.now(now, half_life) + 1000;
         self.at = now;
@@ -74,21 +74,21 @@ impl DecayingCounter {
     }
 }
 
-/// What the pool thinks of a drive.
+/// The pool's record of a drive.
 #[derive(Clone, Debug, Default)]
 struct Suspicion {
-    /// Times that it was late.
+    /// Late operations.
     late: DecayingCounter,
     late_at: Option<Instant>,
-    /// Reads that it failed.
+    /// Failed reads.
     errors: DecayingCounter,
-    /// Since when it is suspect.
+    /// When it became suspect, if it is.
     since: Option<Instant>,
-    /// After how long without anything late it is trusted again.
+    /// Time without a late operation after which it is trusted again.
     clean: Duration,
 }
 
-/// Who waits for a drive that hangs.
+/// What waits for a drive that hangs.
 #[derive(Clone, Debug, Default)]
 struct Hanging {
     lanes: BTreeSet<u16>,
@@ -98,7 +98,7 @@ struct Hanging {
     reported: bool,
 }
 
-/// What the pool thinks of its drives.
+/// The pool's record of its drives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Suspicions {
     drives: BTreeMap<Seat, Suspicion>,
@@ -109,7 +109,7 @@ pub(super) struct Suspicions {
 }
 
 impl Suspicions {
-    /// Another drive sits in the seat, or none.
+    /// Another drive has the seat, or no drive.
     pub(super) fn forget(&mut self, seat: Seat) {
         self.drives.remove(&seat);
         self.hanging.remove(&seat);
@@ -127,7 +127,7 @@ impl Suspicions {
         drives.filter(|drive| drive.since.is_some()).count()
     }
 
-    /// Counts a failed read; how many there were of late.
+    /// Counts a failed read, and returns the recent count.
     pub(super) fn read_failed(&mut self, now: Instant, seat: Seat) -> u64 {
         let drive = self.drives.entry(seat).or_default();
         drive.errors.count(now, ERRORS_HALF_LIFE)
@@ -150,7 +150,7 @@ impl Suspicions {
 }
 
 impl Pool {
-    /// Whether the seat's drive is slow, and asked only what nobody else can answer.
+    /// Whether the seat's drive is slow, and is read only if no other drive can supply the data.
     #[must_use]
     pub fn is_suspect(&self, seat: Seat) -> bool {
         let drive = self.suspicions.drives.get(&seat);
@@ -196,7 +196,7 @@ impl Pool {
 
     // --- late --------------------------------------------------------------------------------
 
-    /// Something that a drive was asked takes long.
+    /// An operation on a drive takes long.
     pub(super) fn drive_late(&mut self, seat: Seat) {
         let now = self.now;
         if !self.drives.contains_key(&seat) {
@@ -234,7 +234,7 @@ impl Pool {
         }
     }
 
-    /// Half of the drives are late: it is not the drives.
+    /// Half of the drives are late: the cause is not the drives.
     fn host_stall(&mut self, seats: &[Seat]) {
         for seat in seats {
             if let Some(drive) = self.suspicions.drives.get_mut(seat) {
@@ -252,7 +252,7 @@ impl Pool {
     fn suspect(&mut self, seat: Seat) {
         let most = usize::from(self.geometry.code().tolerance());
         if self.suspicions.suspects() >= most {
-            // Around more there is no way.
+            // Reads cannot avoid more drives than that.
             return;
         }
         let now = self.now;
@@ -312,7 +312,7 @@ impl Pool {
         *decide_at = decide_at.or(Some(self.now + GRACE));
     }
 
-    /// A drive has answered everything that someone waited for so long.
+    /// A drive has answered all operations for which the lane (or the pool) had waited too long.
     pub(super) fn drive_answers(&mut self, lane: Option<u16>, seat: Seat) {
         let Some(hanging) = self.suspicions.hanging.get_mut(&seat) else {
             return;
@@ -328,7 +328,7 @@ impl Pool {
         }
     }
 
-    /// Labels and tables are the pool's own to watch.
+    /// Labels and cell tables are written by the pool, so the pool itself checks these writes for timeouts.
     fn check_own_writes(&mut self) {
         let now = self.now;
         self.give_up_journal_wipes();
@@ -339,7 +339,7 @@ impl Pool {
         }
     }
 
-    /// Which of the drives that hang can the pool do without?
+    /// Puts out those of the hanging drives that the pool can do without.
     fn decide_hanging(&mut self) {
         let hanging = self.suspicions.hanging.keys().copied();
         let seats: Vec<Seat> = hanging
@@ -350,7 +350,7 @@ impl Pool {
         }
         let all = self.group_that_needs_one_of(&seats).is_none();
         if !all && 2 * seats.len() > self.drives.len() {
-            // More than half: it is not the drives.
+            // More than half: the cause is not the drives.
             self.cannot_spare(&seats);
             return;
         }

@@ -1,5 +1,5 @@
-//! Volumes: space by the group. It reads as zeros when it is given out: in pools with the feature `lazy-initialization`
-//! because it was never written (`initialize.rs`), in others because it is zeroed before.
+//! Volumes: space in units of groups. New space reads as zeros: in pools with the feature `lazy-initialization` because
+//! it was never written (`initialize.rs`), in others because it is zeroed before.
 
 use block::{BLOCK_BYTES, Fault, Outcome};
 use uuid::Uuid;
@@ -10,9 +10,9 @@ use crate::action::Command;
 use crate::format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
 use crate::runs;
 
-/// Volumes of a pool: what a quarter of a label can name.
+/// Maximum of volumes in a pool: what a quarter of a label can name.
 const VOLUMES_MAX: usize = 400;
-/// Groups that are zeroed at a time.
+/// Groups of a volume that are zeroed at a time.
 const ZEROING_MAX: usize = 16;
 
 /// Space being zeroed for a volume that is created or grown.
@@ -36,7 +36,7 @@ impl NewVolume {
     }
 }
 
-/// Whether a volume or pool may be called so.
+/// Whether this is a valid name for a volume or pool.
 #[must_use]
 pub(super) fn is_name(name: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -105,11 +105,11 @@ impl Pool {
             })
     }
 
-    /// Creates a volume of `size_bytes`, rounded up to a block. Done when its space reads as zeros
-    /// and the labels know of it.
+    /// Creates a volume of `size_bytes`, rounded up to a block. Done when its space reads as zeros and the labels
+    /// record it.
     ///
     /// # Errors
-    /// When the name is taken or cannot be, or there is not enough space.
+    /// When the name is taken or not allowed, or there is not enough space.
     pub fn create_volume(
         &mut self,
         now: block::Instant,
@@ -160,7 +160,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Volumes are as the facts say, which the labels are to know.
+    /// The facts have the volumes as changed: make that durable in the labels.
     fn volumes_changed(&mut self, ticket: Ticket) {
         self.commit(vec![
             OnDurable::VolumesChanged,
@@ -169,8 +169,8 @@ impl Pool {
         self.advance();
     }
 
-    /// Gives a volume another size. Growing zeroes the new space first; shrinking needs `shrink`,
-    /// for what lies behind the new end is lost.
+    /// Gives a volume another size. Growing zeroes the new space first, or marks it as never written. Shrinking loses
+    /// the data beyond the new end; the caller checks that this is wanted (`shrink`).
     ///
     /// # Errors
     /// When there is no such volume, or not enough space.
@@ -242,7 +242,7 @@ impl Pool {
     /// Gives a volume another name. Its identity stays.
     ///
     /// # Errors
-    /// When there is no such volume, or the new name is taken or cannot be.
+    /// When there is no such volume, or the new name is taken or not allowed.
     pub fn rename_volume(
         &mut self,
         now: block::Instant,
@@ -268,7 +268,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Zeroes all groups of `volume` but the first `ready` ones.
+    /// Zeroes all groups of `volume` except the first `ready` ones.
     fn zero_for(&mut self, volume: VolumeFacts, ready: u64, ticket: Ticket) {
         let mut new = NewVolume {
             ticket,
@@ -284,7 +284,7 @@ impl Pool {
         self.advance();
     }
 
-    /// Begins with groups that wait; not while labels are being written, as `pump_initialization`.
+    /// Starts waiting groups; not while labels are being written, as in `pump_initialization`.
     pub(super) fn pump_zeroing(&mut self) {
         if !self.labels.is_settled() {
             return;
@@ -309,7 +309,7 @@ impl Pool {
         }
     }
 
-    /// A group reads as zeros.
+    /// A group reads as zeros, or could not be zeroed.
     pub(super) fn zeroed(&mut self, group: u64, outcome: Outcome) {
         let Some(index) = self
             .new_volumes
@@ -339,7 +339,7 @@ impl Pool {
             Ok(index) => self.facts.volumes[index] = new.volume,
             Err(_) => self.facts.volumes.push(new.volume),
         }
-        // Groups given out while a drive is missing have a column to fill.
+        // Groups given out while a drive is out have a column to fill.
         self.requeue_fills();
         self.commit(vec![
             OnDurable::VolumesChanged,

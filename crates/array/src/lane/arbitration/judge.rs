@@ -1,17 +1,17 @@
-//! What trials say of a row: is something in it stale, and what?
+//! Judges a row by its trials: is a block of the row stale, and which one?
 //!
 //! A trial is accepted when
 //!
-//! - everything that it does not doubt agrees: each believed parity is what the data says, and each
-//!   block that cannot be read, and whose entry is known, follows from the rest as that entry says;
-//! - there is such proof at all: what is believed and what is checked is more than the data;
-//! - each block that it finds stale is older, by its generation, than a block that is written whenever
-//!   the stale one is (parity for data, data for parity). A write that was computed from a stale block
-//!   spoils parity and makes the block's entry as new as that parity: it must not be taken for stale;
+//! - all blocks that it does not doubt agree: each believed parity matches the data, and each block that cannot be
+//!   read, and whose entry is known, follows from the rest and matches its entry;
+//! - there is proof at all: the believed and the checked blocks are more than the data;
+//! - each block that it finds stale is older, by its generation, than a block that is written whenever the stale one is
+//!   (parity for data, data for parity). A write that was computed from a stale block spoils parity and makes the
+//!   block's entry as new as that parity: such a block must not be taken for stale;
 //! - no other trial of as many columns is accepted.
 //!
-//! Without proof (all columns of a code that survives one loss are there) only a parity or a copy in a
-//! mirror is mended, by its generation; data is never made from what nothing confirms.
+//! Without proof (all columns of a code that survives one loss are there) only a parity, or a copy in a mirror, is
+//! repaired, by its generation. Data is never computed from blocks that nothing confirms.
 
 use erasure::Code;
 use uuid::Uuid;
@@ -20,7 +20,7 @@ use crate::format::{BlockName, Entry};
 use crate::lane::blocks::Entries;
 use crate::plan::Trial;
 
-/// What should be in a block of a row.
+/// The expected content of a block of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
     name: BlockName,
@@ -28,7 +28,7 @@ pub(super) struct Element {
 }
 
 impl Element {
-    /// What a block should be, wherever it is; `None` if its page is not in memory.
+    /// The entry of a block, wherever the block is; `None` if its page is not in memory.
     pub(super) fn of(entries: Entries<'_>, name: BlockName, stripe: u64) -> Option<Self> {
         let entry = match entries.overlay.get(name) {
             Some(logged) => logged.entry,
@@ -38,12 +38,12 @@ impl Element {
         Some(Self { name, entry })
     }
 
-    /// Whether anything is known of the block.
+    /// True if the block's entry is known.
     pub(super) fn is_known(&self) -> bool {
         self.entry != Entry::UNKNOWN
     }
 
-    /// Whether a block with this plain CRC-32C is what the entry says.
+    /// True if a block with this plain CRC-32C matches the entry.
     pub(super) fn agrees(&self, pool: Uuid, sum: u32) -> bool {
         match self.entry {
             Entry::UNWRITTEN => sum == zero_sum(),
@@ -57,12 +57,12 @@ fn zero_sum() -> u32 {
     block::crc32c(&[0; 4096])
 }
 
-/// What a round of trials says of a row.
+/// The result of a round of trials of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// Nothing in it is stale.
+    /// No block of the row is stale.
     Sound,
-    /// These slots are.
+    /// These slots are stale.
     Stale(Vec<usize>),
     /// More columns must be doubted.
     Open,
@@ -131,7 +131,7 @@ impl Facts<'_> {
         stale.iter().all(outdated).then_some((stale, proof))
     }
 
-    /// Whether a trial that nothing confirms may be believed by generations alone.
+    /// True if a trial that nothing confirms may be accepted by generations alone.
     fn may_do_without_proof(&self, trial: &Trial, stale: &[usize]) -> bool {
         let copies = self.code.data().len() == 1;
         let whole = trial.believed.iter().count()
@@ -140,7 +140,7 @@ impl Facts<'_> {
                 .count()
             == self.elements.len();
         let believed_parity = |slot: &usize| !self.code.is_data(*slot);
-        // No data that is believed is newer than a parity that is.
+        // No believed data is newer than a believed parity of it.
         let in_order = trial.believed.iter().filter(believed_parity).all(|parity| {
             let data = self.relatives(parity);
             let mut believed = data.iter().filter(|&&data| trial.believed.contains(data));
@@ -149,7 +149,7 @@ impl Facts<'_> {
         whole && (copies || in_order && stale.iter().all(|&slot| !self.code.is_data(slot)))
     }
 
-    /// Judges a row by its trials, all of which doubt as many columns, and the sums of their results.
+    /// Judges a row by its trials, all of which doubt the same number of columns, and the sums of their results.
     pub(super) fn judge(&self, trials: &[(&Trial, &[u32])]) -> Judgement {
         let mut confirmed = Vec::new();
         let mut likely = Vec::new();
@@ -161,7 +161,7 @@ impl Facts<'_> {
                 return Judgement::Sound;
             }
             if stale.is_empty() {
-                // As it would be without doubting these columns.
+                // The results are the same as without doubting these columns.
                 continue;
             }
             if proof > 0 {
@@ -263,11 +263,11 @@ mod tests {
         let one = u16::try_from(first).unwrap();
         let other = u16::try_from(second).unwrap();
         let right = (one, sums(&code, &of, first, 77));
-        // Whoever else is doubted, parity does not come out as it is.
+        // If another column is doubted, the computed parity differs from the one that is there.
         let wrong = (other, vec![1; right.1.len()]);
         let judged = judge(&code, &of, &[right.clone(), wrong]);
         assert_eq!(judged, Judgement::Stale(vec![first]));
-        // Written by the batch that wrote the parity: that was computed from what is stale, and spoilt.
+        // Written by the batch that wrote the parity: this parity was computed from the stale block, and is spoilt.
         of[first].1 = 9;
         assert_eq!(judge(&code, &of, &[right]), Judgement::Open);
     }
@@ -309,7 +309,7 @@ mod tests {
         of[slot].1 = 5;
         let one = (u16::try_from(slot).unwrap(), sums(&parity, &of, slot, 77));
         assert_eq!(judge(&parity, &of, &[one]), Judgement::Open);
-        // A parity that is older than its data is.
+        // A parity that is older than its data is stale.
         let slot = parity.parity_slots().next().unwrap();
         let mut of = vec![(10, 9), (20, 9), (30, 9)];
         of[slot].1 = 5;

@@ -1,4 +1,4 @@
-//! What is reconstructed is compared with its entry; where it differs, the stale column is found.
+//! Compares reconstructed blocks with their entries; if one differs, finds the stale column.
 //!
 //! ```text
 //!   reconstructed ── agrees ─────────────────────────────────► returned, logged, written
@@ -6,20 +6,21 @@
 //!        └─ differs: the row is in doubt ─► read whole, one column doubted, then two, … ─┬─► stale blocks
 //!                                           (`plan/arbitrate.rs`)                        │   are planned
 //!                                                                                        │   around, and
-//!                                                                                        │   mended after
-//!                                                                                        └─► it cannot be
-//!                                                                                            told: `Lost`
+//!                                                                                        │   repaired after
+//!                                                                                        └─► they cannot be
+//!                                                                                            found: `Lost`
 //! ```
 //!
-//! A drive that was set back has blocks and entries that agree with each other, so each block passes by
-//! itself. They do not agree with the rest of the row: with the entries of what is reconstructed from
-//! them, and with parity.
+//! A drive that was set back has blocks and entries that agree with each other, so each block alone passes its check.
+//! But they do not agree with the rest of the row: with the entries of blocks that are reconstructed from them, and
+//! with parity.
 //!
-//! [`Arbitration`] is the state of an operation's search: which rows are in doubt, what is tried, what came of it. When a trial is
-//! accepted is in `judge.rs`; plans of trials are `plan/arbitrate.rs`.
+//! [`Arbitration`] is the state of an operation's search: the rows in doubt, the trials, and their results. `judge.rs`
+//! decides whether a trial is accepted; `plan/arbitrate.rs` plans the trials.
 //!
 //! Invariants:
-//! - Rows are tried with as many columns doubted as the one that is in doubt first, and with one more each time.
+//! - All rows of a plan are tried with the same number of doubted columns. For a row this number grows by one with each
+//!   round that decides nothing.
 //! - A row is judged once. If it is in doubt again after that, nothing is reconstructed from it.
 
 mod judge;
@@ -45,11 +46,11 @@ const TRIALS_MAX: usize = 128;
 pub(super) struct Arbitration {
     /// Rows whose blocks contradict each other, and how many columns are doubted next.
     doubts: BTreeMap<Row, usize>,
-    /// Rows of which it has been decided what is stale in them, if anything is.
+    /// Rows for which the search has ended.
     judged: BTreeSet<Row>,
-    /// What is being tried to find that out; empty but for then.
+    /// The trials that are under way, if any are.
     trials: Vec<Trial>,
-    /// Blocks (column, block of its cell) whose entries are stale, and with them what lies there.
+    /// Blocks (column, block of its cell) that are stale, both entry and content.
     overruled: BTreeSet<(u16, u64)>,
     /// These, and all blocks of rows in which the stale blocks cannot be found.
     distrusted: BTreeSet<(u16, u64)>,
@@ -93,8 +94,8 @@ fn row_blocks(geometry: &Geometry, group: u64, row: Row) -> Vec<BlockName> {
         .collect()
 }
 
-/// Whether blocks are compared with the whole row where their own entry is not known: where a drive
-/// that lies may have all copies of an entry that another drive has lost.
+/// True if blocks whose own entry is not known are compared with the whole row. This is needed where a drive that was
+/// set back may have all copies of an entry that another drive has lost.
 fn checks_unknown(geometry: &Geometry) -> bool {
     let survives = u64::from(geometry.code().tolerance());
     geometry.page_copies() <= survives
@@ -106,14 +107,14 @@ impl Arbitration {
         self.doubts.len()
     }
 
-    /// Blocks (column, block of its cell) that are not read.
+    /// Blocks (column, block of its cell) that must not be read.
     pub(super) const fn distrusted(&self) -> &BTreeSet<(u16, u64)> {
         &self.distrusted
     }
 
-    /// The rows that are in doubt by what was reconstructed, and how many columns are doubted first in each: none where only
-    /// entries are not known. `None` if a page has been dropped meanwhile. `scrubbed`: of a scrub the blocks that are bad by
-    /// themselves. A row with one of them is compared when that is repaired.
+    /// Finds the rows in doubt among those of reconstructed blocks, and how many columns are doubted first in each:
+    /// none where only entries are not known. `None` if a page has been dropped meanwhile. `scrubbed`: blocks that a
+    /// scrub has found bad by their own checksums. A row with such a block is compared when the block is repaired.
     pub(super) fn compare(
         &self,
         cx: &Context,
@@ -153,13 +154,13 @@ impl Arbitration {
         (!again).then_some(doubts)
     }
 
-    /// These rows are in doubt, and no others.
+    /// Sets the rows that are in doubt.
     pub(super) fn begin(&mut self, doubts: BTreeMap<Row, usize>) {
         self.doubts = doubts;
     }
 
-    /// The same. Of those that were judged before nothing is reconstructed any more: as they were judged they are still not
-    /// what their entries say.
+    /// The same. Rows that were judged before still do not match their entries: nothing is reconstructed from these any
+    /// more.
     pub(super) fn doubt(
         &mut self,
         geometry: &Geometry,
@@ -183,7 +184,7 @@ impl Arbitration {
         self.distrusted.extend(blocks);
     }
 
-    /// The rows that are tried next, and how many of so many columns are doubted.
+    /// The rows that are tried next, and how many of their `columns` columns are doubted.
     pub(super) fn next_rows(&self, columns: u16) -> (Vec<Row>, usize) {
         let doubted = self.doubts.values().next().copied().expect("a doubt");
         let each = trials_of_row(columns, doubted).max(1);
@@ -196,12 +197,12 @@ impl Arbitration {
         (rows.collect(), doubted)
     }
 
-    /// These are tried from now on.
+    /// These trials are under way from now on.
     pub(super) fn begin_trials(&mut self, trials: Vec<Trial>) {
         self.trials = trials;
     }
 
-    /// What was tried was read into memory that is released.
+    /// Drops the trials: the memory that they were read into is released.
     pub(super) fn drop_trials(&mut self) {
         self.trials.clear();
     }
@@ -210,14 +211,14 @@ impl Arbitration {
         !self.trials.is_empty()
     }
 
-    /// What is to be summed of the trials.
+    /// The results of the trials, which are to be summed.
     pub(super) fn results(&self) -> impl Iterator<Item = Slice> + '_ {
         let results = self.trials.iter().flat_map(|trial| &trial.results);
         results.map(|&(_, slice)| slice)
     }
 
-    /// The trials have these sums. Reports blocks that are stale and lie on a drive; these (element, first byte in it) are to be
-    /// written anew. `next_sequence`: the number of the next batch.
+    /// The trials have these sums. Reports stale blocks that lie on a drive, and returns them (element, first byte in
+    /// it) to be written again. `next_sequence`: the number of the next batch.
     pub(super) fn tried(
         &mut self,
         cx: &mut Context,
@@ -242,7 +243,7 @@ impl Arbitration {
                 .map(|&name| Element::of(entries, name, row.stripe))
                 .collect();
             let Some(elements) = elements else {
-                // A page was dropped meanwhile: once more.
+                // A page was dropped meanwhile: the row is tried again.
                 continue;
             };
             let facts = Facts {
@@ -261,7 +262,7 @@ impl Arbitration {
         stale
     }
 
-    /// What the trials of a row have come to. Returns the slots that are stale.
+    /// Enters the judgement of a row. Returns the slots that are stale.
     fn judged(
         &mut self,
         geometry: &Geometry,
@@ -286,7 +287,8 @@ impl Arbitration {
         stale
     }
 
-    /// A block's entry is stale. What lies there is not read. True if it lies on a drive, where a repair writes it anew.
+    /// A block's entry is stale: the block is not read any more. True if it lies on a drive, where a repair writes it
+    /// again.
     fn overrule(&mut self, cx: &mut Context, name: BlockName) -> bool {
         let block = u64::from(name.block);
         self.overruled.insert((name.column, block));
@@ -305,7 +307,7 @@ impl Arbitration {
         true
     }
 
-    /// Rows that an operation leaves to be repaired: the repair finds out under its own lock what is stale in them.
+    /// Rows that an operation leaves to a repair, which finds their stale blocks under its own lock.
     pub(super) fn rows_to_repair(&self, cx: &Context, group: u64) -> BTreeSet<Row> {
         let mut rows: BTreeSet<Row> = self.doubts.keys().copied().collect();
         rows.extend(self.judged.iter().filter(|&&row| {

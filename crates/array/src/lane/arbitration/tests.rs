@@ -24,7 +24,7 @@ const NEXT: Row = Row {
 };
 
 impl Lab {
-    /// A page has so many copies; of two the code's tolerance is as many.
+    /// Pages have this many copies. Two copies are as many as the drives that the code may lose.
     fn new(page_copies: Option<u16>) -> Self {
         let change = |regions: &mut crate::Regions| regions.page_copies = page_copies;
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
@@ -43,7 +43,8 @@ impl Lab {
         self.pages.set(name, entry);
     }
 
-    /// The block of a column in `ROW`, or the row behind it, reconstructed with what it should hold, or not.
+    /// The block of a column in `ROW`, or the row behind it, reconstructed with the content that it should have, or
+    /// not.
     fn reconstructed(&self, column: u16, row: Row, right: bool) -> Reconstructed {
         let name = block(column, if row == ROW { 4 } else { 5 });
         let sum = sum_of(name) + u32::from(!right);
@@ -71,7 +72,7 @@ impl Lab {
         places.position(|other| other == column).unwrap()
     }
 
-    /// Tries `ROW` with each of these columns doubted. `right`: everything comes out as it is, but for the doubted column.
+    /// Tries `ROW` with each of these columns doubted. `right`: all results match, except that of the doubted column.
     fn try_columns(&mut self, columns: &[(u16, bool)]) -> Vec<(usize, u64)> {
         let code = self.cx.geometry.code();
         let mut trials = Vec::new();
@@ -179,7 +180,7 @@ fn a_page_that_was_dropped_is_read_again_first() {
 #[test]
 fn where_one_drive_may_have_all_copies_of_an_entry_an_unknown_one_puts_its_row_in_doubt() {
     let name = block(2, 4);
-    // Of three copies one is left when the code's two are gone.
+    // Of three copies one is left when the two drives that the code may lose are gone.
     for (copies, expected) in [(None, vec![(ROW, 0)]), (Some(3), vec![])] {
         let mut lab = Lab::new(copies);
         lab.pages.set(name, Entry::UNKNOWN);
@@ -240,7 +241,7 @@ fn the_column_without_which_the_rest_agrees_is_stale_if_it_is_older() {
     assert_eq!(lab.cx.take_events(), [bad]);
     assert_eq!(lab.arbitration.in_doubt(), 0);
     assert!(lab.arbitration.distrusted().contains(&(column, 4)));
-    // What lies there is not compared again, and is repaired.
+    // The stale block is not compared again, and is repaired.
     let blocks = [lab.reconstructed(column, ROW, false)];
     assert_eq!(lab.compare(&blocks, None), Some(vec![]));
     let rows = lab.arbitration.rows_to_repair(&lab.cx, 0);

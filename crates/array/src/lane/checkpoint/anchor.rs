@@ -1,4 +1,4 @@
-//! The anchor: from which batch on the ring counts.
+//! The anchor: the block that says where in the ring the log begins.
 
 use block::{Fault, Outcome, Seat};
 
@@ -25,7 +25,8 @@ pub(in crate::lane) fn lay_anchor(cx: &mut Context, anchor: &Anchor) {
     cx.push_compute(Computing::Anchor(scratch), work);
 }
 
-/// Writes anchor `number`, which is laid out, to all drives that take part. Returns how many these are.
+/// Writes anchor `number`, which is laid out in memory, to all drives that are not out. Returns the number of these
+/// drives.
 pub(in crate::lane) fn submit_anchor(
     cx: &mut Context,
     ios: &mut IoTable,
@@ -45,7 +46,7 @@ pub(in crate::lane) fn submit_anchor(
 }
 
 impl Running {
-    /// All pages are written, and nothing is being logged again: blocks and pages are flushed next.
+    /// All pages are written, and no block is being logged again: the next step is to flush blocks and pages.
     pub(in crate::lane) fn settle(
         &mut self,
         cx: &mut Context,
@@ -56,11 +57,11 @@ impl Running {
         self.phase = Phase::Settling;
         self.release_scratch(cx, ios);
         cx.epochs.leave(&mut self.epoch);
-        // The flush covers what has changed or was logged again by now. What does so from now on need not be covered.
+        // The flush covers what has changed or was logged again up to here. Later changes wait for the next checkpoint.
         self.first = self.first_that_counts(overlay);
     }
 
-    /// The oldest batch that still counts when all is in place that can be.
+    /// The oldest batch that the journal must keep once all blocks are in place that can be.
     fn first_that_counts(&self, overlay: &Overlay) -> u64 {
         let logged = self.held_back.iter();
         let logged = logged.filter_map(|&name| overlay.get(name));
@@ -68,7 +69,8 @@ impl Running {
         oldest.unwrap_or(u64::MAX).min(self.covers + 1)
     }
 
-    /// Blocks and pages are durable: the log may begin later. Whether an anchor says so. `moves`: the ring's tail does.
+    /// Blocks and pages are durable: the log may begin later. True if an anchor is written: because the ring's tail
+    /// `moves`, or because an anchor was requested.
     pub(in crate::lane) fn begin_anchor(&mut self, moves: bool) -> bool {
         let begins = moves || self.anchor;
         if begins {
@@ -77,7 +79,7 @@ impl Running {
         begins
     }
 
-    /// Its anchor is on its way to so many drives.
+    /// The anchor is being written to `drives` drives.
     pub(in crate::lane) fn anchor_submitted(&mut self, scratch: ScratchId, drives: usize) -> Next {
         self.scratch = Some(scratch);
         let mut writes = Writes::default();
@@ -86,13 +88,13 @@ impl Running {
         }
         self.phase = Phase::Anchoring(writes);
         match drives {
-            // What is in the ring stays, for drives that come back.
+            // The blocks in the ring stay, for drives that return.
             0 => Next::Refused(Fault::Lost),
             _ => Next::Wait,
         }
     }
 
-    /// A drive has taken the anchor, or has not. `out`: it is out by now.
+    /// A drive has written the anchor, or has failed to. `out`: the drive is out by now.
     pub(in crate::lane) fn anchor_written(
         &mut self,
         cx: &mut Context,
@@ -116,7 +118,7 @@ impl Running {
             Phase::Anchoring(writes) if writes.is_done() => {}
             _ => return Next::Wait,
         }
-        // A drive whose anchor is old would look for batches where others are by then.
+        // With an old anchor, recovery would look for batches where others have been written by then.
         self.refusal().unwrap_or_else(|| {
             self.phase = Phase::Closing;
             self.release_scratch(cx, ios);

@@ -27,8 +27,8 @@ impl Running {
     ) -> Next {
         let mut transfers = Vec::new();
         cx.epochs.enter(&mut self.epoch);
-        // What has changed since is left to the next checkpoint: the newer record is complete, and
-        // will have been flushed when this one's anchor is written.
+        // A block that has been logged again since is left to the next checkpoint. Its newer record is complete, and is
+        // flushed before this checkpoint's anchor is written.
         let mut get_of = overlay.get_in_order();
         { &mut collected.blocks }.retain(|&(name, logged)| get_of(name, logged.sequence).is_some());
         for (name, logged) in &collected.blocks {
@@ -51,8 +51,8 @@ impl Running {
                 slice: Some(slice),
             }));
         }
-        // A column that is filled where it is has its cell twice. Were its blocks written twice, some joined with their neighbours
-        // and some not, the runs of a drive would overlap.
+        // A column that is filled in place has its cell twice. If its blocks were written twice, some joined with their
+        // neighbours and some not, the runs of a drive would overlap.
         let place = |transfer: &Transfer| (transfer.seat, transfer.offset);
         transfers.sort_by_key(place);
         transfers.dedup_by_key(|transfer| place(transfer));
@@ -70,7 +70,8 @@ impl Running {
         self.installs_ended()
     }
 
-    /// Hands out as many installs as a drive may have. Those of one run go in one turn, and so as one operation.
+    /// Submits as many installs as a drive may have. The installs of one run are submitted in one turn, so that they go
+    /// out as one operation.
     fn begin_installs(&mut self, cx: &mut Context, ios: &mut IoTable, seat: Seat) {
         let Phase::Installing {
             installs, writes, ..
@@ -97,7 +98,7 @@ impl Running {
         }
     }
 
-    /// A drive has taken an install, or has not. `out`: it is out by now.
+    /// A drive has written an install, or has failed to. `out`: the drive is out by now.
     pub(in crate::lane) fn install_written(
         &mut self,
         cx: &mut Context,
@@ -145,13 +146,13 @@ impl Running {
         }
         let refused = writes.kept().values().next().copied();
         if refused.is_none() {
-            // Whatever failed was on drives that are out now: it is not there to be missed.
+            // Every install that failed was for a drive that is out now: no block has to stay logged for it.
             self.held_back.clear();
         }
         Next::Installed(refused)
     }
 
-    /// The blocks that it was to put in place.
+    /// The blocks that this checkpoint is to put in place.
     pub(in crate::lane) fn blocks(&self) -> &[(BlockName, Logged)] {
         match &self.phase {
             Phase::Installing { collected, .. } => &collected.blocks,
@@ -159,8 +160,9 @@ impl Running {
         }
     }
 
-    /// Pages say from now on that blocks are in place, but for those that stay logged: what is `preserved`, what drives have
-    /// refused, and what has come back. `room`: the ring wants room. Returns the stripes that are unwritten from now on.
+    /// Enters into the pages that blocks are in place. Some blocks stay logged: those that are `preserved`, those that
+    /// drives have refused, and those of columns and pages that have returned. `room`: the ring needs space. Returns
+    /// the stripes that are unwritten from now on.
     pub(in crate::lane) fn enter(
         &mut self,
         cx: &Context,
@@ -178,7 +180,7 @@ impl Running {
             pinned,
         } = std::mem::take(collected);
         self.held_back.extend(preserved);
-        // Nor is what came back while it ran, a column or a page, as it should be.
+        // A column or page that has returned while the checkpoint ran lacks these changes: its blocks stay logged.
         for same in of_pages(&blocks) {
             let (name, _) = same[0];
             if self.back.contains(&(name.group, name.column)) || pages.is_back(cx, name.page()) {
@@ -200,7 +202,7 @@ impl Running {
             if self.held_back.contains(name) {
                 return false;
             }
-            // A block whose bytes were nowhere may have been reconstructed meanwhile.
+            // A block that had no bytes may have been reconstructed meanwhile: take its present entry.
             if let Some(now) = get_of(*name, logged.sequence) {
                 logged.entry = now.entry;
             }
@@ -218,14 +220,14 @@ impl Running {
         zeroed.into_iter().map(|(stripe, _)| stripe).collect()
     }
 
-    /// The blocks that are in place and durable there, to be [released](Self::release).
+    /// Takes the blocks that are durable in their places, to be [released](Self::release).
     pub(in crate::lane) fn take_installed(&mut self) -> Vec<(BlockName, Logged)> {
         std::mem::take(&mut self.installed)
     }
 
-    /// What was put in place is durable there. Until now it was in memory, too: where its drive has gone out since, and
-    /// with it more than the code survives, it may have been in that drive's cache only, and is `preserved`. Returns the oldest
-    /// batch that still counts.
+    /// The installed blocks are durable in their places; until now they were in memory too. If a block's drive has gone
+    /// out since, and with it more drives than the code survives, the block may have been only in that drive's cache:
+    /// the block is `preserved`. Returns the oldest batch that the journal must keep.
     pub(in crate::lane) fn release(
         &mut self,
         cx: &Context,
@@ -247,7 +249,7 @@ impl Running {
         let oldest = installed.iter().filter(stays).map(|(_, was)| was.sequence);
         self.first = oldest.fold(self.first, u64::min);
         let leave = installed.iter().filter(|block| !stays(block));
-        // A block may have been reconstructed in the meantime, and its entry be known.
+        // A block may have been reconstructed in the meantime, so that its entry is known now.
         overlay.installed(leave, |name, entry| pages.set(name, entry));
         self.late |= !kept.is_empty();
         self.held_back.extend(kept);
@@ -255,7 +257,8 @@ impl Running {
     }
 }
 
-/// Blocks in order, page by page: there are tens of thousands of a stream, and what is asked of their pages is the same for all.
+/// Groups blocks, which are in order, by page: a stream has tens of thousands of them, and each check of a page holds
+/// for all blocks of the page.
 pub(super) fn of_pages(
     blocks: &[(BlockName, Logged)],
 ) -> impl Iterator<Item = &[(BlockName, Logged)]> {

@@ -1,13 +1,12 @@
-//! Which installs a drive gets next.
+//! The installs that wait and are in flight, drive by drive.
 //!
 //! ```text
 //!   seat 0   in flight [ run ][ run ]  ◄── run  run  run …    waiting, in order of address
 //!   seat 1   in flight [ run ][run]    ◄── run  run …
 //! ```
 //!
-//! A *run* is what goes to a drive as one operation: neighbours up to the longest joined one
-//! (`lane/io/join.rs`), begun in one turn. Each drive has its own queue, so that all of them stream whatever the order of
-//! names is.
+//! A *run* is what goes to a drive as one operation: neighbours up to the longest joined operation (`lane/io/join.rs`),
+//! begun in one turn. Each drive has its own queue, so that all drives stream, whatever the order of names is.
 //!
 //! Invariants: of a lane's installs a drive has at most [`DRIVE_BYTES_MAX`] in flight, so a client's operation waits
 //! behind two long ones at most; a drive with installs that wait has at least one in flight.
@@ -20,14 +19,14 @@ use block::Seat;
 use crate::lane::io::JOINED_BYTES_MAX;
 use crate::plan::Transfer;
 
-/// Bytes of a lane's installs in flight at one drive: two long operations, so that the drive has the second when it is
-/// done with the first.
+/// Bytes of a lane's installs in flight at one drive: two long operations, so that the drive already has the second
+/// when the first ends.
 const DRIVE_BYTES_MAX: u64 = 2 * JOINED_BYTES_MAX;
 
-/// Runs in flight at all drives together, where they are short. Enough to keep every drive of a wide pool busy.
+/// Short runs in flight at all drives together: enough to keep every drive of a wide pool busy.
 const RUNS_MAX: usize = 64;
 
-/// Short runs in flight at one drive at least, however many drives share [`RUNS_MAX`].
+/// The least number of short runs that one drive may have in flight, however many drives share [`RUNS_MAX`].
 const DRIVE_RUNS_MIN: usize = 4;
 
 /// The installs of a checkpoint that have not ended.
@@ -35,7 +34,7 @@ const DRIVE_RUNS_MIN: usize = 4;
 pub(super) struct Installs {
     /// By seat.
     drives: Vec<Drive>,
-    /// Runs in flight at one drive.
+    /// Runs that may be in flight at one drive.
     runs_max: usize,
     /// Installs that have not begun, of all drives.
     waiting: usize,
@@ -58,7 +57,7 @@ struct Run {
 }
 
 impl Drive {
-    /// The run that goes next: how many transfers, and where on the drive.
+    /// The next run: how many transfers it has, and where it lies on the drive.
     fn next_run(&self) -> Option<(usize, Range<u64>)> {
         let first = self.waiting.front()?;
         let mut range = first.offset..first.offset + first.length;
@@ -76,7 +75,8 @@ impl Drive {
 }
 
 impl Installs {
-    /// Of transfers in order of drive and address, none of which overlap: a transfer is found by its address when it ends.
+    /// Of transfers in order of drive and address. They must not overlap: a transfer is found by its address when it
+    /// ends.
     pub(super) fn new(transfers: Vec<Transfer>) -> Self {
         let apart = |pair: &[Transfer]| {
             let (first, next) = (&pair[0], &pair[1]);
@@ -105,13 +105,13 @@ impl Installs {
         (0..self.drives.len()).map(|seat| Seat(u16::try_from(seat).expect("it was a seat's")))
     }
 
-    /// True if none waits. Some may be in flight.
+    /// True if all installs have begun. Some may be in flight.
     pub(super) const fn have_begun(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Begins the next run of a drive, if it may have one more: how many transfers, to be fetched by
-    /// [`take`](Self::take).
+    /// Begins the next run of a drive, if the drive may have one more. Returns the number of its transfers; the caller
+    /// fetches each with [`take`](Self::take).
     pub(super) fn begin_run(&mut self, seat: Seat) -> usize {
         let drive = &mut self.drives[seat.index()];
         if drive.in_flight.len() >= self.runs_max {
@@ -136,7 +136,7 @@ impl Installs {
         drive.waiting.pop_front().expect("a run has as many")
     }
 
-    /// A transfer has ended; true if its run has.
+    /// A transfer has ended. True if its run has ended with it.
     pub(super) fn ended(&mut self, transfer: &Transfer) -> bool {
         let drive = &mut self.drives[transfer.seat.index()];
         let mut runs = drive.in_flight.iter();
@@ -188,7 +188,7 @@ mod tests {
         let second = begin(&mut installs, seat);
         assert_eq!(second[0].offset, JOINED_BYTES_MAX);
         assert!(begin(&mut installs, seat).is_empty(), "two are in flight");
-        // In any order; the last member ends the run.
+        // Members end in any order; the last one ends the run.
         for (index, member) in second.iter().enumerate().rev() {
             assert_eq!(installs.ended(member), index == 0);
         }

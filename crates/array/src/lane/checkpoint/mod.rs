@@ -1,4 +1,4 @@
-//! Putting what is logged in place, so that the ring's tail can move.
+//! A checkpoint writes logged blocks to their places, so that the ring's tail can move.
 //!
 //! ```text
 //!   Flushing ─► Loading ─► Installing ─► Laying ─► Paging ─► Ordering ─► Paging ─► Settling ─► LayingAnchor ─► Anchoring ─► Closing ─► (end)
@@ -7,16 +7,17 @@
 //!                                        memory)                                      └── the tail does not move ─► (end)
 //! ```
 //!
-//! [`Checkpoints`] knows when one begins and what waits for it; [`Running`] is the one under way. It submits its writes, counts
-//! them, and says what is next ([`Next`]); journal and pages are lent to it for the steps that go through them.
+//! [`Checkpoints`] decides when a checkpoint begins and keeps what waits for it. [`Running`] is the checkpoint under
+//! way. It submits its writes, counts them, and returns the next step ([`Next`]). Journal and pages are passed to it
+//! for the steps that use them.
 //!
-//! Requests go on meanwhile. What they log is not part of this checkpoint.
+//! Requests go on during a checkpoint. The blocks that they log are not part of it.
 //!
 //! Invariants:
-//! - Nothing is put in place before its record is durable.
-//! - A block leaves the journal only when it and its entry are durable in their places.
-//! - The tail does not move past anything that stays logged (`held_back`), nor if a drive that stays has refused a page or an
-//!   anchor.
+//! - No block is written to its place before its record is durable.
+//! - A block is released from the journal only when the block and its entry are durable in their places.
+//! - The tail does not move past a block that stays logged (`held_back`). It does not move at all if a drive that stays
+//!   in the pool has refused a page or an anchor.
 
 mod anchor;
 mod install;
@@ -46,18 +47,18 @@ use crate::seeded::{self, SeededFault};
 
 pub(super) use self::anchor::{lay_anchor, submit_anchor};
 
-/// How long after the last batch a checkpoint begins by itself: what is in place costs nothing at
-/// the next opening.
+/// If no batch has followed the last one for this long, a checkpoint begins without a request: blocks that are in place
+/// cost nothing at the next opening.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// What a checkpoint is doing.
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The records of what it puts in place are flushed.
+    /// The records of the blocks that it covers are being flushed.
     Flushing,
-    /// Pages are read.
+    /// Pages are being read.
     Loading(Collected),
-    /// Blocks are on their way to their places.
+    /// Blocks are being written to their places.
     Installing {
         collected: Collected,
         installs: Installs,
@@ -65,20 +66,20 @@ enum Phase {
     },
     /// Its pages are being laid out in memory.
     Laying,
-    /// Copies of pages are on their way to their places; those of the second turn are not.
+    /// Copies of pages are being written to their places; the copies in `second` follow later.
     Paging {
         writes: Writes,
         second: Vec<Transfer>,
     },
-    /// The first turn is flushed.
+    /// The first turn is being flushed.
     Ordering { second: Vec<Transfer> },
-    /// Blocks and pages are flushed.
+    /// Blocks and pages are being flushed.
     Settling,
     /// Its anchor is being laid out in memory.
     LayingAnchor,
-    /// Its anchor is on its way to all drives.
+    /// Its anchor is being written to all drives.
     Anchoring(Writes),
-    /// The anchor is flushed.
+    /// The anchor is being flushed.
     Closing,
 }
 
@@ -86,7 +87,7 @@ enum Phase {
 #[derive(Clone, Debug, Default)]
 struct Collected {
     blocks: Vec<(BlockName, Logged)>,
-    /// Stripes that become unwritten, and since which batch.
+    /// Stripes that become unwritten, each with the batch that logged this.
     zeroed: Vec<((u64, u64), u64)>,
     /// Batches whose memory it reads.
     pinned: BTreeSet<u64>,
@@ -95,26 +96,27 @@ struct Collected {
 /// What the checkpoint under way does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing before something that it waits for has ended.
+    /// Wait until something in flight has ended.
     Wait,
-    /// All that was written is flushed; then [`Running::flushed`].
+    /// Flush all that was written, then call [`Running::flushed`].
     Flush,
-    /// Its records are durable: [`Running::collect`].
+    /// The records are durable: call [`Running::collect`].
     Collect,
-    /// All installs have ended: [`Running::enter`], and then [`Running::write_pages`]. A drive that stays has refused some with
-    /// this fault.
+    /// All installs have ended: call [`Running::enter`], then [`Running::write_pages`]. The fault is that of an install
+    /// that a drive that stays in the pool has refused.
     Installed(Option<Fault>),
-    /// All pages are written. When nothing is being logged again any more: [`Running::settle`], and then a flush.
+    /// All pages are written. When no block is being logged again any more: call [`Running::settle`], then flush.
     Settle,
-    /// Blocks and pages are durable: [`Running::release`], and then perhaps an anchor.
+    /// Blocks and pages are durable: call [`Running::release`], then write an anchor if one is needed.
     Durable,
-    /// A drive that stays has refused what all must have: [`Checkpoints::refuse`], and then [`Checkpoints::end`].
+    /// A drive that stays in the pool has refused a write that all drives must have: call [`Checkpoints::refuse`], then
+    /// [`Checkpoints::end`].
     Refused(Fault),
-    /// Its anchor is durable: [`Checkpoints::end`].
+    /// Its anchor is durable: call [`Checkpoints::end`].
     End,
 }
 
-/// What waits for a checkpoint that begins from now on.
+/// Something that waits for the next checkpoint that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckpointWaiter {
     /// The pool.
@@ -126,19 +128,19 @@ pub(super) enum CheckpointWaiter {
 /// A checkpoint that has ended.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
-    /// The last batch that it was to put in place.
+    /// The last batch that the checkpoint covers.
     pub(super) covers: u64,
-    /// The oldest batch that still counts.
+    /// The oldest batch that the journal must keep.
     pub(super) first: u64,
     pub(super) waiters: Vec<CheckpointWaiter>,
-    /// It was there to make room, and what it has held back could have been logged again in time.
+    /// The checkpoint was to make room, and held back blocks that could have been logged again in time.
     pub(super) in_the_way: bool,
-    /// It has put something in place, or found nothing to put there.
+    /// The checkpoint has put a block in place, or had none to put in place.
     pub(super) progress: bool,
 }
 
 impl Ended {
-    /// True if something that it was to put in place stays logged.
+    /// True if the journal must still keep a batch that this checkpoint covers.
     pub(super) const fn holds_back(&self) -> bool {
         self.first <= self.covers
     }
@@ -151,32 +153,32 @@ pub(super) struct Running {
     /// The last batch that this checkpoint puts in place.
     covers: u64,
     waiters: Vec<CheckpointWaiter>,
-    /// An anchor is written in any case.
+    /// An anchor is written even if the tail does not move.
     anchor: bool,
-    /// Blocks that a drive that stays did not take, and those that have no place: they stay logged.
+    /// Blocks that stay logged: a drive that stays in the pool has refused them, or they have no place.
     held_back: BTreeSet<BlockName>,
-    /// Columns that came back with their drive while it ran: nothing was written there.
+    /// Columns that returned with their drive while the checkpoint ran: nothing was written there.
     back: BTreeSet<(u64, u16)>,
     /// Some blocks turned out to have no place when it was too late to log them again.
     late: bool,
-    /// Blocks that were put in place, and are in memory until that is durable.
+    /// Blocks that were put in place. They stay in memory until they are durable there.
     installed: Vec<(BlockName, Logged)>,
-    /// Drives that did not take a page or the anchor and have not gone out, and what they said.
+    /// Drives that refused a page or the anchor and have not gone out, each with the fault that it returned.
     refused: BTreeMap<Seat, Fault>,
-    /// Whether it is there to make room.
+    /// True if this checkpoint must free space in the ring.
     room: bool,
-    /// Whether it has put something in place, or found nothing to put there.
+    /// True if it has put a block in place, or had none to put in place.
     progress: bool,
-    /// The oldest batch that still counts when it has ended.
+    /// The oldest batch that the journal must keep after this checkpoint.
     first: u64,
     pages: BTreeSet<PageName>,
     /// Pages that are only read: preserved blocks are selected by them (`preserved.rs`).
     read_for: BTreeSet<PageName>,
-    /// Those of `pages` that have not changed. Every place that counts has them; cells that are being filled, and
-    /// successors of drives, lack them.
+    /// Pages of `pages` that have not changed. Every place that counts has them already; cells that are being filled,
+    /// and successors of drives, lack them.
     unchanged: BTreeSet<PageName>,
     scratch: Option<ScratchId>,
-    /// While it writes to cells that it knows of, they must not be given away.
+    /// Entered while the checkpoint writes to cells: until it leaves, these cells are not given away.
     epoch: Option<Epoch>,
 }
 
@@ -186,13 +188,13 @@ pub(super) struct Checkpoints {
     running: Option<Running>,
     wanted: bool,
     waiters: Vec<CheckpointWaiter>,
-    /// The next one writes an anchor though the tail may not have moved.
+    /// The next checkpoint writes an anchor even if the tail has not moved.
     anchor: bool,
     /// The last batch that a checkpoint has covered.
     covered: u64,
     /// When the last batch became complete.
     logged_at: Instant,
-    /// Fills that would write where installs are in flight, or over what is not flushed.
+    /// Fills that must wait: they would write where installs are in flight, or over a block that is not flushed.
     fills: Vec<OpId>,
     /// Pages to be written whether they have changed or not: a fill needs them at its target.
     forced: BTreeSet<PageName>,
@@ -207,12 +209,12 @@ impl Checkpoints {
         self.running.is_some()
     }
 
-    /// True if one is wanted, and none is under way.
+    /// True if a checkpoint is wanted and none is under way.
     pub(super) const fn waits(&self) -> bool {
         self.wanted && self.running.is_none()
     }
 
-    /// What it does with pages. `anchor`: the newest one.
+    /// What the checkpoint under way does with pages. `anchor`: number of the newest anchor.
     pub(super) fn pages(&self, anchor: u64) -> CheckpointPages<'_> {
         match &self.running {
             None => CheckpointPages::none(anchor),
@@ -226,10 +228,9 @@ impl Checkpoints {
         }
     }
 
-    /// Checks the one under way; batches up to `flushed` are durable.
+    /// Checks the checkpoint under way. Batches up to `flushed` are durable.
     ///
-    /// # Panics
-    /// When something is put in place whose record is not.
+    /// # Panics When a block is being put in place whose record is not durable.
     pub(super) fn check(&self, flushed: u64) {
         let Some(running) = &self.running else {
             return;
@@ -241,7 +242,7 @@ impl Checkpoints {
         );
     }
 
-    /// Whether the one under way writes any page of a group.
+    /// True if the checkpoint under way writes a page of the group.
     pub(super) fn writes_of(&self, group: u64) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| running.pages.iter().any(|name| name.group == group))
@@ -252,34 +253,34 @@ impl Checkpoints {
         self.logged_at = now;
     }
 
-    /// True if nothing has been logged for as long as makes a checkpoint begin by itself.
+    /// True if no batch has been completed for as long as `IDLE`.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         now.since(self.logged_at) >= IDLE
     }
 
-    /// When one begins although nothing asks for it. `completed`: the last batch.
+    /// When a checkpoint begins without a request. `completed`: the last complete batch.
     pub(super) fn idle_at(&self, completed: u64) -> Option<Instant> {
         let behind = self.is_idle() && self.covered < completed;
         behind.then(|| self.logged_at + IDLE)
     }
 
-    /// The first batch that none has covered.
+    /// The first batch that no checkpoint has covered.
     pub(super) const fn first_uncovered(&self) -> u64 {
         self.covered + 1
     }
 
-    /// One should begin as soon as none is running.
+    /// A checkpoint should begin as soon as none is running.
     pub(super) const fn want(&mut self) {
         self.wanted = true;
     }
 
-    /// The same, and it writes an anchor.
+    /// The same; this checkpoint also writes an anchor.
     pub(super) const fn want_anchor(&mut self) {
         self.anchor = true;
         self.wanted = true;
     }
 
-    /// One is awaited that begins from now on, and writes these pages.
+    /// `waiter` waits for the next checkpoint that begins. That checkpoint writes these pages.
     pub(super) fn await_next(
         &mut self,
         waiter: CheckpointWaiter,
@@ -290,21 +291,21 @@ impl Checkpoints {
         self.wanted = true;
     }
 
-    /// Whether one begins now. `hindered`: a try would fail, as one before it did; then only what is awaited is tried.
-    /// `log_waits`: something waits to be logged.
+    /// True if a checkpoint begins now. `hindered`: an attempt would fail as the previous one did, so a checkpoint is
+    /// attempted only if something waits for it. `log_waits`: something waits to be logged.
     pub(super) fn is_due(&mut self, hindered: bool, log_waits: bool) -> bool {
         if !self.waits() {
             return false;
         }
         if hindered && self.waiters.is_empty() {
-            // With nothing that waits the next try is made when there is something.
+            // Nothing waits for this checkpoint. Attempt it later only if the log or a fill needs it.
             self.wanted = log_waits || !self.fills.is_empty();
             return false;
         }
         true
     }
 
-    /// One begins, and covers batches up to this one. Its records are flushed first.
+    /// A checkpoint begins that covers batches up to `covers`. Their records are flushed first.
     pub(super) fn begin(&mut self, covers: u64) {
         self.wanted = false;
         self.running = Some(Running {
@@ -328,19 +329,18 @@ impl Checkpoints {
         });
     }
 
-    /// The one under way.
+    /// The checkpoint under way.
     pub(super) fn running(&mut self) -> &mut Running {
         self.running.as_mut().expect("a checkpoint runs")
     }
 
-    /// The one under way, if one is.
+    /// The checkpoint under way, if there is one.
     pub(super) const fn if_running(&mut self) -> Option<&mut Running> {
         self.running.as_mut()
     }
 
-    /// Whether a fill must not write to a column now: an older version of one of its blocks may be on
-    /// its way to the target, and come after the fill's. Then the fill is planned again when all
-    /// are in place.
+    /// True if a fill must not write to a column now: an older version of one of its blocks may be on its way to the
+    /// target, and arrive after the fill's write. The fill is planned again when all installs have ended.
     pub(super) fn fill_must_wait(&mut self, op: OpId, group: u64, column: u16) -> bool {
         let installing = self.running.as_ref().is_some_and(|running| {
             let Phase::Installing { collected, .. } = &running.phase else {
@@ -357,19 +357,19 @@ impl Checkpoints {
         installing
     }
 
-    /// A fill is planned again when one has put in place what is logged.
+    /// The fill is planned again when a checkpoint has put the logged blocks in place.
     pub(super) fn fill_waits(&mut self, op: OpId) {
         self.fills.push(op);
         self.wanted = true;
     }
 
-    /// Fills that are planned again now.
+    /// Takes the fills that are to be planned again now.
     pub(super) fn take_fills(&mut self) -> Vec<OpId> {
         std::mem::take(&mut self.fills)
     }
 
-    /// A column is where it was when its drive left, and was not filled: what the one under way puts in place it
-    /// does not put there.
+    /// A column has returned with its drive and was not filled. The checkpoint under way does not write its blocks
+    /// there; the next one does.
     pub(super) fn column_is_back(&mut self, group: u64, column: u16) {
         if let Some(running) = self.running.as_mut() {
             running.back.insert((group, column));
@@ -377,15 +377,15 @@ impl Checkpoints {
         }
     }
 
-    /// A drive that stays has refused something that all must have: the one under way ends here, and the tail stays
-    /// where it is.
+    /// A drive that stays in the pool has refused a write that all drives must have. The checkpoint under way ends
+    /// here, and the tail stays where it is.
     pub(super) fn refuse(&mut self, cx: &mut Context, ios: &mut IoTable, pages: &mut PageCache) {
         let running = self.running();
         running.first = 0;
         if running.writes_pages() {
-            // No copy or some are new, and others stay old until these are durable: the next checkpoint writes all
-            // of them. So it does when the flush fails that was to cover them: a drive may have dropped what it had in its cache,
-            // and would take the next flush as if nothing had happened.
+            // Some copies may be new and others old until these writes are durable: the next checkpoint writes all of
+            // them again. The same holds if the flush that was to cover them has failed. A drive may have dropped its
+            // cache, and would still report success for the next flush.
             let unsettled = std::mem::take(&mut running.pages);
             for &name in &unsettled {
                 pages.unwritten(name);
@@ -397,7 +397,7 @@ impl Checkpoints {
         cx.epochs.leave(&mut running.epoch);
     }
 
-    /// The one under way has ended.
+    /// The checkpoint under way has ended.
     pub(super) fn end(&mut self) -> Ended {
         let running = self.running.take().expect("a checkpoint runs");
         self.covered = running.covers;
@@ -413,7 +413,7 @@ impl Checkpoints {
 }
 
 impl Running {
-    /// Whether pages are on their way to their places.
+    /// True while its pages are being laid out, written or flushed.
     const fn writes_pages(&self) -> bool {
         matches!(
             self.phase,
@@ -426,13 +426,13 @@ impl Running {
         &self.waiters
     }
 
-    /// Whether it is there to make room.
+    /// True if this checkpoint must free space in the ring.
     pub(super) const fn makes_room(&self) -> bool {
         self.room
     }
 
-    /// What was written is flushed. If a drive that stays has failed the flush the checkpoint ends here: nothing is put in
-    /// place before its record is durable, and the tail does not move past what may be in caches only.
+    /// The flush has ended. If a drive that stays in the pool has failed it, the checkpoint ends here: no block is put
+    /// in place before its record is durable, and the tail does not move past data that may be only in drives' caches.
     pub(super) fn flushed(
         &mut self,
         cx: &mut Context,
@@ -452,7 +452,7 @@ impl Running {
         }
     }
 
-    /// The records are durable: what is to be put in place? Returns pages that must be in memory for that.
+    /// The records are durable: collects what is to be put in place. Returns the pages that must be in memory for that.
     pub(super) fn collect(
         &mut self,
         cx: &Context,
@@ -484,7 +484,7 @@ impl Running {
         self.pages.union(&self.read_for).copied().collect()
     }
 
-    /// A page has come into memory, or all are there.
+    /// Begins the installs if all pages that they need are in memory.
     pub(super) fn page_here(
         &mut self,
         cx: &mut Context,
@@ -531,7 +531,7 @@ impl Running {
         }
     }
 
-    /// What a drive that stays did not take, of what all must have.
+    /// The refusal of a write that all drives must have, by a drive that stays in the pool, if there is one.
     fn refusal(&self) -> Option<Next> {
         let fault = self.refused.values().next().copied();
         fault.map(Next::Refused)

@@ -1,14 +1,13 @@
-//! A checkpoint's pages: the entries of what it has put in place.
+//! A checkpoint's pages: the entries of the blocks that it has put in place.
 //!
-//! Pages are written in place, so that a copy that is being written may be torn. The copies of a page are
-//! therefore written in two turns with a flush between: those beside even columns, then those beside odd
-//! ones. A page whose copies would all be in one turn (the others are out, or the last column meets the
-//! first) gives one of them to the other turn. At each moment a copy is whole: an old one, which the journal
-//! completes, or a new one.
+//! Pages are written in place, so a copy may be torn while it is being written. The copies of a page are therefore
+//! written in two turns with a flush between them: those beside even columns, then those beside odd ones. If all copies
+//! of a page would be in one turn (the others are out, or the last column meets the first), one of them is moved to the
+//! other turn. At each moment one copy is whole: an old one, which the journal completes, or a new one.
 //!
-//! A page that has not changed is here because a cell is being filled. Every place that counts has it: it is written
-//! to cells being filled, and to drives with a successor. A successor has no place of its own in the view, and gets
-//! what is written to the drive that it succeeds.
+//! A page that has not changed is written because a cell is being filled. Every place that counts has the page already,
+//! so it is written only to cells being filled, and to drives with a successor. A successor has no place of its own in
+//! the view: it gets what is written to the drive that it succeeds.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +71,7 @@ impl Running {
         let mut turns = [Vec::new(), Vec::new()];
         for (index, name) in in_order(&self.pages).into_iter().enumerate() {
             if pages.is_nowhere(name) {
-                // A drive that has come back since may have it.
+                // A drive that has returned since may have the page.
                 continue;
             }
             let mut places = page_places(cx, name, false);
@@ -96,7 +95,7 @@ impl Running {
         self.push_pages(cx, ios, &first, second)
     }
 
-    /// Writes copies of pages; those of the second turn follow when these are durable.
+    /// Writes copies of pages. Those of the `second` turn follow when these are durable.
     pub(super) fn push_pages(
         &mut self,
         cx: &mut Context,
@@ -121,7 +120,7 @@ impl Running {
         self.pages_ended()
     }
 
-    /// A drive has taken copies of pages, or has not. `out`: it is out by now.
+    /// A drive has written copies of pages, or has failed to. `out`: the drive is out by now.
     pub(in crate::lane) fn page_written(
         &mut self,
         seat: Seat,
@@ -138,7 +137,7 @@ impl Running {
         self.pages_ended()
     }
 
-    /// What comes after the copies of pages that are being written, if they are.
+    /// The next step, if no copies of pages are in flight any more.
     pub(in crate::lane) fn pages_ended(&mut self) -> Next {
         match &self.phase {
             Phase::Paging { writes, .. } if writes.is_done() => {}
@@ -159,7 +158,7 @@ impl Running {
     }
 }
 
-/// Pages in the order in which they lie beside a cell: those of one number together.
+/// Pages in the order in which they lie beside a cell: those of one index together.
 fn in_order(pages: &BTreeSet<PageName>) -> Vec<PageName> {
     let mut names: Vec<PageName> = pages.iter().copied().collect();
     names.sort_by_key(|name| (name.group, name.index, name.column));
@@ -204,7 +203,7 @@ mod tests {
             for copies in 2..=columns.min(4) {
                 for column in 0..columns {
                     let holders = (0..copies).map(|distance| (column + distance) % columns);
-                    // Each set of them may be all that counts.
+                    // Any subset of the copies may be the ones that count.
                     for set in 0..1_u32 << copies {
                         let places: Vec<PagePlace> = holders
                             .clone()

@@ -15,12 +15,12 @@ struct Lab {
     ios: IoTable,
     overlay: Overlay,
     pages: PageCache,
-    /// What is preserved of what is to be put in place, and of what was.
+    /// Blocks to be preserved: of those to be put in place, and of those that were put in place.
     preserved: BTreeSet<BlockName>,
     preserved_late: BTreeSet<BlockName>,
     /// Stripes that were made unwritten.
     unwritten: Vec<(u64, u64)>,
-    /// What a drive that stays has refused of installs.
+    /// The fault of an install that a drive that stays in the pool has refused.
     refused: Option<Fault>,
 }
 
@@ -77,7 +77,7 @@ impl Lab {
         Next::Flush
     }
 
-    /// Does what comes next without a drive: returns what is waited for.
+    /// Performs the steps that need no drive. Returns the first one that waits.
     fn go_on(&mut self, next: Next) -> Next {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         let next = match next {
@@ -125,7 +125,7 @@ impl Lab {
         self.go_on(next)
     }
 
-    /// Writes in flight: what they are, their drive and first block.
+    /// Writes in flight: their kind and drive.
     fn writes(&self) -> Vec<(&'static str, u16)> {
         let in_flight = self.ios.in_flight();
         let kind = |purpose| match purpose {
@@ -139,7 +139,7 @@ impl Lab {
             .collect()
     }
 
-    /// Drives answer all that is in flight; of these the answer is that they are full.
+    /// Drives answer all that is in flight. Those in `full` answer that they are full.
     fn answer(&mut self, full: &[u16]) -> Next {
         let in_flight = self.ios.in_flight();
         let in_flight: Vec<(IoId, Purpose, Seat)> = in_flight
@@ -174,7 +174,7 @@ impl Lab {
         self.go_on(next)
     }
 
-    /// Drives and flushes do what they should until the checkpoint ends: the steps that it takes.
+    /// Drives and flushes succeed until the checkpoint ends. Returns the steps that it takes.
     fn finish(&mut self, mut next: Next) -> Vec<String> {
         let mut steps = Vec::new();
         loop {
@@ -195,7 +195,7 @@ impl Lab {
         }
     }
 
-    /// The same; how it has ended.
+    /// The same; returns how the checkpoint has ended.
     fn end(&mut self, next: Next) -> Ended {
         self.finish(next);
         self.checkpoints.end()
@@ -391,7 +391,7 @@ fn preserved_blocks_hold_the_tail() {
     lab.preserved.insert(block(1, 4));
     let next = lab.begin(8);
     assert_eq!(lab.end(next).first, 7);
-    // Batch 9 has logged it again while pages were written.
+    // Batch 9 logs the block again while pages are written.
     let next = lab.begin(8);
     lab.log(1, 4, 9);
     assert_eq!(lab.end(next).first, 9);

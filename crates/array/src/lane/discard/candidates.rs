@@ -1,11 +1,12 @@
-//! What may be discarded: runs of stripes, and groups of no volume. It is bounded; what is beyond is forgotten.
+//! Candidates for discards: runs of stripes, and groups that belong to no volume. Their number is bounded; further ones
+//! are dropped.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::runs::{self, Runs};
 
-/// Runs that a lane remembers, of stripes and of groups: 64 KiB each at most.
+/// Runs that a lane keeps, of stripes and of groups: 64 KiB each at most.
 const RUNS_MAX: usize = 4096;
 
 /// What may be discarded.
@@ -15,7 +16,7 @@ pub(super) struct Candidates {
     stripes: BTreeMap<u64, Runs>,
     /// How many runs these are.
     stripe_runs: usize,
-    /// Runs of groups of no volume; also of other lanes.
+    /// Runs of groups that belong to no volume; also groups of other lanes.
     groups: Runs,
 }
 
@@ -40,7 +41,7 @@ impl Candidates {
         }
     }
 
-    /// The groups begin a new life, or have ended one.
+    /// Drops all candidates of these groups.
     pub(super) fn forget(&mut self, groups: &Range<u64>) {
         runs::remove(&mut self.groups, groups);
         for (_, runs) in self.stripes.extract_if(groups.clone(), |_, _| true) {
@@ -48,7 +49,7 @@ impl Candidates {
         }
     }
 
-    /// Takes over all of another one.
+    /// Adds all candidates of `other`.
     pub(super) fn append(&mut self, other: Self) {
         for (group, runs) in other.stripes {
             for (first, count) in runs {
@@ -60,7 +61,7 @@ impl Candidates {
         }
     }
 
-    /// Takes the first run of at most so many stripes.
+    /// Takes the first run, of at most `most` stripes.
     pub(super) fn next_stripes(&mut self, most: u64) -> Option<(u64, Range<u64>)> {
         let (&group, runs) = self.stripes.first_key_value()?;
         let &(first, count) = runs.first()?;

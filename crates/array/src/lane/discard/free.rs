@@ -1,8 +1,9 @@
-//! Free stripes, which the next overwrites go to (`lane/ops/moves.rs`).
+//! Free stripes: the next overwrites go there (`lane/ops/moves.rs`).
 //!
-//! While a stream goes over a group each of its stripes is free for a while. To discard it would give nothing back for long, and
-//! cost an operation on each drive and the stripe's lock just when it is wanted. So free stripes are left as they are,
-//! but in a group that holds nothing: with the last of its data they go, too, for they are up to 3.1 % of its space.
+//! While a stream goes over a group, each of its stripes is free for a while. A discard of such a stripe would give its
+//! space back only for a short time, and would cost an operation on each drive and the stripe's lock just when the
+//! stream needs it. Free stripes are therefore left as they are, except in a group that holds nothing: there they are
+//! discarded with the last data, because they are up to 3.1 % of its space.
 
 use std::ops::Range;
 
@@ -12,8 +13,8 @@ use super::known::{KnownSpace, entries_of_cell};
 use crate::lane::context::Context;
 
 impl KnownSpace<'_> {
-    /// Whether nothing of a group counts, as far as that is known without I/O. Its pages are in memory when a checkpoint has
-    /// just made the last of it unwritten.
+    /// True if a group is known, without I/O, to hold nothing that counts. Its pages are in memory when a checkpoint
+    /// has just made its last stripe unwritten.
     pub(super) fn group_holds_nothing(&self, cx: &Context, group: u64) -> bool {
         let blocks = cx.geometry.cell_bytes() / BLOCK_BYTES;
         let blocks = u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
@@ -24,7 +25,8 @@ impl KnownSpace<'_> {
         })
     }
 
-    /// The free stripes of a group that are discarded next, if these are the last of a group that holds nothing.
+    /// The free stripes of a group that are discarded next, if `stripes` had the last data of a group that now holds
+    /// nothing.
     pub(super) fn free_stripes_beside(
         &self,
         cx: &Context,

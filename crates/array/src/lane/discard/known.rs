@@ -1,4 +1,4 @@
-//! Whether stripes or a group hold nothing that counts, as far as that is known without I/O.
+//! Checks whether stripes or a group hold nothing that counts, as far as this is known without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,29 +13,30 @@ use crate::lane::pages::CheckpointPages;
 use crate::runs::{self, Runs};
 use crate::seeded::{self, SeededFault};
 
-/// What is known of what may be discarded, as of an input.
+/// What is known of space that may be discarded, at the time of one input.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::lane) struct KnownSpace<'a> {
     pub(in crate::lane) entries: Entries<'a>,
     pub(in crate::lane) maps: &'a StripeMaps,
     pub(in crate::lane) checkpoint: CheckpointPages<'a>,
-    /// A job is doing something to the group, and reads what its entries say.
+    /// A job works on the group, and reads its entries.
     pub(in crate::lane) has_job: bool,
 }
 
-/// What is found of stripes or a group.
+/// The result of a check of stripes or of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// These chunks hold nothing that counts, by column.
     Nothing(BTreeMap<u16, Runs>),
     /// Pages must be read first.
     Missing(BTreeSet<PageName>),
-    /// It is known when a checkpoint has ended.
+    /// The check must be repeated after the next checkpoint.
     Later,
 }
 
 impl KnownSpace<'_> {
-    /// Which of these stripes still hold nothing. Others have been written since: a trim makes them candidates again.
+    /// Finds which of these stripes still hold nothing. The others have been written since: a trim makes them
+    /// candidates again.
     pub(super) fn at_stripes(&self, cx: &Context, group: u64, stripes: Range<u64>) -> Found {
         let Entries { overlay, pages } = self.entries;
         let mut empty: BTreeMap<u16, Runs> = BTreeMap::new();
@@ -87,7 +88,8 @@ impl KnownSpace<'_> {
         }
     }
 
-    /// Whether the journal has nothing of a group of no volume. Its entries do not count any more.
+    /// Checks that the journal holds nothing of a group that belongs to no volume. The entries of such a group do not
+    /// count any more.
     pub(super) fn at_group(&self, cx: &Context, group: u64) -> Found {
         let chunks = cx.geometry.cell_bytes() / cx.geometry.chunk_bytes();
         let columns = 0..cx.geometry.layout().columns();

@@ -1,28 +1,29 @@
-//! Space that holds nothing goes back to the drives.
+//! Discards: space that holds nothing is given back to the drives.
 //!
 //! ```text
 //!   trim ─► record ─► checkpoint: entries unwritten, tail past it ─► candidates ─┐
 //!   volume deleted ─► labels ─► Freed ───────────────────────────► candidates ─┤
 //!                                                                              ▼
-//!                   locks of a run of stripes ─► check anew ─► discard ─► (end): the next run
+//!                   locks of a run of stripes ─► check again ─► discard ─► (end): the next run
 //!                                                    └─ not known now ──────► after the next checkpoint
 //! ```
 //!
-//! What is discarded may read as anything afterwards (`docs/design/discards.md` goes through all readers). A discard that
-//! fails, or that the power takes, does no harm: how it ends does not matter, and only what wants the stripes' locks
-//! waits for it. A drive that takes none is known after one.
+//! A discarded range may read as anything afterwards (`docs/design/discards.md` goes through all readers). A discard
+//! that fails, or that a power cut takes, does no harm: its outcome does not matter, and only operations that need the
+//! stripes' locks wait for it. If no drive of a run supports discards, the lane drops its candidates.
 //!
 //! Invariants:
-//! - A lane has one run under way. Its discards are bulk operations, so that drives do short ones of clients first.
-//! - The run's stripes are locked from before the check until all discards have ended: no write passes one, and none is on its
-//!   way to the journal or to its place.
-//! - Nothing is discarded that the ring still describes: the last checkpoint has moved the tail past all that it
-//!   covered, and of what was logged since the overlay has nothing there. A record of blocks in place that is not known
-//!   to be flushed would fail recovery's comparison, and end the log before later ones of other stripes.
-//! - Of stripes of volumes every entry says *unwritten*, and the pages that say so are on the drives.
-//! - Free stripes are left as they are, but in a group that holds nothing (`free.rs`).
-//! - A pool that is being closed hears of its checkpoint when no discard is under way: one that came later would hit what
-//!   the next holder has written.
+//! - A lane has one run under way. Its discards are bulk operations, so that drives do short operations of clients
+//!   first.
+//! - The run's stripes are locked from before the check until all discards have ended: no write passes a discard, and
+//!   no block of the stripes is on its way to the journal or to its place.
+//! - No space is discarded that the ring still describes: the last checkpoint has moved the tail past all that it
+//!   covered, and the overlay has no later block there. Otherwise a record of blocks in place that is not known to be
+//!   flushed would fail recovery's comparison, and end the log before later records of other stripes.
+//! - Every entry of a discarded stripe of a volume is *unwritten*, and the pages with these entries are on the drives.
+//! - Free stripes are not discarded, except in a group that holds nothing (`free.rs`).
+//! - While a pool is being closed, its checkpoint is reported only when no discard is under way: a later discard would
+//!   destroy what the next opening has written.
 
 mod candidates;
 mod free;
@@ -51,7 +52,7 @@ use crate::format::PageName;
 use crate::runs::Runs;
 use crate::seeded::{self, SeededFault};
 
-/// Bytes of one cell that one operation discards: what is to be written there waits until drives have done so.
+/// Bytes of one cell that one operation discards. Writes to these stripes wait until the drives have ended the discard.
 const STEP_BYTES: u64 = 32 << 20;
 
 /// Why an operation discards its stripes.
@@ -59,7 +60,7 @@ const STEP_BYTES: u64 = 32 << 20;
 pub(super) enum Discarded {
     /// They were made unwritten.
     Stripes,
-    /// Their group is of no volume any more.
+    /// Their group belongs to no volume any more.
     Group,
 }
 
@@ -71,12 +72,12 @@ pub(super) struct Run {
     pub(super) what: Discarded,
 }
 
-/// What has become of a run whose stripes are locked.
+/// The next state of a run whose stripes are locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
-    /// Drives discard it: [`Discards::discarded`] says when all have answered.
+    /// Drives are discarding it: [`Discards::discarded`] returns true when all have answered.
     Asked,
-    /// These pages are read first.
+    /// These pages must be read first.
     Missing(BTreeSet<PageName>),
     /// There is nothing to discard.
     Nothing,
@@ -86,17 +87,17 @@ pub(super) enum Begun {
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     group: u64,
-    /// The group has begun a new life since: nothing more is asked, and nothing of it stays a candidate.
+    /// The group has been forgotten since: no more discards are submitted, and none of its stripes stays a candidate.
     forgotten: bool,
-    /// Drives have been asked that have not answered.
+    /// Discards that drives have not answered.
     in_flight: usize,
-    /// A drive has been asked.
+    /// A discard has been submitted.
     asked: bool,
-    /// One did not say that it takes no discards.
+    /// At least one answer was not that the drive takes no discards.
     taken: bool,
 }
 
-/// What a lane may discard, and what it is discarding.
+/// What a lane may discard, and the run under way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Discards {
     /// Stripes that the checkpoint under way has made unwritten.
@@ -106,14 +107,14 @@ pub(super) struct Discards {
     later: Candidates,
     under_way: Option<UnderWay>,
     ring: RingSpace,
-    /// The pool may be about to close: nothing more is begun.
+    /// The pool may be about to close: no discard begins.
     paused: bool,
-    /// Checkpoints that are reported to the pool once nothing is under way.
+    /// Checkpoints to be reported to the pool once no discard is under way.
     unreported: usize,
 }
 
 impl Discards {
-    /// Groups have been taken from volumes.
+    /// Groups no longer belong to a volume.
     pub(super) fn groups_freed(&mut self, cx: &Context, runs: &[(u64, u64)]) {
         if cx.geometry.regions().is_none() || cx.trusted {
             return;
@@ -126,12 +127,12 @@ impl Discards {
         self.resume();
     }
 
-    /// A checkpoint has set the entries of a stripe.
+    /// A checkpoint has set the entries of a stripe to *unwritten*.
     pub(super) fn made_unwritten(&mut self, stripe: (u64, u64)) {
         self.unwritten.push(stripe);
     }
 
-    /// These groups begin a new life.
+    /// Drops the candidates of these groups: the groups are being reused, or have just been freed.
     pub(super) fn forget(&mut self, groups: Range<u64>) {
         self.ready.forget(&groups);
         self.later.forget(&groups);
@@ -141,18 +142,18 @@ impl Discards {
         }
     }
 
-    /// Nothing more is begun before clients ask again.
+    /// No discard begins until a client sends a request.
     pub(super) const fn pause(&mut self) {
         self.paused = true;
     }
 
-    /// Clients ask: the pool is not being closed.
+    /// A client has sent a request: the pool is not being closed.
     pub(super) const fn resume(&mut self) {
         self.paused = false;
     }
 
-    /// A checkpoint has ended. `whole`: it has held nothing back, and all that it has changed is durable. True if something may be
-    /// discarded now.
+    /// A checkpoint has ended. `whole`: it has held no block back, and all its changes are durable. True if something
+    /// may be discarded now.
     pub(super) fn checkpoint_ended(
         &mut self,
         cx: &Context,
@@ -180,7 +181,7 @@ impl Discards {
         self.ready.add_stripes(group, stripes);
     }
 
-    /// Reports a checkpoint that the pool has asked for, now or when nothing is under way any more.
+    /// Reports a checkpoint that the pool has requested, now or when no discard is under way any more.
     pub(super) fn report_checkpointed(&mut self, cx: &mut Context) {
         if self.under_way.is_some() || self.ring.is_under_way() {
             self.unreported += 1;
@@ -190,15 +191,15 @@ impl Discards {
         }
     }
 
-    /// Something that was under way has ended.
+    /// A discard that was under way has ended.
     fn report_delayed(&mut self, cx: &mut Context) {
         for _ in 0..std::mem::take(&mut self.unreported) {
             self.report_checkpointed(cx);
         }
     }
 
-    /// The run that is discarded next, if none is under way: it is from now on. `past_ring`: the ring has nothing of before the
-    /// last checkpoint.
+    /// The run that is discarded next, if none is under way. It is under way from now on. `past_ring`: the ring holds
+    /// no batch that a checkpoint has covered.
     pub(super) fn next(&mut self, cx: &Context, past_ring: bool) -> Option<Run> {
         if self.under_way.is_some() || self.paused || !may_discard(past_ring) {
             return None;
@@ -238,12 +239,12 @@ impl Discards {
         needs && run.what == Discarded::Stripes
     }
 
-    /// True if the run under way is of a group that has begun a new life since.
+    /// True if the group of the run under way has been forgotten since.
     fn is_forgotten(&self) -> bool {
         self.under_way.is_some_and(|run| run.forgotten)
     }
 
-    /// The stripes of a run are locked: asks drives to discard what of them still holds nothing.
+    /// The stripes of a run are locked: asks drives to discard those that still hold nothing.
     pub(super) fn begin(
         &mut self,
         cx: &mut Context,
@@ -319,7 +320,7 @@ impl Discards {
         Begun::Asked
     }
 
-    /// A drive has discarded a range, or has not; true if it was the last of the run.
+    /// A drive has answered a discard. True if this was the last answer for the run.
     pub(super) fn discarded(&mut self, outcome: Outcome) -> bool {
         let run = self.under_way.as_mut().expect("its run is under way");
         run.taken |= outcome != Err(Fault::Invalid);
@@ -327,11 +328,11 @@ impl Discards {
         run.in_flight == 0
     }
 
-    /// The run under way has ended, and its stripes are not locked any more.
+    /// The run under way has ended, and its stripes are no longer locked.
     pub(super) fn end(&mut self, cx: &mut Context) {
         let run = self.under_way.take();
         if run.is_some_and(|run| run.asked && !run.taken) {
-            // None of the drives takes discards: what else there is would be asked in vain.
+            // None of the drives takes discards: the other candidates would fail too.
             self.ready = Candidates::default();
             self.later = Candidates::default();
         }
@@ -339,14 +340,15 @@ impl Discards {
     }
 }
 
-/// Whether anything may be discarded: nothing may while the ring still has something of before the last checkpoint.
+/// True if anything may be discarded: not while the ring still holds a batch that the last checkpoint has covered.
 fn may_discard(past_ring: bool) -> bool {
     past_ring
         || seeded::is(SeededFault::DiscardDescribed)
         || seeded::is(SeededFault::DiscardUnflushed)
 }
 
-/// The cell of a column, if the column is at home, only there, and on a drive that is quick enough.
+/// The home cell of a column, if the column is there and nowhere else. `None` if its drive is out, suspect, or has a
+/// successor.
 fn cell_at_home(cx: &Context, ios: &IoTable, group: u64, column: u16) -> Option<Cell> {
     let home = cx.geometry.layout().cell(group, column);
     let state = cx.view().column(&cx.geometry, group, column);

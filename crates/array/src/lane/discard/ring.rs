@@ -1,9 +1,11 @@
-//! The ring's own space, which a stream has written from end to end, and which holds nothing that counts when all is in place.
+//! The discard of the ring itself. A stream writes the ring from end to end, and the ring holds nothing that counts
+//! once all blocks are in place.
 //!
-//! It is discarded as a whole when nothing is in it and nothing has been logged for a while, if much has been written there
-//! since the last time. Recovery begins where the anchor says, and takes what it finds there for the end of the log.
+//! The ring is discarded as a whole if it is empty, nothing has been logged for a while, and much of it has been
+//! written since its last discard. Recovery begins where the anchor points, and takes what it finds there for the end
+//! of the log.
 //!
-//! Invariant: while drives discard the ring no batch is written to it. What is to be logged meanwhile waits.
+//! Invariant: no batch is written to the ring while drives discard it. Batches wait until then.
 
 use block::{BLOCK_BYTES, Seat};
 
@@ -14,7 +16,7 @@ use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::seeded::{self, SeededFault};
 
-/// The part of the ring that must have been written for it to be discarded. Less is written again soon.
+/// The ring is discarded if at least one part in this many has been written. A smaller part is soon written again.
 const WRITTEN_PART: u64 = 8;
 
 /// How the log uses its ring, as of an input.
@@ -24,16 +26,16 @@ pub(in crate::lane) struct RingUse {
     pub(in crate::lane) blocks: u64,
     /// Blocks that batches have taken, in all.
     pub(in crate::lane) taken: u64,
-    /// Nothing is in it nor on its way there, and nothing has been for a while.
+    /// The ring is empty, no batch is on its way there, and this has been so for a while.
     pub(in crate::lane) unused: bool,
 }
 
-/// What a lane knows of its ring's space.
+/// State of the ring's discards.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RingSpace {
-    /// Blocks that batches had taken, in all, when it was last discarded.
+    /// Blocks that batches had taken, in all, at the last discard.
     taken: u64,
-    /// Drives that are discarding it.
+    /// Drives that are discarding the ring.
     in_flight: usize,
 }
 
@@ -44,12 +46,12 @@ impl RingSpace {
 }
 
 impl Discards {
-    /// True while drives discard the ring: nothing is logged before they have.
+    /// True while drives discard the ring: no batch is logged before they have ended.
     pub(in crate::lane) fn hold_log(&self) -> bool {
         self.ring.is_under_way() && !seeded::is(SeededFault::DiscardRingWritten)
     }
 
-    /// Discards the ring, if nothing is in it and it is worth that.
+    /// Discards the ring, if it is empty and enough of it has been written.
     pub(in crate::lane) fn begin_ring(
         &mut self,
         cx: &mut Context,
@@ -86,7 +88,7 @@ impl Discards {
         }
     }
 
-    /// A drive has discarded the ring, or has not.
+    /// A drive has answered the discard of the ring.
     pub(in crate::lane) fn ring_discarded(&mut self, cx: &mut Context) {
         self.ring.in_flight -= 1;
         self.report_delayed(cx);

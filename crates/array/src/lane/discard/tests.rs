@@ -9,8 +9,8 @@ use crate::lane::maps::{MapEntries, Taken};
 use crate::lane::overlay::{Bytes, Logged, Overlay};
 use crate::lane::pages::{CheckpointPages, PageCache};
 
-/// The discards of a small lane of which all is unwritten, and of that all pages are in memory: 16 stripes of four blocks of
-/// each of six columns.
+/// The discards of a small lane: all of it is unwritten, and all its pages are in memory. It has 16 stripes of four
+/// blocks of each of six columns.
 struct Lab {
     discards: Discards,
     cx: Context,
@@ -310,7 +310,7 @@ fn drives_that_take_no_discards_are_asked_once() {
     assert_eq!(lab.begin_next(), Begun::Asked);
     lab.answer(6, Err(Fault::Invalid));
     assert_eq!(lab.next(), None);
-    // One that fails may take the next.
+    // A drive that fails one discard may take the next.
     lab.unwritten(0..1);
     lab.unwritten(9..10);
     assert_eq!(lab.begin_next(), Begun::Asked);

@@ -1,7 +1,7 @@
-//! What the pool hears of drives that fail.
+//! Reports of failed operations to the pool.
 //!
-//! A lane asks once for each verdict: the pool decides about all operations that have failed by the time it answers. Faults of
-//! a drive that has left its seat are of no interest to it.
+//! A lane asks for each verdict once: the pool's decision holds for all operations of the drive that have failed by
+//! then. Faults of a drive that has left its seat are not reported.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(in crate::lane) struct FaultReport {
 }
 
 impl FaultReport {
-    /// Nothing waits for the verdict: there is another way.
+    /// Nothing waits for the verdict: there is another way to carry on.
     pub(in crate::lane) const fn new(seat: Seat, kind: IoKind, offset: u64, fault: Fault) -> Self {
         Self {
             seat,
@@ -34,12 +34,12 @@ impl FaultReport {
         }
     }
 
-    /// The same of a read.
+    /// The same for a read.
     pub(in crate::lane) const fn of_read(seat: Seat, offset: u64, fault: Fault) -> Self {
         Self::new(seat, IoKind::Read, offset, fault)
     }
 
-    /// Whether something waits for the verdict.
+    /// Sets whether something waits for the verdict.
     pub(in crate::lane) const fn waiting(self, waiting: bool) -> Self {
         Self { waiting, ..self }
     }
@@ -48,14 +48,14 @@ impl FaultReport {
 /// The reports of one lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultReports {
-    /// What ends now is of a drive that has left its seat: its faults are not reported.
+    /// Set while operations of a drive that has left its seat are handled: their faults are not reported.
     pub(super) muted: bool,
-    /// Drives about which the pool has been asked for a verdict, and what they had said.
+    /// Drives about which the pool has been asked for a verdict, and the fault that each had returned.
     awaited: BTreeMap<Seat, Fault>,
 }
 
 impl FaultReports {
-    /// Tells the pool.
+    /// Reports a fault to the pool, unless a verdict on the same fault is awaited already.
     pub(super) fn report(&mut self, cx: &mut Context, report: FaultReport) {
         let FaultReport {
             seat,
@@ -89,7 +89,7 @@ impl FaultReports {
 mod tests {
     use super::*;
 
-    /// The context of a lane, and a report to it.
+    /// Reports a fault of a write.
     fn report(faults: &mut FaultReports, cx: &mut Context, seat: u16, fault: Fault, waiting: bool) {
         let report = FaultReport::new(Seat(seat), IoKind::Write, 4096, fault);
         faults.report(cx, report.waiting(waiting));

@@ -6,10 +6,10 @@ use super::stragglers::Late;
 use crate::action::{Io, IoId};
 use crate::lane::Purpose;
 
-/// How often a write that a drive could not do is tried again before the pool hears of it. Disks
-/// have tried for seconds themselves; what one more attempt is good for is a cable or a path. A
-/// failed read is not tried again but reconstructed and written anew, which is the better repair;
-/// and a failed flush never, for what it should have covered may be gone.
+/// How often a write that a drive has failed is tried again before the fault is reported to the pool. Disks have tried
+/// for seconds themselves; one more attempt helps against faults of a cable or a path. A failed read is not tried
+/// again: its data is reconstructed and written again, which is the better repair. A failed flush is never tried again,
+/// because the data that it should have covered may be gone.
 pub(crate) const WRITE_RETRIES: u8 = 2;
 
 /// A drive operation in flight.
@@ -17,21 +17,21 @@ pub(crate) const WRITE_RETRIES: u8 = 2;
 pub(in crate::lane) struct Flight {
     pub(in crate::lane) purpose: Purpose,
     pub(in crate::lane) io: Io,
-    /// When it was handed out.
+    /// When it was submitted.
     pub(in crate::lane) since: Instant,
     /// How often it has been tried before.
     pub(in crate::lane) tries: u8,
-    /// Bytes of the drive operation that it is, or is a part of (`join.rs`).
+    /// Bytes of the drive operation that it is, or is a member of (`join.rs`).
     pub(in crate::lane) span: u64,
-    /// Not to be joined with others: it has failed with them.
+    /// Not to be joined with others: it was a member of a joined operation that failed.
     pub(in crate::lane) alone: bool,
-    /// It has been noticed to take long.
+    /// It has been found to be late.
     pub(in crate::lane) late: bool,
-    /// What could be done about that has been done.
+    /// What could be done about its lateness has been done.
     pub(in crate::lane) hedged: bool,
     /// It is the first part of a write to two drives (`twins.rs`).
     pub(in crate::lane) pair: Option<u64>,
-    /// Its drive has left the seat since: how it ends says nothing of the one that has it now.
+    /// Its drive has left the seat since: its outcome does not concern the drive that has the seat now.
     pub(in crate::lane) left: bool,
 }
 
@@ -51,7 +51,7 @@ impl Flight {
         }
     }
 
-    /// Whether its drive may get it together with its neighbours; what has failed once goes alone.
+    /// True if it may be joined with its neighbours. An operation that has failed once goes alone.
     pub(super) const fn may_be_joined(&self) -> bool {
         !self.alone && self.tries == 0
     }
@@ -64,7 +64,7 @@ pub(in crate::lane) struct Ended {
     /// First byte on the drive.
     pub(in crate::lane) offset: u64,
     pub(in crate::lane) outcome: Outcome,
-    /// Its drive has left the seat since: a failure says nothing of the drive that has it now.
+    /// Its drive has left the seat since: a failure does not concern the drive that has the seat now.
     pub(in crate::lane) left: bool,
 }
 
@@ -78,7 +78,7 @@ impl Ended {
         }
     }
 
-    /// Of a drive that has left its seat.
+    /// The end of an operation of a drive that has left its seat.
     pub(super) fn left(purpose: Purpose, offset: u64, outcome: Outcome) -> Self {
         Self {
             purpose,
@@ -89,7 +89,7 @@ impl Ended {
     }
 }
 
-/// What a drive's answer comes to.
+/// The effect of a drive's answer.
 #[derive(Clone, Debug)]
 pub(in crate::lane) enum Answered {
     /// An operation has ended.
@@ -98,7 +98,7 @@ pub(in crate::lane) enum Answered {
     Pending,
     /// Members of a joined operation: each goes to [`super::IoTable::member_answered`], in this order.
     Members(Vec<(IoId, Outcome)>),
-    /// A straggler has come back. Then [`super::IoTable::straggler_came_back`].
+    /// A straggler has ended. Then [`super::IoTable::straggler_came_back`].
     Late(Late),
 }
 

@@ -1,4 +1,4 @@
-//! Long reads wait for a drive that has enough of them, and meet their neighbours meanwhile.
+//! Long reads are held while their drive has enough of them, and are then joined with their neighbours.
 //!
 //! ```text
 //!   request 1   seat 2   0..128 KiB ──► drive has nothing ──────────────────► handed out
@@ -7,16 +7,17 @@
 //!   request 6   seat 2   960..1088 ─► the same ───────────────► held ─┴─ one has ended ──► joined, handed out
 //! ```
 //!
-//! Requests of a mebibyte have 170 KiB of each of six drives, with gaps where parity lies: a disk that seeks for 2 ms gives
-//! such reads half of its rate. What several requests read beside each other is one operation if it goes out together, and
-//! a drive that is busy does not begin with it earlier when it has it earlier.
+//! Requests of a mebibyte read 170 KiB from each of six drives, with gaps where parity lies: a disk that seeks for 2 ms
+//! reaches half of its rate with such reads. Neighbouring reads of several requests are one operation if they go out
+//! together. A busy drive does not begin with a read earlier if it gets the read earlier.
 //!
 //! Invariants:
-//! - Only reads of clients' bytes are held, and only while the drive has others of this lane: each of their ends lets more
-//!   go. So nothing waits for ever that the drive would answer.
-//! - A held read counts as in flight since it was begun: it is late, is hedged and ends with its seat like any other. What is
-//!   withdrawn has never been with the drive, which therefore cannot write into its memory.
-//! - The oldest one of a seat goes first, together with its neighbours.
+//! - Only reads of clients' bytes are held, and only while the drive has other reads of this lane: the end of each of
+//!   those lets more go. So no read is held for ever if its drive answers.
+//! - A held read counts as in flight since it was begun: it becomes late, is hedged and ends with its seat like any
+//!   other. A read that is withdrawn while it is held was never at the drive, which therefore cannot write into its
+//!   memory.
+//! - The oldest read of a seat goes first, together with its neighbours.
 
 use std::collections::BTreeMap;
 
@@ -25,28 +26,28 @@ use block::Seat;
 use super::join::{JOINED_BYTES_MAX, first_run};
 use crate::action::{Io, IoId, IoKind, Origin};
 
-/// Shorter reads are never held: they are mostly alone, and their clients wait for them.
+/// Shorter reads are never held: mostly they have no neighbours, and their clients wait for them.
 const LONG_BYTES: u64 = 32 << 10;
 
-/// A drive that has more bytes than this of long reads is not given another one: it has one of the longest, and one to go on
-/// with. A flash drive that answers after 100 us gives 5 GB/s of them.
+/// A drive that has more bytes of long reads than this gets no further one: it has one of the longest, and one to go on
+/// with. With this much a flash drive that answers after 100 us reads 5 GB/s.
 const ENOUGH_BYTES: u64 = JOINED_BYTES_MAX;
 
-/// From which length on reads are held, and how many bytes a drive goes on with.
+/// The length from which on reads are held, and the bytes above which a drive has enough of them.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     long_bytes: u64,
     enough_bytes: u64,
 }
 
-/// Long reads at drives, and those that wait.
+/// Long reads that drives have, and those that are held.
 #[derive(Clone, Debug)]
 pub(super) struct HeldReads {
     limits: Limits,
     seats: Vec<SeatReads>,
-    /// What drives have, by the operation as it was handed out.
+    /// The long reads that drives have, by the id of the operation as it was submitted.
     handed_out: BTreeMap<IoId, (Seat, u64)>,
-    /// A drive has less than it had, and some wait for it.
+    /// A drive has fewer bytes of long reads than before, and some are held for it.
     room: bool,
 }
 
@@ -77,7 +78,7 @@ impl HeldReads {
         }
     }
 
-    /// Whether an operation may have to wait.
+    /// True if an operation may have to wait.
     pub(super) fn is_long(&self, io: &Io) -> bool {
         let long = (self.limits.long_bytes..JOINED_BYTES_MAX).contains(&io.length);
         io.kind == IoKind::Read && io.service.origin == Origin::Client && long
@@ -90,12 +91,12 @@ impl HeldReads {
         &mut self.seats[seat.index()]
     }
 
-    /// Whether some that wait may go.
+    /// True if some held reads may go.
     pub(super) const fn have_room(&self) -> bool {
         self.room
     }
 
-    /// Keeps a long read, if its drive has enough; else the caller hands it out.
+    /// Holds a long read, if its drive has enough of them. If false, the caller submits the read.
     pub(super) fn hold(&mut self, io: &Io) -> bool {
         let enough = self.limits.enough_bytes;
         let there = self.at(io.seat);
@@ -106,7 +107,7 @@ impl HeldReads {
         holds
     }
 
-    /// A drive is given a read, or several that were joined. Short ones do not count.
+    /// A read is submitted to a drive, perhaps one joined of several. Short ones do not count.
     pub(super) fn hand_out(&mut self, id: IoId, seat: Seat, length: u64) {
         if length >= self.limits.long_bytes {
             self.at(seat).has_bytes += length;
@@ -114,7 +115,7 @@ impl HeldReads {
         }
     }
 
-    /// A drive has answered; anything.
+    /// A drive has answered an operation of any kind.
     pub(super) fn ended(&mut self, id: IoId) {
         if let Some((seat, length)) = self.handed_out.remove(&id) {
             let enough = self.limits.enough_bytes;
@@ -125,7 +126,7 @@ impl HeldReads {
         }
     }
 
-    /// Those that may go, with the neighbours of each.
+    /// Takes the held reads that may go, each with its neighbours.
     pub(super) fn take_ready(&mut self) -> Vec<Io> {
         let mut ready = Vec::new();
         self.room = false;
@@ -140,7 +141,7 @@ impl HeldReads {
         ready
     }
 
-    /// No operation waits for a read any more; whether it was held.
+    /// No operation waits for a read any more. True if the read was held.
     pub(super) fn withdraw(&mut self, id: IoId, seat: Seat) -> bool {
         let Some(there) = self.seats.get_mut(seat.index()) else {
             return false;
@@ -152,14 +153,14 @@ impl HeldReads {
         place.is_some()
     }
 
-    /// The drive has left its seat: what it still has does not keep another one busy.
+    /// The drive has left its seat: the reads that it still has do not count for the next drive.
     pub(super) fn forget(&mut self, seat: Seat) {
         self.handed_out.retain(|_, &mut (other, _)| other != seat);
         self.at(seat).has_bytes = 0;
     }
 }
 
-/// The oldest one, and with it what lies beside it on the drive, up to the longest operation.
+/// Takes the oldest read, and with it its neighbours on the drive, up to the longest operation.
 fn take_oldest_run(held: &mut Vec<Io>) -> Vec<Io> {
     let oldest = held.iter().map(|io| io.id).min();
     held.sort_unstable_by_key(|io| io.offset);
@@ -198,7 +199,7 @@ mod tests {
         ios.iter().map(|io| io.id.0).collect()
     }
 
-    /// A drive that has 640 KiB.
+    /// Reads of a drive that has 640 KiB of long ones.
     fn busy(seat: u16) -> HeldReads {
         let mut reads = HeldReads::default();
         for id in 0..5 {
@@ -304,7 +305,7 @@ mod tests {
         reads.forget(Seat(0));
         assert!(!reads.hold(&read(10, 0, 0, 64)));
         reads.hand_out(IoId(10), Seat(0), 64 * KIB);
-        // It answers after all.
+        // The old drive answers after all.
         reads.ended(IoId(3));
         reads.ended(IoId(10));
         assert!(!reads.have_room());

@@ -8,15 +8,15 @@
 //!   read   seat 4   8..12            ──────────────► Io, as it is
 //! ```
 //!
-//! A drive that does 500 operations a second gets 512 KiB in each of them, and not a block.
+//! A drive that does 500 operations a second moves 512 KiB with each of them, and not one block.
 //!
 //! Invariants:
 //! - A *member* stays an operation of its own in the lane, with its own [`IoId`]: it is hedged, abandoned, repeated and
-//!   reported by itself. What is joined is only what the drive sees.
-//! - A joined operation that fails while its drive lives is repeated member by member, alone: a bad block takes its own
-//!   bytes with it and no others.
-//! - Nobody's outcome depends on the order within a turn: a flush covers what had ended when it began, and operations
-//!   in flight never overlap if one of them writes.
+//!   reported separately. Only the drive sees one operation.
+//! - If a joined operation fails and its drive is not out, its members are repeated one by one: a bad block fails its
+//!   own member and no others.
+//! - No outcome depends on the order within a turn: a flush covers what had ended when it began, and operations in
+//!   flight never overlap if one of them writes.
 //! - The latency tracker sees one operation of the joined length (`Flight::span`), and not one for each member.
 
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ use crate::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
 use crate::lane::context::Context;
 use crate::lane::sequence_map::SequenceMap;
 
-/// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of its
-/// rate with it, and a client's operation waits 5 ms behind it.
+/// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of
+/// its rate with such operations, and a client's operation waits 5 ms behind one.
 pub(in crate::lane) const JOINED_BYTES_MAX: u64 = 512 << 10;
 
 /// The kernel takes at most 1024 ranges at once (`IOV_MAX`).
@@ -41,12 +41,12 @@ const _: () = assert!(JOINED_BYTES_MAX / BLOCK_BYTES <= 1024);
 pub(super) struct Joins {
     /// How many drive operations this turn has begun.
     begun: usize,
-    /// Whether one of them may have to wait.
+    /// True if one of them is a long read, which may have to wait.
     long_read: bool,
     pub(super) reads: HeldReads,
     /// The members of each joined operation, in order of their places.
     in_flight: BTreeMap<IoId, Vec<IoId>>,
-    /// Memory of [`Self::join_begun`], empty between turns.
+    /// Memory that [`Self::join_begun`] uses again; empty between turns.
     candidates: Vec<Candidate>,
 }
 
@@ -57,7 +57,7 @@ struct Candidate {
     write: bool,
     offset: u64,
     length: u64,
-    /// Its place among the lane's actions.
+    /// Its index among the lane's actions.
     index: usize,
 }
 
@@ -85,7 +85,7 @@ impl Candidate {
         })
     }
 
-    /// Whether another one begins where this one ends.
+    /// True if `next` begins where this one ends.
     fn is_before(&self, next: &Self) -> bool {
         (self.seat, self.write) == (next.seat, next.write)
             && self.offset + self.length == next.offset
@@ -104,7 +104,8 @@ impl Joins {
     }
 }
 
-/// How many of these operations, which are in order of their places, go out as one: the first and the neighbours behind it.
+/// How many of these operations go out as one: the first and the neighbours behind it. They are in order of their
+/// places.
 pub(super) fn first_run<T>(
     sorted: &[T],
     length: impl Fn(&T) -> u64,
@@ -120,7 +121,7 @@ pub(super) fn first_run<T>(
 }
 
 impl Joins {
-    /// The turn ends: what it has begun is joined by its place on the drives.
+    /// The turn ends: the operations that it has begun are joined with their neighbours on the drives.
     pub(super) fn join_begun(&mut self, cx: &mut Context, ios: &mut SequenceMap<IoId, Flight>) {
         let begun = std::mem::take(&mut self.begun);
         let long_read = std::mem::take(&mut self.long_read);
@@ -137,7 +138,7 @@ impl Joins {
             waited_for.then(|| Candidate::of(index, io)).flatten()
         }));
         candidates.sort_unstable();
-        // By the place of the last member among the actions: all memory has been provided by then.
+        // By the index of the last member among the actions: the memory of all members has been allocated by then.
         let mut joined: BTreeMap<usize, Action> = BTreeMap::new();
         let mut members: Vec<usize> = Vec::new();
         let mut rest = &candidates[..];
@@ -168,7 +169,7 @@ impl Joins {
         self.candidates = candidates;
     }
 
-    /// Takes long reads back whose drives have enough, and adds those that may go by now.
+    /// Holds long reads whose drives have enough of them, and adds held reads that may go now.
     fn hold_long_reads(&mut self, cx: &mut Context, ios: &SequenceMap<IoId, Flight>) {
         let reads = &mut self.reads;
         cx.actions.retain(|action| {
@@ -180,7 +181,7 @@ impl Joins {
         cx.actions.extend(ready.into_iter().map(Action::Io));
     }
 
-    /// An operation goes out as it is: if it is a read, its drive has that much more.
+    /// An operation goes out unjoined: if it is a read, its bytes are counted for its drive.
     fn count_read(&mut self, cx: &Context, candidate: Candidate) {
         if let Action::Io(io) = &cx.actions[candidate.index]
             && !candidate.write
@@ -189,7 +190,7 @@ impl Joins {
         }
     }
 
-    /// Makes one operation of neighbours.
+    /// Joins neighbours into one operation.
     fn join(
         &mut self,
         cx: &mut Context,
@@ -232,14 +233,14 @@ impl Joins {
         })
     }
 
-    /// The members of a joined operation that a drive has answered; `None` if it is none.
+    /// The members of a joined operation that a drive has answered; `None` if it is not a joined one.
     pub(super) fn members(&mut self, id: IoId) -> Option<Vec<IoId>> {
         self.in_flight.remove(&id)
     }
 }
 
-/// Whether two operations of this turn may be for one drive. Mostly not: those of a small request are all for
-/// different ones.
+/// True if two operations of this turn may be for one drive. Mostly there are none: the operations of a small request
+/// are all for different drives.
 fn shares_a_drive(cx: &Context) -> bool {
     let mut seen = 0_u64;
     let mut ios = cx.actions.iter().filter_map(|action| match action {
@@ -289,7 +290,7 @@ mod tests {
         all.extend(neighbours(2, false));
         all.reverse();
         assert_eq!(runs(all.clone()), [3, 3, 3]);
-        // A gap, and what lies in another one.
+        // A gap, and an operation that lies within another one.
         all = vec![
             candidate(1, true, 0, 2),
             candidate(1, true, 3, 1),

@@ -1,16 +1,16 @@
-//! How long drives take, and who is told when one takes longer.
+//! Measures how long drives take, and reports drives that take longer than usual.
 //!
-//! Per seat and kind of operation the lane keeps a high quantile of what operations take. What
-//! is *late* is measured against the median of these over all seats: a drive that is always slow
-//! does not get patience for it, and where all are slow none is late.
+//! Per seat and class of operation the lane keeps a high quantile of the time that operations take. Whether an
+//! operation is *late* is measured against the median of these quantiles over all seats. So a drive that is always slow
+//! still counts as late, and if all drives are slow none is late.
 //!
 //! ```text
 //!   handed out ── late ─► hedged (`lane/ops/hedge.rs`); the pool counts it against the drive
-//!              └─ DEADLINE ─► `Hangs`: the pool decides; `Answers` if the drive comes back
+//!              └─ DEADLINE ─► `Hangs`: the pool decides; `Answers` if the drive answers again
 //! ```
 //!
-//! Nothing is done per operation but one subtraction and one comparison; checks are made when the
-//! oldest operation in flight may be late, by the lane's clock.
+//! The cost is one subtraction and one comparison per operation. Checks are made when the oldest operation in flight
+//! may be late, by the lane's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,30 +22,30 @@ use crate::action::{Event, IoId, IoKind};
 use crate::lane::context::Context;
 use crate::lane::sequence_map::SequenceMap;
 
-/// How long a drive may take for one operation before the pool is asked to do without it. Disks
-/// made for arrays give up by themselves after seven seconds; the limit must not be below that.
+/// How long a drive may take for one operation before the pool is asked to do without it. Disks made for arrays give up
+/// an operation after seven seconds; the limit must not be below that.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// As long as a drive hangs, the pool is told so again: things may have changed.
+/// While a drive hangs, this is reported to the pool again at this interval: the state of the pool may have changed.
 const TELL_AGAIN: Duration = Duration::from_secs(5);
 
-/// Nothing is late before: on a busy host a thread may wait that long for a core.
+/// No operation is late before: on a busy host a thread may wait that long for a core.
 const LATE_MIN: Duration = Duration::from_millis(10);
 
-/// What takes this many times as long as a good drive's slowest hundredth is late. A guess.
+/// An operation that takes this many times as long as a good drive's slowest hundredth is late. A guess.
 const LATE_FACTOR: u32 = 4;
 
-/// Late before enough has been seen, and at the latest while only one drive is asked at all: then
-/// there is none to compare it with.
+/// The limit before enough operations have been seen. It is also the upper limit while enough have been seen of one
+/// drive only: there is no other drive to compare it with.
 const LATE_UNKNOWN: Duration = Duration::from_millis(100);
 
-/// Operations that must have been seen of a drive before it counts for what is usual.
+/// Operations that must have been seen of a drive before its quantile counts for the median.
 const LEARNED_AFTER: u32 = 64;
 
-/// The limits are computed anew this often at most: it reads the figures of every seat.
+/// The limits are computed again this often at most: the computation reads the figures of every seat.
 const WEIGH_EVERY: Duration = Duration::from_millis(50);
 
-/// Bytes for which a drive gets as much time again.
+/// Binary logarithm of the bytes for which a drive is given one more unit of time.
 const UNIT_BYTES_LOG2: u32 = 16;
 
 /// A moving high quantile of what operations take, in nanoseconds per unit.
@@ -56,8 +56,8 @@ struct Quantile {
 }
 
 impl Quantile {
-    /// Steps up are 128 times as large as steps down, so that it comes to rest where one in 129 is
-    /// above: at the 99th percentile.
+    /// Steps up are 128 times as large as steps down, so that the estimate settles where one sample in 129 is above it:
+    /// at the 99th percentile.
     const fn saw(&mut self, took: u64) {
         if self.seen < LEARNED_AFTER {
             self.seen += 1;
@@ -72,8 +72,8 @@ impl Quantile {
     }
 }
 
-/// Reads and writes are two classes; a flush takes as long as what it covers, a discard as long as the drive likes, and
-/// they have none.
+/// Reads and writes are two classes. Flushes and discards have none: a flush takes as long as what it covers, a discard
+/// as long as the drive likes.
 const fn class(kind: IoKind) -> Option<usize> {
     match kind {
         IoKind::Read => Some(0),
@@ -82,20 +82,20 @@ const fn class(kind: IoKind) -> Option<usize> {
     }
 }
 
-/// What an operation counts: long ones as several.
+/// Units of an operation: long ones count as several.
 pub(in crate::lane) const fn units(length: u64) -> u64 {
     1 + (length >> UNIT_BYTES_LOG2)
 }
 
-/// What a lane knows of its drives' pace.
+/// What a lane has measured of its drives' latency.
 #[derive(Clone, Debug)]
 pub(super) struct LatencyTracker {
     paces: Vec<[Quantile; 2]>,
-    /// From when on a read or write of one unit is late.
+    /// The age from which a read or write of one unit is late.
     late_after: [Duration; 2],
     weighed_at: Option<Instant>,
     check_at: Option<Instant>,
-    /// Seats that the pool was told hang, and when.
+    /// Seats that were reported to the pool as hanging, and when.
     told: BTreeMap<Seat, Instant>,
 }
 
@@ -123,7 +123,7 @@ impl LatencyTracker {
         Some(self.late_after[class(kind)?] * units)
     }
 
-    /// What is usual for a good drive: the median of the seats, the lower one of two.
+    /// Computes the limits from what is usual for a good drive: the median of the seats, the lower one of two.
     fn weigh(&mut self, now: Instant) {
         let recent = |at: Instant| now.since(at) < WEIGH_EVERY;
         if self.weighed_at.is_some_and(recent) {
@@ -149,7 +149,7 @@ impl LatencyTracker {
         }
     }
 
-    /// Another drive sits in the seat, or none.
+    /// The seat has another drive, or none.
     pub(super) fn forget(&mut self, seat: Seat) {
         self.told.remove(&seat);
         if let Some(paces) = self.paces.get_mut(seat.index()) {
@@ -159,10 +159,10 @@ impl LatencyTracker {
 }
 
 impl LatencyTracker {
-    /// Something has been handed out.
+    /// An operation has been submitted.
     pub(super) fn begins(&mut self, now: Instant) {
-        // Not later, though nothing may be late so soon: the limits are weighed at checks. Once per
-        // this time while anything happens, and not at all while nothing does.
+        // Not later, although no operation may be late so soon: the limits are computed at checks. So they are computed
+        // once per this time while there is I/O, and never while there is none.
         let at = now + LATE_MIN;
         if self.check_at.is_none_or(|check_at| check_at > at) {
             self.check_at = Some(at);
@@ -183,7 +183,7 @@ impl LatencyTracker {
         }
     }
 
-    /// Looks for what is late, if it is time to: reads that something may be done about. Then
+    /// Checks for late operations, if it is time to. Returns late reads that can perhaps be hedged; then
     /// [`checked`](Self::checked).
     pub(super) fn check(
         &mut self,
@@ -199,7 +199,7 @@ impl LatencyTracker {
         let mut late: BTreeSet<Seat> = BTreeSet::new();
         let mut hung: BTreeSet<Seat> = BTreeSet::new();
         let mut unhedged: Vec<IoId> = Vec::new();
-        // Numbers are given in order of time.
+        // Ids are given in order of time: all that follow are younger.
         for (id, flight) in in_flight.iter_mut() {
             let age = cx.now.since(flight.since);
             if age < shortest {
@@ -237,14 +237,14 @@ impl LatencyTracker {
                 cx.events.push_back(Event::Hangs { lane, seat });
             }
         }
-        // Around more drives than the code survives there is no way: the others wait for the same.
+        // If more drives are late than the code survives, hedges do not help: they would wait for the same drives.
         if late.len() > usize::from(cx.geometry.code().tolerance()) {
             unhedged.clear();
         }
         Some(unhedged)
     }
 
-    /// What could be done about late operations has been done: when to check again.
+    /// What could be done about late operations has been done: sets the time of the next check.
     pub(super) fn checked(&mut self, now: Instant, in_flight: &SequenceMap<IoId, Flight>) {
         self.check_at = self.next_look(now, in_flight);
     }
@@ -266,7 +266,7 @@ impl LatencyTracker {
                 continue;
             }
             earlier((flight.since + late_after).max(soon));
-            // All others are younger.
+            // All that follow are younger.
             break;
         }
         for &told in self.told.values() {

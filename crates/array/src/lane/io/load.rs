@@ -1,11 +1,11 @@
-//! What each drive has to do for this lane.
+//! The load that this lane puts on each drive.
 
 use block::Seat;
 
 use super::latency::units;
 use crate::action::{Io, IoKind};
 
-/// By seat: how much is in flight, and where the last read ended.
+/// By seat: units in flight, and where the last read ended.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct DriveLoad {
     queued: Vec<u64>,
@@ -20,7 +20,7 @@ impl DriveLoad {
         &mut counts[seat.index()]
     }
 
-    /// An operation is handed out.
+    /// An operation is submitted.
     pub(super) fn begins(&mut self, io: &Io) {
         *Self::at(&mut self.queued, io.seat) += load(io);
         if io.kind == IoKind::Read {
@@ -28,7 +28,7 @@ impl DriveLoad {
         }
     }
 
-    /// It has ended, or was abandoned.
+    /// An operation has ended, or was abandoned.
     pub(super) fn ended(&mut self, io: &Io) {
         let queued = Self::at(&mut self.queued, io.seat);
         *queued = queued.checked_sub(load(io)).expect("what ends has begun");
@@ -45,7 +45,7 @@ impl DriveLoad {
     }
 }
 
-/// What an operation in flight counts. A discard keeps no reader waiting for its bytes.
+/// Units that an operation in flight counts. A discard counts as a short one: no reader waits for its bytes.
 const fn load(io: &Io) -> u64 {
     match io.kind {
         IoKind::Discard => units(0),

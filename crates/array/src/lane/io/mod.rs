@@ -1,4 +1,4 @@
-//! The table of I/O in flight: what this lane has asked its drives for, and how that ends.
+//! The table of I/O in flight: the operations that this lane has submitted to its drives, and how they end.
 //!
 //! ```text
 //!   submitted ──── its drive answers ───────────────────────────► ended: its purpose goes on
@@ -6,13 +6,14 @@
 //!       └── its drive is out, or something else was quicker ──► straggler ── it answers ──► (its memory is free)
 //! ```
 //!
-//! The parts of the table are machines of their own: neighbours go out as one operation (`join.rs`, `held_reads.rs`), writes to a
-//! drive that is replaced go to its successor too (`twins.rs`), what takes long is noticed (`latency.rs`), what was abandoned
-//! keeps its memory (`stragglers.rs`), and faults are reported to the pool (`fault_reports.rs`).
+//! Parts of the table are state machines of their own. Neighbours go out as one operation (`join.rs`, `held_reads.rs`).
+//! Writes to a drive that is being replaced go to its successor too (`twins.rs`). Late operations are detected
+//! (`latency.rs`). Abandoned operations keep their memory (`stragglers.rs`). Faults are reported to the pool
+//! (`fault_reports.rs`).
 //!
 //! Invariants:
-//! - Each operation that was submitted ends exactly once, as an [`Ended`], or was abandoned by its owner.
-//! - What ends is handed to its purpose before the end of the next one is worked out: one end may begin or abandon others.
+//! - Each operation that was submitted ends exactly once, as an [`Ended`], unless its owner has abandoned it.
+//! - An end is handed to its purpose before the next end is determined: one end may begin or abandon other operations.
 
 mod fault_reports;
 mod flight;
@@ -58,7 +59,7 @@ pub(in crate::lane) struct IoTable {
     stragglers: Stragglers,
     twins: Twins,
     latency: LatencyTracker,
-    /// Seats whose drive is slow, by the pool's word: it is asked only for what no other drive has.
+    /// Seats whose drive is suspect, as the pool has decided: such a drive is asked only for what no other drive has.
     suspects: BTreeSet<Seat>,
     load: DriveLoad,
     faults: FaultReports,
@@ -66,7 +67,7 @@ pub(in crate::lane) struct IoTable {
 }
 
 impl IoTable {
-    /// Of so many seats.
+    /// A table for this many seats.
     pub(in crate::lane) fn new(seats: u16) -> Self {
         Self {
             in_flight: SequenceMap::default(),
@@ -81,7 +82,7 @@ impl IoTable {
         }
     }
 
-    /// Hands out an operation.
+    /// Submits an operation.
     pub(in crate::lane) fn submit(
         &mut self,
         cx: &mut Context,
@@ -114,7 +115,7 @@ impl IoTable {
         });
     }
 
-    /// Begins what a plan says.
+    /// Submits a transfer of a plan.
     pub(in crate::lane) fn submit_transfer(
         &mut self,
         cx: &mut Context,
@@ -136,7 +137,7 @@ impl IoTable {
         self.latency.begins(cx.now);
     }
 
-    /// The turn ends: what it has begun is joined by its place on the drives.
+    /// The turn ends: the operations that it has begun are joined with their neighbours on the drives.
     pub(in crate::lane) fn end_turn(&mut self, cx: &mut Context) {
         self.joins.join_begun(cx, &mut self.in_flight);
     }
@@ -209,7 +210,7 @@ impl IoTable {
         };
         self.load.ended(&flight.io);
         let repeats = match outcome {
-            // Of the drive, and so of each member.
+            // The outcome is that of the drive, and so of each member.
             Ok(()) | Err(Fault::Gone | Fault::Shutdown) => false,
             Err(Fault::Medium | Fault::Full | Fault::Invalid | Fault::Lost) => {
                 !flight.left && !cx.view().is_out(flight.io.seat)
@@ -248,7 +249,7 @@ impl IoTable {
         self.unflushed.ended(ended.purpose, ended.outcome);
     }
 
-    /// A flush of all drives with unflushed writes begins; `None`: there is none.
+    /// A flush of all drives with unflushed writes begins. `None`: no drive has any.
     pub(in crate::lane) fn flush_begins(&mut self, cx: &Context, number: Option<u64>) {
         self.unflushed.flush_begins(cx, number);
     }
@@ -258,7 +259,8 @@ impl IoTable {
         self.unflushed.flush_finished(cx, number, outcome);
     }
 
-    /// Nothing that was written to a seat waits for a flush: its drive is out, or another one has the seat, with all of it.
+    /// No write to this seat waits for a flush any more: its drive is out, or the seat has another drive that has all
+    /// of the writes.
     pub(in crate::lane) fn forget_unflushed(&mut self, seat: Seat) {
         self.unflushed.forget(seat);
     }
@@ -268,7 +270,7 @@ impl IoTable {
         self.withdraw(id).map(|flight| flight.purpose)
     }
 
-    /// An operation has failed, whether its drive answers or not.
+    /// The operation has failed, whether its drive answers or not.
     pub(in crate::lane) fn fail(&mut self, id: IoId) -> Option<Ended> {
         let Flight { purpose, io, .. } = self.withdraw(id)?;
         Some(Ended::new(purpose, io.offset, Err(Fault::Gone)))
@@ -285,16 +287,15 @@ impl IoTable {
         Some(flight)
     }
 
-    /// The same for a read of copies of these pages.
+    /// Like [`abandon`](Self::abandon), for a read of copies of these pages.
     pub(in crate::lane) fn abandon_copies(&mut self, id: IoId, names: Vec<PageName>) {
         if self.abandon(id).is_some() {
             self.stragglers.insert_copies(id, names);
         }
     }
 
-    /// A drive is out: the oldest operation that it has not answered has failed, whether it answers or not. To be called
-    /// until there is none, for the end of one may be the beginning of another; then
-    /// [`seat_abandoned`](Self::seat_abandoned).
+    /// A drive is out: the oldest operation that it has not answered has failed. To be called until it returns `None`,
+    /// because the end of one operation may begin another; then [`seat_abandoned`](Self::seat_abandoned).
     pub(in crate::lane) fn fail_next_at(
         &mut self,
         cx: &mut Context,
@@ -313,22 +314,22 @@ impl IoTable {
         self.joins.reads.forget(seat);
     }
 
-    /// A drive is out: it is drained when it has answered everything that it was asked before.
+    /// A drive is out: it is drained when it has answered all operations that were submitted to it before.
     pub(in crate::lane) fn drain(&mut self, cx: &mut Context, seat: Seat) {
         self.stragglers.drain(cx, seat);
     }
 
-    /// After [`Answered::Late`]: gives back what only the straggler still used.
+    /// After [`Answered::Late`]: releases what only the straggler still used.
     pub(in crate::lane) fn straggler_came_back(&mut self, cx: &mut Context) {
         self.stragglers.came_back(cx);
     }
 
-    /// Gives scratch memory back as soon as no straggler is in it.
+    /// Releases scratch memory as soon as no straggler is in it.
     pub(in crate::lane) fn release(&mut self, cx: &mut Context, scratch: ScratchId) {
         self.stragglers.release(cx, scratch);
     }
 
-    /// Reports to the pool that a drive has failed an operation. `waiting`: something waits for its verdict.
+    /// Reports to the pool that a drive has failed an operation. `waiting`: something waits for the pool's verdict.
     pub(in crate::lane) fn report_fault(&mut self, cx: &mut Context, report: FaultReport) {
         self.faults.report(cx, report);
     }
@@ -338,12 +339,12 @@ impl IoTable {
         self.faults.decided(seat);
     }
 
-    /// Whether faults are those of a drive that has left its seat.
+    /// True while the faults reported are those of a drive that has left its seat.
     pub(in crate::lane) const fn is_muted(&self) -> bool {
         self.faults.muted
     }
 
-    /// While an operation is handled that has [`left`](Ended::left): nothing of its fault is reported.
+    /// Set while an operation is handled that has [`left`](Ended::left): its fault is not reported.
     pub(in crate::lane) const fn mute(&mut self, muted: bool) {
         self.faults.muted = muted;
     }
@@ -354,7 +355,8 @@ impl IoTable {
         self.twins.begin(seat, with);
     }
 
-    /// A drive is out: ends what waited for it and for a successor at once.
+    /// A drive is out: abandons the writes to its successor, and returns the pairs that end because they waited for
+    /// this drive.
     pub(in crate::lane) fn twin_out(&mut self, seat: Seat) -> Vec<Ended> {
         if let Some(with) = self.twins.seat_out(seat) {
             for id in self.in_flight_at(with, true) {
@@ -371,7 +373,7 @@ impl IoTable {
         self.forget_pace(with);
     }
 
-    /// What is in flight at a drive: the second parts of writes to two drives, or all else.
+    /// The operations in flight at a drive: the second parts of writes to two drives, or all others.
     pub(in crate::lane) fn in_flight_at(&self, seat: Seat, seconds: bool) -> Vec<IoId> {
         let is_second = |flight: &Flight| matches!(flight.purpose, Purpose::Second { .. });
         let in_flight = self.in_flight.iter();
@@ -381,7 +383,7 @@ impl IoTable {
             .collect()
     }
 
-    /// What a successor was given to write is the seat's from now on.
+    /// Writes in flight at the successor are the seat's from now on.
     pub(in crate::lane) fn seconds_succeed(&mut self, seat: Seat, with: Seat) {
         for id in self.in_flight_at(with, true) {
             if let Some(flight) = self.in_flight.get_mut(id) {
@@ -392,7 +394,7 @@ impl IoTable {
         }
     }
 
-    /// Of the pairs of a seat only the successor's part counts from now on.
+    /// Of the pairs of a seat only the successor's part counts from now on. Returns the pairs that end with this.
     pub(in crate::lane) fn pairs_succeed(&mut self, seat: Seat) -> Vec<Ended> {
         self.twins.pairs_succeed(seat)
     }
@@ -415,7 +417,8 @@ impl IoTable {
         }
     }
 
-    /// Checks what is late, if it is time to: reads that something may be done about. Then [`checked`](Self::checked).
+    /// Checks for late operations, if it is time to. Returns late reads that can perhaps be hedged; then
+    /// [`checked`](Self::checked).
     pub(in crate::lane) fn check(&mut self, cx: &mut Context) -> Option<Vec<IoId>> {
         self.latency.check(cx, &mut self.in_flight)
     }
@@ -425,7 +428,7 @@ impl IoTable {
         self.latency.checked(now, &self.in_flight);
     }
 
-    /// When to check what is late.
+    /// When the next check for late operations is due.
     pub(in crate::lane) const fn check_at(&self) -> Option<Instant> {
         self.latency.check_at()
     }
@@ -442,13 +445,13 @@ impl IoTable {
         }
     }
 
-    /// Another drive sits in the seat, or none.
+    /// The seat has another drive, or none.
     pub(in crate::lane) fn forget_pace(&mut self, seat: Seat) {
         self.latency.forget(seat);
         self.suspects.remove(&seat);
     }
 
-    /// The pool's word: a drive is slow, or as quick as others again.
+    /// The pool has decided that a drive is suspect, or is not any more.
     pub(in crate::lane) fn suspect(&mut self, seat: Seat, suspect: bool) {
         match suspect {
             true => self.suspects.insert(seat),
@@ -456,17 +459,17 @@ impl IoTable {
         };
     }
 
-    /// True if a drive is to be asked only for what no other drive has.
+    /// True if a drive is suspect: it is asked only for what no other drive has.
     pub(in crate::lane) fn is_suspect(&self, seat: Seat) -> bool {
         self.suspects.contains(&seat)
     }
 
-    /// True if some drive is.
+    /// True if some drive is suspect.
     pub(in crate::lane) fn any_suspect(&self) -> bool {
         !self.suspects.is_empty()
     }
 
-    /// All that is in flight and not abandoned, in the order in which it was handed out.
+    /// All operations in flight that are not abandoned, in the order in which they were submitted.
     pub(in crate::lane) fn in_flight(&self) -> impl Iterator<Item = (IoId, &Flight)> {
         self.in_flight.iter()
     }

@@ -1,9 +1,9 @@
-//! Abandoned operations that drives still have.
+//! Abandoned operations that drives have not answered.
 //!
-//! A *straggler* is still with the drive, which may yet write into the memory that it was given. So
-//! scratch memory is given back only when the last straggler in it has come back, nothing is read
-//! there again, and a request whose memory one holds is answered with its bytes elsewhere (`lane/ops/bounce.rs`).
-//! And a drive that is out is drained when the last of its stragglers has come back: it must not return before.
+//! A *straggler* is still with its drive, which may yet write into the memory of the operation. So scratch memory is
+//! released only when its last straggler has ended, and nothing is read into it again before. A request whose memory
+//! has a straggler is answered from a bounce buffer (`lane/ops/bounce.rs`). A drive that is out is drained when its
+//! last straggler has ended: it must not return before.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,24 @@ use crate::action::{Action, BufferId, Event, IoId, Slice};
 use crate::format::PageName;
 use crate::lane::context::Context;
 
-/// Abandoned operations, and the memory that they keep.
+/// Abandoned operations, and the memory that they use.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Stragglers {
     in_flight: BTreeMap<IoId, (Seat, Option<Slice>)>,
-    /// Those that read copies of pages.
+    /// Stragglers that read copies of pages.
     copies: BTreeMap<IoId, Vec<PageName>>,
-    /// Scratch memory to be given back when none of them is in it.
+    /// Scratch memory to be released when no straggler is in it.
     kept: Vec<ScratchId>,
-    /// Drives that are out and have not yet answered all, and how often they have gone out since.
+    /// Drives that are out and have not answered all operations, each with the number of times that it has gone out
+    /// since.
     draining: BTreeMap<Seat, u32>,
 }
 
-/// What a drive has answered too late.
+/// A straggler that its drive has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::lane) struct Late {
     pub(in crate::lane) seat: Seat,
-    /// Pages whose copies it was asked for.
+    /// Pages whose copies it was to read.
     pub(in crate::lane) copies: Vec<PageName>,
 }
 
@@ -47,18 +48,18 @@ impl Stragglers {
         self.in_flight.len()
     }
 
-    /// Whether a drive still has some of them.
+    /// True if a drive still has stragglers.
     fn are_with(&self, seat: Seat) -> bool {
         self.in_flight.values().any(|&(other, _)| other == seat)
     }
 
-    /// Whether a drive may still write into a buffer.
+    /// True if a drive may still write into a buffer.
     pub(in crate::lane) fn hold(&self, buffer: BufferId) -> bool {
         let slices = self.in_flight.values().filter_map(|&(_, slice)| slice);
         slices.map(|slice| slice.buffer).any(|held| held == buffer)
     }
 
-    /// Whether a drive may still write into part of a slice.
+    /// True if a drive may still write into part of a slice.
     pub(in crate::lane) fn touch(&self, slice: Slice) -> bool {
         let mut slices = self.in_flight.values().filter_map(|&(_, slice)| slice);
         slices.any(|held| overlap(held, slice))
@@ -85,7 +86,7 @@ impl Stragglers {
         Late { seat, copies }
     }
 
-    /// After the end of a straggler: gives back its memory, and reports its drive if that was the last.
+    /// After the end of a straggler: releases its memory, and reports its drive as drained if that was the last.
     pub(super) fn came_back(&mut self, cx: &mut Context) {
         for scratch in std::mem::take(&mut self.kept) {
             self.release(cx, scratch);
@@ -93,7 +94,7 @@ impl Stragglers {
         self.report_drained(cx);
     }
 
-    /// Gives scratch memory back as soon as no straggler is in it.
+    /// Releases scratch memory as soon as no straggler is in it.
     pub(super) fn release(&mut self, cx: &mut Context, scratch: ScratchId) {
         if !self.is_empty() && self.hold(BufferId::Scratch(scratch)) {
             self.kept.push(scratch);
@@ -102,14 +103,13 @@ impl Stragglers {
         }
     }
 
-    /// A drive is out. It must not come back while something that was asked of it before may
-    /// still be done.
+    /// A drive is out. It must not return while an operation that was submitted to it before may still be carried out.
     pub(super) fn drain(&mut self, cx: &mut Context, seat: Seat) {
         *self.draining.entry(seat).or_default() += 1;
         self.report_drained(cx);
     }
 
-    /// Drives may have answered the last of what they were asked before they were out.
+    /// Reports drives that have answered all operations that were submitted before they were out.
     fn report_drained(&mut self, cx: &mut Context) {
         let drained = |seat: &Seat| !self.are_with(*seat);
         let drained: Vec<Seat> = self.draining.keys().copied().filter(drained).collect();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::action::{BufferId, Event, Origin};
 
-/// The table of a small lane. Operations are named by the number that their purpose has.
+/// The table of a small lane. Operations are named by the number in their purpose.
 struct Lab {
     ios: IoTable,
     cx: Context,

@@ -7,13 +7,14 @@
 //!   Succeed { seat, with }   the successor is the seat's drive from now on
 //! ```
 //!
-//! Reads go to the seat's own drive until the end: nothing on the successor counts before.
+//! Reads go to the seat's own drive until `Succeed`: nothing on the successor counts before.
 //!
 //! Invariants:
-//! - A write that is acknowledged is on both drives, or the pool has taken one of them out: of a pair whose second
-//!   write fails, the end waits for that. So the successor may take the seat at any time with the cells that it has.
-//! - From `Succeed` on, nothing in flight at the drive that leaves decides anything: a pair ends as the successor's
-//!   write ends, and a read that fails is planned around.
+//! - An acknowledged write is on both drives, or the pool has taken one of them out: if the second write of a pair
+//!   fails, the pair ends only after the pool's verdict. So the successor may take the seat at any time with the cells
+//!   that it has.
+//! - From `Succeed` on, the outcome of an operation in flight at the drive that leaves decides nothing: a pair ends
+//!   with the outcome of the successor's write, and a read that fails is planned around.
 
 use std::collections::BTreeMap;
 
@@ -29,9 +30,9 @@ use crate::lane::context::Context;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Second {
     InFlight,
-    /// It has failed; the pool has yet to decide.
+    /// It has failed; the pool has not decided yet.
     Failed(Fault),
-    /// It is done, or does not matter.
+    /// It has ended, or does not matter.
     Done,
 }
 
@@ -46,14 +47,14 @@ struct Pair {
     /// How the write to the seat's own drive has ended.
     first: Option<Outcome>,
     second: Second,
-    /// The successor has the seat: only its part counts.
+    /// The successor has taken the seat: only its part counts.
     succeeded: bool,
 }
 
 /// Seats with two drives, and writes to both.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Twins {
-    /// Where the successor of a seat's drive sits meanwhile.
+    /// By seat: the seat that the successor of its drive has meanwhile.
     with: BTreeMap<Seat, Seat>,
     pairs: BTreeMap<u64, Pair>,
 }
@@ -72,7 +73,7 @@ impl Twins {
         self.with.contains_key(&seat)
     }
 
-    /// Whether a drive is the successor of another one.
+    /// True if a drive is the successor of another one.
     pub(in crate::lane) fn succeeds(&self, seat: Seat) -> bool {
         self.with.values().any(|&with| with == seat)
     }
@@ -82,7 +83,7 @@ impl Twins {
         self.with.insert(seat, with);
     }
 
-    /// A write or flush is about to be handed out: where it goes to two drives, its second part is too.
+    /// A write or flush is about to be submitted. If it goes to two drives, returns its second part.
     pub(super) fn pair_up(&mut self, cx: &mut Context, flight: &mut Flight) -> Option<Flight> {
         let Io { seat, kind, .. } = flight.io;
         let second = matches!(flight.purpose, Purpose::Second { .. });
@@ -166,15 +167,16 @@ impl Twins {
             .collect()
     }
 
-    /// A drive is out. If it was to succeed another one, that has no successor any more; if it had a successor, the successor is
-    /// returned, and is not written to any more. Before anything else is done about the drive.
+    /// A drive is out. If it was to succeed another drive, that drive has no successor any more. If it had a successor,
+    /// the successor is returned, and is not written to any more. To be called before anything else is done about the
+    /// drive.
     pub(super) fn seat_out(&mut self, seat: Seat) -> Option<Seat> {
         let with = self.with.remove(&seat);
         self.with.retain(|_, with| *with != seat);
         with
     }
 
-    /// Ends the pairs that waited for a drive that is out.
+    /// Ends the pairs that waited only for a drive that is out.
     pub(super) fn pairs_without(&mut self, seat: Seat) -> Vec<Ended> {
         let numbers = self.pairs_of(|pair| pair.seat == seat || pair.with == seat);
         let ended = numbers.into_iter().filter_map(|number| {
@@ -193,7 +195,7 @@ impl Twins {
         self.with.remove(&seat);
     }
 
-    /// Of the pairs of a seat only the successor's part counts from now on.
+    /// Of the pairs of a seat only the successor's part counts from now on. Returns the pairs that end with this.
     pub(super) fn pairs_succeed(&mut self, seat: Seat) -> Vec<Ended> {
         let numbers = self.pairs_of(|pair| pair.seat == seat);
         let ended = numbers.into_iter().filter_map(|number| {

@@ -1,13 +1,13 @@
-//! What drives have said of writes and of flushes, counted beside [`Flushes`](crate::lane::flush::Flushes) and by nothing that it
-//! goes by: to check it.
+//! Counts the outcomes of writes and flushes, to check [`Flushes`](crate::lane::flush::Flushes). `Flushes` does not use
+//! these counts.
 //!
 //! ```text
 //!   written   1  2  3          4            a drive's writes, as their ends come
 //!   flush          └── begins after 2 ──► ended well: it covers 2, and not 3
 //! ```
 //!
-//! Invariant: a flush that has ended well covers each write that had ended when it began, on each drive that is not out. What
-//! counts as durable is durable.
+//! Invariant: a flush that has succeeded covers each write that had ended when it began, on each drive that is not out.
+//! So what counts as durable is durable.
 //!
 //! Only builds with assertions count.
 
@@ -23,7 +23,7 @@ use crate::plan::Transfer;
 /// Writes of one drive.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
-    /// How many have ended well.
+    /// How many have ended without a fault.
     ended: u64,
     /// How many of these a flush has covered.
     covered: u64,
@@ -54,7 +54,7 @@ impl Unflushed {
         }
     }
 
-    /// A flush of all drives with unflushed writes begins; `None`: there is none.
+    /// A flush of all drives with unflushed writes begins. `None`: no drive has any.
     pub(super) fn flush_begins(&mut self, cx: &Context, number: Option<u64>) {
         if !cfg!(debug_assertions) {
             return;
@@ -82,7 +82,7 @@ impl Unflushed {
     /// A flush has ended on all drives.
     ///
     /// # Panics
-    /// When it is said to have ended well and some drive has not flushed what had been written before.
+    /// When the flush counts as successful, and some drive has not flushed all writes that had ended before it.
     pub(super) fn flush_finished(&mut self, cx: &Context, number: u64, outcome: Outcome) {
         let begun = self.begun.remove(&number).unwrap_or_default();
         let there = begun.iter().filter(|&&(seat, _)| !cx.view().is_out(seat));
@@ -96,7 +96,8 @@ impl Unflushed {
         }
     }
 
-    /// A seat's drive is out, or another one has its seat, with all that was written: nothing of it waits for a flush.
+    /// A seat's drive is out, or the seat has another drive that has all of the writes: no write to it waits for a
+    /// flush.
     pub(super) fn forget(&mut self, seat: Seat) {
         if let Some(written) = self.seats.get_mut(&seat) {
             written.covered = written.ended;

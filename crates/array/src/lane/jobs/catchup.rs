@@ -1,9 +1,8 @@
-//! Filling a cell of a drive that was away: what it still holds is left as it is.
+//! Fills a cell of a drive that was away: blocks that the drive still holds are left as they are.
 //!
-//! Before the first step the pages that the drive has for the cell are read. A block is *held* if
-//! its entry is older than the batch up to which the drive has everything, and the drive's own
-//! page has the same entry (`docs/design/catch-up.md` says why that is enough). All else is filled as
-//! on a fresh drive.
+//! Before the first step the pages that the drive has for the cell are read. A block is *held* if its entry is older
+//! than the batch up to which the drive has everything, and the drive's own page has the same entry
+//! (`docs/design/catch-up.md` explains why that is enough). All other blocks are filled as on a fresh drive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,10 +20,10 @@ use crate::lane::ids::JobId;
 use crate::lane::io::{FaultReport, IoTable};
 use crate::lane::{Computing, Purpose};
 
-/// What the target of a fill has.
+/// What the target of a fill has already.
 #[derive(Clone, Debug)]
 pub(in crate::lane) struct Held {
-    /// The column that it may hold.
+    /// The column whose blocks it may hold.
     pub(in crate::lane) column: u16,
     /// Everything logged before this batch is on it.
     before: u64,
@@ -33,12 +32,12 @@ pub(in crate::lane) struct Held {
 }
 
 impl Held {
-    /// Whether the target has the block that this entry of the column is of.
+    /// True if the target has the block that this entry of the column describes.
     pub(in crate::lane) fn holds(&self, name: BlockName, entry: Entry) -> bool {
         entry.is_before(self.before) && self.has_entry(name, entry)
     }
 
-    /// Whether its own entry of a block that is known is the same.
+    /// True if the entry is known, and the target's own page has the same one.
     pub(in crate::lane) fn has_entry(&self, name: BlockName, entry: Entry) -> bool {
         let page = self.pages.get(&name.page());
         entry != Entry::UNKNOWN && page.is_some_and(|page| page.get(name.entry()) == entry)
@@ -147,7 +146,7 @@ impl GroupJobs {
         scan.and_then(|scan| scan.slice).expect("it was read")
     }
 
-    /// The target's pages are in memory, or cannot be had. True if the job is to be asked for its first step.
+    /// The read of the target's pages has ended. True if the job is to be asked for its first step.
     pub(in crate::lane) fn scanned(
         &mut self,
         cx: &mut Context,
@@ -161,7 +160,7 @@ impl GroupJobs {
             if !cx.view().is_out(seat) {
                 ios.report_fault(cx, FaultReport::of_read(seat, offset, fault));
             }
-            // Whatever it holds: it is filled as a whole.
+            // What the target holds is not known: its cell is filled as a whole.
             self.end_scan(cx, ios, job, None);
             return true;
         }
@@ -175,7 +174,7 @@ impl GroupJobs {
         false
     }
 
-    /// What the target's pages say. Then the job is to be asked for its first step.
+    /// Takes over the target's pages. Then the job is to be asked for its first step.
     pub(in crate::lane) fn scan_computed(
         &mut self,
         cx: &mut Context,
@@ -220,8 +219,8 @@ impl GroupJobs {
         self.job(id).stale_pages.insert(name);
     }
 
-    /// The pages that a fill's target must have at its end: the column's, and those beside it. Of a drive that has some
-    /// already those that are not what they should be.
+    /// The pages that a fill's target must have at its end: the column's, and those beside it. For a drive that has
+    /// some already, only those that are not what they should be.
     pub(super) fn pages_to_write(&mut self, cx: &Context, id: JobId) -> Vec<PageName> {
         let job = self.job(id);
         if job.held.is_some() {

@@ -1,4 +1,4 @@
-//! One job: what is to be done to every stripe of a group, and how far it has come.
+//! One job: the work on every stripe of a group, and its progress.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ pub(super) const STEP_BYTES: u64 = 1 << 20;
 /// Steps of a scrub or resync in flight: one reads while the other writes.
 const STEPS_IN_FLIGHT: u64 = 2;
 
-/// Bytes of one cell that a step of a fill moves. A disk turns to another fill after each step: in a rebuild at 7,200 rpm
-/// the arm and the rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. A step's memory is as many times this
-/// as columns are read and written.
-/// While clients ask it is shorter (`pace.rs`).
+/// Bytes of one cell that a step of a fill moves. A disk turns to another fill after each step: in a rebuild at 7,200
+/// rpm, arm and rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. The memory of a step is this many bytes for
+/// each column that is read or written. Steps are shorter while clients send requests (`pace.rs`).
 pub(crate) const FILL_STEP_BYTES: u64 = 4 << 20;
 
 /// Steps of a fill in flight. Other fills keep the drives busy while this one writes; a second step would take the
 /// memory of another fill, and reach fewer drives.
 const FILL_STEPS_IN_FLIGHT: u64 = 1;
 
-/// What a scrub rests at least after a step while clients ask: a mebibyte of each of the group's drives in this time.
+/// The least rest of a scrub after a step while clients send requests: a mebibyte of each of the group's drives in this
+/// time.
 const SCRUB_REST: Duration = Duration::from_millis(100);
 
-/// Something to be done to every stripe of a group.
+/// Work on every stripe of a group.
 #[derive(Clone, Debug)]
 pub(in crate::lane) struct Job {
     pub(super) group: u64,
@@ -39,31 +39,31 @@ pub(in crate::lane) struct Job {
     pub(super) next_stripe: u64,
     pub(super) in_flight: u64,
     pub(super) fault: Option<Fault>,
-    /// A checkpoint that it needs is under way: before its first step, or after its last.
+    /// The job waits for a checkpoint: before its first step, or after its last.
     pub(super) waiting: bool,
     /// Blocks compared with their checksums, and how many of them were wrong.
     pub(super) verified: (u64, u64),
-    /// Repairs of what a scrub has found that are under way.
+    /// Repairs under way of blocks that a scrub has found bad.
     pub(super) repairs: u64,
-    /// Blocks that these have mended, and blocks of data that they have found to be lost.
+    /// Blocks that these repairs have restored, and blocks of data that they have found to be lost.
     pub(super) repaired: (u64, u64),
-    /// It makes way for clients until then.
+    /// It makes way for clients until this time.
     pub(super) resume: Option<Instant>,
-    /// It is a fill or a scrub that makes way.
+    /// It is a fill or a scrub that makes way now.
     pub(super) paced: bool,
     /// The pages of a fill's target are yet to be scanned.
     pub(super) scan: Option<PageScan>,
-    /// What a fill's target has already.
+    /// Blocks that a fill's target has already.
     pub(super) held: Option<Arc<Held>>,
-    /// A fill's target may have blocks already: if not in this life of the pool, then in the next.
+    /// A fill's target may have blocks already: if not in this incarnation of the pool, then in the next.
     pub(super) catches_up: bool,
-    /// Of the target's pages those that are not what they should be.
+    /// Pages of the target that are not what they should be.
     pub(super) stale_pages: BTreeSet<PageName>,
     /// Bytes written to a fill's target.
     pub(super) copied_bytes: u64,
 }
 
-/// What it does to them.
+/// The kind of work.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Fill {
@@ -77,12 +77,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether it makes way for clients. Nobody waits for a fill or a scrub as for a volume or a drive's blank pages.
+    /// True if it makes way for clients. Users wait for a volume and for a drive's blank pages, but not for a fill or a
+    /// scrub.
     pub(super) const fn makes_way(&self) -> bool {
         matches!(self, Self::Fill { .. } | Self::Scrub)
     }
 
-    /// How long it rests at least after a step.
+    /// The least rest after a step.
     pub(super) const fn rest_min(&self) -> Duration {
         match self {
             Self::Scrub => SCRUB_REST,
@@ -145,7 +146,7 @@ impl Job {
         Self::new(group, Kind::Scrub)
     }
 
-    /// It ends with this fault, if not with an earlier one.
+    /// The job ends with this fault, unless it has an earlier one.
     pub(in crate::lane) fn fail(&mut self, fault: Fault) {
         self.fault = self.fault.or(Some(fault));
     }

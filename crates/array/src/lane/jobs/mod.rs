@@ -1,9 +1,9 @@
-//! Jobs: what is done to a whole group, a few stripes at a time.
+//! Jobs: work on a whole group, a few stripes at a time.
 //!
 //! ```text
 //!   fill ──── scans the pages of its target ──┐                              ┌─ its pages are written ─► Filled
 //!                                              ├─► steps … the last ended ───┤
-//!   zero ──── the group's earlier life is ─────┤   (a scrub also waits for   ├─ flushed ─► Zeroed, Resynced
+//!   zero ──── the group's earlier data is ─────┤   (a scrub also waits for   ├─ flushed ─► Zeroed, Resynced
 //!             out of the ring (a checkpoint)   │    the repairs of what it   │
 //!   scrub, resync ─────────────────────────────┘    has found)               └─► Scrubbed
 //! ```
@@ -13,7 +13,7 @@
 //! Invariants:
 //! - A job ends once, when none of its steps and repairs is in flight.
 //! - A job that has failed takes no more steps.
-//! - While clients ask, of the fills and scrubs of a lane one step is in flight (`pace.rs`).
+//! - While clients send requests, the fills and scrubs of a lane have one step in flight together (`pace.rs`).
 
 mod catchup;
 mod job;
@@ -53,13 +53,13 @@ pub(super) enum Begun {
 /// What a job does next.
 #[derive(Clone, Debug)]
 pub(super) enum Next {
-    /// A step: this is done to these stripes of the group. Then it is asked again.
+    /// A step: this task on these stripes of the group. Then the job is to be asked again.
     Step {
         group: u64,
         stripes: Range<u64>,
         task: Task,
     },
-    /// Nothing before something has ended, or time has passed.
+    /// Wait until something has ended, or time has passed.
     Wait,
     /// A checkpoint that writes these pages. Then [`GroupJobs::checkpointed`].
     Checkpoint(Vec<PageName>),
@@ -74,9 +74,9 @@ pub(super) enum Next {
 pub(super) enum Ended {
     /// Nothing more.
     Reported,
-    /// Its copies of pages that differ are made alike again.
+    /// A checkpoint makes the copies of pages that differ alike.
     Scrubbed,
-    /// The fill came to nothing: the view gives up its target, and the event is reported when no operation that was planned
+    /// The fill has failed. The view gives up its target, and the event is reported when no operation that was planned
     /// before is in flight.
     FillFailed {
         group: u64,
@@ -86,14 +86,14 @@ pub(super) enum Ended {
     },
 }
 
-/// The jobs of one lane, and how they make way for clients.
+/// The jobs of one lane, and their pacing for clients.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupJobs {
     jobs: BTreeMap<JobId, Job>,
     pacer: Pacer,
 }
 
-/// Stripes that have so many bytes of one cell.
+/// Number of stripes that have this many bytes of one cell.
 pub(super) fn stripes_in(geometry: &Geometry, bytes: u64) -> u64 {
     let rows = u64::from(geometry.code().rows());
     (bytes / (geometry.chunk_bytes() * rows)).max(1)
@@ -111,7 +111,7 @@ impl GroupJobs {
         let id = JobId(cx.fresh());
         let zero = matches!(job.kind, Kind::Zero);
         let scans = job.scan.as_ref().filter(|_| job.fault.is_none());
-        // Entries can be told from those of before that batch at all.
+        // A scan helps only if entries from before that batch can be distinguished from later ones.
         let can_look = |before| next_sequence.saturating_sub(before) < Entry::AGE_MAX;
         let scans = scans.is_some_and(|scan| can_look(scan.before));
         let target = match job.kind {
@@ -123,7 +123,7 @@ impl GroupJobs {
             self.scan_target(cx, ios, id, target);
             Begun::Looks
         } else if zero && cx.geometry.regions().is_some() {
-            // Nothing that was logged in the group's earlier life may come back.
+            // Nothing that was logged of the group's earlier data may be recovered later.
             self.job(id).waiting = true;
             Begun::Checkpoint
         } else {
@@ -136,8 +136,8 @@ impl GroupJobs {
         self.jobs.get_mut(&id).expect("a job lives until it ends")
     }
 
-    /// The checkpoint that a job waited for has ended, with this fault. Returns the group if it begins a new life now; else
-    /// the job is at its end.
+    /// The checkpoint that a job waited for has ended, with this fault if it has failed. Returns the group if it is
+    /// made unwritten now; otherwise the job is at its end.
     pub(super) fn checkpointed(&mut self, id: JobId, fault: Option<Fault>) -> Option<u64> {
         let job = self.job(id);
         job.waiting = false;
@@ -146,7 +146,7 @@ impl GroupJobs {
         begins.then_some(job.group)
     }
 
-    /// Whether something is being done to a group, or will be.
+    /// True if a job works on a group, or will.
     pub(super) fn has(&self, group: u64) -> bool {
         self.jobs.values().any(|job| job.group == group)
     }
@@ -161,7 +161,7 @@ impl GroupJobs {
         matches!(job.kind, Kind::Zero).then_some(job.group)
     }
 
-    /// Whether it fills a cell whose drive may have blocks of it already.
+    /// True if the job fills a cell whose drive may have some of its blocks already.
     pub(super) fn catches_up(&self, id: JobId) -> bool {
         self.jobs[&id].catches_up
     }
@@ -177,7 +177,7 @@ impl GroupJobs {
         }
     }
 
-    /// What a job does next. With a step it is in flight from now on, and the job is to be asked again.
+    /// What a job does next. A step that is returned is in flight from now on, and the job is to be asked again.
     pub(super) fn next(&mut self, cx: &mut Context, id: JobId) -> Next {
         let job = &self.jobs[&id];
         let total = cx.geometry.stripes_per_group();
@@ -224,7 +224,7 @@ impl GroupJobs {
         step
     }
 
-    /// Whether a job does not take its next step yet because of clients.
+    /// True if a job must not take its next step yet because of clients.
     fn makes_way(&mut self, cx: &Context, id: JobId) -> bool {
         let job = &self.jobs[&id];
         if !job.kind.makes_way() {
@@ -238,7 +238,7 @@ impl GroupJobs {
         job.paced
     }
 
-    /// Jobs that have made way may go on then.
+    /// Jobs that have made way may go on at this time.
     fn resume_paced(&mut self, at: Instant) {
         for job in self.jobs.values_mut().filter(|job| job.paced) {
             job.resume = Some(at);
@@ -250,8 +250,8 @@ impl GroupJobs {
         self.jobs.values().filter_map(|job| job.resume).min()
     }
 
-    /// The jobs that go on now, in this order: of jobs that make way the first one has its turn, and a scrub waits for the
-    /// lane's fills.
+    /// The jobs that go on now, in this order: the first of the jobs that make way takes the turn, and a scrub waits
+    /// for the lane's fills.
     pub(super) fn due(&self, now: Instant) -> Vec<JobId> {
         let due = |job: &Job| job.resume.is_some_and(|at| at <= now);
         let due = self.jobs.iter().filter(|(_, job)| due(job));
@@ -262,22 +262,22 @@ impl GroupJobs {
         due.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// A client asks for something.
+    /// A client has sent a request.
     pub(super) fn client_asks(&mut self, cx: &mut Context) {
         self.pacer.client_asks(cx);
     }
 
-    /// When it is known whether clients are gone.
+    /// When clients count as gone, if they send nothing before.
     pub(super) fn clients_gone_at(&self) -> Option<Instant> {
         self.pacer.clients_gone_at()
     }
 
-    /// Time has passed: clients may be gone. `waiting`: some wait for an answer.
+    /// Time has passed: clients may be gone. `waiting`: some clients wait for an answer.
     pub(super) fn clients_gone(&mut self, cx: &mut Context, waiting: bool) {
         self.pacer.clients_gone(cx, waiting);
     }
 
-    /// The pool wants to know from now on whether clients ask, or does not any more. True if some jobs are [`due`](Self::due).
+    /// Sets whether the pool needs reports of whether clients send requests. True if some jobs are [`due`](Self::due).
     pub(super) fn report_clients(&mut self, cx: &mut Context, wanted: bool) -> bool {
         let go_on = self.pacer.report_clients(cx, wanted);
         if go_on {
@@ -286,7 +286,7 @@ impl GroupJobs {
         go_on
     }
 
-    /// The pool's word: fills and scrubs make way from now on, or need not any more. True if some jobs are
+    /// The pool has decided that fills and scrubs make way from now on, or need not any more. True if some jobs are
     /// [`due`](Self::due).
     pub(super) fn make_way(&mut self, now: Instant, makes_way: bool) -> bool {
         let go_on = self.pacer.make_way(now, makes_way);
@@ -323,7 +323,7 @@ impl GroupJobs {
         waits
     }
 
-    /// A fill writes so much to its target.
+    /// A fill writes this many bytes to its target.
     pub(super) fn copies(&mut self, id: JobId, bytes: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.copied_bytes += bytes;
@@ -360,7 +360,7 @@ impl GroupJobs {
         }
     }
 
-    /// A job is done and durable, or has failed with nothing of it in flight.
+    /// A job is done and durable, or has failed and has nothing in flight.
     pub(super) fn end(&mut self, cx: &mut Context, id: JobId, outcome: Outcome) -> Ended {
         let job = self.jobs.remove(&id).expect("a job ends once");
         let group = job.group;
@@ -399,7 +399,7 @@ impl GroupJobs {
         Ended::Reported
     }
 
-    /// Fills onto a drive that is out come to nothing.
+    /// Fails the fills onto a drive that is out.
     pub(super) fn lost_seat(&mut self, seat: Seat) {
         for job in self.jobs.values_mut() {
             if let Kind::Fill { target, .. } = &job.kind
@@ -420,7 +420,7 @@ impl GroupJobs {
     }
 }
 
-/// Whether a group cannot lose another column.
+/// True if a group cannot lose another column.
 fn is_urgent(cx: &Context, group: u64) -> bool {
     let columns = cx.view().columns(&cx.geometry, group);
     let absent = columns.iter().filter(|column| !column.readable()).count();

@@ -6,16 +6,16 @@
 //!                             ▲ long enough for 20 ms of a drive's time, found by measuring
 //! ```
 //!
-//! A drive serves what it is asked in some order of its own, so what a client waits for is what is queued before it. The
-//! budget is therefore time and not bytes: a mebibyte is 40 ms of a slow disk and 2 ms of a flash drive. A lane has one step
-//! in flight, takes as long a rest after it as it took, and halves the next one when it took too long. The rest is what
-//! bounds the share of the drives' time that goes to fills and scrubs; that there is a step after it is their minimum rate.
-//! A group that cannot lose another column is filled without rests. A scrub waits for the lane's fills, and
-//! rests longer: nothing depends on when it ends.
+//! A drive serves its queue in some order of its own, so a client waits for the operations that are queued before its
+//! own. The budget is therefore time and not bytes: a mebibyte takes 40 ms on a slow disk and 2 ms on a flash drive. A
+//! lane has one step in flight, rests after it for as long as it took, and halves the next step if it took too long.
+//! The rest bounds the share of the drives' time that goes to fills and scrubs; the step that follows each rest is
+//! their minimum rate. A group that cannot lose another column is filled without rests. A scrub waits for the lane's
+//! fills, and rests longer, because nothing depends on when it ends.
 //!
-//! Whether clients ask is known by lanes, and concerns the drives of all of them. So a lane tells the pool when its
-//! clients begin and when they have asked for nothing for [`CLIENTS_QUIET`], while the pool wants to know; the pool tells
-//! all lanes.
+//! Lanes see whether clients send requests, and this concerns the drives of all lanes. So while the pool needs these
+//! reports, a lane reports when its clients begin to send requests and when they have sent none for [`CLIENTS_QUIET`].
+//! The pool passes this on to all lanes.
 
 use std::time::Duration;
 
@@ -25,32 +25,33 @@ use super::job::STEP_BYTES;
 use crate::action::Event;
 use crate::lane::context::Context;
 
-/// The service time of a step at one drive, as long as clients ask. A step reads and then writes, so it takes twice that.
+/// The service time of a step at one drive, while clients send requests. A step reads and then writes, so it takes
+/// twice that.
 const BUDGET: Duration = Duration::from_millis(20);
 
-/// The shortest step: what is less costs a disk more time for the way there than for the bytes.
+/// The shortest step: for less than this, a disk takes more time to reach the bytes than to transfer them.
 const PACED_BYTES_MIN: u64 = 128 << 10;
 
-/// Clients that have asked for nothing for so long are gone. Someone who thinks for a moment between requests is not:
-/// he would wait behind all that fills begin meanwhile.
+/// Clients that have sent nothing for this long count as gone. A client that pauses for a moment between requests must
+/// not count as gone: its next request would wait behind all that fills begin meanwhile.
 const CLIENTS_QUIET: Duration = Duration::from_secs(1);
 
 /// How a lane's fills and scrubs make way.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
-    /// The pool wants to know whether clients ask.
+    /// The pool needs reports of whether clients send requests.
     reports: bool,
     /// The last report was that they do.
     reported: bool,
-    /// When one asked last.
+    /// When the last request came.
     asked_at: Option<Instant>,
-    /// Clients ask, at this lane or at another.
+    /// Clients send requests, to this lane or to another.
     makes_way: bool,
     /// Steps in flight.
     steps: u64,
-    /// When the last one began.
+    /// When the last step began.
     began: Instant,
-    /// The rest after the last one ends then.
+    /// When the rest after the last step ends.
     rests_until: Instant,
     /// Bytes of one cell that the next step moves.
     step_bytes: u64,
@@ -72,7 +73,7 @@ impl Default for Pacer {
 }
 
 impl Pacer {
-    /// Bytes of one cell that a step moves, if it is not to be as long as it likes.
+    /// Bytes of one cell that a step moves; `None` if clients do not limit it.
     pub(super) fn step_bytes(&self) -> Option<u64> {
         self.makes_way.then_some(self.step_bytes)
     }
@@ -83,7 +84,8 @@ impl Pacer {
         self.began = now;
     }
 
-    /// A step has ended: the rest is as long as it took, or as told, and the next step is as long as the budget allows.
+    /// A step has ended. The rest is as long as the step took, and at least `rest_min`. The next step is as long as the
+    /// budget allows.
     pub(super) fn ended(&mut self, now: Instant, rest_min: Duration) {
         self.steps -= 1;
         if !self.makes_way {
@@ -98,8 +100,8 @@ impl Pacer {
         }
     }
 
-    /// Whether a job waits with its next step, and until when if that is known. `urgent`: it fills a group that cannot lose
-    /// another column.
+    /// `Some` if a job waits with its next step, and until when if that is known. `urgent`: the job fills a group that
+    /// cannot lose another column.
     pub(super) fn waits(&self, now: Instant, urgent: bool) -> Option<Option<Instant>> {
         if !self.makes_way {
             return None;
@@ -111,12 +113,12 @@ impl Pacer {
         rests.then_some(Some(self.rests_until))
     }
 
-    /// When the next one may go on.
+    /// When the next job may go on.
     pub(super) const fn rests_until(&self) -> Instant {
         self.rests_until
     }
 
-    /// The pool wants to know from now on whether clients ask, or does not any more. True if jobs that made way may go on.
+    /// Sets whether the pool needs reports of whether clients send requests. True if jobs that made way may go on.
     pub(super) fn report_clients(&mut self, cx: &mut Context, wanted: bool) -> bool {
         self.reports = wanted;
         self.reported = false;
@@ -130,7 +132,7 @@ impl Pacer {
         false
     }
 
-    /// A client asks for something. This lane makes way before the pool has let the others know.
+    /// A client has sent a request. This lane makes way before the pool has notified the others.
     pub(super) fn client_asks(&mut self, cx: &mut Context) {
         self.asked_at = Some(cx.now);
         self.report_asking(cx);
@@ -144,13 +146,13 @@ impl Pacer {
         }
     }
 
-    /// When it is known whether clients are gone.
+    /// When clients count as gone, if they send nothing before.
     pub(super) fn clients_gone_at(&self) -> Option<Instant> {
         let at = self.asked_at.map(|at| at + CLIENTS_QUIET);
         at.filter(|_| self.reported)
     }
 
-    /// Time has passed: clients may be gone. `waiting`: some wait for an answer.
+    /// Time has passed: clients may be gone. `waiting`: some clients wait for an answer.
     pub(super) fn clients_gone(&mut self, cx: &mut Context, waiting: bool) {
         if self.clients_gone_at().is_none_or(|at| at > cx.now) {
             return;
@@ -164,7 +166,8 @@ impl Pacer {
         }
     }
 
-    /// The pool's word: fills and scrubs make way from now on, or need not any more. True if jobs that made way may go on.
+    /// The pool has decided that fills and scrubs make way from now on, or need not any more. True if jobs that made
+    /// way may go on.
     pub(super) fn make_way(&mut self, now: Instant, makes_way: bool) -> bool {
         self.makes_way = makes_way;
         if !makes_way {

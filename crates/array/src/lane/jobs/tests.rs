@@ -77,7 +77,7 @@ impl Lab {
         { &mut self.jobs }.step_ended(&mut self.cx, id, &stripes, outcome);
     }
 
-    /// Takes all steps of a job one after the other; how many there were.
+    /// Takes all steps of a job one after the other. Returns how many there were.
     fn take_steps(&mut self, id: JobId) -> u64 {
         let mut steps = 0;
         while self.jobs.job(id).next_stripe < STRIPES {
@@ -92,7 +92,7 @@ impl Lab {
         self.jobs.end(&mut self.cx, id, outcome)
     }
 
-    /// Clients ask, at another lane.
+    /// Clients send requests to another lane.
     fn clients_ask(&mut self) {
         assert!(!self.jobs.make_way(self.cx.now, true));
     }
@@ -333,7 +333,7 @@ fn jobs_go_on_at_once_when_clients_are_gone() {
     assert_eq!(lab.next(second), "0..256");
 }
 
-/// A fill of column 2 whose drive has everything before batch 50. The read of its pages.
+/// A fill of column 2 whose drive has everything before batch 50, and the read of its pages.
 fn scanning(lab: &mut Lab) -> (JobId, Io) {
     let job = Job::fill(0, 2, lab.target(2), Vec::new(), Some(50));
     let (id, begun) = lab.begin(job);

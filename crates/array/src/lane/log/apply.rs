@@ -1,14 +1,14 @@
-//! What a batch says is the truth once the batch counts: it is complete, or recovery has found it.
+//! Applies a batch once it counts: it is complete, or recovery has found it.
 //!
 //! ```text
 //!   content, derived   the block's bytes are in the batch's buffer             ─┐
 //!   direct             the blocks are in their places                          │
 //!   unknown, absent    the block has changed, and no drive has it              ├─► overlay
-//!   zeroed             the stripes read as zeros; what was logged before ends  │
-//!   moved              a stripe of the group's data is elsewhere               ─┴─► maps
+//!   zeroed             the stripes read as zeros; earlier records end          │
+//!   moved              a stripe of the group's data is in another stripe       ─┴─► maps
 //! ```
 //!
-//! Descriptors are applied in their order: what a unit zeroes it does before anything else that it says.
+//! Descriptors are applied in their order: a unit zeroes its stripes before its other descriptors apply.
 
 use super::BatchBuffer;
 use crate::format::{BatchHeader, BlockName, Descriptor, Entry};
@@ -17,7 +17,7 @@ use crate::lane::direct_writes::DirectWrites;
 use crate::lane::maps::StripeMaps;
 use crate::lane::overlay::{Bytes, Logged, Overlay};
 
-/// What batches change.
+/// The state that batches change.
 pub(in crate::lane) struct Applied<'a> {
     pub(in crate::lane) overlay: &'a mut Overlay,
     pub(in crate::lane) maps: &'a mut StripeMaps,
@@ -25,7 +25,7 @@ pub(in crate::lane) struct Applied<'a> {
 }
 
 impl Applied<'_> {
-    /// A batch counts from now on.
+    /// Applies a batch, which counts from now on.
     pub(in crate::lane) fn apply(
         &mut self,
         cx: &mut Context,
@@ -88,7 +88,7 @@ impl Applied<'_> {
         self.overlay.insert(name, logged);
     }
 
-    /// A stripe of the data has moved: the map of each column says so.
+    /// A stripe of the data has moved: the map of each column gets a new entry.
     fn moved(&mut self, cx: &mut Context, (group, data): (u64, u64), to: u32, sequence: u64) {
         if self.maps.moved(cx, (group, data), to, sequence) {
             for column in 0..cx.geometry.layout().columns() {
@@ -107,7 +107,7 @@ mod tests {
     use crate::ScratchId;
     use crate::lane::blocks::block;
 
-    /// What batch 9 says, two rows of two data columns and two of parity. A stripe has four blocks of each column.
+    /// Batch 9, with two rows of two data columns and two of parity. A stripe has four blocks of each column.
     struct Lab {
         cx: Context,
         overlay: Overlay,
@@ -152,7 +152,7 @@ mod tests {
             (logged.bytes, logged.sequence)
         }
 
-        /// Whether a block's entry says that it has this checksum.
+        /// True if a block's entry has this checksum.
         fn has_sum(&self, name: BlockName, crc: u32) -> bool {
             let pool = self.cx.geometry.regions().expect("a journal").pool;
             let logged = self.overlay.get(name).expect("it is logged");

@@ -1,4 +1,4 @@
-//! A batch: its units, its header, and what of it is on drives.
+//! A batch: its units, its header, and the state of its columns on drives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use crate::lane::writes::Writes;
 /// CRC-32C of a block of zeros.
 const ZEROS_CRC: u32 = 0x98f9_4189;
 
-/// A batch in flight, or one that drives have refused (`gaps.rs`).
+/// A batch in flight, or a gap: one that drives have refused (`gaps.rs`).
 #[derive(Clone, Debug)]
 pub(super) struct Batch {
     pub(super) units: Vec<Unit>,
     pub(super) lot: Lot,
-    /// Whose it is, if all of it is one volume's.
+    /// Its volume, if all of it belongs to one volume.
     pub(super) volume: Option<VolumeId>,
     pub(super) header: BatchHeader,
     pub(super) position: u64,
     pub(super) buffer: BatchBuffer,
     pub(super) writes: Writes,
-    /// Its columns are on their way to their drives, or were.
+    /// Its columns are being written to their drives, or have been.
     pub(super) writing: bool,
 }
 
 impl Batch {
-    /// Copies its blocks into place and computes parity. Checksums of parity that follow from those of the blocks are in the header
-    /// from now on; the others are asked for.
+    /// Copies its blocks into place and computes parity. Checksums of parity that can be computed from those of the
+    /// blocks are put into the header now; the others are part of the computation.
     pub(super) fn lay(&mut self, codes: &mut ColumnCodes) -> Compute {
         let (header, buffer) = (&mut self.header, self.buffer);
         let (columns, data) = (header.seats.len(), usize::from(header.data_columns));
@@ -96,7 +96,7 @@ impl Batch {
             .collect()
     }
 
-    /// What its writes are for.
+    /// The service class of its writes.
     pub(super) fn service(&self) -> Service {
         Service {
             origin: Origin::Log,
@@ -105,7 +105,7 @@ impl Batch {
         }
     }
 
-    /// Writes its columns on such seats.
+    /// Writes its columns on the seats for which `such` is true.
     pub(super) fn write(
         &mut self,
         cx: &mut Context,
@@ -128,23 +128,23 @@ impl Batch {
         }
     }
 
-    /// The operations that wait for it, once for each unit; none waits for it afterwards.
+    /// Takes the operations that wait for it, once for each unit.
     pub(super) fn take_ops(&mut self) -> Vec<OpId> {
         let units = std::mem::take(&mut self.units).into_iter();
         units.map(|unit| unit.op).collect()
     }
 
-    /// True if all that was written has ended, and the pool has decided about what was refused.
+    /// True if all writes have ended, and the pool has decided about those that were refused.
     pub(super) fn is_written(&self) -> bool {
         self.writing && self.writes.is_done()
     }
 
-    /// What a drive that stays has refused it with.
+    /// The fault of a drive that has refused a column and stays.
     pub(super) fn refused(&self) -> Option<Fault> {
         self.writes.kept().values().next().copied()
     }
 
-    /// How many of its columns are on their drives, and how many could be.
+    /// The number of its columns that are on their drives, and the number of its columns whose drives are in use.
     pub(super) fn columns_there(&self, cx: &Context) -> (usize, usize) {
         let seats = self.header.seats.iter();
         let live = seats.filter(|&&seat| !cx.view().is_out(seat));
@@ -157,9 +157,9 @@ impl Batch {
         usize::from(self.header.data_columns)
     }
 
-    /// How many of its columns must be on their drives before it is acknowledged as durable: as many as
-    /// recovery needs, and one for each drive that may still be lost. Drives that are in use and refuse their columns
-    /// do not excuse the others: one that has its column may go out next.
+    /// The number of columns that must be on their drives before the batch is acknowledged as durable: as many as
+    /// recovery needs, and one for each drive that may still be lost. If drives in use refuse their columns, the number
+    /// stays the same: a drive that has its column may go out next.
     fn columns_needed(&self, cx: &Context) -> usize {
         let drives = cx.geometry.layout().drives();
         let out = usize::from(drives) - cx.live_seats().len();
@@ -167,15 +167,15 @@ impl Batch {
         self.data_columns() + tolerance.saturating_sub(out)
     }
 
-    /// Whether it is found after as many more losses as the pool survives, once drives have all of its columns. Where fewer drives are
-    /// there than its code has columns nothing more can be done.
+    /// True if recovery finds the batch after as many more losses as the pool survives, once drives have all of its
+    /// columns. If fewer drives are in use than the batch's code has columns, nothing more can be done.
     pub(super) fn is_safe(&self, cx: &Context) -> bool {
         let columns = self.header.seats.len();
         columns >= self.columns_needed(cx) || columns >= cx.live_seats().len()
     }
 
-    /// True if recovery would not find it now, or not after losses that the pool survives, and would if drives
-    /// took what they have refused.
+    /// True if recovery would not find the batch now, or not after losses that the pool survives, and would find it if
+    /// drives took the columns that they have refused.
     pub(super) fn is_gap(&self, cx: &Context) -> bool {
         let (there, live) = self.columns_there(cx);
         live >= self.data_columns() && there < self.columns_needed(cx).min(live)
@@ -187,7 +187,7 @@ impl Batch {
 pub(in crate::lane) struct ColumnCodes(BTreeMap<(u16, u16), Arc<Code>>);
 
 impl ColumnCodes {
-    /// P, Q and R; copies where there is one data column.
+    /// P, Q and R; copies if there is one data column.
     pub(in crate::lane) fn of(&mut self, data: u16, parity: u16) -> Arc<Code> {
         let make = || {
             let name = match (data, parity) {
@@ -204,8 +204,8 @@ impl ColumnCodes {
     }
 }
 
-/// CRC-32C of the XOR of row `row`'s blocks, from those of the blocks, column by column. A checksum is
-/// linear but for a constant, so that each two blocks leave that of zeros.
+/// CRC-32C of the XOR of row `row`'s blocks, from the checksums of the blocks, column by column. CRC-32C is linear
+/// except for a constant, so each pair of blocks contributes the checksum of a block of zeros.
 fn crc_of_sum(crcs: &[u32], row: usize, rows: usize) -> u32 {
     let of_row = crcs.iter().skip(row).step_by(rows);
     let (sum, count) = of_row.fold((0, 0_u32), |(sum, count), crc| (sum ^ crc, count + 1));

@@ -1,7 +1,7 @@
-//! Which batch begins next, and what is in it.
+//! Decides which batch begins next, and which units are in it.
 //!
-//! One that nothing else is before begins when all earlier inputs of this moment are known (`due`), others when enough has
-//! gathered or nothing is before them any more.
+//! If no batch is before it, a batch begins when all earlier inputs of this moment are known (`due`). Otherwise it
+//! begins when enough units have gathered, or when no batch is before it any more.
 
 use block::{Fault, Instant, Seat};
 
@@ -22,46 +22,46 @@ use crate::lane::ring::Placed;
 use crate::lane::writes::Writes;
 use crate::seeded::{self, SeededFault};
 
-/// Batches in flight.
+/// The largest number of batches in flight.
 const IN_FLIGHT_MAX: usize = 4;
-/// Descriptors that must have gathered before a batch begins while another is in flight: with fewer
-/// the next one costs less if it takes along what comes meanwhile, for headers and drive operations
-/// are by batch. With many more, few requests of a lane are under way at once, and it waits for its
-/// drives (`docs/performance.md`).
+/// Descriptors that must have gathered before a batch begins while another is in flight. With fewer it is cheaper if
+/// the next batch takes later units along, because headers and drive operations are per batch. With many more, few
+/// requests of a lane would be under way at once, and the lane would wait for its drives (`docs/performance.md`).
 const GATHERED: usize = 12;
-/// Batches of streams in flight while commits come: a commit counts when those before it do.
+/// The largest number of stream batches in flight while commits come: a commit counts only when the batches before its
+/// own do.
 const STREAM_IN_FLIGHT_MAX: usize = 2;
-/// Descriptors of a batch of a stream while commits come.
+/// The largest number of descriptors of a stream's batch while commits come.
 const STREAM_DESCRIPTORS_MAX: usize = 192;
 
-/// A unit, and whose it is.
+/// A unit, and its volume; `None` is the pool itself.
 type Owned = (Option<VolumeId>, Unit);
 
-/// What decides beside the log's own state whether a batch begins.
+/// The inputs, beside the log's own state, that decide whether a batch begins.
 #[derive(Clone, Copy)]
 pub(in crate::lane) struct Inputs<'a> {
-    /// Whose drives are slow.
+    /// The I/O table, for drives that are slow.
     pub(in crate::lane) ios: &'a IoTable,
     /// All earlier inputs of this moment are known: [`Log::take_due`].
     pub(in crate::lane) due: bool,
-    /// Discards must end first.
+    /// Discards must end before a batch begins.
     pub(in crate::lane) held: bool,
-    /// Stripes on their way to their places: records of these come.
+    /// The number of stripes that are being written in place: their records follow.
     pub(in crate::lane) direct: usize,
     /// A checkpoint that makes room is under way, or will be tried again.
     pub(in crate::lane) room_comes: bool,
 }
 
-/// What has begun.
+/// The result of an attempt to begin a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Begun {
-    /// Nothing: nothing waits, or what waits may not begin yet.
+    /// Nothing has begun: nothing waits, or the waiting units may not begin yet.
     Nothing,
-    /// A batch. Another one may begin.
+    /// A batch has begun. Another one may begin.
     Batch,
-    /// Nothing finds room before a checkpoint has ended.
+    /// No batch finds room before a checkpoint has ended.
     NoRoom,
-    /// Nothing, and no checkpoint can make room: what waits is to be refused.
+    /// No batch finds room, and no checkpoint can make room: the waiting units are to be refused with this fault.
     Full(Fault),
 }
 
@@ -71,8 +71,8 @@ impl Log {
         self.due
     }
 
-    /// Whether what has waited for all inputs of its moment begins now. `timed_out`: all inputs before `now` are known.
-    /// `refused`: nothing begins.
+    /// True if units that have waited for all inputs of their moment begin now. `timed_out`: all inputs before `now`
+    /// are known. `refused`: nothing begins.
     pub(in crate::lane) fn take_due(
         &mut self,
         now: Instant,
@@ -86,7 +86,7 @@ impl Log {
         due
     }
 
-    /// Begins the next batch, if one should be in flight.
+    /// Begins the next batch, if one may begin now.
     pub(in crate::lane) fn begin(
         &mut self,
         cx: &mut Context,
@@ -102,7 +102,7 @@ impl Log {
             return Begun::Nothing;
         }
         let ready = self.lots_ready(cx.now, inputs);
-        // One lot may be due though the other finds no room.
+        // One lot may be due although the other finds no room.
         if self.due.is_none() && self.some_lot_may_be_due(ready, inputs) {
             self.due = Some(cx.now);
         }
@@ -118,7 +118,7 @@ impl Log {
         }
     }
 
-    /// Lots of which a batch should begin, the one whose turn it is first.
+    /// The lots of which a batch should begin, the lot whose turn it is first.
     fn lots_ready(&self, now: Instant, inputs: Inputs<'_>) -> [Option<Lot>; 2] {
         let ready = |&lot: &Lot| match self.waiting.urgent(lot) {
             _ if !self.waiting.has(lot) => false,
@@ -132,12 +132,12 @@ impl Log {
         self.waiting.in_turn().map(|lot| Some(lot).filter(ready))
     }
 
-    /// Whether a batch of little may begin: one that is under way would take along what comes meanwhile.
+    /// True if a batch of few units may begin: none is in flight that it should wait for to take later units along.
     fn may_begin_lone(&self, lot: Lot, inputs: Inputs<'_>) -> bool {
         match lot {
             Lot::Commits => self.in_flight(lot) == 0,
-            // What is in place takes no room, and must not wait for commits that never end. It waits for as many as are on
-            // their way to their places: each batch is an operation on several drives.
+            // Records of blocks in place take no room, and must not wait for commits that never end. They wait until as
+            // many stripes are recorded as are still being written: each batch is an operation on several drives.
             Lot::Streams if self.waiting.urgent(lot) == 0 => {
                 self.in_flight(lot) == 0 && self.waiting.count(lot) >= inputs.direct
             }
@@ -145,7 +145,7 @@ impl Log {
         }
     }
 
-    /// Whether something waits for nothing but the other inputs of this moment.
+    /// True if something waits only for the other inputs of this moment.
     fn some_lot_may_be_due(&self, ready: [Option<Lot>; 2], inputs: Inputs<'_>) -> bool {
         let mut lots = self.waiting.in_turn().into_iter();
         lots.any(|lot| {
@@ -154,13 +154,13 @@ impl Log {
         })
     }
 
-    /// Batches of a lot in flight.
+    /// The number of batches of a lot in flight.
     fn in_flight(&self, lot: Lot) -> usize {
         let batches = self.batches.values();
         batches.filter(|batch| batch.lot == lot).count()
     }
 
-    /// Takes what fits into one batch; false if there is no room for it.
+    /// Takes the units that fit into one batch; false if there is no room for it.
     fn begin_batch(
         &mut self,
         cx: &mut Context,
@@ -209,7 +209,7 @@ impl Log {
             length,
         };
         self.ring.take(placed, divide(length, &weights));
-        // Another drive first each time, so that none is always written to.
+        // Each batch begins with another drive, so that no drive is part of all batches.
         let first = usize::try_from(sequence % u64::from(live)).expect("below 2^16");
         let columns = shape.data + usize::from(parity);
         let header = BatchHeader {
@@ -221,7 +221,7 @@ impl Log {
                 .collect(),
             data_columns: u16::try_from(shape.data).expect("at most 64"),
             rows: u16::try_from(shape.rows).expect("a batch is short"),
-            // They are computed when the blocks are laid out, and count towards the header's length.
+            // These are computed when the blocks are laid out, but count towards the header's length.
             parity_crcs: vec![0; usize::from(parity) * shape.rows],
             descriptors: descriptors_of(&units),
         };
@@ -230,8 +230,8 @@ impl Log {
         true
     }
 
-    /// Takes units of a lot for a batch, as many as fit: of each of the volumes that have room, by turns. With their blocks and the
-    /// bytes of their descriptors.
+    /// Takes the units of a lot for a batch, as many as fit, in turns from each of the volumes that have room. Returns
+    /// them with the number of their blocks and the bytes of their descriptors.
     fn gather(
         &mut self,
         cx: &Context,
@@ -303,8 +303,7 @@ impl Log {
     }
 }
 
-/// Seats that batches are written to: none whose drive is slow, if there are enough others to
-/// survive as many losses.
+/// The seats that batches are written to: none with a slow drive, if there are enough others to survive as many losses.
 fn batch_seats(cx: &Context, ios: &IoTable) -> Vec<Seat> {
     let live = cx.live_seats();
     if !ios.any_suspect() {
@@ -319,7 +318,7 @@ fn batch_seats(cx: &Context, ios: &IoTable) -> Vec<Seat> {
     }
 }
 
-/// How much of a batch is whose.
+/// The volumes' weights in a batch.
 fn weights_of(units: &[Owned]) -> Weights {
     let mut weights = Weights::new();
     for (volume, unit) in units {

@@ -1,12 +1,12 @@
-//! Where a batch's blocks are in memory.
+//! The layout of a batch in memory.
 //!
 //! ```text
 //!   [header|rows…][header|rows…] … [header|rows…] [derived blocks]
 //!    └ data columns ──┘              └ parity ─┘    not on the ring (`derived.rs`)
 //! ```
 //!
-//! Content fills the data columns one after another. Where there is one data column, the others are the same bytes: a batch that is
-//! logged has them in memory once, and recovery reads all.
+//! Content fills the data columns one after another. With one data column, all other columns are copies of it: a batch
+//! that is being logged has these bytes in memory once, while recovery reads all columns.
 
 use block::BLOCK_BYTES;
 
@@ -24,7 +24,7 @@ pub(in crate::lane) struct BatchBuffer {
 }
 
 impl BatchBuffer {
-    /// Of a batch that is logged.
+    /// The memory of a batch that is logged.
     pub(super) fn new(header: &BatchHeader, scratch: ScratchId) -> Self {
         let columns = match header.data_columns {
             1 => 1,
@@ -36,7 +36,7 @@ impl BatchBuffer {
         }
     }
 
-    /// Of a batch that is read.
+    /// The memory of a batch that recovery reads.
     pub(in crate::lane) fn with_all_columns(header: &BatchHeader, scratch: ScratchId) -> Self {
         Self {
             scratch,
@@ -55,7 +55,7 @@ impl BatchBuffer {
         self.columns
     }
 
-    /// All of it, with so many derived blocks.
+    /// The size of the memory, with so many derived blocks.
     pub(in crate::lane) const fn bytes(self, derived: u64) -> u64 {
         (self.columns as u64 * self.column_blocks() + derived) * BLOCK_BYTES
     }

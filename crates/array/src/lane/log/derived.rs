@@ -1,4 +1,4 @@
-//! Parity that the journal leaves out, because it follows from the data in the same batch.
+//! Derived parity: parity that the journal leaves out, because it can be computed from the data in the same batch.
 //!
 //! ```text
 //!   a whole row of a stripe   D0 D1 D2 D3 P Q
@@ -6,15 +6,17 @@
 //!   in the batch's memory     D0 D1 D2 D3 P Q   P and Q behind the columns: they go to their places from there
 //! ```
 //!
-//! A write that covers all data of a row needs no parity in the journal: recovery puts the batch together (its own parity
-//! makes up for as many drives as the code survives), and computes P and Q from the data. An overwrite of `raid6` 4+2 so
-//! costs 3 bytes on the drives for one of the user's, and not 3.75; one of a mirror logs its block once.
+//! A write that covers all data of a row needs no parity in the journal: recovery reassembles the batch (its own parity
+//! makes up for as many drives as the code survives), and computes P and Q from the data. So an overwrite of `raid6`
+//! 4+2 costs 3 bytes on the drives for one of the user's, instead of 3.75. An overwrite of a mirror logs its block
+//! once.
 //!
 //! Invariants:
 //! - All data blocks of the row are in the same unit, hence in the same batch, before the descriptors of its parity. No
-//!   other unit of the batch has blocks of the row: its operation has the stripe's lock until the batch is complete.
-//! - A derived block has memory like every logged block, from when its batch is laid out or found until it is in its place.
-//! - What recovery computes has the checksum that the descriptor says, or the batch does not count as whole.
+//!   other unit of the batch has blocks of the row: the operation has the stripe's lock until the batch is complete.
+//! - A derived block has memory like every logged block, from the time its batch is laid out or found until the block
+//!   is in its place.
+//! - If a block that recovery computes does not have the checksum of its descriptor, the batch does not count as whole.
 
 use std::collections::BTreeMap;
 
@@ -43,11 +45,11 @@ fn names(header: &BatchHeader) -> impl Iterator<Item = (BlockName, u32)> + '_ {
     })
 }
 
-/// What recovery computes: the derived blocks of a batch that it has put together.
+/// The computation of a recovered batch's derived blocks.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Derivation {
     pub(in crate::lane) steps: Vec<ComputeStep>,
-    /// The derived blocks, whose checksums are wanted.
+    /// The derived blocks, whose checksums are computed.
     pub(in crate::lane) sums: Vec<Slice>,
     /// Blocks of temporary memory.
     pub(in crate::lane) temporaries: usize,
@@ -79,8 +81,8 @@ pub(in crate::lane) fn leave_out(cx: &Context, op: &Op, units: &mut [Unit]) {
     }
 }
 
-/// How the derived blocks of a batch follow from its content; `temporary` is memory for what is between. `None` if
-/// the batch does not have all that they follow from.
+/// The computation of a batch's derived blocks from its content; `temporary` is memory for intermediate results. `None`
+/// if the batch does not have all the data that they are computed from.
 pub(in crate::lane) fn derivation(
     cx: &Context,
     header: &BatchHeader,
@@ -142,7 +144,7 @@ pub(in crate::lane) fn derivation(
     Some(derivation)
 }
 
-/// Whether the derived blocks have the checksums that their descriptors say.
+/// True if the derived blocks have the checksums of their descriptors.
 pub(in crate::lane) fn are_right(header: &BatchHeader, sums: &[u32]) -> bool {
     names(header).map(|(_, crc)| crc).eq(sums.iter().copied())
 }

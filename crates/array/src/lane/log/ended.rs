@@ -1,4 +1,4 @@
-//! Batches are written, and end in order.
+//! The end of batches: their columns are written, and they end in order.
 
 use block::{Fault, Outcome, Seat};
 
@@ -11,25 +11,25 @@ use crate::lane::ids::OpId;
 use crate::lane::io::IoTable;
 use crate::seeded::{self, SeededFault};
 
-/// A batch that has ended, and all before it have.
+/// A batch that has ended; all batches before it have ended.
 #[derive(Debug)]
 pub(in crate::lane) struct EndedBatch {
-    /// What it says.
+    /// Its descriptors.
     pub(in crate::lane) header: BatchHeader,
-    /// Where its blocks are.
+    /// The layout of its buffer.
     pub(in crate::lane) buffer: BatchBuffer,
     /// The operations that wait for it, once for each unit.
     pub(in crate::lane) ops: Vec<OpId>,
-    /// Its buffer may be given back. That of a gap is needed to write it again.
+    /// Its buffer may be released. The buffer of a gap is still needed to write the gap again.
     pub(in crate::lane) is_done: bool,
-    /// What drives say to the log: they have taken the batch, or one that stays has refused it.
+    /// The result for the log's back-off: drives have taken the batch, or a drive that stays has refused it.
     pub(in crate::lane) tried: Option<Outcome>,
-    /// How it ends for what waits for it, and for what waits behind it.
+    /// The outcome for the operations that wait for it, and for those behind it.
     pub(in crate::lane) outcome: Outcome,
 }
 
 impl Log {
-    /// A batch's parity is there: puts the header before each column.
+    /// A batch's parity is computed: puts the header before each column.
     pub(in crate::lane) fn laid(&mut self, cx: &mut Context, sequence: u64, computed: Computed) {
         let batch = self.batches.get_mut(&sequence).expect("it was laid");
         batch.header.parity_crcs = computed.sums;
@@ -40,7 +40,7 @@ impl Log {
         cx.push_compute(Computing::Headed(sequence), work);
     }
 
-    /// A batch is ready to be written. With a seeded fault, what waits for it ends now.
+    /// A batch is laid out: writes its columns. With a seeded fault, the operations that wait for it end now.
     pub(in crate::lane) fn headed(
         &mut self,
         cx: &mut Context,
@@ -56,7 +56,7 @@ impl Log {
         }
     }
 
-    /// A column has been written, or not. `out`: its drive is out.
+    /// The write of a column has ended. `out`: its drive is out.
     pub(in crate::lane) fn written(
         &mut self,
         sequence: u64,
@@ -69,15 +69,15 @@ impl Log {
         batch.writes.ended(seat, outcome, out);
     }
 
-    /// The pool has decided about a drive.
+    /// The pool has decided about a drive: it is out, or it is kept.
     pub(in crate::lane) fn judged(&mut self, seat: Seat, out: bool) {
         for batch in self.batches.values_mut().chain(self.gaps.values_mut()) {
             batch.writes.decided(seat, out);
         }
     }
 
-    /// The next batch, if it has ended. If it is a gap, it is one of those from now on: what waits for it and is logged again must
-    /// not let a checkpoint pass that gap.
+    /// The next batch, if it has ended. If it is a gap, it is added to the gaps now: an operation that waits for it and
+    /// logs again must not let a checkpoint pass that gap.
     pub(in crate::lane) fn next_ended(&mut self, cx: &Context) -> Option<EndedBatch> {
         let (_, first) = self.batches.first_key_value()?;
         if !first.is_written() {
@@ -88,19 +88,18 @@ impl Log {
         let found = there >= batch.data_columns();
         let mut gap = false;
         let (tried, fault) = if let Some(refused) = batch.refused() {
-            // A drive that failed its column stays in use, because nothing can be lost any more
-            // but by losing data.
+            // A drive that failed its column stays in use, because the pool can spare no more drives without data loss.
             gap = batch.is_gap(cx);
-            // Recovery finds it on fewer drives than it should, or never.
+            // Recovery finds the batch on fewer drives than required, or not at all.
             self.blocked |= !gap;
             let fault = (gap || !found).then_some(refused);
             (Some(Err(refused)), fault)
         } else if let Some(before) = self.gap_fault() {
-            // Recovery does not come as far as this.
+            // Recovery stops before this batch.
             (None, Some(before))
         } else if !found {
-            // Its drives have gone out, more of them than it survives: it is in memory alone, where the stripe's blocks
-            // are preserved, and is not acknowledged as durable.
+            // More of its drives have gone out than it survives: the batch is in memory alone. Its blocks are preserved
+            // there, and the batch is not acknowledged as durable.
             (None, Some(Fault::Lost))
         } else {
             (Some(Ok(())), None)

@@ -1,9 +1,9 @@
 //! Gaps in the log: batches that recovery would not find.
 //!
-//! A batch of which drives that stay have refused so much that recovery would not find it, or not after as many more
-//! losses as the pool survives, is a *gap*: recovery stops there. What waited for it, or for one behind it, ends with
-//! its fault; reads take it from memory, as ever. It is written again, to the same place, before anything else is logged;
-//! until then nothing that it has superseded leaves the ring.
+//! If drives that stay in use refuse so many columns of a batch that recovery would not find it, or not after as many
+//! more losses as the pool survives, the batch is a *gap*: recovery stops there. Operations that wait for the gap, or
+//! for a batch behind it, end with its fault; reads take its blocks from memory, as always. The gap is written again,
+//! to the same place, before anything else is logged. Until then no record that it has superseded leaves the ring.
 
 use block::{Fault, Outcome, Seat};
 
@@ -12,39 +12,39 @@ use crate::action::{Origin, Service};
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 
-/// What has become of gaps that were written again.
+/// The result of gaps that were written again.
 #[derive(Debug, Default)]
 pub(in crate::lane) struct Filled {
-    /// Batches that are gaps no more: their buffers may be given back.
+    /// Batches that are gaps no more: their buffers may be released.
     pub(in crate::lane) sequences: Vec<u64>,
-    /// What drives say to the log: they have taken all of them, or one that stays has refused one again.
+    /// The result for the log's back-off: drives have taken all gaps, or a drive that stays has refused one again.
     pub(in crate::lane) tried: Option<Outcome>,
 }
 
 impl Log {
-    /// True if recovery would stop before what has been logged.
+    /// True if recovery would stop before the end of the log.
     pub(in crate::lane) fn has_gaps(&self) -> bool {
         !self.gaps.is_empty()
     }
 
-    /// What a drive has refused a gap with.
+    /// The fault with which drives have refused a gap.
     pub(in crate::lane) fn gap_fault(&self) -> Option<Fault> {
         let fault = self.gaps.values().find_map(|gap| gap.refused());
         let any = || self.has_gaps().then_some(Fault::Medium);
         fault.or_else(any)
     }
 
-    /// True if gaps are to be written again for a checkpoint that is awaited: once for each checkpoint.
+    /// True if gaps are to be written again for a checkpoint that something waits for: once for each checkpoint.
     pub(in crate::lane) const fn try_gaps(&mut self) -> bool {
         !std::mem::replace(&mut self.gaps_tried, true)
     }
 
-    /// True if gaps are being written again.
+    /// True while gaps are being written again.
     pub(in crate::lane) fn writes_gaps(&self) -> bool {
         self.gaps.values().any(|gap| gap.writing)
     }
 
-    /// Writes what drives have refused of the gaps again.
+    /// Writes those columns of the gaps again that drives have refused.
     pub(in crate::lane) fn write_gaps(&mut self, cx: &mut Context, ios: &mut IoTable) {
         for gap in self.gaps.values_mut().filter(|gap| !gap.writing) {
             let refused = std::mem::take(&mut gap.writes);
@@ -55,7 +55,7 @@ impl Log {
         }
     }
 
-    /// Gaps that have been written again are none any more, if the drives took them.
+    /// Removes gaps that have been written again, if the drives took them.
     pub(in crate::lane) fn gaps_ended(&mut self, cx: &Context) -> Filled {
         let mut filled = Filled::default();
         if self.gaps.is_empty() {
@@ -75,7 +75,7 @@ impl Log {
                 continue;
             }
             let (_, live) = gap.columns_there(cx);
-            // It is found from now on; or it never will be, and a checkpoint must make it unnecessary.
+            // Recovery finds the batch from now on; or it never will, and a checkpoint must make the batch unnecessary.
             self.blocked |= gap.refused().is_some() || live < gap.data_columns();
             self.gaps.remove(&sequence);
             filled.sequences.push(sequence);

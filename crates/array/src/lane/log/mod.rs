@@ -1,26 +1,27 @@
-//! The log: units gather into batches, batches go to the ring.
+//! The log: units gather into batches, and batches are written to the ring.
 //!
 //! ```text
-//!   units ─► waiting ─► Laying (copy, parity) ─► (Heading) ─► Writing ─► ended, in order of sequence ─► what it says counts
+//!   units ─► waiting ─► Laying (copy, parity) ─► (Heading) ─► Writing ─► ended, in order of sequence ─► applied
 //!                │                                                        └─ refused ─► a gap, written again
-//!                └─ no room: a checkpoint ends ─► … or what waits is refused
+//!                └─ no room: a checkpoint ends ─► … or the waiting units are refused
 //! ```
 //!
-//! Heading is a step of its own where the checksums of parity must be known first: P's follow from
-//! those of the data, and copies have theirs.
+//! Heading is a step of its own if checksums of parity must be computed first. It is not needed for P, whose checksums
+//! follow from those of the data, nor for copies, whose checksums are those of the data.
 //!
-//! [`Log`] decides which batch begins (`begin.rs`), writes it (`batch.rs`) and finds how it has ended (`ended.rs`). What its
-//! batches say it does not read: [`Applied`] does. Operations are known to it by the units for which they wait (`unit.rs`).
+//! [`Log`] decides which batch begins (`begin.rs`), writes it (`batch.rs`) and finds how it has ended (`ended.rs`). It
+//! does not interpret the contents of batches: [`Applied`] does. It identifies operations by the units for which they
+//! wait (`unit.rs`).
 //!
-//! Commits wait apart from streams (`waiting.rs`): a batch has one or the other. Ring and memory are shared among volumes
-//! (`shares.rs`).
+//! Commits and streams wait in separate lots (`waiting.rs`): a batch holds units of one of them. Ring and memory are
+//! shared among volumes (`shares.rs`).
 //!
 //! Invariants:
-//! - Batches end in order: recovery stops at the first one that it does not find, so nothing is acknowledged before all
-//!   batches before its own are there.
-//! - Nothing is logged behind a batch that recovery would not find (`gaps.rs`), nor before a checkpoint has made such a batch
-//!   unnecessary.
-//! - A batch takes room in the ring that no batch has which still counts.
+//! - Batches end in order: recovery stops at the first batch that it does not find, so nothing is acknowledged before
+//!   all batches before its own are complete.
+//! - Nothing is logged behind a batch that recovery would not find (`gaps.rs`), before the batch is found or a
+//!   checkpoint has made it unnecessary.
+//! - A batch never overwrites a batch in the ring that still counts.
 
 mod apply;
 mod batch;
@@ -57,50 +58,49 @@ use super::recover::Recovered;
 use super::ring::Ring;
 use crate::format::Anchor;
 
-/// Blocks and other descriptors of one batch: a header of three blocks, or four with the checksums
-/// of parity.
+/// The largest number of descriptors of a batch: their header has three blocks, or four with the checksums of parity.
 const DESCRIPTORS_MAX: usize = 480;
-/// Bytes of batches in memory, over all lanes, from which on nothing more is logged before a
-/// checkpoint has ended; one begins at half of that. A stream over what counts is in one lane at a time on classic levels, and must
-/// not run out while a checkpoint of that lane goes through its flushes: with 64 MiB `raid6` on drives of 100 MB/s and 500 operations
-/// a second overwrites 65 MiB/s, with 128 it is 81, with 256 100, with 1024 107.
+/// Bytes of batches in memory, over all lanes. At this number nothing more is logged before a checkpoint has ended; a
+/// checkpoint begins at half of it. On classic levels a stream of overwrites is in one lane at a time, and must not run
+/// out of memory while a checkpoint of that lane goes through its flushes. `raid6` on drives of 100 MB/s and 500
+/// operations a second overwrites 65 MiB/s with 64 MiB, 81 with 128, 100 with 256, and 107 with 1024.
 const MEMORY_MAX: u64 = 256 << 20;
 
-/// Bytes of batches in memory from which on this lane logs nothing more.
+/// Bytes of batches in memory at which this lane logs nothing more.
 pub(super) fn batch_memory(cx: &Context) -> u64 {
     MEMORY_MAX / u64::from(cx.geometry.lanes())
 }
 
-/// What is written where, in which order.
+/// The log of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     waiting: Waiting,
-    /// When the next batch should begin: as soon as all that has happened until then is known.
+    /// When the next batch should begin: as soon as all inputs up to that time are known.
     due: Option<Instant>,
     batches: BTreeMap<u64, Batch>,
-    /// Batches that have ended and that recovery would not find; `writing` if they are being written again.
+    /// Batches that have ended and that recovery would not find; `writing` while they are being written again.
     gaps: BTreeMap<u64, Batch>,
-    /// The gaps have been tried for the checkpoint that is awaited.
+    /// The gaps have been written again for the checkpoint that something waits for.
     gaps_tried: bool,
     ring: Ring,
     incarnation: u64,
     sequences: Sequences,
     /// Number of the newest anchor.
     anchor: u64,
-    /// A batch could not be written as it must: nothing more before a checkpoint has made it
-    /// unnecessary.
+    /// A batch could not be written to as many drives as required: nothing more is logged before a checkpoint has made
+    /// it unnecessary.
     blocked: bool,
-    /// What waits could not be logged for want of room in the ring or in memory.
+    /// The waiting units find no room in the ring or in memory.
     out_of_space: bool,
-    /// Why checkpoints make no room: drives that stay refuse what is to be put in place, or there is no drive. Writes end with it
-    /// while the ring is full.
+    /// Why checkpoints make no room: drives that stay refuse the blocks that are to be put in place, or there is no
+    /// drive. Writes end with this fault while the ring is full.
     tail_fault: Option<Fault>,
     codes: ColumnCodes,
 }
 
-/// What waits.
+/// Waiting units.
 impl Log {
-    /// An operation logs these. What is logged again is before all that waits: it makes room for them.
+    /// An operation logs these units. Units that are logged again go before all that wait: they make room for these.
     pub(super) fn push(&mut self, now: Instant, op: &Op, mut units: Vec<Unit>) {
         let again = matches!(op.task, Task::Relog(_));
         for unit in &mut units {
@@ -117,17 +117,17 @@ impl Log {
         }
     }
 
-    /// Gives up what waits: the operations, once for each unit.
+    /// Refuses all waiting units. Returns their operations, once for each unit.
     pub(super) fn refuse_all(&mut self) -> Vec<OpId> {
         self.refuse(|_| true)
     }
 
-    /// The same of operations that have begun up to this time.
+    /// The same for operations that have begun at this time or before.
     pub(super) fn refuse_overdue(&mut self, since: Instant) -> Vec<OpId> {
         self.refuse(|unit| unit.begun <= since)
     }
 
-    /// The same of what is logged again: there is no room, and the checkpoint that would make some waits for it.
+    /// The same for units that log again: there is no room, and the checkpoint that would make some waits for them.
     pub(super) fn refuse_relogs(&mut self) -> Vec<OpId> {
         self.refuse(|unit| unit.again)
     }
@@ -137,7 +137,7 @@ impl Log {
         refused.map(|unit| unit.op).collect()
     }
 
-    /// True if something waits to be logged.
+    /// True if units wait to be logged.
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -147,9 +147,9 @@ impl Log {
     }
 }
 
-/// Room, and why there is none.
+/// Room, and the reasons why there is none.
 impl Log {
-    /// True if a checkpoint should make room, or a batch unnecessary.
+    /// True if a checkpoint should make room, or make a batch unnecessary.
     pub(super) fn wants_checkpoint(&self, cx: &Context, overlay: &Overlay) -> bool {
         self.ring.wants_checkpoint() || self.blocked || overlay.bytes() >= batch_memory(cx) / 2
     }
@@ -159,33 +159,36 @@ impl Log {
         self.blocked || self.out_of_space
     }
 
-    /// True if a batch could not be written as it must, and is not unnecessary yet.
+    /// True if a batch could not be written to as many drives as required, and no checkpoint has made it unnecessary
+    /// yet.
     pub(super) const fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// True if what waits finds no room.
+    /// True if waiting units find no room.
     pub(super) const fn is_out_of_space(&self) -> bool {
         self.out_of_space
     }
 
-    /// True if something still waits for room: what is preserved makes way for what clients write, and not for itself.
+    /// True if units still wait for room. Preserved blocks are released to make room for clients' writes, but not to
+    /// make room for themselves.
     pub(super) fn still_waits_for_room(&mut self) -> bool {
         self.out_of_space = self.waits();
         self.out_of_space
     }
 
-    /// Why checkpoints make no room, if they do not.
+    /// The fault because of which checkpoints make no room, if there is one.
     pub(super) const fn tail_fault(&self) -> Option<Fault> {
         self.tail_fault
     }
 
-    /// A checkpoint has put in place what it could; drives that stay have refused some of it.
+    /// A checkpoint has put in place what it could. `refused`: the fault of drives that stay and have refused some of
+    /// it.
     pub(super) const fn installs_ended(&mut self, refused: Option<Fault>) {
         self.tail_fault = refused;
     }
 
-    /// A checkpoint has ended that covers batches up to `covers`; the oldest that still counts is `first`.
+    /// A checkpoint has ended that covers batches up to `covers`; `first` is the oldest batch that still counts.
     pub(super) fn checkpoint_ended(&mut self, covers: u64, first: u64) {
         self.gaps_tried = false;
         self.ring.release_before(first);
@@ -197,7 +200,7 @@ impl Log {
     /// Checks what holds between events.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// When an invariant does not hold.
     pub(super) fn check(&self) {
         self.sequences.check();
         self.ring.check();
@@ -218,7 +221,7 @@ impl Log {
     }
 }
 
-/// How far the log is.
+/// The state of the log in sequence numbers.
 impl Log {
     /// The last batch that is complete, with no gap before it.
     pub(super) const fn completed(&self) -> u64 {
@@ -245,7 +248,7 @@ impl Log {
         self.anchor
     }
 
-    /// The next anchor: the log begins with this batch.
+    /// The next anchor: the log begins with batch `first`.
     pub(super) fn next_anchor(&mut self, first: u64) -> Anchor {
         self.anchor += 1;
         Anchor {
@@ -262,7 +265,7 @@ impl Log {
         self.anchor = number;
     }
 
-    /// All of the log is read.
+    /// Recovery has read all of the log.
     pub(super) fn go_on(&mut self, recovered: Recovered) {
         self.ring = recovered.ring;
         self.incarnation = recovered.incarnation;

@@ -1,4 +1,4 @@
-//! How far the log is, in sequence numbers of batches.
+//! The state of the log, in sequence numbers of batches.
 //!
 //! ```text
 //!   1 … inherited … flushed … completed ……… ended … next
@@ -6,9 +6,10 @@
 //!         incarnations         └ the first gap follows, if there is one (`gaps.rs`)
 //! ```
 //!
-//! Invariants: flushed ≤ completed ≤ ended < next, once recovery has said where the log goes on. Batches end in order, each once.
+//! Invariants: flushed ≤ completed ≤ ended < next, once recovery has found where the log continues. Batches end in
+//! order, each once.
 
-/// Up to which batch something is true of all of them.
+/// For each state, the last batch up to which all batches have reached it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sequences {
     inherited: u64,
@@ -19,7 +20,7 @@ pub(super) struct Sequences {
 }
 
 impl Sequences {
-    /// The log goes on with batch `next`; those before it were found by recovery.
+    /// The log continues with batch `next`; those before it were found by recovery.
     pub(super) const fn go_on_at(&mut self, next: u64) {
         self.next = next;
         self.ended = next - 1;
@@ -30,7 +31,7 @@ impl Sequences {
     /// Checks the order of its numbers.
     ///
     /// # Panics
-    /// When one is behind another one that it must not be behind.
+    /// When a number is smaller than one that it must not be smaller than.
     pub(super) fn check(&self) {
         let order = [self.flushed, self.completed, self.ended, self.next];
         assert!(
@@ -39,17 +40,17 @@ impl Sequences {
         );
     }
 
-    /// Written by earlier incarnations.
+    /// The last batch of earlier incarnations.
     pub(super) const fn inherited(&self) -> u64 {
         self.inherited
     }
 
-    /// Durable: a flush has covered them.
+    /// The last durable batch: a flush has covered it.
     pub(super) const fn flushed(&self) -> u64 {
         self.flushed
     }
 
-    /// Complete, with no gap before the next one.
+    /// The last complete batch with no gap before it.
     pub(super) const fn completed(&self) -> u64 {
         self.completed
     }
@@ -59,7 +60,7 @@ impl Sequences {
         self.next
     }
 
-    /// A batch begins: its number.
+    /// A batch begins. Returns its number.
     pub(super) const fn begin(&mut self) -> u64 {
         let sequence = self.next;
         self.next += 1;
@@ -75,7 +76,7 @@ impl Sequences {
         }
     }
 
-    /// Some gaps are filled, and this is the first of those that are left.
+    /// Some gaps are filled; `first` is the first remaining one.
     pub(super) fn gaps_filled(&mut self, first: Option<u64>) {
         self.completed = first.map_or(self.ended, |first| first - 1);
     }

@@ -1,10 +1,10 @@
-//! How a batch of the log is laid out: over how many columns, in how many rows.
+//! The shape of a batch of the log: its number of columns and of rows.
 
 use crate::format::BatchHeader;
 use crate::lane::recover::HEADER_BLOCKS_MAX;
 
-/// What a drive operation costs beside its bytes, in blocks: 1 to 2 us of CPU time, where copying a
-/// block takes 0.3 to 0.5.
+/// The cost of a drive operation beside its bytes, in blocks: 1 to 2 us of CPU time, while copying a block takes 0.3 to
+/// 0.5 us.
 const OPERATION_BLOCKS: u64 = 3;
 
 /// How a batch is laid out.
@@ -16,7 +16,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Of at most `width` data columns, for so many blocks and bytes of descriptors.
+    /// The shape with at most `width` data columns, for so many blocks and bytes of descriptors.
     pub(super) fn new(width: usize, parity: usize, blocks: usize, bytes: usize) -> Self {
         let rows = blocks.div_ceil(width);
         let data = blocks.div_ceil(rows.max(1)).max(1);
@@ -24,8 +24,8 @@ impl Shape {
         Self { data, rows, header }
     }
 
-    /// The cheapest that fits. Few blocks are best copied to as many drives as must have them; many
-    /// are spread, with parity.
+    /// The cheapest shape that fits. Few blocks are cheapest as copies on as many drives as required; many blocks are
+    /// spread, with parity.
     pub(super) fn cheapest(
         (widest, parity): (usize, usize),
         (blocks, bytes): (usize, usize),
@@ -50,7 +50,7 @@ impl Shape {
     }
 }
 
-/// Most data columns that a batch may have beside `parity` others.
+/// The largest number of data columns of a batch with `parity` other columns.
 pub(super) fn data_columns_max(live: u16, parity: u16) -> u16 {
     // P+Q+R exists for fewer columns than others; a mirror of more than three copies is a mirror.
     if parity > 3 {

@@ -1,4 +1,4 @@
-//! How much of the ring, and of the memory of batches, one volume may have while others come.
+//! Shares: how much of the ring, and of the memory of batches, one volume may use while other volumes log, too.
 //!
 //! ```text
 //!   alone           [ a a a a a a a a a a a a a a a a a a a a ]   all of it
@@ -6,10 +6,10 @@
 //!                   [ a a a a a a a a b b b b b b b b . . . ]     both want all of it
 //! ```
 //!
-//! A writer that is quicker than checkpoints fills whatever there is. So one may have no more than [`TIMES`] what is left: the
-//! *dynamic threshold* of shared packet buffers (Choudhury, Hahne: IEEE/ACM ToN 6(2), 1998). No part is set aside for
-//! each volume, because their number is not known: a lone writer has three quarters and each of two that want all of it has three sevenths.
-//! A volume that has been alone for [`LATELY`] has everything.
+//! A writer that is faster than checkpoints fills all the space there is. So a volume may use no more than [`TIMES`]
+//! what is left: the *dynamic threshold* of shared packet buffers (Choudhury, Hahne: IEEE/ACM ToN 6(2), 1998). No part
+//! is reserved for each volume, because the number of volumes is not known: a lone writer gets three quarters, and each
+//! of two that need all of it gets three sevenths. A volume that has been alone for [`LATELY`] may use everything.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use block::Instant;
 
 use crate::VolumeId;
 
-/// A volume may have so many times what is left.
+/// A volume may use this many times what is left.
 const TIMES: u64 = 3;
 
-/// Volumes that have logged something within this time may log something now.
+/// Volumes that have logged within this time may log again at any moment.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// Which volumes come.
+/// The volumes that have logged lately.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Volumes {
-    /// When each last came.
+    /// When each volume last logged.
     came: BTreeMap<VolumeId, Instant>,
 }
 
@@ -39,14 +39,14 @@ impl Volumes {
         }
     }
 
-    /// Whether more than one has come lately.
+    /// True if more than one volume has logged lately.
     pub(super) fn are_several(&self, now: Instant) -> bool {
         let lately = self.came.values().filter(|&&at| now.since(at) < LATELY);
         self.came.len() > 1 && lately.count() > 1
     }
 }
 
-/// What each volume has of something that batches take, by batch.
+/// The volumes' shares of a resource that batches use, by batch.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Ledger {
     batches: BTreeMap<u64, Vec<(VolumeId, u64)>>,
@@ -54,7 +54,7 @@ pub(in crate::lane) struct Ledger {
 }
 
 impl Ledger {
-    /// A batch takes so much for each of these.
+    /// A batch takes so much of the resource for each of these volumes.
     pub(in crate::lane) fn take(&mut self, sequence: u64, mut parts: Vec<(VolumeId, u64)>) {
         parts.retain(|&(_, amount)| amount > 0);
         for &(volume, amount) in &parts {
@@ -81,18 +81,18 @@ impl Ledger {
         *self = Self::default();
     }
 
-    /// What a volume has.
+    /// The amount that a volume uses.
     fn of(&self, volume: VolumeId) -> u64 {
         self.used.get(&volume).copied().unwrap_or(0)
     }
 
-    /// Whether a volume may have more, where so much is left for all.
+    /// True if a volume may take more, with so much left for all.
     pub(super) fn may_take(&self, volume: VolumeId, left: u64) -> bool {
         self.of(volume) < left.saturating_mul(TIMES)
     }
 }
 
-/// How much of a batch is whose; `None` is the pool itself.
+/// The volumes' weights in a batch; `None` is the pool itself.
 pub(super) type Weights = BTreeMap<Option<VolumeId>, u64>;
 
 /// The volumes' parts of `whole` by weight, rounded down.
@@ -113,7 +113,7 @@ mod tests {
     const B: VolumeId = VolumeId(2);
     const WHOLE: u64 = 1000;
 
-    /// Lets these want all that there is, by turns and ten at a time: what each has in the end.
+    /// These volumes take all of the resource, by turns and ten units at a time. Returns the amount of each in the end.
     fn fill(ledger: &mut Ledger, first: u64, who: &[VolumeId]) -> Vec<u64> {
         let mut taken = who.iter().map(|&volume| ledger.of(volume)).sum::<u64>();
         for round in first..first + 200 {
@@ -134,7 +134,7 @@ mod tests {
             both.iter().all(|&has| (420..=440).contains(&has)),
             "{both:?}"
         );
-        // One that comes later has room at once.
+        // A volume that comes later has room at once.
         let mut ledger = Ledger::default();
         fill(&mut ledger, 0, &[A]);
         assert!(ledger.may_take(B, WHOLE - 750));

@@ -11,8 +11,8 @@ use crate::lane::io::IoTable;
 use crate::lane::ops::{Owner, Prepared};
 use crate::{RequestId, ScratchId, VolumeId};
 
-/// The log of a small lane of six drives that may lose two. Its ring has room for 32 of the smallest batches: one block of content and
-/// one of header, on three drives.
+/// The log of a small lane of six drives, of which two may fail. Its ring has room for 32 of the smallest batches: one
+/// block of content and one of header, on three drives.
 struct Lab {
     log: Log,
     cx: Context,
@@ -21,7 +21,7 @@ struct Lab {
     held: bool,
     direct: usize,
     room_comes: bool,
-    /// Operations have been numbered up to this one.
+    /// The number of the last operation.
     last: u64,
 }
 
@@ -110,7 +110,7 @@ impl Lab {
         self.begin_if(true)
     }
 
-    /// A batch that has begun is laid out: what is written of it.
+    /// A batch that has begun is laid out. Returns the writes of its columns.
     fn write(&mut self, sequence: u64) -> Vec<Io> {
         self.cx.take_actions();
         let early = self.log.headed(&mut self.cx, &mut self.ios, sequence);
@@ -127,7 +127,7 @@ impl Lab {
         writes.collect()
     }
 
-    /// One commit is on its way to its drives.
+    /// One commit is being written to its drives.
     fn written(mut self) -> (Self, Vec<Io>) {
         let sequence = self.log.next_sequence();
         self.commit();
@@ -136,7 +136,7 @@ impl Lab {
         (self, writes)
     }
 
-    /// A batch's columns end, those of these drives refused, and the pool keeps the drives.
+    /// The writes of a batch's columns end. Those of the drives in `refusing` fail, and the pool keeps these drives.
     fn end(&mut self, sequence: u64, writes: &[Io], refusing: &[Seat]) {
         for io in writes {
             let refuses = refusing.contains(&io.seat);
@@ -148,25 +148,26 @@ impl Lab {
         }
     }
 
-    /// The batches that have ended now: sequence, what drives say, and how each ends.
+    /// The batches that have ended now: sequence, result for the back-off, and outcome.
     fn ended(&mut self) -> Vec<(u64, Option<Outcome>, Outcome)> {
         let mut all = Vec::new();
         while let Some(ended) = self.log.next_ended(&self.cx) {
             all.push((ended.header.sequence, ended.tried, ended.outcome));
             assert!(!ended.ops.is_empty());
-            // What waits for it may log something, or let a checkpoint go on, as soon as it has heard of the end.
+            // An operation that waits for the batch may log, or let a checkpoint continue, as soon as it gets the
+            // outcome.
             assert!(ended.is_done || self.log.has_gaps());
         }
         all
     }
 
-    /// Gaps that have become none, and what drives say.
+    /// The gaps that are filled, and the result for the back-off.
     fn filled(&mut self) -> (Vec<u64>, Option<Outcome>) {
         let filled = self.log.gaps_ended(&self.cx);
         (filled.sequences, filled.tried)
     }
 
-    /// Batch 7 is a gap: the drive refuses its column and stays.
+    /// Batch 7 is a gap: a drive refuses its column and stays.
     fn with_gap() -> (Self, Seat) {
         let (mut lab, writes) = Self::new().written();
         let seat = writes[1].seat;
@@ -330,7 +331,7 @@ fn headers_wait_for_checksums_that_do_not_follow_from_those_of_blocks() {
         panic!("headers are put");
     };
     assert_eq!(compute.puts.len(), 6, "before each column");
-    // Of one data column all checksums are known.
+    // With one data column all checksums are known.
     lab.log.batches.clear();
     lab.commit();
     assert_eq!(lab.begin(), Begun::Batch);
@@ -442,7 +443,7 @@ fn gaps_are_tried_once_for_each_checkpoint() {
     assert!(lab.log.try_gaps());
 }
 
-/// Two drives are out, so that a batch is on its third one alone when another refuses.
+/// Two drives are out. So a batch is on one drive only when another refuses its column.
 #[test]
 fn a_batch_on_fewer_drives_than_it_should_be_blocks_the_log_until_a_checkpoint() {
     let mut lab = Lab::new();
@@ -470,7 +471,7 @@ fn a_batch_whose_drives_have_all_left_is_lost() {
     assert_eq!(lab.ended(), [(7, None, Err(Fault::Lost))]);
 }
 
-/// Fills the ring with as many of the smallest batches as it takes.
+/// Fills the ring with the smallest batches.
 fn full() -> Lab {
     let mut lab = Lab::new();
     for _ in 0..RING_BLOCKS / 2 {

@@ -1,5 +1,5 @@
-//! Units: what must be logged together, the blocks of one sub-stripe of one stripe. An operation that writes more than a sub-stripe is several
-//! units, which need not be in one batch.
+//! Units: the blocks of one sub-stripe of one stripe, which must be logged together. An operation that writes more than
+//! a sub-stripe has several units, which need not be in one batch.
 
 use std::ops::Range;
 
@@ -14,27 +14,27 @@ use crate::lane::ids::OpId;
 pub(in crate::lane) struct Unit {
     /// The operation that waits for it.
     pub(in crate::lane) op: OpId,
-    /// When the operation got in line, and whether it logs again what is preserved: the log notes both.
+    /// When the operation began, and whether it logs preserved blocks again: the log sets both.
     pub(in crate::lane) begun: Instant,
     pub(in crate::lane) again: bool,
-    /// What is written: the bytes, and their plain CRC-32C.
+    /// The blocks that are written: their bytes, and their plain CRC-32C.
     pub(in crate::lane) blocks: Vec<(BlockName, Slice, u32)>,
-    /// The same of parity that follows from `blocks`: it is written to its place only.
+    /// Parity that can be computed from `blocks`, in the same form: it is written to its place only.
     pub(in crate::lane) derived: Vec<(BlockName, Slice, u32)>,
-    /// What has changed and is written nowhere.
+    /// Blocks that have changed and are written nowhere.
     pub(in crate::lane) unknown: Vec<BlockName>,
-    /// The same where the block's checksum is known: plain CRC-32C.
+    /// The same for blocks whose checksum is known: plain CRC-32C.
     pub(in crate::lane) absent: Vec<(BlockName, u32)>,
-    /// Runs of blocks that are in place: the first of each, and the plain CRC-32C of all.
+    /// Runs of blocks that are in place: the first of each run, and the plain CRC-32C of all its blocks.
     pub(in crate::lane) direct: Vec<(BlockName, Vec<u32>)>,
-    /// Stripes that become zero.
+    /// Stripes that are zeroed: group and range.
     pub(in crate::lane) zeroed: Option<(u64, Range<u64>)>,
-    /// A stripe of the group's data that another stripe holds from now on.
+    /// A stripe of the group's data that moves to another stripe: group, stripe of the data, new stripe.
     pub(in crate::lane) moved: Option<(u64, u64, u32)>,
 }
 
 impl Unit {
-    /// An operation's, with nothing in it yet.
+    /// An empty unit of an operation.
     pub(in crate::lane) const fn of(op: OpId) -> Self {
         Self {
             op,
@@ -50,8 +50,8 @@ impl Unit {
         }
     }
 
-    /// Descriptors for whose sake a batch begins though another one is in flight. Those of blocks in place can wait: the
-    /// fewer batches they share, the fewer operations they cost their drives.
+    /// The number of descriptors that let a batch begin although another one is in flight. Those of blocks in place do
+    /// not count, because they can wait: the fewer batches they are in, the fewer operations they cost their drives.
     pub(super) fn urgent(&self) -> usize {
         let nowhere = self.unknown.len() + self.absent.len();
         let written = self.blocks.len() + self.derived.len();
@@ -63,17 +63,17 @@ impl Unit {
     pub(super) fn bytes(&self) -> usize {
         let runs = self.direct.iter();
         let direct = runs.map(|(_, crcs)| Descriptor::bytes_of_direct(crcs.len()));
-        // That of where it goes, and that of where it was.
+        // One descriptor for the new stripe, and one for the old stripe.
         let moved = 2 * usize::from(self.moved.is_some());
         (self.urgent() + moved) * DESCRIPTOR_BYTES + direct.sum::<usize>()
     }
 }
 
-/// What a batch of these units says, in their order.
+/// The descriptors of a batch of these units, in their order.
 pub(super) fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
     let mut descriptors = Vec::new();
     for unit in units {
-        // Stripes that become zero do so before anything else that the unit says.
+        // Stripes are zeroed before the unit's other descriptors apply.
         if let Some((group, stripes)) = &unit.zeroed {
             descriptors.push(Descriptor::Zeroed {
                 group: *group,

@@ -1,17 +1,18 @@
-//! What waits to be logged, in two lots, and in each by volume.
+//! Units that wait to be logged, in two lots, and in each lot by volume.
 //!
 //! ```text
 //!   commits  volume a [unit][unit]    volume b [unit]       ─┐  by turns: a batch of one, a batch of the other;
-//!   streams  volume a [  unit  ][  unit  ][  unit  ] …      ─┘  in a batch whoever has had least
+//!   streams  volume a [  unit  ][  unit  ][  unit  ] …      ─┘  in a batch the volume that has had least is next
 //! ```
 //!
-//! A commit is a small write for which somebody waits; a stream is much data, which fills ring and memory however large they
-//! are. So neither waits behind the other: each has every second batch, and a part of the ring and of the memory is
-//! for commits alone ([`Lot::share`]). Within a lot each volume has its share of the batches, and of ring and memory
-//! (`shares.rs`); what the pool itself logs is first, and has no limit of its own.
+//! A commit is a small write that a client waits for. A stream is much data, which fills ring and memory however large
+//! they are. So neither lot waits behind the other: each has every second batch, and a part of the ring and of the
+//! memory is for commits alone ([`Lot::share`]). Within a lot each volume has its share of the batches, and of ring and
+//! memory (`shares.rs`). Units of the pool itself come first, and have no limit of their own.
 //!
-//! Invariant: within a lot, units of one volume are logged in the order in which they came. Units of different operations that
-//! touch the same stripe never wait at the same time, for an operation holds its stripes' locks.
+//! Invariant: within a lot, units of one volume are logged in the order in which they came. Units of different
+//! operations that touch the same stripe never wait at the same time, because an operation holds the locks of its
+//! stripes.
 
 use std::time::Duration;
 
@@ -23,10 +24,10 @@ use crate::VolumeId;
 use crate::fair_queue::FairQueue;
 use crate::lane::ops::Op;
 
-/// Commits that have not come for so long do not come any more.
+/// If no commit has come for this time, commits count as absent.
 const COMMITS_QUIET: Duration = Duration::from_secs(2);
 
-/// Which kind of writes.
+/// The two kinds of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lot {
     Commits,
@@ -42,7 +43,7 @@ impl Lot {
         }
     }
 
-    /// How much of the ring, or of the memory, it may take up together with the other one.
+    /// How much of the ring, or of the memory, this lot may fill, together with the other lot.
     pub(super) const fn share(self, whole: u64) -> u64 {
         match self {
             Self::Commits => whole,
@@ -62,15 +63,15 @@ struct Queue {
 pub(super) struct Waiting {
     commits: Queue,
     streams: Queue,
-    /// The last batch was one of commits.
+    /// True if the last batch was one of commits.
     commits_went: bool,
     /// When a commit last came.
     commit_at: Option<Instant>,
-    /// Whose units come.
+    /// The volumes whose units come.
     volumes: Volumes,
 }
 
-/// What a unit counts of its volume's share: its blocks, and what it takes beside them.
+/// The weight of a unit in its volume's share: its blocks, and the size of its descriptors in blocks.
 pub(super) fn weight(unit: &Unit) -> u64 {
     let blocks = unit.blocks.len() + unit.derived.len();
     let described = (unit.bytes() as u64).div_ceil(BLOCK_BYTES);
@@ -96,23 +97,23 @@ impl Waiting {
         self.commits.units.is_empty() && self.streams.units.is_empty()
     }
 
-    /// Whether commits come these days.
+    /// True if a commit has come lately.
     pub(super) fn has_commits(&self, now: Instant) -> bool {
         self.commit_at
             .is_some_and(|at| now.since(at) < COMMITS_QUIET)
     }
 
-    /// Whether anything waits of a lot.
+    /// True if any unit of a lot waits.
     pub(super) fn has(&self, lot: Lot) -> bool {
         !self.queue(lot).units.is_empty()
     }
 
-    /// Descriptors of a lot for whose sake a batch begins though another one is in flight.
+    /// The number of descriptors of a lot that let a batch begin although another one is in flight.
     pub(super) const fn urgent(&self, lot: Lot) -> usize {
         self.queue(lot).urgent
     }
 
-    /// Both lots, the one whose turn it is first.
+    /// Both lots, the lot whose turn it is first.
     pub(super) const fn in_turn(&self) -> [Lot; 2] {
         if self.commits_went {
             [Lot::Streams, Lot::Commits]
@@ -121,7 +122,7 @@ impl Waiting {
         }
     }
 
-    /// Whether units of more than one volume have come lately.
+    /// True if units of more than one volume have come lately.
     pub(super) fn is_shared(&self, now: Instant) -> bool {
         self.volumes.are_several(now)
     }
@@ -138,7 +139,7 @@ impl Waiting {
         queue.units.push(volume, unit);
     }
 
-    /// Before all that the pool itself logs: it makes room for clients.
+    /// Adds units before all others of the pool itself: they make room for clients.
     pub(super) fn push_first(&mut self, units: Vec<Unit>) {
         for unit in units.into_iter().rev() {
             self.commits.urgent += unit.urgent();
@@ -147,12 +148,13 @@ impl Waiting {
         self.commits_went = false;
     }
 
-    /// How many wait of a lot.
+    /// The number of waiting units of a lot.
     pub(super) const fn count(&self, lot: Lot) -> usize {
         self.queue(lot).units.len()
     }
 
-    /// The next of a lot, and whose it is, among volumes that `may`. What the pool itself logs is first.
+    /// The next unit of a lot, and its volume, among volumes for which `may` is true. Units of the pool itself come
+    /// first.
     pub(super) fn next(
         &self,
         lot: Lot,
@@ -163,7 +165,7 @@ impl Waiting {
         own.or_else(|| units.next(|volume| volume.is_some_and(&may)))
     }
 
-    /// Takes the first of a volume's units, for a batch of this lot.
+    /// Takes a volume's first unit, for a batch of this lot.
     pub(super) fn take(&mut self, lot: Lot, volume: Option<VolumeId>) -> Option<Unit> {
         let queue = self.queue_mut(lot);
         let cost = queue.units.first(volume).map(weight)?;
@@ -172,7 +174,7 @@ impl Waiting {
         Some(unit)
     }
 
-    /// Units that were just [taken](Self::take), in this order, find no room.
+    /// Puts back units that were just [taken](Self::take), in this order: they found no room.
     pub(super) fn give_back(&mut self, lot: Lot, units: Vec<(Option<VolumeId>, Unit)>) {
         let queue = self.queue_mut(lot);
         for (volume, unit) in units.into_iter().rev() {
@@ -182,12 +184,12 @@ impl Waiting {
         }
     }
 
-    /// A batch of this lot begins: the other one is next.
+    /// A batch of this lot begins: the other lot is next.
     pub(super) fn went(&mut self, lot: Lot) {
         self.commits_went = lot == Lot::Commits;
     }
 
-    /// Takes all that are such, of both lots.
+    /// Takes all units of both lots for which `such` is true.
     pub(super) fn take_if(&mut self, such: impl Fn(&Unit) -> bool) -> Vec<Unit> {
         let mut taken = Vec::new();
         for queue in [&mut self.commits, &mut self.streams] {
@@ -222,7 +224,7 @@ mod tests {
         waiting
     }
 
-    /// The operations of the next units of a lot, among volumes that `may`.
+    /// The operations of the next units of a lot, among the volumes in `may`.
     fn take(waiting: &mut Waiting, lot: Lot, count: usize, may: &[VolumeId]) -> Vec<u64> {
         let mut numbers = Vec::new();
         while numbers.len() < count

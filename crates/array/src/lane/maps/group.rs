@@ -16,8 +16,8 @@ pub(in crate::lane) struct GroupMap {
 }
 
 impl GroupMap {
-    /// Of so many stripes, by what each column says of each stripe of the data: the latest known entry. Of two that are
-    /// said to be held by one stripe the earlier one is not known.
+    /// A map of `stripes` stripes. `latest` has the latest known entry of each stripe of the data. If two stripes of
+    /// the data are in one stripe by these entries, the place of the one with the earlier entry is not known.
     pub(super) fn new(stripes: u64, latest: &[Option<Entry>], sequence: u64) -> Self {
         let stripes = usize::try_from(stripes).expect("groups have fewer than 2^32 stripes");
         let mut held_by: Vec<Option<u32>> = vec![None; latest.len()];
@@ -45,7 +45,7 @@ impl GroupMap {
         }
         let number = |index: usize| u32::try_from(index).expect("fewer than 2^32");
         let known = held_by.iter().all(Option::is_some);
-        // A stripe that may hold what the map does not know is not free.
+        // While the place of some data is not known, any unused stripe may hold it: no stripe is free.
         let free = (0..stripes).filter(|&stripe| known && holds[stripe].is_none());
         Self {
             free: free.map(number).collect(),
@@ -72,7 +72,7 @@ impl GroupMap {
         self.free.remove(at).map(u64::from)
     }
 
-    /// A stripe is free from now on. The map may have been made since it was taken.
+    /// A stripe is free from now on. The map may have been built since the stripe was taken.
     pub(super) fn give_free(&mut self, stripe: u64) {
         let index = usize::try_from(stripe).expect("fewer than 2^32 stripes");
         let number = u32::try_from(stripe).expect("fewer than 2^32 stripes");
@@ -81,7 +81,7 @@ impl GroupMap {
         }
     }
 
-    /// Another stripe holds a stripe of the data.
+    /// Another stripe, `to`, holds a stripe of the data from now on.
     pub(super) fn moved(&mut self, data: u64, to: u32) {
         let index = usize::try_from(data).expect("fewer than 2^32 stripes");
         if let Some(old) = self.held_by[index].replace(to) {
@@ -91,12 +91,12 @@ impl GroupMap {
         self.free.retain(|&stripe| stripe != to);
     }
 
-    /// Stripes that it has.
+    /// Number of stripes of the group.
     pub(super) const fn stripes(&self) -> usize {
         self.holds.len()
     }
 
-    /// True if it is known of all data where it is.
+    /// True if the places of all data are known.
     pub(super) fn is_known(&self) -> bool {
         self.held_by.iter().all(Option::is_some)
     }
@@ -106,7 +106,7 @@ impl GroupMap {
         self.free.iter().map(|&stripe| stripe.into())
     }
 
-    /// Checks it; `taken`: whether a stripe is on its way to be used, or not yet free.
+    /// Checks the map. `taken`: true for a stripe that is on its way to be used, or not free yet.
     pub(super) fn check(&self, taken: impl Fn(u64) -> bool) {
         for (data, &stripe) in (0_u32..).zip(&self.held_by) {
             let holds = stripe.map(|stripe| self.holds[stripe as usize]);

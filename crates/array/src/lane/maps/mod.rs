@@ -5,16 +5,17 @@
 //!   is held by stripe      0  6  2  3  4  5          1 and 7 are free
 //! ```
 //!
-//! What is below the map (checksums, overlay, locks, scrub, fills) is named by stripes; what clients ask for, and what is
-//! reported as lost, by stripes of the data.
+//! Everything below the map (checksums, overlay, locks, scrub, fills) uses the numbers of stripes. Requests of clients,
+//! and reports of lost data, use the numbers of stripes of the data.
 //!
-//! On the drives the map lies in the pages of checksums, behind the entries of each column's blocks: as blocks that do not exist
-//! ([`Geometry::map_name`]). So a change of it is logged, put in place, copied and recovered as every other entry is. Every
-//! column has the whole map: the latest entry counts, so that neither a column that is away nor a drive that has been set back
-//! takes a stripe to where it was. An unwritten entry says that the stripe of the data is held by the stripe of the same number.
+//! On the drives the map is in the metadata pages, behind the entries of each column's blocks: as entries of blocks
+//! that do not exist ([`Geometry::map_name`]). So a change of the map is logged, put in place, copied and recovered
+//! like every other entry. Every column has the whole map, and the latest entry counts: neither a column that is away
+//! nor a drive that has been set back moves a stripe back to where it was. An unwritten entry means that the stripe of
+//! the data is held by the stripe of the same number.
 //!
-//! In memory a group's map is made from its pages when the first operation needs it, and may be forgotten at any time. What is
-//! free by the map and on its way to be used, or not yet free, is in `moves.rs`.
+//! In memory a group's map is built from its pages when the first operation needs it, and may be dropped at any time.
+//! `moves.rs` has the stripes that the map does not use and that are about to be used, or are not free yet.
 
 mod group;
 mod moves;
@@ -39,12 +40,12 @@ use crate::seeded::{self, SeededFault};
 /// Stripes of all maps that a lane keeps: 4 MiB.
 const STRIPES_MAX: usize = 1 << 18;
 
-/// What journal and pages say of the entries of maps.
+/// The entries of maps, as journal and pages have them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapEntries<'a> {
     pub(super) overlay: &'a Overlay,
     pub(super) pages: &'a PageCache,
-    /// The number of the next batch: how old an entry is is counted from there.
+    /// The number of the next batch: ages of entries are counted from there.
     pub(super) sequence: u64,
 }
 
@@ -72,7 +73,7 @@ impl MapEntries<'_> {
         }
     }
 
-    /// By stripe of the data: the latest entry that a column knows.
+    /// By stripe of the data: the latest known entry of all columns.
     fn latest(self, geometry: &Geometry, group: u64) -> Vec<Option<Entry>> {
         let stripes = usize::try_from(geometry.data_stripes());
         let mut latest: Vec<Option<Entry>> = vec![None; stripes.expect("they fit into memory")];
@@ -95,7 +96,7 @@ impl MapEntries<'_> {
         latest
     }
 
-    /// Entries of columns that lack the latest one or have an older one, and should have it.
+    /// Entries that columns should have: these columns lack the latest one or have an older one.
     fn outdated(
         self,
         geometry: &Geometry,
@@ -118,7 +119,7 @@ impl MapEntries<'_> {
     }
 }
 
-/// The pages that have the map of a group.
+/// The pages with the map of a group.
 fn pages_of_map(geometry: &Geometry, group: u64) -> BTreeSet<PageName> {
     let columns = 0..geometry.layout().columns();
     let pages = columns.flat_map(|column| {
@@ -163,36 +164,36 @@ impl Known<'_> {
     }
 }
 
-/// What becomes of an operation that would write a free stripe.
+/// What an operation does that would write a free stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It has this one.
+    /// It writes this one.
     Stripe(u64),
-    /// It waits: one becomes free, and others may have come before it.
+    /// It waits: a stripe becomes free later, or other operations have come before it.
     Later,
-    /// It goes on where it is.
+    /// It writes where its data is.
     Nowhere,
 }
 
-/// What goes on because stripes have become free, or will not.
+/// What follows because stripes have become free, or will not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pumped {
     /// Operations that are planned again.
     pub(super) go_on: Vec<OpId>,
-    /// Those that are planned again and do not move.
+    /// Operations that are planned again and do not move.
     pub(super) stay: Vec<OpId>,
     /// Vacated stripes wait for a flush.
     pub(super) flush: bool,
 }
 
-/// The maps of a lane's groups that are in memory, and the stripes that are on their way.
+/// The maps of a lane's groups that are in memory, and the stripes that are about to be used or not free yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StripeMaps {
     groups: BTreeMap<u64, GroupMap>,
     moves: Moves,
-    /// Where the search for a map to forget goes on.
+    /// Where the search for a map to drop continues.
     hand: u64,
-    /// Counts changes of what is known.
+    /// Counts changes of maps.
     version: u64,
 }
 
@@ -200,7 +201,7 @@ impl StripeMaps {
     /// Checks the maps in memory.
     ///
     /// # Panics
-    /// When the two sides of one do not agree, or a free stripe is not free.
+    /// When the two directions of a map do not agree, or a free stripe is not free.
     pub(super) fn check(&self) {
         for (&group, map) in &self.groups {
             map.check(|stripe| self.moves.has(group, stripe));
@@ -214,13 +215,13 @@ impl StripeMaps {
         free.chain(self.moves.vacated())
     }
 
-    /// As long as it is the same, all data is where it was.
+    /// While this number stays the same, all data is where it was.
     pub(super) const fn version(&self) -> u64 {
         self.version
     }
 
-    /// Brings the map of a group into memory; else the pages that it needs. Of columns that lack an entry or have an older one
-    /// those that they should have: the next checkpoint writes them.
+    /// Brings the map of a group into memory, or returns the pages that this needs. On success returns the entries that
+    /// columns should have but lack, or have in an older state: the next checkpoint writes them.
     pub(super) fn load(
         &mut self,
         cx: &Context,
@@ -241,7 +242,7 @@ impl StripeMaps {
         Ok(outdated)
     }
 
-    /// The map of a group by these entries.
+    /// Builds the map of a group from these entries.
     fn map_of(
         &self,
         cx: &Context,
@@ -268,19 +269,19 @@ impl StripeMaps {
         }
     }
 
-    /// The group begins a new life.
+    /// The group is being reused: drops its map.
     pub(super) fn drop_group(&mut self, group: u64) {
         self.version += 1;
         self.groups.remove(&group);
     }
 
-    /// Pages that were nowhere may be there again.
+    /// Pages that were nowhere may be there again: drops the maps that are not known in full.
     pub(super) fn drop_unknown(&mut self) {
         self.version += 1;
         self.groups.retain(|_, map| map.is_known());
     }
 
-    /// The pages of the group's map that are not in memory, and needed.
+    /// The pages of the group's map that are needed and not in memory.
     pub(super) fn pages_lacking(
         &self,
         cx: &Context,
@@ -312,7 +313,7 @@ impl StripeMaps {
         }
     }
 
-    /// Whether a stripe is free, or will be soon, as far as that is known without I/O.
+    /// True if a stripe is free, or will be soon, as far as that is known without I/O.
     pub(super) fn is_known_free(&self, group: u64, stripe: u64) -> bool {
         let map = self.groups.get(&group);
         map.is_some_and(|map| map.holds(stripe).is_none())
@@ -332,7 +333,8 @@ impl StripeMaps {
         }
     }
 
-    /// A batch says that a stripe of the data has moved. False if the pool has no such stripes: then no entry says so.
+    /// A batch has logged that a stripe of the data has moved. False if the pool has no such stripes: then no entry
+    /// records this.
     pub(super) fn moved(
         &mut self,
         cx: &mut Context,
@@ -353,8 +355,8 @@ impl StripeMaps {
         known
     }
 
-    /// Takes a free stripe that `may` be taken, for an operation that is to write it in place of another one. One that has
-    /// waited comes before those that wait.
+    /// Takes a free stripe that `may` be taken, for an operation that is to write it in place of another one. An
+    /// operation that has waited comes before those that still wait.
     pub(super) fn take_free(
         &mut self,
         (group, from): (u64, u64),
@@ -380,8 +382,8 @@ impl StripeMaps {
         self.moves.wait(group, op);
     }
 
-    /// An operation that has taken a free stripe has ended, or does not write it after all. Returns the one that is planned
-    /// again if the stripe is free.
+    /// An operation that has taken a free stripe has ended, or does not write it after all. If the stripe is free,
+    /// returns the operation that is planned again.
     pub(super) fn move_ended(&mut self, group: u64, to: u64) -> Option<OpId> {
         match self.moves.end(group, to) {
             true => self.freed(group, to),
@@ -389,7 +391,7 @@ impl StripeMaps {
         }
     }
 
-    /// A stripe may be written from now on. Returns the first that has waited for one.
+    /// A stripe may be written from now on. Returns the first operation that has waited for one.
     fn freed(&mut self, group: u64, stripe: u64) -> Option<OpId> {
         if let Some(map) = self.groups.get_mut(&group) {
             map.give_free(stripe);
@@ -397,8 +399,8 @@ impl StripeMaps {
         self.moves.pop_waiting(group)
     }
 
-    /// Vacated stripes become free as soon as they may, and are flushed if something waits for them. `idle`: no operation is
-    /// about to be planned.
+    /// Vacated stripes become free as soon as possible. They need a flush if something waits for them. `idle`: no
+    /// operation is about to be planned.
     pub(super) fn pump(&mut self, cx: &Context, progress: Progress, idle: bool) -> Pumped {
         let mut pumped = Pumped::default();
         if self.moves.is_idle() {
@@ -407,7 +409,8 @@ impl StripeMaps {
         while let Some((group, stripe)) = self.moves.pop_free(cx, progress.flushed) {
             pumped.go_on.extend(self.freed(group, stripe));
         }
-        // What still waits when nothing is under way that would free a stripe is planned again: it goes on where it is.
+        // If nothing is under way that would free a stripe, operations that wait for one are planned again: they write
+        // where their data is.
         if idle && pumped.go_on.is_empty() {
             pumped.go_on = self.moves.take_forlorn();
         }
@@ -423,7 +426,8 @@ impl StripeMaps {
         self.moves.flushing(begun);
     }
 
-    /// The flush has ended. If it has failed nothing waits for free stripes any more: these go through the journal.
+    /// The flush has ended. If it has failed, no operation waits for free stripes any more: these operations go through
+    /// the journal.
     pub(super) fn flush_ended(&mut self, outcome: Outcome) -> Vec<OpId> {
         self.moves.flushing(false);
         match outcome {

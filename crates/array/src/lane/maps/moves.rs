@@ -1,4 +1,4 @@
-//! Stripes on their way: free ones that are being written, and those that hold nothing any more.
+//! Stripes on their way: free ones that are being written, and vacated ones that are not free yet.
 //!
 //! ```text
 //!   free ── taken ─► under way ── a batch says so ─► in use;    the old one: vacated ─┐
@@ -19,14 +19,14 @@ use crate::seeded::{self, SeededFault};
 struct Vacated {
     group: u64,
     stripe: u64,
-    /// The batch that says so.
+    /// The batch that has logged this.
     sequence: u64,
     /// Operations that were planned in this epoch or before may still touch it.
     epoch: Epoch,
 }
 
 impl Vacated {
-    /// Whether it may be written when batches up to `flushed` are durable.
+    /// True if it may be written when batches up to `flushed` are durable.
     fn is_free(&self, epochs: &Epochs, flushed: u64) -> bool {
         let drained = epochs.has_drained(self.epoch) || seeded::is(SeededFault::VacatedNotDrained);
         let durable = self.sequence <= flushed || seeded::is(SeededFault::VacatedNotFlushed);
@@ -48,18 +48,18 @@ pub(in crate::lane) struct Progress {
 /// Stripes on their way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moves {
-    /// By group and free stripe: the stripe that it is to take the place of.
+    /// By group and free stripe: the stripe whose place it is to take.
     under_way: BTreeMap<(u64, u64), u64>,
     /// In order of batches and of epochs.
     vacated: VecDeque<Vacated>,
-    /// By group: operations that wait for a free stripe. They have it in the order in which they came.
+    /// By group: operations that wait for a free stripe. They get one in the order in which they came.
     waiting: BTreeMap<u64, BTreeSet<OpId>>,
-    /// A flush is under way that vacated stripes wait for.
+    /// A flush that vacated stripes wait for is under way.
     flushing: bool,
 }
 
 impl Moves {
-    /// Whether a stripe that the map does not use is on its way to be used, or not yet free.
+    /// True if a stripe that the map does not use is on its way to be used, or not free yet.
     pub(super) fn has(&self, group: u64, stripe: u64) -> bool {
         let vacated = |old: &Vacated| (old.group, old.stripe) == (group, stripe);
         self.under_way.contains_key(&(group, stripe)) || self.vacated.iter().any(vacated)
@@ -70,23 +70,23 @@ impl Moves {
         self.vacated.iter().map(|old| (old.group, old.stripe))
     }
 
-    /// Whether something of the group is on its way to a free stripe.
+    /// True if an operation is to write a free stripe of the group.
     fn is_under_way(&self, group: u64) -> bool {
         let mut under_way = self.under_way.range((group, 0)..=(group, u64::MAX));
         under_way.next().is_some()
     }
 
-    /// Whether a stripe of the group becomes free without more being asked.
+    /// True if a stripe of the group will become free without another request.
     pub(super) fn frees(&self, group: u64) -> bool {
         self.is_under_way(group) || self.vacated.iter().any(|old| old.group == group)
     }
 
-    /// True if no stripe is on its way, and nothing waits for one.
+    /// True if no stripe is vacated, and nothing waits for a free one.
     pub(super) fn is_idle(&self) -> bool {
         self.vacated.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether an operation waits for a free stripe of the group.
+    /// True if an operation waits for a free stripe of the group.
     pub(super) fn is_awaited(&self, group: u64) -> bool {
         self.waiting.contains_key(&group)
     }
@@ -100,12 +100,12 @@ impl Moves {
         self.under_way.insert((group, to), from);
     }
 
-    /// An operation that was to write a free stripe has ended; true if nothing says that the stripe is used.
+    /// An operation that was to write a free stripe has ended. True if no batch has logged that the stripe is used.
     pub(super) fn end(&mut self, group: u64, to: u64) -> bool {
         self.under_way.remove(&(group, to)).is_some()
     }
 
-    /// A batch says that a stripe is used: the one that it takes the place of is vacated.
+    /// A batch has logged that a stripe is used: the stripe whose place it takes is vacated.
     pub(super) fn used(&mut self, cx: &mut Context, group: u64, to: u64, sequence: u64) {
         if let Some(stripe) = self.under_way.remove(&(group, to)) {
             self.vacated.push_back(Vacated {
@@ -123,7 +123,7 @@ impl Moves {
         Some((old.group, old.stripe))
     }
 
-    /// Takes the first of those that wait for a stripe of the group.
+    /// Takes the first operation that waits for a stripe of the group.
     pub(super) fn pop_waiting(&mut self, group: u64) -> Option<OpId> {
         let waiting = self.waiting.get_mut(&group)?;
         let op = waiting.pop_first();
@@ -133,7 +133,7 @@ impl Moves {
         op
     }
 
-    /// Takes those that wait for a stripe, where nothing is under way that would free one.
+    /// Takes the operations that wait for a stripe in groups where nothing under way would free one.
     pub(super) fn take_forlorn(&mut self) -> Vec<OpId> {
         let groups: Vec<u64> = self.waiting.keys().copied().collect();
         let forlorn = groups.into_iter().filter(|&group| !self.frees(group));
@@ -144,14 +144,15 @@ impl Moves {
         ops.flatten().collect()
     }
 
-    /// Takes all that wait.
+    /// Takes all operations that wait.
     pub(super) fn take_waiting(&mut self) -> Vec<OpId> {
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_values().flatten().collect()
     }
 
-    /// Whether a flush is to be begun that vacated stripes wait for: one for all that have gone to free stripes since the
-    /// last one. On a disk it costs as much as writing half a mebibyte, so it waits until their records are complete.
+    /// True if a flush is to begin that vacated stripes wait for: one for all stripes that have moved since the last
+    /// one. On a disk a flush costs as much as writing half a mebibyte, so it waits until the records of these moves
+    /// are complete.
     pub(super) fn wants_flush(&self, progress: Progress) -> bool {
         let unflushed = progress.flushed + 1..=progress.completed;
         let wanted = |old: &Vacated| {

@@ -2,7 +2,7 @@ use super::*;
 use crate::lane::epochs::Epoch;
 use crate::lane::overlay::{Bytes, Logged};
 
-/// The maps of a small lane with two free stripes, over pages that say that nothing has moved.
+/// The maps of a small lane with two free stripes, over pages by which nothing has moved.
 struct Lab {
     maps: StripeMaps,
     cx: Context,
@@ -67,7 +67,7 @@ impl Lab {
         self.maps.stripe_holding(&self.cx, 0, data)
     }
 
-    /// A page of the map of a column says that a stripe of the data has moved.
+    /// By a page of the map of a column, a stripe of the data has moved.
     fn page_says(&mut self, column: u16, data: u64, to: u32, sequence: u64) {
         let name = self.cx.geometry.map_name(0, column, data);
         self.pages.set(name, Entry::of_map(to, sequence));
@@ -81,7 +81,7 @@ impl Lab {
         self.maps.wait(0, OpId(op));
     }
 
-    /// Batch `sequence` says that a stripe of the data is in a free stripe that was taken for it.
+    /// Batch `sequence` logs that a stripe of the data is in a free stripe that was taken for it.
     fn moved(&mut self, data: u64, to: u64, sequence: u64) -> bool {
         let to = u32::try_from(to).unwrap();
         self.progress.completed = self.progress.completed.max(sequence);

@@ -1,4 +1,5 @@
-//! Bounce buffers: memory of its own for a read whose memory a drive may still write into (`io/stragglers.rs`).
+//! Bounce buffers: memory that stands in for a read's own memory while a drive may still write into that
+//! (`io/stragglers.rs`).
 
 use block::BLOCK_BYTES;
 
@@ -9,15 +10,15 @@ use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::plan::Piece;
 
-/// Where the bytes of a read are, if not in the memory that came with its request.
+/// The memory of a read whose bytes are not in the memory of its request.
 #[derive(Clone, Debug)]
 pub(in crate::lane) struct BounceBuffer {
     pub(in crate::lane) scratch: ScratchId,
-    /// Where the bytes of each piece should have gone.
+    /// Where the bytes of each piece belong.
     pub(in crate::lane) home: Vec<Slice>,
 }
 
-/// Before an operation is planned: what it will read goes to memory that no straggler writes.
+/// Before an operation is planned: moves its reads to memory that no straggler writes into.
 pub(in crate::lane) fn avoid_stragglers(cx: &mut Context, ios: &mut IoTable, op: &mut Op) {
     let stragglers = ios.stragglers();
     if stragglers.is_empty() {
@@ -50,7 +51,7 @@ pub(in crate::lane) fn avoid_stragglers(cx: &mut Context, ios: &mut IoTable, op:
     }
 }
 
-/// Moves pieces of a read into one buffer, where they are as aligned as on the drives; its size.
+/// Moves pieces of a read into one buffer, with the same alignment as on the drives. Returns the size of the buffer.
 pub(in crate::lane) fn move_pieces(pieces: &mut [Piece], scratch: ScratchId) -> u64 {
     let mut end = 0;
     for piece in pieces {
@@ -183,7 +184,7 @@ mod tests {
         let second = op.bounce_buffer.as_ref().unwrap();
         assert_ne!(second.scratch, first);
         assert_eq!(second.home, home);
-        // The old one is kept until the straggler has come back.
+        // The old buffer is kept until the straggler has ended.
         assert!(!actions.contains(&Action::Release(first)));
     }
 

@@ -1,4 +1,5 @@
-//! What operations reconstruct is compared with its entries, and rows in doubt are read whole (`arbitration/`).
+//! Compares the blocks that operations reconstruct with their entries, and reads rows in doubt as a whole
+//! (`arbitration/`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,41 +15,42 @@ use crate::lane::context::Context;
 use crate::lane::records;
 use crate::plan::{self, Plan, Row, Scratch, Stripe, SubStripePlans};
 
-/// What the comparison of what an operation reconstructs has come to.
+/// The result of comparing the blocks that an operation reconstructs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Compared {
-    /// It is right, or a scrub notes what is not: the operation goes on.
+    /// The blocks are right, or a scrub has noted those that are not: the operation goes on.
     Right,
     /// Rows are in doubt, or a page was dropped meanwhile: the operation is planned again.
     Again,
-    /// Rows of a second read are in doubt: its reader waits for the late drive, and finds out what is stale.
+    /// Rows of a second read are in doubt: its reader waits for the late drive, and finds the stale blocks itself.
     LeftToReader,
 }
 
 /// How rows in doubt are read.
 #[derive(Debug)]
 pub(in crate::lane) enum Trials {
-    /// By this plan, into this memory. The operation has pinned what it uses.
+    /// By this plan, into this memory. The operation has pinned the batches that the plan reads.
     Plan(Plan, ScratchId),
-    /// When these pages are here.
+    /// Later, when these pages are in memory.
     Pages(BTreeSet<PageName>),
-    /// Not at all: the code cannot do without as many columns. The operation is planned again without these rows.
+    /// Not at all: the code cannot reconstruct the rows without so many columns. The operation is planned again and
+    /// does without these rows.
     Unrecoverable,
 }
 
-/// Whether what an operation reconstructs is yet to be compared.
+/// True if an operation reconstructs blocks that have not been compared yet.
 pub(in crate::lane) fn must_check(cx: &Context, op: &Op) -> bool {
     let plan = op.plan.as_ref();
     let recovers = plan.is_some_and(|plan| !plan.recovered.is_empty());
     recovers && !op.checked && !cx.trusted && cx.geometry.regions().is_some()
 }
 
-/// Whether all that an operation reconstructs is what it writes, so that one sum serves both.
+/// True if an operation writes all the blocks that it reconstructs, so that one checksum serves both.
 pub(in crate::lane) fn writes_what_it_recovers(op: &Op) -> bool {
     matches!(op.task, Task::Repair(_) | Task::Fill { .. })
 }
 
-/// What is to be summed before an operation goes on, and after how many steps.
+/// The blocks whose checksums are computed before the operation goes on, and the number of steps before that.
 pub(super) fn sums_to_check(cx: &Context, op: &Op) -> (Vec<Slice>, usize) {
     let plan = op.plan.as_ref().expect("it was planned");
     if op.arbitration.is_trying() {
@@ -61,7 +63,7 @@ pub(super) fn sums_to_check(cx: &Context, op: &Op) -> (Vec<Slice>, usize) {
     (slices.collect(), plan.first_steps)
 }
 
-/// The blocks that a plan reconstructs, one by one.
+/// The blocks that a plan reconstructs, one by one, with their rows.
 fn recovered_blocks(op: &Op) -> Vec<(BlockName, Row)> {
     let plan = op.plan.as_ref().expect("it was planned");
     let blocks = plan.recovered.iter().flat_map(|part| {
@@ -80,7 +82,7 @@ fn recovered_blocks(op: &Op) -> Vec<(BlockName, Row)> {
     blocks.collect()
 }
 
-/// What an operation has reconstructed has these sums.
+/// Compares the blocks that an operation has reconstructed: they have these checksums.
 pub(in crate::lane) fn compare(
     cx: &Context,
     entries: Entries<'_>,
@@ -98,7 +100,7 @@ pub(in crate::lane) fn compare(
         false => BTreeMap::new(),
     };
     let sum_of = |index: usize, name: BlockName| match one_sum {
-        // What has no place any more is not written.
+        // Blocks without a place are not written.
         true => written.get(&name).copied(),
         false => Some(sums[index]),
     };
@@ -129,7 +131,7 @@ pub(in crate::lane) fn compare(
     Compared::Again
 }
 
-/// Plans to read rows that are in doubt, and to try what they are without some columns.
+/// Plans reads of the rows in doubt, and trials that compute these rows without some of their columns.
 pub(in crate::lane) fn plan_trials(
     cx: &mut Context,
     entries: Entries<'_>,
@@ -164,8 +166,8 @@ pub(in crate::lane) fn plan_trials(
     Trials::Plan(plan, scratch)
 }
 
-/// The trials of some rows have these sums. What they show to be stale a repair writes anew. `next_sequence`: the number of the
-/// next batch.
+/// Evaluates the trials of some rows, which have these checksums. A repair writes the blocks again that are shown to be
+/// stale. `next_sequence`: the number of the next batch.
 pub(in crate::lane) fn tried(
     cx: &mut Context,
     entries: Entries<'_>,
@@ -216,7 +218,7 @@ mod tests {
         low: BLOCK_BYTES,
     };
 
-    /// The sums of both blocks as they were written.
+    /// The checksums of both blocks as they were written.
     fn right() -> [u32; 2] {
         [4, 5].map(|at| sum_of(block(3, at)))
     }

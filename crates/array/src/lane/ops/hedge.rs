@@ -1,16 +1,15 @@
-//! Ways around a drive that takes too long: the same bytes from other drives.
+//! Hedges: if a drive takes too long, the same bytes are read from other drives.
 //!
 //! ```text
 //!   a client's read     a second read of the same bytes, without the late drive, into memory of its
-//!                       own; the first answer wins, and the other is not looked at
+//!                       own; the first answer is used, and the other is ignored
 //!   what holds a lock   (a write that must read first, a repair, a fill) is planned again around the
-//!                       late blocks; what the drive says later is not looked at
+//!                       late blocks; the late answer of the drive is ignored
 //!   a page              the other copy is enough
 //! ```
 //!
-//! A late drive counts as one that is lost for the moment, so nothing is weaker here than
-//! without that drive. Each operation is hedged once: if the way around is late too, or there is
-//! none, it waits for all that were asked.
+//! A late drive counts as temporarily lost, so the guarantees are those of a pool without that drive. Each operation is
+//! hedged once: if the second way is late too, or there is none, the operation waits for all of its reads.
 
 use block::Outcome;
 
@@ -22,14 +21,15 @@ use crate::lane::context::Context;
 use crate::lane::ids::OpId;
 use crate::lane::io::IoTable;
 
-/// Second reads at a time, so that a slow drive does not make the others slow.
+/// The largest number of second reads at a time, so that a slow drive does not slow down the others.
 const HEDGES_MAX: usize = 64;
 
 impl Operations {
-    /// Looks for a way around an operation with a late read; whether nothing more is to be done for it.
+    /// Hedges an operation with a late read. True if nothing more is to be done for this read.
     pub(in crate::lane) fn hedge(&mut self, cx: &mut Context, ios: &mut IoTable, id: OpId) -> bool {
         let op = &self[id];
-        // A third read could outlast the lock that the second one has borrowed, and take what is written then for a bad block.
+        // A third read could outlast the lock that the second read has borrowed. Then it would see blocks written
+        // later, and take them for bad ones.
         let is_second = matches!(op.owner, Owner::Hedge(_));
         if !op.is_reading() || op.detour.hedge != Hedge::None || op.orphan || is_second {
             return true;
@@ -56,13 +56,13 @@ impl Operations {
                 self.abandon_reads(ios, id);
                 self.plan_again(cx, id);
             }
-            // In the background, and of everything there is: it has time. Or it reads nothing.
+            // These work in the background on everything there is, so they can wait. Or they read nothing.
             Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => {}
         }
         true
     }
 
-    /// Begins a second read of what an operation reads, without the late blocks.
+    /// Begins a second read of the bytes that an operation reads, without the late blocks.
     fn read_beside(&mut self, cx: &mut Context, id: OpId, late: Vec<(u16, u64)>) {
         let scratch = cx.fresh_scratch();
         let hedge = cx.fresh_op();
@@ -85,7 +85,7 @@ impl Operations {
         second.detour.avoid = op.detour.avoid.clone();
         second.detour.avoid.extend(late);
         second.bounce_buffer = Some(BounceBuffer { scratch, home });
-        // Under the reader's lock if it has one: nothing else can have it meanwhile.
+        // If the reader has the lock, the second read uses it: no other operation can have it meanwhile.
         let locked = op.is_locked();
         if locked {
             second.lock = Lock::Borrowed;
@@ -99,7 +99,8 @@ impl Operations {
         }
     }
 
-    /// A second read has ended: in time, or its reader has ended or gone another way. True if the reader has its bytes, and ends.
+    /// A second read has ended, possibly after its reader has ended or was planned again. True if the reader gets its
+    /// bytes, and ends.
     pub(in crate::lane) fn second_read_ended(
         &mut self,
         cx: &mut Context,
@@ -124,7 +125,7 @@ impl Operations {
         }
         waiting.task = op.task;
         let old = waiting.bounce_buffer.replace(buffer);
-        // What is still being read into the old memory must be known before that may be given back.
+        // Reads that still go into the old memory must become stragglers before the memory is released.
         self.abandon_reads(ios, reader);
         if let Some(old) = old {
             ios.release(cx, old.scratch);
@@ -132,7 +133,7 @@ impl Operations {
         true
     }
 
-    /// An operation's reads are not waited for any more.
+    /// Abandons the reads of an operation.
     fn abandon_reads(&mut self, ios: &mut IoTable, id: OpId) {
         let reads = ios.in_flight().filter(|(_, flight)| {
             matches!(flight.purpose, Purpose::Transfer { op, transfer }
@@ -153,7 +154,8 @@ impl Operations {
     }
 }
 
-/// Columns of an operation's group that are read only if they must be, for their drives are slow by the pool's word.
+/// Columns of an operation's group that are read only if there is no other way, because the pool has declared their
+/// drives slow.
 pub(super) fn avoided(cx: &Context, ios: &IoTable, op: &Op) -> Vec<u16> {
     let reads = match op.task {
         Task::Read(_) | Task::Write(_) | Task::Repair(_) | Task::Fill { .. } => true,
@@ -198,8 +200,7 @@ mod tests {
             }
         }
 
-        /// An operation whose read of the first block of columns 1 and 2 is in flight, that of column 1 for so long that it
-        /// is late.
+        /// An operation with reads in flight of the first block of columns 1 and 2. The read of column 1 is late.
         fn late(&mut self, task: Task) -> OpId {
             let owner = Owner::Request(RequestId(1));
             let id = self.ops.begin(&mut self.cx, Op::new(owner, 0, 0..1, task));
@@ -232,7 +233,7 @@ mod tests {
             self.ops.hedge(&mut self.cx, &mut self.ios, id)
         }
 
-        /// The second read under way of an operation.
+        /// The second read in flight of an operation.
         fn second(&self, id: OpId) -> OpId {
             match self.ops[id].detour.hedge {
                 Hedge::Running(second) => second,

@@ -1,4 +1,4 @@
-//! What tests of operations have in common: a small lane whose blocks of stripe 1 (blocks 4 to 7 of six columns) are all
+//! The lab that tests of operations share: a small lane whose blocks of stripe 1 (blocks 4 to 7 of six columns) are all
 //! written, and an operation on that stripe.
 
 use block::BLOCK_BYTES;

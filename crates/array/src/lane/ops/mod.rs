@@ -8,15 +8,16 @@
 //!      └────────────────── blocks staged ───────────────────────────┘
 //! ```
 //!
-//! Writes of requests are logged, whole stripes onto unwritten space after they are in place (`direct.rs`). What fills a cell
-//! that does not count yet is written in place, and so is everything in a pool without a journal.
+//! Writes of requests are logged. Whole stripes that a stream writes onto unwritten space are logged after they are in
+//! place (`direct.rs`). Fills write a cell that does not count yet, so they write in place. In a pool without a journal
+//! everything is written in place.
 //!
-//! [`Operations`] has those that are under way, the locks of their stripes, and the line of those that can be planned. What an
-//! operation is comes in `op.rs`, what it writes in `prepared.rs`.
+//! [`Operations`] holds the operations in flight, the locks of their stripes, and the queue of those that can be
+//! planned. An operation is defined in `op.rs`, the bytes that it writes in `prepared.rs`.
 //!
 //! Invariants:
-//! - An operation in line to be planned has its locks, or needs none.
-//! - Nothing that an operation was planned for is in flight while it is in line for its locks.
+//! - An operation in the queue to be planned has its locks, or needs none.
+//! - While an operation waits for its locks, nothing of its earlier plan is in flight.
 
 mod bounce;
 mod compare;
@@ -58,18 +59,18 @@ use crate::seeded::{self, SeededFault};
 /// The operations of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Operations {
-    /// Boxed: a map moves what it holds.
+    /// Boxed, because the map moves its values.
     ops: SequenceMap<OpId, Box<Op>>,
     locks: StripeLocks<OpId>,
     /// Operations that can be planned now.
     runnable: VecDeque<OpId>,
     plans: SubStripePlans,
-    /// Second reads under way.
+    /// The number of second reads in flight.
     hedges: usize,
 }
 
 impl Operations {
-    /// An operation begins. Then it is located, locked or planned: [`lock`](Self::lock), [`run`](Self::run).
+    /// Adds an operation. The caller then locates, locks or plans it: [`lock`](Self::lock), [`run`](Self::run).
     pub(super) fn begin(&mut self, cx: &mut Context, mut op: Op) -> OpId {
         let id = cx.fresh_op();
         op.begun = cx.now;
@@ -77,28 +78,28 @@ impl Operations {
         id
     }
 
-    /// An operation, and what plans are made with.
+    /// An operation, and the cache of sub-stripe plans.
     pub(super) fn planning(&mut self, id: OpId) -> (&mut Op, &mut SubStripePlans) {
         let op = self.ops.get_mut(id).expect("the operation exists");
         (op, &mut self.plans)
     }
 
-    /// All that are under way, in the order in which they have begun.
+    /// All operations, in the order in which they have begun.
     pub(super) fn iter(&self) -> impl Iterator<Item = (OpId, &Op)> {
         self.ops.iter().map(|(id, op)| (id, &**op))
     }
 
-    /// True if nothing is under way.
+    /// True if no operation exists.
     pub(super) fn is_idle(&self) -> bool {
         self.ops.is_empty() && self.locks.is_idle()
     }
 
-    /// An operation can be planned, if it is in line for nothing.
+    /// Queues an operation to be planned. It must not be in another queue.
     pub(super) fn run(&mut self, id: OpId) {
         self.runnable.push_back(id);
     }
 
-    /// The same for what has waited.
+    /// The same for operations that have waited.
     pub(super) fn run_all(&mut self, ids: impl IntoIterator<Item = OpId>) {
         self.runnable.extend(ids);
     }
@@ -108,15 +109,15 @@ impl Operations {
         self.runnable.pop_front()
     }
 
-    /// True if something can be planned now.
+    /// True if an operation can be planned now.
     pub(super) fn has_runnable(&self) -> bool {
         !self.runnable.is_empty()
     }
 
-    /// An operation gets in line for its stripes, and is planned when it has them all.
+    /// Queues an operation for the locks of its stripes. It is planned when it has them all.
     pub(super) fn lock(&mut self, cx: &mut Context, id: OpId) {
         let op = self.ops.get_mut(id).expect("the operation exists");
-        // What it was planned for has ended.
+        // Nothing of its earlier plan is in flight.
         cx.epochs.leave(&mut op.epoch);
         op.phase = Phase::Locking;
         op.lock = Lock::Own;
@@ -132,13 +133,13 @@ impl Operations {
         assert!(locked, "the lock of stripe {stripe} is free");
     }
 
-    /// Gives back stripes that an operation has locked.
+    /// Releases stripes that an operation has locked.
     pub(super) fn unlock(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
         let ready = self.locks.release(id, group, stripes);
         self.runnable.extend(ready);
     }
 
-    /// True if nothing has locked a stripe, or is in line for it.
+    /// True if no operation has locked a stripe, or waits for its lock.
     pub(super) fn is_free(&self, group: u64, stripe: u64) -> bool {
         self.locks.is_free(group, stripe)
     }
@@ -148,7 +149,7 @@ impl Operations {
         self.locks.has(id, group, stripes)
     }
 
-    /// Something of what was planned cannot be had: an operation is planned again, under its lock.
+    /// Some of what was planned is not available: the operation is planned again, under its lock.
     pub(super) fn plan_again(&mut self, cx: &mut Context, id: OpId) {
         match self[id].is_locked() {
             true => self.run(id),
@@ -156,7 +157,7 @@ impl Operations {
         }
     }
 
-    /// An operation ends. Its locks are given back by [`unlock`](Self::unlock).
+    /// Removes an operation that has ended. [`unlock`](Self::unlock) releases its locks.
     pub(super) fn end(&mut self, cx: &mut Context, id: OpId) -> Box<Op> {
         let mut op = self.ops.remove(id).expect("the operation exists");
         cx.epochs.leave(&mut op.epoch);
@@ -179,7 +180,7 @@ impl IndexMut<OpId> for Operations {
     }
 }
 
-/// Whether an operation only reads what is there. It needs no lock: every block is old or new.
+/// True if an operation only reads columns that can be read directly. It needs no lock: every block is old or new.
 pub(super) fn needs_no_lock(cx: &Context, op: &Op) -> bool {
     match &op.task {
         Task::Read(pieces) => pieces.iter().all(|piece| {

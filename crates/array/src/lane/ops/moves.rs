@@ -1,7 +1,7 @@
-//! A whole stripe that is overwritten goes to a free stripe of its group.
+//! Moves: an overwrite of a whole stripe goes to a free stripe of its group.
 //!
 //! ```text
-//!   planned where it is ─► planned where it goes ─► in place (direct.rs) ─► logged: the checksums, what the map says now,
+//!   planned where it is ─► planned where it goes ─► in place (direct.rs) ─► logged: the checksums, the new entry of the map,
 //!        │                      │                                            and that its old stripe holds nothing
 //!        └─ none is free:       └─ it cannot go there: logged, content       │
 //!           it waits               and all, where it is                      ▼
@@ -9,16 +9,20 @@
 //!             └─ the old stripe is free ◄── its record is flushed, and all that was planned before has ended ──┘
 //! ```
 //!
-//! So nothing is read, and nothing is written twice. Where the group's columns lie is not changed: only the height in them.
+//! So nothing is read, and nothing is written twice. The columns of the group keep their places: only the stripe within
+//! them changes.
 //!
 //! Invariants:
-//! - The operation has the locks of both stripes from before it is planned for the free one until its record is complete.
-//! - A free stripe's entries say that it is unwritten, so that what lies there does not count before the record does.
-//! - A vacated stripe is not written before its record is flushed: a cut could take the record, and the stripe would count
-//!   again.
-//! - Nor before all operations that were planned before have ended: a read takes no lock, and the checksum of what is
-//!   written there next would let it return that. A checkpoint may have a block on its way there.
-//! - What waits for a free stripe, or in line for a lock, counts as ended: nothing that it was planned for is in flight.
+//! - The operation has the locks of both stripes from before it is planned for the free one until its record is
+//!   complete.
+//! - The entries of a free stripe are *unwritten*, so the bytes in it do not count before the record does.
+//! - A vacated stripe is not written before its record is flushed: a power cut could lose the record, and the stripe
+//!   would count again.
+//! - Nor is it written before all operations that were planned earlier have ended. A read takes no lock, and the
+//!   checksum of the new content would let the read return that content. A checkpoint may also have a block on its way
+//!   there.
+//! - An operation that waits for a free stripe, or for a lock, counts as ended: nothing of its earlier plan is in
+//!   flight.
 
 use std::ops::Range;
 
@@ -33,30 +37,31 @@ use crate::lane::log::Unit;
 use crate::lane::maps::StripeMaps;
 use crate::seeded::{self, SeededFault};
 
-/// Bytes of the descriptors of a stripe that moves: they have to be in one batch, whose header has four blocks.
+/// Bytes of the descriptors of a stripe that moves at most: they must be in one batch, whose header has four blocks.
 const MOVE_BYTES_MAX: usize = 10 << 10;
 
 /// Where the data of an operation is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Located {
-    /// Where the operation is planned.
+    /// In the stripes for which the operation is planned.
     Here,
-    /// In other stripes: those are planned for from now on. These had been locked.
+    /// In other stripes: the operation is planned for these from now on. It had locked the stripes in `locked`.
     Elsewhere { locked: Option<Range<u64>> },
-    /// Not in one run of stripes any more: each becomes an operation of its own.
+    /// No longer in one run of stripes: each stripe becomes an operation of its own.
     Split,
-    /// In other stripes, of a second read: its reader goes on without it.
+    /// In other stripes; the operation is a second read, so its reader goes on without it.
     LeftReader,
-    /// No column's map says where.
+    /// Unknown: no column's map has the place.
     Unfindable,
 }
 
-/// Whether it is known where the data of an operation is, if it has any. If not the map of its group has to be in memory.
+/// True if the place of an operation's data is known, or the operation has no data. Otherwise the map of its group must
+/// be in memory.
 pub(in crate::lane) fn is_located(cx: &Context, maps: &StripeMaps, op: &Op) -> bool {
     cx.geometry.free_stripes() == 0 || op.data.is_none() || op.located == Some(maps.version())
 }
 
-/// Finds the stripes of what a client asks for.
+/// Finds the stripes that hold the data of a client's operation.
 pub(in crate::lane) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> Located {
     let data = op.data.expect("it is of the group's data");
     let count = op.stripes.end - op.stripes.start;
@@ -85,7 +90,7 @@ pub(in crate::lane) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> L
     }
 }
 
-/// Operations of one stripe each, in place of one that zeroes stripes of the data that are not one run any more.
+/// One operation for each stripe, in place of an operation that zeroes stripes of the data that are no longer one run.
 pub(in crate::lane) fn split(op: &Op) -> impl ExactSizeIterator<Item = Op> + use<> {
     debug_assert!(matches!(op.task, Task::Zero), "others are of one stripe");
     let data = op.data_stripes().expect("it is of the group's data");
@@ -99,7 +104,7 @@ pub(in crate::lane) fn split(op: &Op) -> impl ExactSizeIterator<Item = Op> + use
     })
 }
 
-/// Whether an operation overwrites a whole stripe that may go elsewhere.
+/// True if an operation overwrites a whole stripe, and the data may go to another stripe.
 pub(super) fn may_move(cx: &Context, op: &Op) -> bool {
     let Task::Write(prepared) = &op.task else {
         return false;
@@ -124,7 +129,7 @@ fn move_bytes(geometry: &Geometry) -> usize {
 }
 
 impl Operations {
-    /// An operation is planned again for a free stripe, whose lock it has beside its own.
+    /// Plans an operation again for a free stripe. It has the lock of that stripe beside its own.
     pub(in crate::lane) fn move_to(&mut self, id: OpId, to: u64) {
         self.lock_free(id, to);
         let op = &mut self[id];
@@ -134,14 +139,15 @@ impl Operations {
         self.run(id);
     }
 
-    /// An operation waits for a free stripe.
+    /// Makes an operation wait for a free stripe.
     pub(in crate::lane) fn wait_for_stripe(&mut self, cx: &mut Context, id: OpId) {
         let op = &mut self[id];
         cx.epochs.leave(&mut op.epoch);
         op.phase = Phase::Waiting;
     }
 
-    /// An operation does not move after all. Nothing of it is in flight. Returns the group and the stripe that it leaves.
+    /// An operation does not move after all. Nothing of it is in flight. Returns its group and the free stripe that it
+    /// does not use.
     pub(in crate::lane) fn cancel_move(&mut self, id: OpId) -> (u64, u64) {
         let op = &mut self[id];
         let from = op.moves_from().expect("it was to move");
@@ -151,7 +157,7 @@ impl Operations {
         (op.group, to)
     }
 
-    /// What waits for free stripes waits no more: it goes through the journal.
+    /// These operations wait for free stripes no longer: they go through the journal.
     pub(in crate::lane) fn stay(&mut self, ops: Vec<OpId>) {
         for id in ops {
             self[id].destination = Destination::Home;
@@ -160,7 +166,8 @@ impl Operations {
     }
 }
 
-/// What an operation logs that moves from a stripe to where it is planned for: all of it counts, or nothing.
+/// The unit of an operation that moves from a stripe to the one for which it is planned: either all of it counts, or
+/// nothing.
 pub(in crate::lane) fn unit_of_move(
     id: OpId,
     op: &Op,
@@ -240,7 +247,7 @@ mod tests {
             Self::write(lab.cx.geometry.stripe_data_bytes())
         }
 
-        /// Data moves to a free stripe; returns that.
+        /// Data moves to a free stripe. Returns that stripe.
         fn data_moves(&mut self, data: u64) -> u64 {
             let free = self.maps.take_free((0, data), false, |_| true);
             let crate::lane::maps::Taken::Stripe(to) = free else {

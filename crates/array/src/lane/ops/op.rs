@@ -1,4 +1,4 @@
-//! One operation on one stripe (or a run of stripes) and what it is waiting for.
+//! An operation on one stripe (or a run of stripes), and its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,16 +22,16 @@ use crate::lane::rare::{Blank, Rare};
 use crate::plan::{Piece, Plan};
 use crate::{RequestId, ScratchId};
 
-/// What an operation is part of.
+/// The owner of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Owner {
     Request(RequestId),
     Job(JobId),
-    /// A second read of what this operation reads, which is late.
+    /// A second read of the bytes that this operation reads, because the operation is late.
     Hedge(OpId),
-    /// Nothing waits for it: the lane repairs what it has found, logs preserved blocks again, discards.
+    /// The lane itself; nothing waits for the operation: a repair, the logging of preserved blocks, a discard.
     Background,
-    /// Recovery has found the stripe torn.
+    /// Recovery, which has found the stripe torn.
     Recovery,
 }
 
@@ -44,22 +44,22 @@ pub(in crate::lane) enum Task {
         column: u16,
         target: Cell,
         avoid: Vec<u16>,
-        /// What the target has already.
+        /// The blocks that the target already has.
         held: Option<Arc<Held>>,
     },
     Zero,
     Resync,
     Scrub,
-    /// Blocks (element, first byte in it) to be reconstructed and written again.
+    /// Blocks (element, first byte in it) that are reconstructed and written again.
     Repair(Vec<(usize, u64)>),
-    /// Blocks that are logged and cannot be put in place, to be logged again.
+    /// Blocks that are logged and cannot be put in place: they are logged again.
     Relog(Vec<BlockName>),
-    /// What holds nothing that counts is discarded on its drives.
+    /// Space that holds nothing is discarded on its drives.
     Discard(Discarded),
 }
 
 impl Task {
-    /// What the cell that it fills has already.
+    /// The blocks that the target of a fill already has.
     pub(in crate::lane) fn held(&self) -> Option<&Held> {
         match self {
             Self::Fill { held, .. } => held.as_deref(),
@@ -68,80 +68,80 @@ impl Task {
     }
 }
 
-/// Where an operation stands. The picture is in `mod.rs`.
+/// The phase of an operation. The diagram is in `mod.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Phase {
-    /// In line for its stripes.
+    /// It waits for the locks of its stripes.
     Locking,
     /// The pages with the entries of its blocks are being read.
     Fetching,
-    /// So many reads are in flight. `failed`: some of what was planned cannot be had.
+    /// So many reads are in flight. `failed`: some of the blocks are not available.
     Reading { in_flight: u64, failed: bool },
-    /// What it has read is compared with its checksums.
+    /// The blocks that it has read are compared with their checksums.
     Verifying,
     /// Its computation is in flight.
     Computing,
     /// It waits for a free stripe.
     Waiting,
-    /// What it writes in place waits for the other stripes of its turn.
+    /// What it writes in place waits until the other stripes of its turn are computed.
     Gathering,
-    /// So many of its units are on their way to the journal.
+    /// So many of its units are waiting for the journal, or being written to it.
     Logging { units: u64 },
-    /// So many writes are in flight. The pool decides about drives that have failed one: with the last write and the last verdict
-    /// all are written.
+    /// So many writes are in flight. The pool decides about drives that have failed one. The writes have ended with the
+    /// last write and the last verdict.
     Writing {
         in_flight: u64,
         failed: BTreeMap<Seat, Fault>,
     },
-    /// Drives discard what it is about.
+    /// Drives discard its space.
     Discarding,
 }
 
-/// Whose locks of its stripes an operation has, or is in line for.
+/// The owner of the locks that an operation has, or waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Lock {
-    /// It has none.
+    /// It has no locks.
     None,
     /// Its own.
     Own,
-    /// Those of its reader: nothing else can have them meanwhile.
+    /// The locks of its reader: no other operation can have them meanwhile.
     Borrowed,
 }
 
-/// Which stripe a write goes to.
+/// The stripe that a write goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Destination {
-    /// The one that holds its data, or a free one if it may go there.
+    /// The stripe that holds its data, or a free one if it may go there.
     Open,
-    /// A free one, in place of this one.
+    /// A free stripe, in place of `from`.
     Free { from: u64 },
-    /// The one that holds its data.
+    /// The stripe that holds its data.
     Home,
 }
 
-/// What an operation does about drives that are late.
+/// How an operation avoids drives that are late.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Detour {
-    /// Blocks that are read only if they must be, for their drive is late.
+    /// Blocks that are read only if there is no other way, because their drive is late.
     pub(in crate::lane) avoid: BTreeSet<(u16, u64)>,
-    /// It waits for late drives: there is no way around them.
+    /// It waits for late drives, because there is no way around them.
     pub(in crate::lane) waits: bool,
     pub(in crate::lane) hedge: Hedge,
 }
 
-/// What has been done about a late read, once.
+/// The state of the one hedge of a late read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::lane) enum Hedge {
     #[default]
     None,
     /// This second read is under way.
     Running(OpId),
-    /// The second read has ended, or the operation was planned again around what is late.
+    /// The second read has ended, or the operation was planned again around the late blocks.
     Over,
 }
 
-/// Whether the pool decides about a drive that has failed a write. A full drive is not a broken one: the request fails, the drive
-/// stays.
+/// True if the pool decides about a drive that has failed a write with this fault. A full drive is not broken: the
+/// request fails, and the drive stays.
 pub(in crate::lane) fn waits_for_verdict(fault: Fault) -> bool {
     fault != Fault::Full
 }
@@ -149,57 +149,58 @@ pub(in crate::lane) fn waits_for_verdict(fault: Fault) -> bool {
 #[derive(Clone, Debug)]
 pub(in crate::lane) struct Op {
     pub(in crate::lane) owner: Owner,
-    /// What it writes for each request, if it writes for several: the owner is the first of them.
+    /// The parts of each request, if it writes for several requests: the owner is the first of them.
     pub(in crate::lane) parts: Option<Box<[Part]>>,
-    /// What its drive operations are for.
+    /// The service class of its drive operations.
     pub(in crate::lane) service: Service,
     pub(in crate::lane) group: u64,
-    /// Of one for a client: the first stripe of the group's data that it is about.
+    /// In an operation for a client: the first stripe of the group's data that it works on.
     pub(in crate::lane) data: Option<u64>,
-    /// The stripes that it is planned for and locks. Of one for a client those that hold its data, once it is `located`.
+    /// The stripes that it is planned for and locks. In an operation for a client these are the stripes that hold its
+    /// data, once it is `located`.
     pub(in crate::lane) stripes: Range<u64>,
-    /// The version of the maps by which it knows where its data is.
+    /// The version of the maps by which the place of its data was found.
     pub(in crate::lane) located: Option<u64>,
     pub(in crate::lane) destination: Destination,
-    /// Writes that follow it wait for their neighbours as long as it runs.
+    /// Later writes to its stripe wait for their neighbours while it runs.
     pub(in crate::lane) occupies: bool,
     pub(in crate::lane) task: Task,
     pub(in crate::lane) phase: Phase,
-    /// When it got in line.
+    /// When it began.
     pub(in crate::lane) begun: Instant,
     pub(in crate::lane) lock: Lock,
     pub(in crate::lane) plan: Option<Plan>,
     pub(in crate::lane) scratch: Option<ScratchId>,
-    /// Blocks (column, block of its cell) that could not be read or were wrong: planned around.
+    /// Blocks (column, block of its cell) that could not be read, or were wrong: the plan avoids them.
     pub(in crate::lane) bad: BTreeSet<(u16, u64)>,
     pub(in crate::lane) detour: Detour,
-    /// Its reader has ended: nothing needs it any more.
+    /// Its reader has ended: its result is not needed any more.
     pub(in crate::lane) orphan: bool,
-    /// Blocks of which nothing was known, though their column is there.
+    /// Blocks whose entry was UNKNOWN although their column is readable.
     pub(in crate::lane) unknown: BTreeSet<(u16, u64)>,
-    /// The search for stale blocks among those that it reads.
+    /// The search for stale blocks among the blocks that it reads.
     pub(in crate::lane) arbitration: Rare<Arbitration>,
-    /// What its plan reconstructs has been compared with its entries.
+    /// The blocks that its plan reconstructs have been compared with their entries.
     pub(in crate::lane) checked: bool,
-    /// What a repair is for, and what it finds.
+    /// The input and the results of a repair.
     pub(in crate::lane) repair: Rare<Repair>,
-    /// Blocks that were compared with their checksums.
+    /// The number of blocks that were compared with their checksums.
     pub(in crate::lane) verified: u64,
-    /// Batches whose memory its plan uses.
+    /// Batches whose buffers its plan reads.
     pub(in crate::lane) pinned: Vec<u64>,
-    /// Bytes to lay into memory before its computation.
+    /// Bytes that are copied into memory before its computation.
     pub(in crate::lane) puts: Vec<(Slice, Arc<[u8]>)>,
-    /// Its blocks go in place before they are logged.
+    /// Set if its blocks go in place before they are logged.
     pub(in crate::lane) direct: Option<Box<Direct>>,
-    /// How often reads that failed have been tried again.
+    /// The number of times that failed reads have been tried again.
     pub(in crate::lane) retries: u8,
     /// The worst fault of its reads.
     pub(in crate::lane) read_fault: Option<Fault>,
-    /// Set when the operation cannot succeed any more.
+    /// The fault with which the operation will end.
     pub(in crate::lane) fault: Option<Fault>,
-    /// Where its bytes go instead, for a read whose own memory a straggler may write.
+    /// The bounce buffer of a read, if a straggler may write into the read's own memory.
     pub(in crate::lane) bounce_buffer: Option<BounceBuffer>,
-    /// The epoch in which it was last planned.
+    /// The epoch of its latest plan.
     pub(in crate::lane) epoch: Option<Epoch>,
 }
 
@@ -244,7 +245,7 @@ impl Op {
         self.lock != Lock::None
     }
 
-    /// The stripe in whose place it writes a free one.
+    /// The stripe that it leaves, if it is planned for a free stripe.
     pub(in crate::lane) const fn moves_from(&self) -> Option<u64> {
         match self.destination {
             Destination::Free { from } => Some(from),
@@ -252,7 +253,7 @@ impl Op {
         }
     }
 
-    /// So many reads have been asked for.
+    /// So many reads have been submitted.
     pub(in crate::lane) fn begin_reads(&mut self, in_flight: u64) {
         self.phase = Phase::Reading {
             in_flight,
@@ -260,7 +261,7 @@ impl Op {
         };
     }
 
-    /// So many writes have been asked for.
+    /// So many writes have been submitted.
     pub(in crate::lane) fn begin_writes(&mut self, in_flight: u64) {
         self.phase = Phase::Writing {
             in_flight,
@@ -272,12 +273,12 @@ impl Op {
         matches!(self.phase, Phase::Reading { .. })
     }
 
-    /// Whether drives still have something of its own to do.
+    /// True if drives have not answered all of its reads or writes.
     pub(in crate::lane) const fn is_in_flight(&self) -> bool {
         matches!(self.phase, Phase::Reading { in_flight, .. } | Phase::Writing { in_flight, .. } if in_flight > 0)
     }
 
-    /// One of its units is logged, or will not be; true if it was the last.
+    /// One of its units is logged, or refused; true if it was the last one.
     pub(in crate::lane) fn unit_ended(&mut self, outcome: Outcome) -> bool {
         let Phase::Logging { units } = &mut self.phase else {
             unreachable!("it waits for its units");
@@ -287,8 +288,8 @@ impl Op {
         *units == 0
     }
 
-    /// A write has ended; true if all have, and the pool has decided about drives that have failed one. `out`: the drive is, so
-    /// that it does not matter how.
+    /// A write has ended. True if all have, and the pool has decided about the drives that have failed one. `out`: the
+    /// drive is out, so that the outcome does not matter.
     pub(in crate::lane) fn write_ended(&mut self, seat: Seat, outcome: Outcome, out: bool) -> bool {
         let Phase::Writing { in_flight, failed } = &mut self.phase else {
             unreachable!("its writes are in flight");
@@ -304,13 +305,13 @@ impl Op {
         *in_flight == 0 && failed.is_empty()
     }
 
-    /// Whether a drive has failed a write of it, and the pool has not decided about that.
+    /// True if a drive has failed one of its writes, and the pool has not decided about the drive.
     pub(in crate::lane) fn awaits_verdict(&self, seat: Seat) -> bool {
         matches!(&self.phase, Phase::Writing { failed, .. } if failed.contains_key(&seat))
     }
 
-    /// The pool has decided about a drive; true if all that it writes has ended with that. `out`: what the drive has failed does
-    /// not count.
+    /// The pool has decided about a drive; true if this was the last thing that the operation's writes waited for.
+    /// `out`: the drive is out, so that its failed write does not count.
     pub(in crate::lane) fn judged(&mut self, seat: Seat, out: bool) -> bool {
         let Phase::Writing { in_flight, failed } = &mut self.phase else {
             return false;
@@ -324,19 +325,19 @@ impl Op {
         *in_flight == 0 && failed.is_empty()
     }
 
-    /// Its stripes are stripes of the group's data.
+    /// Declares that its stripes are stripes of the group's data.
     pub(in crate::lane) const fn of_data(mut self) -> Self {
         self.data = Some(self.stripes.start);
         self
     }
 
-    /// The stripes of the group's data that it is about.
+    /// The stripes of the group's data that it works on.
     pub(in crate::lane) fn data_stripes(&self) -> Option<Range<u64>> {
         let count = self.stripes.end - self.stripes.start;
         self.data.map(|first| first..first + count)
     }
 
-    /// One that reconstructs blocks (element, first byte in it) of a stripe and writes them again.
+    /// A repair, which reconstructs blocks (element, first byte in it) of a stripe and writes them again.
     pub(in crate::lane) fn repair(
         owner: Owner,
         group: u64,
@@ -359,12 +360,12 @@ impl Service {
     }
 }
 
-/// What a repair is for, and what it finds.
+/// The input and the results of a repair.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lane) struct Repair {
-    /// What of its rows is lost, by its plan.
+    /// The lost elements of its rows, by its plan.
     pub(in crate::lane) assessed: Assessed,
-    /// What was known of its blocks when they were found bad.
+    /// The entries of its blocks when they were found bad.
     pub(in crate::lane) entries: BTreeMap<(usize, u64), Entry>,
     /// The scrub that waits for it.
     pub(in crate::lane) scrub: Option<JobId>,
@@ -388,7 +389,7 @@ mod tests {
     const FIRST: Seat = Seat(1);
     const SECOND: Seat = Seat(2);
 
-    /// An operation that has asked for so many writes.
+    /// An operation that has submitted so many writes.
     fn writing(writes: u64) -> Op {
         let mut op = Op::new(Owner::Background, 0, 0..1, Task::Resync);
         op.begin_writes(writes);

@@ -1,19 +1,19 @@
-//! What an operation does next is decided by what is known of its blocks.
+//! Decides the next step of an operation from what is known of its blocks.
 //!
 //! ```text
-//!   begin ─► some need no plan of blocks: zeros, what is logged again, discards, rows in doubt, most reads
+//!   begin ─► some need no plan of single blocks: zeros, what is logged again, discards, rows in doubt, most reads
 //!     │
 //!     └─► closely ─► pages are missing ─► fetched, and planned again
 //!            │
-//!            ├─► cannot be had ─► around a late drive, once more, or lost
-//!            └─► can be had ─► way: locked first, in place, to a free stripe, or as it is
+//!            ├─► not available ─► with the late drives, once more, or lost
+//!            └─► available ─► way: locked first, in place, to a free stripe, or as it is
 //! ```
 //!
 //! Invariants:
-//! - Something is only read around while there is a way; and what a drive could not read is asked for once more before it is taken
-//!   for lost.
-//! - A drive that is gone takes nothing with it that could not come back with it: until the pool has decided about it, nothing of
-//!   the stripe counts as lost, and no parity is given up for a write.
+//! - Blocks are avoided only while there is another way. Blocks that a drive could not read are read once more before
+//!   they count as lost.
+//! - If a drive is gone, its content may return with it. Until the pool has decided about the drive, nothing of the
+//!   stripe counts as lost, and no parity is given up for a write.
 
 use std::collections::BTreeSet;
 
@@ -32,47 +32,47 @@ use crate::lane::maps::StripeMaps;
 use crate::lane::trusted;
 use crate::plan::{self, AssessedRow, Lost, Plan, Scratch, Stripe, SubStripePlans};
 
-/// How often blocks that a drive could not read are asked for again before their loss is reported. As long as they can be
-/// reconstructed they are not asked for again: their repair writes them anew.
+/// How often blocks that a drive could not read are read again before their loss is reported. While they can be
+/// reconstructed they are not read again: their repair writes them again.
 const READ_RETRIES: u8 = 2;
 
-/// What an operation begins with.
+/// The first step of an operation.
 #[derive(Debug)]
 pub(in crate::lane) enum Beginning {
-    /// Its group is made unwritten.
+    /// Its group is made blank.
     Blank,
-    /// That its stripes are zero is logged.
+    /// A record that its stripes are zero is logged.
     LogZeroes,
-    /// Blocks are logged again from the memory in which they are.
+    /// Blocks are logged again from the memory that holds them.
     Relog,
-    /// This is discarded.
+    /// This space is discarded.
     Discard(Discarded),
-    /// Rows in doubt are read whole.
+    /// Rows in doubt are read as a whole.
     Trials,
     /// It is a read, with this plan.
     Read(Plan),
-    /// These pages are read.
+    /// These pages are read first.
     Pages(BTreeSet<PageName>),
-    /// It needs a closer look: [`closely`].
+    /// It needs a detailed plan: [`closely`].
     Closely,
 }
 
-/// What a closer look has come to.
+/// The result of detailed planning.
 #[derive(Debug)]
 pub(in crate::lane) enum Planned {
-    /// This plan, with this memory. The operation has pinned what it uses. Where it goes is [`way`].
+    /// This plan, with this memory. The operation has pinned the batches that the plan reads. The next step is [`way`].
     Plan(Plan, ScratchId),
     /// These pages are read first.
     Pages(BTreeSet<PageName>),
-    /// There is no way around what is late: it is waited for.
+    /// There is no way around the late drives: the operation waits for them.
     Wait,
-    /// What a drive could not read is asked for once more.
+    /// Blocks that a drive could not read are read once more.
     Retry,
-    /// More is missing than the code survives.
+    /// More blocks are missing than the code survives.
     Lost,
 }
 
-/// What an operation begins with, by what it is.
+/// The first step of an operation, by its task.
 pub(in crate::lane) fn begin(balance: &Balance, known: &Known<'_>, op: &Op) -> Beginning {
     let journaled = known.cx.geometry.regions().is_some();
     match (&op.task, op.owner) {
@@ -92,12 +92,12 @@ pub(in crate::lane) fn begin(balance: &Balance, known: &Known<'_>, op: &Op) -> B
     }
 }
 
-/// Whether what is lost is found out by the plan: it is named by the data that the stripe holds, so the map is needed.
+/// True if an operation's plan finds losses. They are named by the data that the stripe holds, so the map is needed.
 pub(in crate::lane) const fn finds_losses(op: &Op) -> bool {
     matches!(op.task, Task::Repair(_) | Task::Scrub)
 }
 
-/// Plans an operation by what is known of its blocks.
+/// Plans an operation by the state of its blocks.
 pub(in crate::lane) fn closely(
     cx: &mut Context,
     ios: &IoTable,
@@ -142,12 +142,12 @@ pub(in crate::lane) fn closely(
     if !missing.is_empty() {
         return Planned::Pages(missing);
     }
-    // Where the column is, its blocks should be known: they are repaired when this has ended.
+    // Blocks of a readable column should be known: they are repaired when this operation has ended.
     let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
     op.unknown = unknown.into_iter().filter(here).collect();
     if matches!(op.task, Task::Repair(_)) {
         let assessed = assessed.into_iter();
-        // A stripe that holds no data has none that is lost.
+        // A stripe that holds no data has no lost data.
         let data = maps.data_held_by(cx, op.group, op.stripes.start);
         op.repair.assessed = match data {
             Some(data) => assessed.map(|row| (data, row)).collect(),
@@ -180,7 +180,7 @@ pub(in crate::lane) fn closely(
     }
 }
 
-/// The plan of an operation, and what of the rows of a repair is lost.
+/// The plan of an operation; in a repair also its rows with their lost blocks.
 fn plan_task(
     cx: &Context,
     plans: &mut SubStripePlans,
@@ -210,7 +210,7 @@ fn plan_task(
         Task::Repair(blocks) => {
             let mut assessed = plan::assess_lost(plans, &stripe, blocks);
             for row in &mut assessed {
-                // What only contradicts its row can still be read where it is.
+                // A block that only contradicts its row can still be read where it is.
                 row.lost.retain(|&slot| {
                     let (column, chunk) = cx.geometry.place(op.group, stripes.start, slot);
                     let block = (chunk * cx.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
@@ -228,9 +228,9 @@ fn plan_task(
     (planned, Vec::new())
 }
 
-/// What is logged may make a stripe whole of a group that has lost more columns than the code survives. Still no block of a column
-/// that is nowhere changes: if its drive was among the last to leave, it holds the column as it is, and that counts as soon as the
-/// drive is back.
+/// True if a write must leave absent columns unchanged. Logged blocks may complete a stripe of a group that has lost
+/// more columns than the code survives. Even then no block of an absent column changes: if the drive of the column was
+/// among the last to leave, it holds the column as it is, and that column counts as soon as the drive is back.
 fn keeps_absent_columns(cx: &Context, op: &Op) -> bool {
     let columns = cx.view().columns(&cx.geometry, op.group);
     let absent = columns.iter().filter(|column| !column.readable()).count();
@@ -241,8 +241,8 @@ fn keeps_absent_columns(cx: &Context, op: &Op) -> bool {
         && absent > usize::from(cx.geometry.code().tolerance())
 }
 
-/// What an operation ends with that needs more than is left. Without missing columns it is only this range that cannot be read: a
-/// medium error.
+/// The fault of an operation that needs more blocks than are available. If no column is missing, only this range cannot
+/// be read: a medium error.
 pub(in crate::lane) fn fault_of_loss(cx: &Context, op: &Op) -> Fault {
     let columns = cx.view().columns(&cx.geometry, op.group);
     let whole = columns.iter().all(|column| column.source.is_some());
@@ -267,7 +267,7 @@ pub(super) mod tests {
         cx.geometry.code().data_slots().collect()
     }
 
-    /// A read of a block of the first data element, and its column.
+    /// A read of a block of the first data element, and the column of that element.
     pub(in crate::lane::ops) fn reads() -> (Lab, u16) {
         let mut lab = Lab::new(Task::Scrub);
         let slot = slots(&lab.cx)[0];

@@ -1,4 +1,4 @@
-//! What an operation writes, as whole blocks.
+//! The bytes that an operation writes, as whole blocks.
 
 use block::BLOCK_BYTES;
 
@@ -10,15 +10,15 @@ use crate::{BufferId, RequestId, ScratchId};
 
 /// A write whose bytes are (or will be) whole blocks.
 ///
-/// Blocks that a request covers only in part, and all blocks of a write of zeros, are put together
-/// in staging memory: the old block is read there and the new bytes laid over it.
+/// Blocks that a request covers only in part, and all blocks of a write of zeros, are put together in staging memory:
+/// the old block is read into it, and the new bytes are copied over it.
 #[derive(Clone, Debug)]
 pub(in crate::lane) struct Prepared {
     /// Whole blocks to write.
     pub(in crate::lane) sources: Vec<Source>,
     /// Old blocks to read into staging memory first.
     pub(in crate::lane) reads: Vec<Piece>,
-    /// New bytes to lay over them.
+    /// New bytes to copy over them.
     pub(in crate::lane) overlay: Vec<ComputeStep>,
     pub(in crate::lane) staging: Staging,
 }
@@ -26,18 +26,18 @@ pub(in crate::lane) struct Prepared {
 /// Memory in which blocks are put together, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Staging {
-    /// All blocks are there.
+    /// Not needed: all blocks are in the request's memory.
     Unneeded,
-    /// It has a name.
+    /// It has a name, and is not allocated.
     Named(ScratchId, u64),
-    /// The driver has provided it. Old blocks are read, and new bytes laid over them.
+    /// The driver has allocated it. Old blocks are read into it, and new bytes copied over them.
     Provided(ScratchId, u64),
-    /// It holds the blocks.
+    /// It holds the complete blocks.
     Filled(ScratchId, u64),
 }
 
 impl Staging {
-    /// The memory that the driver has provided.
+    /// The memory, if the driver has allocated it.
     pub(in crate::lane) const fn memory(self) -> Option<ScratchId> {
         match self {
             Self::Unneeded | Self::Named(..) => None,
@@ -69,7 +69,7 @@ impl Prepared {
             let mut inner_low = segment.low.next_multiple_of(BLOCK_BYTES);
             let mut inner_high = segment.high / BLOCK_BYTES * BLOCK_BYTES;
             if inner_low >= inner_high || request.is_none() {
-                // No whole block of the request's own bytes: all goes through staging memory.
+                // The request has no whole block of its own bytes: all goes through staging memory.
                 (inner_low, inner_high) = (high, high);
             }
             if inner_low < inner_high {
@@ -100,7 +100,7 @@ impl Prepared {
         prepared
     }
 
-    /// A write of whole blocks that are all there.
+    /// A write of whole blocks that are all in memory.
     pub(in crate::lane) const fn of(sources: Vec<Source>) -> Self {
         Self {
             sources,
@@ -110,12 +110,12 @@ impl Prepared {
         }
     }
 
-    /// Whether its blocks are there. If not they are put together first.
+    /// True if its blocks are complete in memory. If not they are put together first.
     pub(in crate::lane) const fn is_staged(&self) -> bool {
         matches!(self.staging, Staging::Unneeded | Staging::Filled(..))
     }
 
-    /// The staging memory that the driver is to provide now, and its size, if it has not yet.
+    /// The staging memory that the driver must allocate now, and its size; `None` if it is allocated or not needed.
     pub(in crate::lane) const fn provide(&mut self) -> Option<(ScratchId, u64)> {
         let Staging::Named(memory, bytes) = self.staging else {
             return None;
@@ -154,7 +154,7 @@ impl Prepared {
                 .into_iter()
                 .collect(),
         });
-        // The first and the last block are read if they keep some old bytes.
+        // The first and the last block are read if some of their old bytes stay.
         let first = (new_low > low).then_some(low);
         let last = (new_high < high).then_some(high - BLOCK_BYTES);
         let second = last.filter(|&last| first != Some(last));
@@ -168,7 +168,7 @@ impl Prepared {
         }
     }
 
-    /// Puts the staging memory elsewhere. It holds nothing yet.
+    /// Replaces the staging memory by another one. It holds nothing yet.
     pub(in crate::lane) fn move_staging(&mut self, (old, new): (ScratchId, ScratchId), bytes: u64) {
         let moved = |slice: &mut Slice| {
             if slice.buffer == BufferId::Scratch(old) {
@@ -203,7 +203,7 @@ mod tests {
         Prepared::new(&[segment], bytes.then_some(RequestId(1)), ScratchId(9))
     }
 
-    /// Old blocks that it reads: the first byte of each.
+    /// The old blocks that it reads: the first byte of each.
     fn reads(prepared: &Prepared) -> Vec<u64> {
         prepared.reads.iter().map(|piece| piece.low).collect()
     }

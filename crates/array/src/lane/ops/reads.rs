@@ -1,4 +1,4 @@
-//! Reads of operations: what follows when one has ended, and what they have read is verified.
+//! Reads of operations: the next step when one has ended, and the verification of what was read.
 
 use block::{BLOCK_BYTES, Fault, Outcome};
 
@@ -12,23 +12,23 @@ use crate::lane::verify::BadBlock;
 use crate::plan::Transfer;
 use crate::seeded::{self, SeededFault};
 
-/// What follows when a read has ended.
+/// The next step when a read has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum AfterRead {
-    /// Others are in flight.
+    /// Other reads are in flight.
     Wait,
-    /// The drive cannot read some of the range. Which blocks? The others are as good as ever, and where more drives than the code
-    /// survives have a bad block each, they are what makes up for one another.
+    /// The drive cannot read some of the range: both halves are read, to find the bad blocks. The other blocks are
+    /// valid, and are needed where more drives than the code survives have a bad block each.
     Halves([Transfer; 2]),
-    /// Some of it cannot be had: the operation is planned around that.
+    /// Some blocks are not available: the operation is planned again without them.
     Again,
-    /// Nothing is left to read it from.
+    /// No source is left.
     Lost,
-    /// All has been read. Is it what was written?
+    /// All reads have ended: their content is verified.
     Verify,
 }
 
-/// A read of an operation has ended. `out`: its drive is.
+/// A read of an operation has ended. `out`: its drive is out.
 pub(in crate::lane) fn read_ended(
     cx: &Context,
     op: &mut Op,
@@ -77,8 +77,8 @@ fn halves(transfer: Transfer) -> [Transfer; 2] {
     })
 }
 
-/// Whether a failed read says something new of its drive. The halves of one that failed do not; and a drive
-/// must not go out because clients ask again and again for what is known to be lost.
+/// True if a failed read is new information about its drive. The halves of a failed read are not; and a drive must not
+/// go out because clients read again and again what is known to be lost.
 pub(in crate::lane) fn is_news(
     cx: &Context,
     losses: &KnownLosses,
@@ -112,7 +112,7 @@ pub(in crate::lane) fn is_news(
     }
 }
 
-/// What an operation has read, to be summed; `None` if it needs not be verified.
+/// The memory of all reads of an operation, for their checksums; `None` if they need no verification.
 pub(in crate::lane) fn sums_to_verify(cx: &Context, op: &Op) -> Option<Vec<Slice>> {
     let plan = op.plan.as_ref().expect("it was planned");
     if cx.geometry.regions().is_none() || cx.trusted || plan.reads.is_empty() {
@@ -121,8 +121,8 @@ pub(in crate::lane) fn sums_to_verify(cx: &Context, op: &Op) -> Option<Vec<Slice
     Some(plan.reads.iter().filter_map(|read| read.slice).collect())
 }
 
-/// So many blocks of an operation were verified, and these are bad. True if it goes on with what it has read; else it is planned
-/// again, around them.
+/// So many blocks of an operation were verified, and these are bad. True if the operation goes on with the blocks that
+/// it has read; else it is planned again, without the bad ones.
 pub(in crate::lane) fn note_verified(op: &mut Op, blocks: u64, bad: &[BadBlock]) -> bool {
     op.verified += blocks;
     let names = bad.iter().map(|bad| bad.name);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     impl Lab {
-        /// The read of a column ends. `out`: its drive is.
+        /// The read of a column ends. `out`: its drive is out.
         fn read_ends(&mut self, column: u16, outcome: Outcome, out: bool) -> AfterRead {
             let mut reads = self.plan().reads.iter();
             let read = *reads.find(|read| read.column == column).unwrap();

@@ -50,7 +50,7 @@ impl Lab {
         id
     }
 
-    /// What can be planned, in order.
+    /// The operations that can be planned, in order.
     fn runnable(&mut self) -> Vec<OpId> {
         std::iter::from_fn(|| self.ops.next()).collect()
     }

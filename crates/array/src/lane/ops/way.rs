@@ -1,4 +1,5 @@
-//! Which way an operation goes that has a plan: what it writes is logged, or is in place before, where it is or in a free stripe.
+//! Where the writes of a planned operation go: they are logged, or are in place before they are logged, in the same
+//! stripe or in a free one.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +14,24 @@ use crate::lane::direct;
 use crate::lane::io::IoTable;
 use crate::plan::{Kind, Plan};
 
-/// Which way an operation goes that has a plan.
+/// The way of a planned operation.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Way {
-    /// It reads, and what it writes is logged or goes where it is planned for.
+    /// It reads, and its writes are logged or go where they are planned for.
     Straight,
-    /// Its stripe is locked first: the view has changed since it began.
+    /// Its stripe is locked first: the view has changed since the operation began.
     Lock,
     /// These pages are read first.
     Pages(BTreeSet<PageName>),
-    /// What it writes goes in place before it is logged.
+    /// Its writes go in place before they are logged.
     InPlace,
-    /// It takes a free stripe, if there is one.
+    /// Its data moves to a free stripe, if there is one.
     Move,
-    /// It does not move after all.
+    /// Its data does not move after all.
     CancelMove,
 }
 
-/// Which way an operation goes with its plan. `flushed`: the last batch that a flush has covered; `moves`: something may move.
+/// The way of an operation with this plan. `flushed`: the last batch that a flush has covered; `moves`: data may move.
 pub(in crate::lane) fn way(
     cx: &Context,
     ios: &IoTable,
@@ -60,7 +61,7 @@ pub(in crate::lane) fn way(
     }
 }
 
-/// Asks for the memory that a plan needs.
+/// Allocates the memory that a plan needs.
 pub(in crate::lane) fn provide_memory(
     cx: &mut Context,
     op: &mut Op,
@@ -88,7 +89,7 @@ mod tests {
     use crate::lane::ops::{Destination, Lock, Prepared, Staging};
     use crate::lane::pages::PageCache;
 
-    /// A write of the whole of a stripe, as part of a stream, in a pool with free stripes.
+    /// A write of a whole stripe, as part of a stream, in a pool with free stripes.
     fn stream(stripe: u64) -> (Lab, Plan) {
         let change = |regions: &mut crate::Regions| {
             regions.direct_writes = true;

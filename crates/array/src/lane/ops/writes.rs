@@ -1,4 +1,5 @@
-//! What operations compute and write: what is computed next, where it goes, and what follows when it is written.
+//! Computations and writes of operations: what is computed next, where the result goes, and the next step when it is
+//! written.
 
 use block::{Fault, Outcome, Seat};
 use erasure::ElementSet;
@@ -11,49 +12,49 @@ use crate::lane::records;
 use crate::plan::{SubStripePlans, Transfer};
 use crate::seeded::{self, SeededFault};
 
-/// What an operation computes.
+/// The computation of an operation.
 #[derive(Debug)]
 pub(in crate::lane) enum Computation {
-    /// Nothing: the bytes of a read are where they should be, and it ends.
+    /// Nothing: the bytes of a read are where they belong, and the read ends.
     ReadEnds,
-    /// Nothing: it goes on at once.
+    /// Nothing: the operation goes on at once.
     Nothing,
-    /// This; it is computing now.
+    /// This computation, which is in flight now.
     Begins(Compute),
 }
 
-/// Where an operation goes on when all is computed.
+/// The next step when all is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum AfterComputation {
     /// Its blocks are put together: it is planned again.
     Plan,
-    /// What goes in place before it is logged waits for its neighbours.
+    /// A direct write waits for the other stripes of its turn.
     Gather,
-    /// To the journal.
+    /// Its blocks are logged.
     Log,
-    /// A fill: in place, unless it has to wait for a checkpoint.
+    /// A fill writes in place, unless it must wait for a checkpoint.
     Fill,
-    /// In place, or nowhere.
+    /// It writes in place, if it writes anything.
     Write,
 }
 
-/// What follows when all that an operation has written in place has ended.
+/// The next step when all writes in place have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum AfterWrites {
-    /// It is logged.
+    /// Its blocks are logged.
     Log,
-    /// Some of the writes have happened and some not: parity is computed anew by the data that is there now, and the request fails
-    /// in any case.
+    /// Some of the writes have happened and some have not: parity is computed again from the data that is there now.
+    /// The request fails in any case.
     Resync,
     End(Outcome),
 }
 
-/// What an operation computes of what it has read.
+/// The next computation of an operation.
 pub(in crate::lane) fn computation(cx: &Context, op: &mut Op) -> Computation {
     let plan = op.plan.as_ref().expect("it was planned");
     let open = op.arbitration.is_trying() || must_check(cx, op);
     if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open {
-        // What nearly all reads come to.
+        // Nearly all reads end here.
         return Computation::ReadEnds;
     }
     let (sums, count) = match open {
@@ -76,7 +77,7 @@ pub(in crate::lane) fn computation(cx: &Context, op: &mut Op) -> Computation {
     })
 }
 
-/// All that an operation computes is computed, and what it reconstructs is right.
+/// The computation of an operation has ended, and the blocks that it reconstructs are right.
 pub(in crate::lane) fn computed(cx: &Context, op: &mut Op) -> AfterComputation {
     let journaled = cx.geometry.regions().is_some();
     match &mut op.task {
@@ -85,7 +86,7 @@ pub(in crate::lane) fn computed(cx: &Context, op: &mut Op) -> AfterComputation {
             AfterComputation::Plan
         }
         Task::Write(_) if op.direct.is_some() => AfterComputation::Gather,
-        // What recovery repairs is in place, and what it replaces does not count.
+        // Repairs of recovery write in place: the content that they replace does not count.
         Task::Write(_) | Task::Repair(_) | Task::Relog(_)
             if journaled && op.owner != Owner::Recovery =>
         {
@@ -96,13 +97,13 @@ pub(in crate::lane) fn computed(cx: &Context, op: &mut Op) -> AfterComputation {
     }
 }
 
-/// Whether the drive that an operation fills is out.
+/// True if the drive that an operation fills is out.
 pub(in crate::lane) fn lacks_target(cx: &Context, op: &Op) -> bool {
     matches!(&op.task, Task::Fill { target, .. } if cx.view().is_out(target.seat))
         && !seeded::is(SeededFault::FillBeforeJoined)
 }
 
-/// What an operation writes in place, but for drives that are out; its writes are in flight from now on.
+/// The writes of an operation in place, without those to drives that are out. They are in flight from now on.
 pub(in crate::lane) fn begin_writes(cx: &Context, op: &mut Op) -> Vec<Transfer> {
     let plan = op.plan.as_ref().expect("it was planned");
     let there = |write: &&Transfer| !cx.view().is_out(write.seat);
@@ -133,7 +134,7 @@ pub(in crate::lane) fn written(
     }
 }
 
-/// Whether what an operation wrote can be read back, drives that went out meanwhile left aside.
+/// True if the writes of an operation can be read back without the drives that went out meanwhile.
 fn is_durable(cx: &Context, op: &Op, plans: &mut SubStripePlans) -> bool {
     let plan = op.plan.as_ref().expect("it was planned");
     let is_out = |seat: Seat| cx.view().is_out(seat);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     impl Lab {
-        /// It writes a block of this column.
+        /// The operation writes a block of this column.
         fn writes(mut self, column: u16) -> Self {
             let write = self.transfer(column, IoKind::Write, 1);
             self.plan().writes.push(write);
@@ -198,7 +199,7 @@ mod tests {
             computation(&self.cx, &mut self.op)
         }
 
-        /// Steps and sums that are computed.
+        /// The numbers of steps and checksums that are computed.
         fn begins(&mut self) -> (usize, usize) {
             match self.computation() {
                 Computation::Begins(work) => (work.steps.len(), work.sums.len()),

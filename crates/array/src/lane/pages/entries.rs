@@ -1,4 +1,4 @@
-//! What the pages that are in memory say: entries, and which of them drives do not have yet.
+//! The entries of the pages that are in memory, and which pages drives do not have yet.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,36 +16,36 @@ const PAGES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct Cached {
     page: MetaPage,
-    /// Entries of blocks that exist and cannot be trusted.
+    /// UNKNOWN entries, of blocks that exist.
     unknown: u32,
-    /// In use since the hand passed last.
+    /// Used since the hand passed last.
     used: Cell<bool>,
     /// Changed since it was written.
     dirty: bool,
-    /// No drive that has a copy was there: what it says is that nothing is known.
+    /// No drive with a copy was there: nothing is known of what the page describes.
     nowhere: bool,
-    /// And drives that are away are expected to bring it back: what changes is kept apart.
+    /// Drives that are away are expected to bring the page back: changes are kept apart.
     owes: bool,
 }
 
 /// How a page has come into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// As it is on all drives.
+    /// The page is here as it is on all drives.
     Same,
-    /// Some drive should have it as it is here.
+    /// Some drive should get the page as it is here.
     Changed,
-    /// On none that is there; if `owes`, one that is away is expected to bring it back.
+    /// No drive that is there has it. If `owes`, a drive that is away is expected to bring it back.
     Nowhere { owes: bool },
 }
 
 impl PageCache {
-    /// Whether any block is known not to be known.
+    /// True if any cached entry is UNKNOWN.
     pub(in crate::lane) const fn lack_entries(&self) -> bool {
         self.unknown > 0
     }
 
-    /// Whether anything that a page describes is not known.
+    /// True if any entry of a page is UNKNOWN.
     pub(super) fn has_unknown(&self, name: PageName) -> bool {
         self.cached
             .get(&name)
@@ -63,25 +63,25 @@ impl PageCache {
         Some(cached.page.get(name.entry()))
     }
 
-    /// The same for who only checks: it does not count as a use of the page.
+    /// The same for checks: it does not count as a use of the page.
     pub(in crate::lane) fn peek(&self, name: BlockName) -> Option<Entry> {
         let cached = self.cached.get(&name.page())?;
         Some(cached.page.get(name.entry()))
     }
 
-    /// Whether `count` blocks from `first` on are known to have been written, and with what checksum.
+    /// True if `count` blocks from `first` on are known to be written, with their checksums.
     pub(in crate::lane) fn are_written(&self, first: BlockName, count: u32) -> bool {
         self.are_such(first, count, |entry| {
             entry != Entry::UNWRITTEN && entry != Entry::UNKNOWN
         })
     }
 
-    /// Whether `count` blocks from `first` on are known to be unwritten.
+    /// True if `count` blocks from `first` on are known to be unwritten.
     pub(in crate::lane) fn are_unwritten(&self, first: BlockName, count: u32) -> bool {
         self.are_such(first, count, |entry| entry == Entry::UNWRITTEN)
     }
 
-    /// Whether the pages of `count` blocks from `first` on are here, and all their entries are such.
+    /// True if the pages of `count` blocks from `first` on are here, and all their entries are such.
     fn are_such(&self, first: BlockName, count: u32, such: impl Fn(Entry) -> bool) -> bool {
         let end = first.block.saturating_add(count);
         let mut block = first.block;
@@ -138,7 +138,7 @@ impl PageCache {
             self.unknown = self.unknown + u64::from(is) - u64::from(was);
             cached.page.set(name.entry(), entry, self.clock);
             if cached.owes {
-                // Of the others nothing is known here, and a drive that is away may have them.
+                // Nothing is known here of the other entries, and a drive that is away may have them.
                 let owed = self.owed.entry(page).or_default();
                 owed.insert(name.entry(), entry);
             } else {
@@ -158,7 +158,7 @@ impl PageCache {
         }
     }
 
-    /// Drives may not have the page as it is here: it is written again.
+    /// Drives may not have the page as it is here: it is to be written again.
     pub(in crate::lane) fn unwritten(&mut self, name: PageName) {
         if let Some(cached) = self.cached.get_mut(&name) {
             cached.dirty = !cached.nowhere;
@@ -171,7 +171,7 @@ impl PageCache {
             return;
         };
         if !cached.owes && cached.page.is_overruled_by(copy) {
-            // Not even a copy of a clock that nobody here has reached.
+            // Later even than a copy whose clock is ahead of every clock here.
             let later = copy.latest().max(self.clock) + 1;
             self.clock = later;
             cached.page.renew(later);
@@ -192,19 +192,19 @@ impl PageCache {
             .map(|(&name, _)| name)
     }
 
-    /// True if nobody knows what a page says but that no drive that has it was there.
+    /// True if nothing is known of what a page describes, because no drive with a copy was there.
     pub(in crate::lane) fn is_nowhere(&self, name: PageName) -> bool {
         let cached = self.cached.get(&name);
         cached.is_some_and(|cached| cached.nowhere)
     }
 
-    /// True if some may be here that no drive has.
+    /// True if there may be pages here that no drive has.
     pub(in crate::lane) const fn has_nowhere(&self) -> bool {
         self.some_nowhere
     }
 
-    /// Columns can be read again, of one group or of any: drives are there that may have pages that none had, and these are
-    /// looked for anew.
+    /// Columns of one group, or of any, can be read again: drives are there that may have pages that no drive had.
+    /// Drops these pages, so that they are read again.
     pub(in crate::lane) fn forget_nowhere(
         &mut self,
         checkpoint: &CheckpointPages<'_>,
@@ -224,8 +224,8 @@ impl PageCache {
         });
     }
 
-    /// The group's pages are read again, and their copies compared, when they are asked for next; but for
-    /// those that are about to be written, and those of which memory may have the only copy.
+    /// Drops the group's pages, so that their copies are read and compared when they are needed next. Pages that are
+    /// about to be written stay, and pages of which memory may have the only copy.
     pub(in crate::lane) fn compare_copies(
         &mut self,
         cx: &Context,
@@ -240,7 +240,7 @@ impl PageCache {
         }
     }
 
-    /// Puts into a page what has changed while it was nowhere; whether there was anything.
+    /// Puts into a page the entries that have changed while it was nowhere. True if there were any.
     pub(super) fn put_owed(&mut self, name: PageName, page: &mut MetaPage) -> bool {
         let Some(owed) = self.owed.get(&name) else {
             return false;
@@ -252,7 +252,7 @@ impl PageCache {
         true
     }
 
-    /// The group begins a new life.
+    /// The group is being reused: drops its pages.
     pub(in crate::lane) fn drop_group(&mut self, group: u64) {
         self.owed.retain(|name, _| name.group != group);
         self.reads.drop_group(group);
@@ -275,7 +275,7 @@ impl PageCache {
             .collect()
     }
 
-    /// Whether the page is here as it was written, or as it was found.
+    /// True if the page is here as it was written, or as it was read from a drive.
     pub(in crate::lane) fn is_clean(&self, name: PageName) -> bool {
         { self.cached.get(&name) }.is_some_and(|cached| !cached.dirty && !cached.nowhere)
     }
@@ -352,7 +352,7 @@ impl PageCache {
         pages
     }
 
-    /// What was put into a page is a drive's to have from now on.
+    /// The entries that were kept apart are in the page now: drives get them with it.
     pub(super) fn forget_owed(&mut self, name: PageName) {
         self.owed.remove(&name);
     }
@@ -362,7 +362,7 @@ impl PageCache {
         self.cached.len() >= PAGES_MAX
     }
 
-    /// True if drives that are away are expected to bring the page: what has changed in it is kept apart until then.
+    /// True if drives that are away are expected to bring the page back: its changes are kept apart until then.
     pub(super) fn owes(&self, name: PageName) -> bool {
         self.cached.get(&name).is_some_and(|cached| cached.owes)
     }

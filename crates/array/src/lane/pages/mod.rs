@@ -1,4 +1,4 @@
-//! The metadata pages of a lane: those that are in memory, and how others come there.
+//! The metadata pages of a lane: those in memory, and how others are loaded.
 //!
 //! ```text
 //!   wanted ── load ─► copies are read (reads.rs) ── computed ─► here ─► what has waited goes on
@@ -6,14 +6,17 @@
 //!     │                  └── a copy is needed after ──┘          │
 //!     └── no drive that is there has one ── without_copies ──────┘  (nothing is known, or nothing but what has changed)
 //!
-//!   here ── a late copy comes, a scrub begins ─► copies are read ── computed ─► compared: alike, or written anew
+//!   here ── a late copy comes, a scrub begins ─► copies are read ── computed ─► compared: alike, or written again
 //! ```
 //!
 //! Invariants:
-//! - What an operation waits for is not here. It goes on when the last page that it waits for has come.
-//! - Pages come one at a time: the lane lets the checkpoint that waits for them look after each of them.
-//! - A copy is compared with the page that is here only if neither was written, nor a column moved, since its read began.
-//! - What changes in a page that drives are expected to bring back is kept apart, and counts as later than what they bring.
+//! - A page that an operation waits for is not in memory. The operation goes on when the last page that it waits for
+//!   has come.
+//! - Pages come one at a time: after each page the lane lets the checkpoint check whether it has all pages that it
+//!   waits for.
+//! - A copy is compared with the page in memory only if neither was written, nor a column moved, since its read began.
+//! - Changes of a page that drives are expected to bring back are kept apart, and count as later than what these drives
+//!   bring.
 
 mod entries;
 mod place;
@@ -37,18 +40,18 @@ use crate::format::{Entry, Merged, MetaPage, PageName};
 /// is 1.9 MiB of memory while they are read; those of a whole cell of 64 MiB would be twice that.
 const PAGES_AHEAD: u32 = 16;
 
-/// What the running checkpoint does with pages, as of an input.
+/// What the running checkpoint does with pages, at the time of one input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckpointPages<'a> {
-    /// The newest anchor: pages are written before an anchor is.
+    /// Number of the newest anchor: pages are written before an anchor is.
     pub(super) anchor: u64,
     /// Pages that it writes.
     pub(super) written: &'a BTreeSet<PageName>,
     /// Pages that it only reads.
     pub(super) read: &'a BTreeSet<PageName>,
-    /// Those of the written ones whose copies are not all written.
+    /// Pages of `written` of which not all copies are written.
     pub(super) unchanged: &'a BTreeSet<PageName>,
-    /// They are on their way to their places.
+    /// The pages are on their way to their places.
     pub(super) on_their_way: bool,
 }
 
@@ -72,24 +75,24 @@ impl CheckpointPages<'_> {
         self.written.contains(&name) || self.read.contains(&name)
     }
 
-    /// Whether the copies of a page are being written, each of them.
+    /// True if every copy of a page is being written.
     fn writes_all_copies(&self, name: PageName) -> bool {
         self.on_their_way && self.written.contains(&name) && !self.unchanged.contains(&name)
     }
 }
 
-/// What the copies of a page have come to.
+/// The result of reading the copies of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Loaded {
-    /// They are read again. Of these pages no drive that is there has a copy any more: each goes to
+    /// The copies are read again. No drive that is there has a copy of these pages any more: each page goes to
     /// [`PageCache::without_copies`].
     Again(Vec<PageName>),
-    /// The page is here, and these operations have waited for it and for nothing else. If `readable`, its blocks can be read
-    /// where they are: [`PageCache::report_unknown`] is to be called when they have gone on.
+    /// The page is here, and these operations have waited for nothing else. If `readable`, its blocks can be read where
+    /// they are: [`PageCache::report_unknown`] is to be called when these operations have gone on.
     Here { ready: Vec<OpId>, readable: bool },
-    /// It was here, and its copies are alike.
+    /// The page was here already, and its copies are alike.
     Alike,
-    /// It was here, and some copy differs: a checkpoint makes them alike.
+    /// The page was here already, and some copy differs: a checkpoint makes them alike.
     Differ,
 }
 
@@ -101,15 +104,15 @@ pub(super) struct PageCache {
     reads: PageReads,
     /// Operations that wait for pages.
     waiting: BTreeMap<OpId, BTreeSet<PageName>>,
-    /// Where the search for a page to drop goes on.
+    /// Where the search for a page to drop continues.
     hand: Option<PageName>,
     /// Blocks of a cell that stripes use: a column's last page describes fewer than it has room for.
     used_blocks: u64,
-    /// Of all pages that are here.
+    /// UNKNOWN entries of all pages that are here.
     unknown: u64,
-    /// Some may be here that no drive has.
+    /// There may be pages here that no drive has.
     some_nowhere: bool,
-    /// Entries that have changed since their page was nowhere: they count as later than what a drive says that brings
+    /// Entries that have changed while their page was nowhere: they count as later than those of a drive that brings
     /// the page back.
     owed: BTreeMap<PageName, BTreeMap<usize, Entry>>,
     /// Counts changes of pages; of two copies the later one counts.
@@ -129,7 +132,7 @@ impl PageCache {
         self.reads.is_loading_of(group)
     }
 
-    /// Pages behind those that are missing which are about to be asked for too.
+    /// The pages behind the missing ones that will be needed next.
     pub(super) fn ahead(cx: &Context, missing: &BTreeSet<PageName>) -> Vec<PageName> {
         let pages = u32::try_from(cx.geometry.pages_per_cell()).expect("few pages");
         let ahead = missing.iter().flat_map(|&name| {
@@ -139,8 +142,9 @@ impl PageCache {
         ahead.collect()
     }
 
-    /// Begins to load pages, but for those that are here or on their way. Of those that are returned no drive that is there
-    /// has a copy: each goes to [`without_copies`](Self::without_copies), and what waits for it is counted in after that.
+    /// Begins to load pages, except those that are here or on their way. Returns the pages of which no drive that is
+    /// there has a copy: each goes to [`without_copies`](Self::without_copies) before an operation begins to
+    /// [`wait`](Self::wait).
     #[must_use]
     pub(super) fn load(
         &mut self,
@@ -152,7 +156,7 @@ impl PageCache {
         self.load_copies(cx, ios, anchor, names, false)
     }
 
-    /// The same; `patient` waits for every copy.
+    /// The same. `patient`: every copy is waited for.
     fn load_copies(
         &mut self,
         cx: &mut Context,
@@ -176,7 +180,8 @@ impl PageCache {
         waits
     }
 
-    /// No drive that is there has a copy of a page. Returns the operations that waited for it and for nothing else.
+    /// No drive that is there has a copy of a page. Returns the operations that waited for this page and for nothing
+    /// else.
     #[must_use]
     pub(super) fn without_copies(
         &mut self,
@@ -191,7 +196,7 @@ impl PageCache {
                 self.forget_owed(name);
                 Found::Changed
             }
-            // The group can do without it: what is in it is reconstructed, and counts.
+            // The group can do without the page: its blocks are reconstructed, and count.
             false if !is_beyond_reading(cx, name.group) => Found::Same,
             owes => Found::Nowhere { owes },
         };
@@ -212,13 +217,13 @@ impl PageCache {
         self.reads.ended(cx, ios, seat, ended, outcome);
     }
 
-    /// Goes on without a late read where there is another copy; whether nothing more is to be done.
+    /// Goes on without a late read where there is another copy. True if nothing more is to be done about the read.
     pub(super) fn hedge(&mut self, cx: &mut Context, ios: &mut IoTable, read: u64) -> bool {
         self.reads.hedge(cx, ios, read)
     }
 
-    /// A drive has answered what these pages did not wait for: its copies were not looked at, and may be older than the
-    /// others. All copies are compared, and made alike before a failure lets the older one count.
+    /// A drive has answered a read that these pages did not wait for. Its copies were not compared, and may be older
+    /// than the others. All copies are compared, and made alike before a failure lets the older one count.
     pub(super) fn late_copies_came(
         &mut self,
         cx: &mut Context,
@@ -234,7 +239,7 @@ impl PageCache {
         }
     }
 
-    /// Reads all copies of a page that is here as it is on drives, if there is more than one.
+    /// Reads all copies of a page that is clean in memory, if there is more than one.
     fn compare_if_clean(
         &mut self,
         cx: &mut Context,
@@ -252,7 +257,7 @@ impl PageCache {
         }
     }
 
-    /// The copies of a page are in memory, or cannot be had.
+    /// The copies of a page are in memory, or could not be read.
     #[must_use]
     pub(super) fn computed(
         &mut self,
@@ -275,7 +280,7 @@ impl PageCache {
             };
         }
         if cx.trusted {
-            // Read, and right by definition: everything was written.
+            // Read, and correct by definition: everything was written.
             let ready = self.here(checkpoint, name, MetaPage::all_written(), Found::Same);
             return Loaded::Here {
                 ready,
@@ -284,8 +289,8 @@ impl PageCache {
         }
         let (mut page, merged) = merge(cx, name, computed);
         if merged.lost > 0 && (loading.early || loading.epoch != cx.epochs.present()) {
-            // The other copy is needed after all; or its column has moved meanwhile, and somebody
-            // else may have been given the place.
+            // The other copy is needed after all; or the column has moved meanwhile, and its place may have been given
+            // to something else.
             let early = loading.early;
             return Loaded::Again(self.load_copies(cx, ios, anchor, [name], early));
         }
@@ -312,8 +317,8 @@ impl PageCache {
         }
     }
 
-    /// A page is here, and its blocks can be read where they are: an earlier life of the pool lost what it does not know, and
-    /// was cut before it had made up for that.
+    /// A page is here, and its blocks can be read where they are: reports its UNKNOWN entries. An earlier incarnation
+    /// of the pool lost these entries, and was cut before it had restored them.
     pub(super) fn report_unknown(&self, cx: &mut Context, name: PageName) {
         if self.has_unknown(name) {
             cx.events
@@ -321,7 +326,7 @@ impl PageCache {
         }
     }
 
-    /// The copies of a page that is here have been read; false if they are to be written anew.
+    /// The copies of a page that is here have been read. False if they are to be written again.
     fn compared(
         &mut self,
         cx: &mut Context,
@@ -333,11 +338,11 @@ impl PageCache {
     ) -> bool {
         let written = !self.is_clean(name) || checkpoint.writes_all_copies(name);
         if written || cx.trusted {
-            // All copies are written in any case; or all are right by definition.
+            // All copies are written in any case, or all are correct by definition.
             return true;
         }
         if (loading.anchor, loading.epoch) != (checkpoint.anchor, cx.epochs.present()) {
-            // The page was perhaps written meanwhile, or its column has moved.
+            // The page may have been written meanwhile, or its column has moved.
             self.compare_if_clean(cx, ios, checkpoint, name);
             return true;
         }
@@ -355,7 +360,7 @@ impl PageCache {
         false
     }
 
-    /// A page has come. Returns the operations that waited for it and for nothing else.
+    /// A page has come. Returns the operations that waited for this page and for nothing else.
     fn here(
         &mut self,
         checkpoint: &CheckpointPages<'_>,
@@ -384,14 +389,13 @@ impl PageCache {
         ready
     }
 
-    /// True if a page that was nowhere can be read again and has not been: what has changed in it is not on its way to a
-    /// drive.
+    /// True if a page that was nowhere can be read again and has not been: its changes are not on their way to a drive.
     pub(super) fn is_back(&self, cx: &Context, name: PageName) -> bool {
         self.owes(name) && !is_away(cx, name)
     }
 
     /// True if a group has lost more columns than the code survives, and with them all copies of a page that has one
-    /// beside this column. To fill the column would be to write there that nothing is known.
+    /// beside this column. A fill of the column would write a page there in which nothing is known.
     pub(super) fn lacks_beside(&self, cx: &Context, group: u64, column: u16) -> bool {
         let nowhere = |(column, index)| {
             let name = PageName {
@@ -409,7 +413,7 @@ impl PageCache {
     }
 }
 
-/// What the copies of a page say together.
+/// Merges the copies of a page.
 fn merge(cx: &Context, name: PageName, computed: &Computed) -> (MetaPage, Merged) {
     let regions = cx.geometry.regions().expect("pages need a region");
     let copies: Vec<&[u8]> = computed.bytes.iter().map(Vec::as_slice).collect();
@@ -432,7 +436,7 @@ fn report_mended(cx: &mut Context, loading: &Loading, name: PageName, merged: Me
     }
 }
 
-/// What tests of single machines write into blocks: its checksum.
+/// The checksum that tests of single machines give to a block.
 #[cfg(test)]
 pub(super) fn sum_of(name: crate::format::BlockName) -> u32 {
     1000 * name.block + u32::from(name.column)

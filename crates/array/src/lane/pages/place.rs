@@ -13,12 +13,12 @@ pub(in crate::lane) struct PagePlace {
     pub(in crate::lane) offset: u64,
     /// The column whose cell it lies beside.
     pub(in crate::lane) column: u16,
-    /// Whether it is read: the cell is not just being filled.
+    /// True if this copy is read: its cell is not just being filled.
     pub(in crate::lane) counts: bool,
 }
 
-/// Where a page lies: beside its column's cells, and beside those of the columns that follow, one copy for
-/// each. `sources`: only where it can be read.
+/// The places of a page: one copy beside its column's cells, and one beside those of each column that follows.
+/// `sources`: only places where the page can be read.
 pub(in crate::lane) fn page_places(cx: &Context, name: PageName, sources: bool) -> Vec<PagePlace> {
     let Some(regions) = cx.geometry.regions() else {
         return Vec::new();
@@ -44,14 +44,14 @@ pub(in crate::lane) fn page_places(cx: &Context, name: PageName, sources: bool) 
     places
 }
 
-/// Where a page can be read from a drive that is there.
+/// The places of a page from which a drive that is not out can read it.
 pub(super) fn readable_places(cx: &Context, name: PageName) -> Vec<PagePlace> {
     let mut places = page_places(cx, name, true);
     places.retain(|place| !cx.view().is_out(place.seat));
     places
 }
 
-/// True if no drive that is there has a copy of a page.
+/// True if no drive that is not out has a copy of a page.
 pub(in crate::lane) fn is_away(cx: &Context, name: PageName) -> bool {
     let places = page_places(cx, name, true);
     places.iter().all(|place| cx.view().is_out(place.seat))
@@ -67,9 +67,9 @@ pub(super) fn is_beyond_reading(cx: &Context, group: u64) -> bool {
     absent > usize::from(cx.geometry.code().tolerance())
 }
 
-/// True if a group has lost more columns than the code survives, and those that were lost last come back with their
-/// drives as they are.
+/// True if a group has lost more columns than the code survives, and the columns that were lost last will return with
+/// their drives as they are.
 pub(super) fn comes_back_as_it_is(cx: &Context, group: u64) -> bool {
-    // Where there are spare cells nothing comes back without a fill.
+    // In layouts with spare cells no column returns without a fill.
     cx.geometry.layout().spares() == 0 && is_beyond_reading(cx, group)
 }

@@ -1,19 +1,19 @@
-//! Metadata pages on their way into memory.
+//! Reads of metadata pages into memory.
 //!
-//! Every copy of a page is read, and the newest whole one counts (`format/page.rs`, `MetaPage::merge`). What is asked
-//! for together and lies side by side on a drive is one read:
+//! Every copy of a page is read, and the newest whole one counts (`format/page.rs`, `MetaPage::merge`). Copies that are
+//! requested together and lie side by side on a drive are one read:
 //!
 //! ```text
 //!   beside column 2's cell (p = 1)    │ 1.0 │ 2.0 │ 1.1 │ 2.1 │ 1.2 │ …      column.page
 //!                                     └──────── one read ───────┘
 //! ```
 //!
-//! A job takes a group's pages in their order, so it asks for some pages ahead too: a fill then reads the pages beside
-//! a cell a few times, and not once for every page and copy.
+//! A job needs a group's pages in their order, so some pages ahead are requested too: a fill then reads the pages
+//! beside a cell in a few reads, and not in one for every page and copy.
 //!
 //! A joined read is no weaker than its parts. If it fails, its copies are read one by one, so that a bad sector costs
-//! one copy of one page. If it is late, each of its pages goes on without it that has another copy; what it brings then
-//! is compared when it comes.
+//! one copy of one page. If it is late, each of its pages that has another copy goes on without it; the late copies are
+//! compared when they come.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,15 +37,15 @@ pub(super) struct Loading {
     scratch: ScratchId,
     pub(super) copies: Vec<PageCopy>,
     in_flight: u64,
-    /// Copies that have come.
+    /// Copies that were read without a fault.
     good: u64,
-    /// A copy is late, and not waited for.
+    /// A copy is late, and is not waited for.
     pub(super) early: bool,
     /// All copies are waited for.
     pub(super) patient: bool,
-    /// The group has begun a new life since: what is read does not count.
+    /// The group has been reused since: the copies read do not count.
     pub(super) void: bool,
-    /// When the reads began.
+    /// The epoch in which the reads began.
     pub(super) epoch: Epoch,
     /// The newest anchor when the reads began: pages are written before an anchor is.
     pub(super) anchor: u64,
@@ -60,7 +60,7 @@ pub(super) struct PageCopy {
     pub(super) outcome: Outcome,
 }
 
-/// One copy in a read: the page, and the number of the copy.
+/// One copy in a read: the page, and the index of the copy.
 type Part = (PageName, usize);
 
 /// Copies that lie side by side, and are read together.
@@ -71,7 +71,7 @@ pub(super) struct JoinedRead {
     slice: Slice,
     /// Copies that are waited for.
     parts: Vec<Part>,
-    /// Pages that have gone on without their copies here.
+    /// Pages that have gone on without their copies in this read.
     late: Vec<PageName>,
 }
 
@@ -100,7 +100,7 @@ impl PageReads {
         next.is_some_and(|(name, _)| name.group == group)
     }
 
-    /// The group begins a new life.
+    /// The group is being reused: copies of its pages that are being read do not count.
     pub(super) fn drop_group(&mut self, group: u64) {
         for (name, loading) in &mut self.loading {
             loading.void |= name.group == group;
@@ -113,8 +113,8 @@ impl PageReads {
         &mut loading.copies[index]
     }
 
-    /// Takes a page out of all reads: the copies that were still to come, and the reads that nothing waits for any
-    /// more with the pages that had been waiting.
+    /// Takes a page out of all reads. Returns its copies that were still to come, and the reads that nothing waits for
+    /// any more, each with the pages that have gone on without it.
     fn leave_joined(&mut self, name: PageName) -> (Vec<Part>, BTreeMap<u64, Vec<PageName>>) {
         let mut late = Vec::new();
         for read in self.joined.values_mut() {
@@ -129,7 +129,7 @@ impl PageReads {
         (late, idle)
     }
 
-    /// Reads all copies of pages that are not being read. Returns those of which no drive that is there has one.
+    /// Reads all copies of pages that are not being read. Returns the pages of which no drive that is there has a copy.
     #[must_use]
     pub(super) fn begin(
         &mut self,
@@ -161,7 +161,7 @@ impl PageReads {
             copies.extend(keys.enumerate().map(|(index, key)| (key, (name, index))));
             let copy = |seat| PageCopy {
                 seat,
-                // Its own place in memory follows below.
+                // Its own place in memory is set below.
                 slice: slice(0, 1),
                 outcome: Ok(()),
             };
@@ -216,7 +216,7 @@ impl PageReads {
         ios.submit_slice(cx, purpose, service, IoKind::Read, (seat, offset), slice);
     }
 
-    /// A read ends: takes it, and the pages that have gone on without it. Then [`ended`](Self::ended).
+    /// A read has ended: takes it, and the pages that have gone on without it. Then [`ended`](Self::ended).
     pub(super) fn take(&mut self, read: u64) -> (JoinedRead, Vec<PageName>) {
         let ended = self.joined.remove(&read);
         let mut ended = ended.expect("it is in flight");
@@ -237,7 +237,7 @@ impl PageReads {
             let epoch = cx.epochs.present();
             let moved = |(name, _): &Part| self.loading[name].epoch != epoch;
             let joined = fault == Fault::Medium && ended.slice.length > PAGE_BYTES;
-            // What lies there now may be something else if a column has moved, or another drive has the seat.
+            // If a column has moved, or another drive has the seat, something else may lie there now.
             if joined && !ios.is_muted() && !ended.parts.iter().any(moved) {
                 self.read_one_by_one(cx, ios, seat, &ended);
                 return;
@@ -254,7 +254,7 @@ impl PageReads {
         }
     }
 
-    /// A joined read has failed: which of its copies are well?
+    /// A joined read has failed: reads its copies one by one.
     fn read_one_by_one(
         &mut self,
         cx: &mut Context,
@@ -269,7 +269,7 @@ impl PageReads {
         }
     }
 
-    /// Goes on without a late read where there is another copy; whether nothing more is to be done.
+    /// Goes on without a late read where there is another copy. True if nothing more is to be done about the read.
     pub(super) fn hedge(&mut self, cx: &mut Context, ios: &mut IoTable, read: u64) -> bool {
         let Some(late) = self.joined.get(&read) else {
             return true;
@@ -287,11 +287,11 @@ impl PageReads {
         done
     }
 
-    /// The copies of a page that have come are enough.
+    /// Goes on with the copies of a page that have come.
     fn hurry(&mut self, cx: &mut Context, ios: &mut IoTable, name: PageName) {
         let (late, mut idle) = self.leave_joined(name);
         for part in late {
-            // Not an error: the page is not written anew for this.
+            // Not a fault: the page is not written again because of this.
             self.copy_mut(part).outcome = Err(Fault::Shutdown);
         }
         let loading = self.loading.get_mut(&name);
@@ -326,7 +326,7 @@ impl PageReads {
         );
     }
 
-    /// A page's copies are in memory, or cannot be had.
+    /// A page's copies are in memory, or could not be read.
     pub(super) fn end(&mut self, cx: &mut Context, ios: &mut IoTable, name: PageName) -> Loading {
         let loading = self.loading.remove(&name).expect("it was read");
         let users = self.users.get_mut(&loading.scratch);

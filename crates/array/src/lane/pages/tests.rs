@@ -14,7 +14,7 @@ struct Lab {
     pages: PageCache,
     cx: Context,
     ios: IoTable,
-    /// What lies where a page has its copies.
+    /// The copies of pages, by their places.
     drives: BTreeMap<(Seat, u64), Vec<u8>>,
     memory: BTreeMap<(ScratchId, u64), Vec<u8>>,
     /// Reads that drives have not answered, and computations.
@@ -45,7 +45,7 @@ fn here(ready: &[u64], readable: bool) -> Loaded {
     }
 }
 
-/// What a checkpoint does that writes these pages.
+/// A checkpoint that writes these pages.
 const fn writing(anchor: u64, pages: &BTreeSet<PageName>) -> CheckpointPages<'_> {
     CheckpointPages {
         written: pages,
@@ -110,7 +110,7 @@ impl Lab {
         self.cx.change_view(|view, _| view.seat_out(seat));
     }
 
-    /// What was asked for since the last call.
+    /// Collects the actions since the last call.
     fn collect(&mut self) {
         for action in self.cx.take_actions() {
             match action {
@@ -225,7 +225,7 @@ impl Lab {
         }
     }
 
-    /// The page of a column is here as its copies have it.
+    /// Loads the page of a column from its copies.
     fn bring(&mut self, column: u16) {
         assert!(self.load(&[column]).is_empty());
         self.answer_all();
@@ -471,7 +471,7 @@ fn a_late_copy_is_asked_for_again_if_the_other_one_is_damaged() {
     hurried(&mut lab);
     assert_eq!(lab.compute(), Loaded::Again(Vec::new()));
     assert!(lab.cx.take_events().is_empty(), "it is not lost");
-    // The late read comes back, and both copies come.
+    // The late read ends, and both copies are there.
     lab.answer_all();
     assert_eq!(lab.compute(), here(&[7], true));
     assert!(matches!(
@@ -538,8 +538,8 @@ fn pages_are_compared_again_but_for_those_that_have_changed_or_are_being_written
     assert_eq!(here.collect::<Vec<_>>(), [false, true, true]);
 }
 
-/// Entries of pages that were dropped to be compared stayed counted as unknown: after a scrub of one group with an unknown
-/// block each plan of the lane asked about every block, for good.
+/// Entries of pages that were dropped for a comparison stayed counted as UNKNOWN. After a scrub of one group with an
+/// UNKNOWN block, each later plan of the lane checked every block.
 #[test]
 fn a_page_that_is_to_be_compared_counts_no_more_for_what_it_does_not_know() {
     let mut lab = Lab::new();

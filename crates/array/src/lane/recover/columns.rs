@@ -1,11 +1,11 @@
-//! Recovery puts a batch together from its columns: any as many as it has data columns will do.
+//! Recovery reconstructs a batch from its columns: any of them suffice that are as many as its data columns.
 //!
 //! ```text
 //!   Columns ─► Checking ─┬─ all there ───────────────────────► (Deriving) ─► found
 //!      ▲                 ├─ some are missing, all data is there ─► Restoring (laid out, written again) ─► (Deriving) ─► found
 //!      │                 ├─ data is missing ─► Reconstructing (from the others) ─► Checking
 //!      │                 └─ too much is missing ─► not whole
-//!      └─ a late read of a drive that went may still write there: read again, into other memory
+//!      └─ a straggler may still write into the memory: read again, into other memory
 //! ```
 
 use std::collections::BTreeSet;
@@ -30,15 +30,15 @@ pub(super) struct Found {
     header: BatchHeader,
     position: u64,
     buffer: BatchBuffer,
-    /// Columns whose drive did not answer.
+    /// Columns that could not be read.
     pub(super) missing: BTreeSet<usize>,
     reconstructed: bool,
-    /// Every column that should be there is, header and all.
+    /// Every column that should be there is, with its header.
     whole: bool,
 }
 
 impl Recovery {
-    /// Reads a batch's columns to where they were when it was written.
+    /// Reads a batch's columns into a buffer with the layout of the one that it was written from.
     pub(super) fn read_columns(
         &mut self,
         lent: &mut Lent<'_>,
@@ -82,7 +82,8 @@ impl Recovery {
         let found = self.take_found();
         let memory = BufferId::Scratch(found.buffer.scratch());
         if lent.ios.stragglers().hold(memory) {
-            // What is put together in this memory would not stay so: again, without drives that are out by now.
+            // Stragglers may still write into this memory, and change what is reconstructed there. Read again, without
+            // drives that are out by now.
             lent.overlay.unpin(found.header.sequence);
             return self.read_columns(lent, found.header, found.position);
         }
@@ -126,8 +127,8 @@ impl Recovery {
         let live = lent.cx.live_seats();
         let is_live = |column: usize| live.contains(&header.seats[column]);
         let lacks = bad.iter().any(|&(_, column)| is_live(column));
-        // The header of which this batch is known may have been on a drive that has gone out since: those count
-        // that were read with the columns, and are on drives that live.
+        // The header that was found may have been on a drive that has gone out since. Only headers count that were read
+        // with the columns and are on drives that are there.
         let head = encoded(lent.cx, header);
         let head: Vec<u32> = head.chunks(PAGE_BYTES).map(block::crc32c).collect();
         let has_head = |column: usize| {
@@ -150,7 +151,8 @@ impl Recovery {
         }
     }
 
-    /// Computes data that is missing or bad from the other columns. Once: what is bad afterwards stays so.
+    /// Computes data that is missing or bad from the other columns. This is tried once: if data is bad afterwards, the
+    /// batch is not whole.
     fn reconstruct(
         &mut self,
         lent: &mut Lent<'_>,
@@ -206,7 +208,7 @@ impl Recovery {
         })
     }
 
-    /// Memory for what is between, if there is anything.
+    /// Allocates memory for intermediate results, if there are any.
     fn allocate(&mut self, lent: &mut Lent<'_>, scratch: ScratchId, blocks: usize) {
         if blocks > 0 {
             let bytes = blocks as u64 * BLOCK_BYTES;
@@ -215,7 +217,7 @@ impl Recovery {
         }
     }
 
-    /// A batch cannot be put together: the log ends before it, unless a header says that it was flushed.
+    /// A batch cannot be reconstructed: the log ends before it, unless a later header shows that it was flushed.
     fn not_whole(&mut self, lent: &mut Lent<'_>, found: &Found) -> Next {
         let next = found.position + found.header.length();
         lent.overlay.unpin(found.header.sequence);
@@ -226,7 +228,7 @@ impl Recovery {
         self.read_headers(lent, next, Seek::Proof)
     }
 
-    /// A batch is known, but not all of it is on the drives that live: lays it out anew.
+    /// All of a batch is known, but not all of it is on the drives that are there: lays it out again.
     fn restore(&mut self, lent: &mut Lent<'_>, found: Found) -> Next {
         let header = &found.header;
         let data = usize::from(header.data_columns);
@@ -283,7 +285,7 @@ impl Recovery {
         self.columns_found(lent, found)
     }
 
-    /// All columns of a batch are there: the parity that it leaves out is computed.
+    /// All columns of a batch are there: computes the parity that the batch leaves out.
     fn columns_found(&mut self, lent: &mut Lent<'_>, found: Found) -> Next {
         if derived::blocks(&found.header) == 0 {
             return self.batch_found(found);
@@ -341,7 +343,7 @@ impl Found {
         })
     }
 
-    /// Blocks, by row and column, that are missing or not what the header says.
+    /// Blocks, by row and column, that are missing or do not match the header's checksums.
     fn bad_blocks(&self, sums: &[u32]) -> BTreeSet<(usize, usize)> {
         let header = &self.header;
         let rows = usize::from(header.rows);
@@ -378,7 +380,7 @@ impl Found {
     }
 }
 
-/// A header as it is before each of its batch's columns.
+/// A header as it is written before each of its batch's columns.
 fn encoded(cx: &Context, header: &BatchHeader) -> Vec<u8> {
     let pool = cx.geometry.regions().expect("a journal").pool;
     header.encode(pool, cx.lane)

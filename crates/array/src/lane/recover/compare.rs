@@ -1,21 +1,22 @@
-//! Recovery looks at what went in place and may not have been flushed.
+//! Recovery compares stripes that were written in place and may not have been flushed.
 //!
 //! ```text
 //!   end of the log ─► Comparing (a round of stripes) ─► … ─► all can be made whole ─► repaired in place ─► Covering
 //!                                                       └─► one cannot ─► the log is read again, and ends before it
 //! ```
 //!
-//! The record of such a stripe has checksums and no content (`lane/direct.rs`), and one flush covers both. So the power
-//! may leave the record and take some of the stripe:
-//! - What the code survives is repaired: the stripe was acknowledged, and counts.
-//! - If more is missing no flush came after it, and so nothing of this batch or of a later one is durable: the log ends
-//!   before it, as before a batch that is torn. In the stripe's place nothing counted, and nothing does.
+//! The record of such a stripe has checksums and no content (`lane/direct.rs`), and one flush covers both. So a power
+//! cut may leave the record and take part of the stripe:
+//! - If the code survives this, the stripe is repaired: it was acknowledged, and counts.
+//! - If more is missing, no flush came after the stripe, and so neither this batch nor a later one is durable: the log
+//!   ends before this batch, as before one that is torn. Nothing counted in the stripe's place before, and nothing does
+//!   now.
 //!
-//! Batches of which a later header says that they are flushed are not looked at, nor those that an earlier recovery has
-//! found: what is wrong there is damage, which reads and scrubs find.
+//! Batches that are flushed by a later header are not compared, nor those that an earlier recovery has found: errors
+//! there are damage, which reads and scrubs find.
 //!
-//! All is decided and repaired before the anchor says so. A drive that goes out or fails a read meanwhile may have had what
-//! the repair needs: then everything is compared once more, without it.
+//! All is decided and repaired before the anchor is written. A drive that goes out or fails a read meanwhile may have
+//! had blocks that the repair needs: then everything is compared once more, without these blocks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,39 +33,40 @@ use crate::lane::ops::{Op, Owner};
 use crate::lane::overlay::Bytes;
 use crate::seeded::{self, SeededFault};
 
-/// How often stripes are compared while all drives stay and some stripe cannot be repaired. What could not be read is
-/// lost to the next comparison, so that it finds another end; but a drive may read and fail by turns.
+/// How often stripes are compared while no drive goes out and some stripe cannot be repaired. Blocks that could not be
+/// read count as lost in the next comparison, which so finds another end of the log. But a drive may read and fail
+/// alternately.
 const COMPARISONS_MAX: u32 = 8;
 
 /// Blocks that a round reads, beyond those of its first stripe: 4 MiB, with 16 lanes 64 MiB.
 const ROUND_BLOCKS: usize = 1024;
 
-/// Stripes to be looked at, and what was found.
+/// Stripes to be compared, and the results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Comparison {
     /// The drives that were there when it began.
     seats: Vec<Seat>,
     /// Blocks in place by group and stripe.
     stripes: VecDeque<((u64, u64), BTreeSet<BlockName>)>,
-    /// Those of this round.
+    /// The stripes of this round.
     round: Vec<((u64, u64), BTreeSet<BlockName>)>,
-    /// Where what is read of this round goes, in order: first block and how many.
+    /// The reads of this round, in order: first block, and memory.
     reads: Vec<(BlockName, Slice)>,
     failed: BTreeSet<usize>,
     scratch: Option<ScratchId>,
     in_flight: u64,
     /// The first batch with a stripe that cannot be made whole.
     limit: Option<u64>,
-    /// Blocks that are not what their records say, by group and stripe.
+    /// Blocks that do not match their records, by group and stripe.
     torn: BTreeMap<(u64, u64), Vec<BlockName>>,
     /// Stripes that are being repaired.
     repairing: u64,
-    /// Some could not be: what they were to be reconstructed from could not be read.
+    /// Some stripes could not be repaired: blocks that the repair needs could not be read.
     unrepaired: bool,
 }
 
 impl Recovery {
-    /// The log has been read: are the stripes there that it says to be in place?
+    /// The log has been read: compares the stripes that are in place by its records.
     pub(super) fn compare_in_place(&mut self, lent: &mut Lent<'_>) -> Next {
         self.comparisons += 1;
         let seats = lent.cx.live_seats();
@@ -95,18 +97,18 @@ impl Recovery {
         }
     }
 
-    /// Reads the next stripes; with all of them looked at, decides.
+    /// Reads the next stripes, or decides when all have been compared.
     fn next_round(&mut self, lent: &mut Lent<'_>) -> Next {
         let comparison = self.comparison();
         while comparison.take_round() {
             if comparison.begin_round(lent) {
                 return Next::Wait;
             }
-            // Not one of its drives is there: nothing can be said.
+            // None of its drives is there: nothing can be compared.
         }
         match comparison.limit {
             Some(limit) if !seeded::is(SeededFault::DirectTornStays) => {
-                // The log is read anew, and no further than to before this batch.
+                // The log is read again, and ends before this batch.
                 self.limit = Some(limit);
                 lent.overlay.clear();
                 self.go_to_anchor();
@@ -116,13 +118,14 @@ impl Recovery {
         }
     }
 
-    /// What a round has read has these checksums.
+    /// The blocks that a round has read have these checksums.
     pub(super) fn round_summed(&mut self, lent: &mut Lent<'_>, sums: &[u32]) -> Next {
         self.comparison().summed(lent, sums);
         self.next_round(lent)
     }
 
-    /// A torn stripe is whole again, or not all of it; or all have begun.
+    /// The repair of a torn stripe has ended, and the stripe is `whole` or not. Also called once when all repairs have
+    /// begun.
     pub(in crate::lane) fn repaired(&mut self, lent: &mut Lent<'_>, whole: bool) -> Next {
         let live = lent.cx.live_seats();
         let again = self.comparisons < COMPARISONS_MAX;
@@ -142,7 +145,7 @@ impl Recovery {
 }
 
 impl Comparison {
-    /// Takes the stripes of the next round; false if all have been looked at.
+    /// Takes the stripes of the next round; false if all have been compared.
     fn take_round(&mut self) -> bool {
         let mut blocks = 0;
         self.round.clear();
@@ -220,7 +223,7 @@ impl Comparison {
         }
     }
 
-    /// What a round has read has these checksums.
+    /// The blocks that a round has read have these checksums.
     fn summed(&mut self, lent: &mut Lent<'_>, sums: &[u32]) {
         let pool = lent.cx.geometry.regions().expect("a journal").pool;
         let round = std::mem::take(&mut self.round);
@@ -255,7 +258,7 @@ impl Comparison {
                     self.limit = Some(self.limit.map_or(sequence, |limit| limit.min(sequence)));
                 }
             }
-            // What lies where a read has failed may be torn, too. That is not known, so it does not end the log.
+            // Blocks where a read has failed may be torn, too. This is not known, so it does not end the log.
             let repairable = |name: &&BlockName| can_be_made_whole(lent, **name, &names, &right);
             torn.extend(names.intersection(&unread).filter(repairable));
             if !torn.is_empty() {
@@ -298,7 +301,8 @@ impl Comparison {
     }
 }
 
-/// Whether the other blocks of a block's row tell it. Of those that are `compared` these count that are `right`.
+/// True if a block can be reconstructed from the other blocks of its row. Of the blocks that are `compared`, only those
+/// that are `right` count.
 fn can_be_made_whole(
     lent: &Lent<'_>,
     name: BlockName,

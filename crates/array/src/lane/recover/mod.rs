@@ -1,21 +1,22 @@
-//! Reading the journal when a pool is opened.
+//! Recovery: reads the journal when a pool is opened.
 //!
 //! ```text
 //!   Anchors ─► Headers ─► Columns ─► Checking ─► (Reconstructing ─► Checking) ─► (Restoring) ─► (Deriving) ─► Headers …
 //!                 └─ nothing there: the log's end ─► Comparing (`compare.rs`) ─► Covering ─► Anchoring ─► Flushing ─► (end)
 //! ```
 //!
-//! What is found is put into the overlay as if it had just been logged, so there is nothing else to
-//! replay, and nothing on the drives changes but the anchor, and batches that are not whole on the
-//! drives that live: these are written again where they are, so that they survive as many losses
+//! The blocks of the batches found are put into the overlay as if they had just been logged, so there is nothing else
+//! to replay. On the drives only this changes: the anchor, torn stripes (`compare.rs`), and batches that are not whole
+//! on the drives that are there. Such batches are written again in their places, so that they survive as many losses
 //! from now on as others do.
 //!
-//! [`Recovery`] runs before anything else of the lane does. It says what is to be done for it ([`Next`]), and ends in where the log
-//! goes on ([`Recovered`]).
+//! [`Recovery`] runs before everything else of the lane. It returns its next step ([`Next`]), and ends with the place
+//! where the log goes on ([`Recovered`]).
 //!
 //! Invariants:
-//! - A batch counts only if all before it do.
-//! - The anchor is written when all that it says to count is durable, and nothing is logged before the anchor is.
+//! - A batch counts only if all batches before it count.
+//! - The anchor is written when all batches that count by it are durable, and nothing is logged before the anchor is
+//!   durable.
 
 mod columns;
 mod compare;
@@ -47,7 +48,7 @@ pub(super) const HEADER_BLOCKS_MAX: u64 = 4;
 #[derive(Clone, Debug)]
 enum Phase {
     Anchors,
-    /// Headers at `at`; `seek` is what is looked for.
+    /// The headers at `at` are being read, in search of `seek`.
     Headers {
         at: u64,
         seek: Seek,
@@ -56,11 +57,11 @@ enum Phase {
     Checking(Found),
     Reconstructing(Found),
     Restoring(Found),
-    /// Parity that the batch leaves out is computed.
+    /// Parity that the batch leaves out is being computed.
     Deriving(Found),
-    /// What the log says to be in place is looked at, and repaired.
+    /// Blocks that are in place by the log are being compared, and repaired.
     Comparing(Comparison),
-    /// What was found is flushed.
+    /// The blocks of the batches found are being flushed.
     Covering,
     Anchoring,
     Flushing,
@@ -72,47 +73,48 @@ enum Seek {
     Next,
     /// The same batch of a later incarnation, at the start of the ring.
     Later,
-    /// Proof that the batch that cannot be put together had been flushed.
+    /// Proof that the batch that cannot be reconstructed had been flushed.
     Proof,
 }
 
-/// Lent to a recovery.
+/// What the lane passes to each step of a recovery.
 pub(super) struct Lent<'a> {
     pub(super) cx: &'a mut Context,
     pub(super) ios: &'a mut IoTable,
-    /// Has what was found.
+    /// Gets the blocks of the batches found.
     pub(super) overlay: &'a mut Overlay,
 }
 
 /// What a recovery does next.
 #[derive(Clone, Debug)]
 pub(super) enum Next {
-    /// Nothing before something that it waits for has ended.
+    /// Wait until something in flight has ended.
     Wait,
     /// The newest anchor has this number; then [`Recovery::read_next`].
     Anchored(u64),
-    /// A batch counts: the overlay is to have what it says; then [`Recovery::read_next`].
+    /// A batch counts: its blocks are to be entered into the overlay; then [`Recovery::read_next`].
     Found(BatchHeader, BatchBuffer),
-    /// Nothing counts that was found: the overlay is empty; then [`Recovery::read_next`].
+    /// None of the batches found counts any more: the overlay is empty; then [`Recovery::read_next`].
     ReadAgain,
-    /// These operations repair torn stripes; then [`Recovery::repaired`] for each that has ended, and once when all have begun.
+    /// These operations repair torn stripes; then [`Recovery::repaired`] for each that has ended, and once when all
+    /// have begun.
     Repair(Vec<Op>),
-    /// What was found is flushed on all drives; then [`Recovery::flushed`].
+    /// The batches found are to be flushed on all drives; then [`Recovery::flushed`].
     Cover,
-    /// The log goes on from here, and its anchor is laid out; then [`Recovery::anchor_submitted`].
+    /// The log goes on from here, and its anchor is to be laid out; then [`Recovery::anchor_submitted`].
     Anchor(Recovered),
-    /// The anchor is flushed; then [`Recovery::flushed`].
+    /// The anchor is to be flushed; then [`Recovery::flushed`].
     Flush,
-    /// So many batches were found and are durable, or it has failed.
+    /// The end: this many batches were found and are durable, or the recovery has failed.
     End(Result<u64, Fault>),
 }
 
 /// Where the log goes on.
 #[derive(Clone, Debug)]
 pub(super) struct Recovered {
-    /// What is in the ring.
+    /// The batches in the ring.
     pub(super) ring: Ring,
-    /// The incarnation that goes on.
+    /// The incarnation that continues the log.
     pub(super) incarnation: u64,
     /// The oldest batch that counts.
     pub(super) first: u64,
@@ -126,33 +128,34 @@ pub(super) struct Recovery {
     phase: Phase,
     incarnation: u64,
     anchor: Anchor,
-    /// What was found, by place.
+    /// The batches found, by place.
     ring: Ring,
     codes: ColumnCodes,
     /// Reads in flight.
     in_flight: u64,
-    /// What was read where: buffer and seats in order, those that failed left out.
+    /// Memory of the reads. `reads` has the slice of each read by its index, without those that failed.
     scratch: Option<ScratchId>,
     reads: BTreeMap<usize, Slice>,
-    /// Whose drives the indexes of what is read everywhere are.
+    /// The seats of reads from all drives, by index.
     seats: Vec<Seat>,
     writes: Writes,
     /// Columns are being written again.
     restoring: bool,
     expected: u64,
-    /// A batch of an earlier incarnation, and where it is: perhaps one that was left out.
+    /// A batch of an earlier incarnation, and its position. A later incarnation may have left this batch out of the
+    /// log.
     candidate: Option<(BatchHeader, u64)>,
     batches: u64,
-    /// A header says that batches up to this one are flushed.
+    /// By some header, batches up to this one are flushed.
     flushed: u64,
-    /// The log ends before this batch, whatever is there.
+    /// The log ends before this batch, even if later ones are found.
     limit: Option<u64>,
-    /// How often what it says to be in place has been compared.
+    /// How often the blocks in place have been compared.
     comparisons: u32,
 }
 
 impl Recovery {
-    /// Of a lane with a ring of so many bytes.
+    /// A recovery of a lane with a ring of `ring_bytes`.
     pub(super) fn new(ring_bytes: u64, incarnation: u64) -> Self {
         Self {
             phase: Phase::Anchors,
@@ -187,7 +190,7 @@ impl Recovery {
         self.read_everywhere(lent, head, RING_HEAD_BYTES)
     }
 
-    /// Reads a range of every drive that is in use.
+    /// Reads a range of every drive that is not out.
     fn read_everywhere(&mut self, lent: &mut Lent<'_>, offset: u64, length: u64) -> Next {
         let seats = lent.cx.live_seats();
         let scratch = lent.cx.fresh_scratch();
@@ -275,7 +278,7 @@ impl Recovery {
         let of_drives: Vec<Option<Anchor>> = copies.iter().map(newest_of).collect();
         let newest = of_drives.iter().flatten().copied();
         let Some(anchor) = newest.max_by_key(|anchor| anchor.number) else {
-            // Not one of the drives knows where the journal begins.
+            // None of the drives has an anchor: the beginning of the log is not known.
             return self.end(lent, Err(Fault::Lost));
         };
         self.compare_anchors(lent.cx, anchor.number, &of_drives);
@@ -284,8 +287,8 @@ impl Recovery {
         Next::Anchored(anchor.number)
     }
 
-    /// Every anchor is flushed on all drives before the next one is written: a drive that lags by more than one,
-    /// and whose home cells count, was set back or has lost writes.
+    /// Every anchor is flushed on all drives before the next one is written. So a drive whose anchor lags by more than
+    /// one, and whose home cells count, was set back or has lost writes.
     fn compare_anchors(&self, cx: &mut Context, newest: u64, of_drives: &[Option<Anchor>]) {
         for (&index, anchor) in self.reads.keys().zip(of_drives) {
             let seat = self.seats[index];
@@ -302,7 +305,7 @@ impl Recovery {
         }
     }
 
-    /// Nothing is found yet, and the first batch is where the anchor says.
+    /// No batch is found yet, and the first one is where the anchor points.
     fn go_to_anchor(&mut self) {
         self.ring = Ring::new(self.ring.blocks());
         self.ring.begin_at(self.anchor.position);
@@ -364,15 +367,15 @@ impl Recovery {
         if seek == Seek::Later {
             let earlier = self.candidate.take();
             let incarnation = |found: &(BatchHeader, u64)| found.0.incarnation;
-            // Two are never of one incarnation.
+            // No two of them are of one incarnation.
             let latest = [found, earlier].into_iter().flatten();
             let (header, at) = latest.max_by_key(incarnation).expect("there was one");
             return self.read_columns(lent, header, at);
         }
         match found {
             Some(found) if at != 0 && found.0.incarnation < anchor.incarnation => {
-                // Of several incarnations that have written this batch, all but the last were left out, and
-                // that one may not have had room here.
+                // If several incarnations have written this batch, all but the last were left out of the log, and the
+                // last one may not have had room here.
                 self.candidate = Some(found);
                 self.read_headers(lent, 0, Seek::Later)
             }
@@ -382,19 +385,19 @@ impl Recovery {
         }
     }
 
-    /// Nothing follows.
+    /// No batch follows.
     fn end_of_log(&mut self, lent: &mut Lent<'_>) -> Next {
         self.compare_in_place(lent)
     }
 
-    /// What was found may be in caches only; the anchor will vouch for it, so it must not survive what it vouches
-    /// for.
+    /// The batches found may be in drives' caches only. They count by the anchor, so the anchor must not become durable
+    /// before they are.
     fn cover(&mut self) -> Next {
         self.phase = Phase::Covering;
         Next::Cover
     }
 
-    /// From here on this incarnation writes.
+    /// From here on this incarnation writes to the log.
     fn write_anchor(&mut self) -> Next {
         self.phase = Phase::Anchoring;
         let next = match seeded::is(SeededFault::SequencesAnew) {
@@ -409,7 +412,7 @@ impl Recovery {
         })
     }
 
-    /// The anchor is on its way to so many drives.
+    /// The anchor is being written to `drives` drives.
     pub(super) fn anchor_submitted(
         &mut self,
         lent: &mut Lent<'_>,
@@ -426,7 +429,7 @@ impl Recovery {
         }
     }
 
-    /// A column that is written again, or the anchor, has been written, or not. `out`: its drive is out.
+    /// A drive has written a column again, or the anchor, or has failed to. `out`: the drive is out.
     pub(super) fn written(
         &mut self,
         lent: &mut Lent<'_>,
@@ -459,8 +462,8 @@ impl Recovery {
         Next::Flush
     }
 
-    /// What was found is durable, or the anchor is, too; or a drive that cannot be spared has failed that. Then no anchor may say
-    /// that it is, and the recovery has failed.
+    /// The flush of the batches found has ended, or that of the anchor. If it has failed, no anchor may make these
+    /// batches count, and the recovery has failed.
     pub(super) fn flushed(&mut self, lent: &mut Lent<'_>, outcome: Outcome) -> Next {
         match (outcome, &self.phase) {
             (Err(fault), _) => self.end(lent, Err(fault)),
@@ -482,7 +485,7 @@ impl Recovery {
 }
 
 impl Lent<'_> {
-    /// Reads the whole of a slice, which is number `index` of what is read.
+    /// Reads the whole of a slice. `index`: its number among the reads.
     fn read(&mut self, place: (Seat, u64), index: usize, slice: Slice) {
         let seat = place.0;
         let purpose = Purpose::Recovery { seat, index };
@@ -490,7 +493,7 @@ impl Lent<'_> {
         { &mut *self.ios }.submit_slice(self.cx, purpose, service, IoKind::Read, place, slice);
     }
 
-    /// Asks for a computation, which [`Recovery::computed`] waits for.
+    /// Submits a computation; its end goes to [`Recovery::computed`].
     fn compute(&mut self, work: Compute) -> Next {
         self.cx.push_compute(Computing::Recovery, work);
         Next::Wait

@@ -7,7 +7,8 @@ use crate::lane::blocks::block;
 use crate::lane::ops::Owner;
 use crate::lane::overlay::{Bytes, Logged};
 
-/// The recovery of a small lane of six drives that may lose two. Nothing is on its drives: what is read of them is said by each test.
+/// The recovery of a small lane of six drives that may lose two. The drives have no content: each test gives the
+/// results of reads.
 struct Lab {
     recovery: Recovery,
     cx: Context,
@@ -102,7 +103,7 @@ impl Lab {
         self.cx.change_view(|view, _| view.seat_out(Seat(seat)));
     }
 
-    /// Reads that have been asked for end, those of these drives with an error: where they were.
+    /// All reads in flight end, those of the `failing` drives with a fault. Returns where they were.
     fn answer_reads(&mut self, failing: &[u16]) -> (Vec<(u16, u64)>, Next) {
         let mut places = Vec::new();
         let mut next = Next::Wait;
@@ -143,7 +144,7 @@ impl Lab {
         })
     }
 
-    /// What is read of all drives has been read: this, drive by drive.
+    /// A read of all drives has ended with these bytes, drive by drive.
     fn read_everywhere(&mut self, of_drive: impl Fn(usize) -> Vec<u8>) -> Next {
         self.answer_reads(&[]);
         assert_eq!(self.compute().takes.len(), DRIVES);
@@ -187,14 +188,14 @@ impl Lab {
         })
     }
 
-    /// A header, or none, is where one is looked for.
+    /// A header, or none, is found where the next one should be.
     fn header(&mut self, header: Option<&BatchHeader>) -> Next {
         let pool = self.cx.geometry.regions().unwrap().pool;
         let bytes = header.map_or(vec![0; PAGE_BYTES], |header| header.encode(pool, 0));
         self.read_everywhere(|_| bytes.clone())
     }
 
-    /// The checksums of a batch's columns that are as they were written.
+    /// The checksums of a batch's columns if these are as they were written.
     fn sums(&self, header: &BatchHeader) -> Vec<u32> {
         let contents = header.descriptors.iter();
         let contents = contents.filter_map(|descriptor| match descriptor {
@@ -210,7 +211,7 @@ impl Lab {
             .collect()
     }
 
-    /// A batch's columns are read, and have these checksums.
+    /// The reads of a batch's columns end, and the columns have these checksums.
     fn columns(&mut self, failing: &[u16], sums: Vec<u32>) -> Next {
         self.answer_reads(failing);
         let wanted = self.compute().sums;
@@ -219,7 +220,7 @@ impl Lab {
         self.summed(sums)
     }
 
-    /// A batch is there and counts; the next one is looked for.
+    /// A batch is there and counts; the next one is searched for.
     fn find(&mut self, header: &BatchHeader) {
         assert!(matches!(self.header(Some(header)), Next::Wait));
         let sums = self.sums(header);
@@ -227,7 +228,7 @@ impl Lab {
         self.apply(&next, header);
     }
 
-    /// What a batch says counts, as far as these tests need it.
+    /// Applies a batch that counts, as far as these tests need it.
     fn apply(&mut self, next: &Next, header: &BatchHeader) {
         let Next::Found(found, _) = next else {
             panic!("{next:?}");
@@ -258,7 +259,7 @@ impl Lab {
         self.header(None)
     }
 
-    /// Nothing is to be repaired: what was found is flushed, and where the log goes on.
+    /// Nothing is to be repaired: what was found is flushed. Returns where the log goes on.
     fn recovered(&mut self, next: &Next) -> Recovered {
         assert!(
             matches!(next, Next::Repair(ops) if ops.is_empty()),
@@ -511,13 +512,13 @@ fn data_that_is_not_right_after_it_was_computed_is_not_computed_again() {
     lab.summed(Vec::new());
     lab.compute();
     assert!(matches!(lab.summed(torn), Next::Wait));
-    // Is there proof that it was flushed?
+    // Headers behind it are read for proof that it was flushed.
     let (places, _) = lab.answer_reads(&[]);
     let behind = lab.cx.ring_offset(header.length());
     assert!(places.iter().all(|&(_, offset)| offset == behind));
 }
 
-/// A batch that cannot be put together, before a header that says so much to be flushed.
+/// A batch that cannot be reconstructed, before a header by which batches up to `flushed` are flushed.
 fn torn_before(flushed: u64) -> Next {
     let mut lab = Lab::anchored();
     let header = spread(7);
@@ -542,7 +543,7 @@ fn the_log_ends_before_a_torn_batch_unless_it_was_flushed() {
     is_end(&torn_before(7), LOST);
 }
 
-/// Batch 7 says that two blocks of the first stripe are in place; these are their checksums.
+/// By batch 7, two blocks of the first stripe are in place; these are their checksums.
 fn compared(sums: [u32; 2]) -> (Lab, Next) {
     let mut lab = Lab::not_inherited();
     lab.find(&direct(7, block(1, 0)));
@@ -628,7 +629,7 @@ fn the_log_ends_before_a_stripe_that_cannot_be_made_whole() {
             ..Computed::default()
         })
     };
-    // The first of the reads was asked of all drives.
+    // The first of the reads went to all drives.
     assert!(matches!(lab.header(None), Next::Wait));
     assert!(matches!(empty(&mut lab), Next::Wait));
     let next = lab.columns(&[], vec![6, 7]);

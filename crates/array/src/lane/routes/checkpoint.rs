@@ -1,4 +1,5 @@
-//! The checkpoint under way: what it needs of log, journal, pages and preserved blocks, and what follows for them.
+//! Routes for the checkpoint under way: what it needs of log, journal, pages and preserved blocks, and the consequences
+//! for them.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +19,15 @@ use crate::plan::Transfer;
 use crate::seeded::{self, SeededFault};
 
 impl Lane {
-    /// A drive has everything: its own anchor must say so, or what it was filled with does not count should
-    /// it go and come back before more is logged.
+    /// Requests an anchor. A drive that has been filled needs an anchor of its own; otherwise its content does not
+    /// count if it leaves and returns before more is logged.
     pub(in crate::lane) fn want_anchor(&mut self) {
         if self.cx.geometry.regions().is_some() {
             self.checkpoints.want_anchor();
         }
     }
 
-    /// When a checkpoint begins although nothing asks for it.
+    /// When a checkpoint begins that nothing has requested.
     pub(in crate::lane) fn idle_checkpoint_at(&self) -> Option<Instant> {
         if self.recovery.is_some() || self.log.has_gaps() {
             return None;
@@ -44,13 +45,13 @@ impl Lane {
         }
     }
 
-    /// Begins the next checkpoint, if it is wanted and none is under way.
+    /// Begins the next checkpoint, if one is requested and none is under way.
     pub(in crate::lane) fn pump_checkpoint(&mut self) {
         let hindered = self.log.has_gaps() || self.retries.checkpoints_wait(self.cx.now);
         if !self.checkpoints.is_due(hindered, self.log.waits()) {
             return;
         }
-        // An awaited checkpoint is tried in any case: its waiters hear how that has ended.
+        // A checkpoint that something waits for is tried in any case: its waiters get the outcome.
         if self.log.has_gaps() && self.fill_gaps_for_checkpoint() {
             return;
         }
@@ -62,7 +63,7 @@ impl Lane {
         }
     }
 
-    /// Does what the checkpoint under way needs next.
+    /// Performs the next step of the checkpoint under way.
     pub(in crate::lane) fn checkpoint_goes_on(&mut self, next: Next) {
         match next {
             Next::Wait => {}
@@ -73,7 +74,7 @@ impl Lane {
             }
             Next::Collect => self.collect(),
             Next::Installed(refused) => self.blocks_installed(refused),
-            // Preserved blocks are on their way to where they count when the tail has moved.
+            // The tail moves only when the preserved blocks that are being logged again count.
             Next::Settle if self.preserved.relogs() => {}
             Next::Settle => {
                 let running = self.checkpoints.running();
@@ -89,17 +90,17 @@ impl Lane {
         }
     }
 
-    /// A flush of the checkpoint's has ended.
+    /// A flush of the checkpoint has ended.
     pub(in crate::lane) fn checkpoint_flushed(&mut self, outcome: Outcome) {
         let running = self.checkpoints.running();
         let next = running.flushed(&mut self.cx, &mut self.ios, outcome);
         self.checkpoint_goes_on(next);
     }
 
-    /// The records are durable: the pages that they need are read.
+    /// The records are durable: reads the pages that their blocks need.
     fn collect(&mut self) {
         if let Some(fault) = self.log.gap_fault() {
-            // Something newer than what is durable is in memory in its place.
+            // In place of durable records, newer ones that are not durable are in memory.
             self.checkpoint_refused(fault);
             return;
         }
@@ -127,7 +128,7 @@ impl Lane {
         self.checkpoint_goes_on(next);
     }
 
-    /// All installs have ended: entries say so, and what has no place is preserved, or logged again.
+    /// All installs have ended: updates the entries, and preserves blocks that have no place, or logs them again.
     fn blocks_installed(&mut self, refused: Option<Fault>) {
         self.log.installs_ended(refused);
         let forgotten = self.groups_forgotten();
@@ -153,10 +154,10 @@ impl Lane {
         self.checkpoint_goes_on(next);
     }
 
-    /// Blocks and pages are durable: the journal need not have them, and the tail moves if it can.
+    /// Blocks and pages are durable: the journal need not hold them any more, and the tail moves if it can.
     fn blocks_durable(&mut self) {
         if let Some(fault) = self.log.gap_fault() {
-            // What a newer record has superseded was left out, and that record is not durable.
+            // Blocks that a newer record has superseded were left out, and that record is not durable.
             self.checkpoint_refused(fault);
             return;
         }
@@ -184,7 +185,7 @@ impl Lane {
         }
     }
 
-    /// Writes an anchor to all drives that take part: the log begins with this batch.
+    /// Writes an anchor to all drives in use: the log begins with batch `first`.
     pub(in crate::lane) fn push_anchor(&mut self, first: u64) {
         let anchor = self.log.next_anchor(first);
         lay_anchor(&mut self.cx, &anchor);
@@ -227,7 +228,7 @@ impl Lane {
         self.checkpoint_goes_on(next);
     }
 
-    /// One of the operations that log preserved blocks again has ended.
+    /// An operation that logs preserved blocks again has ended.
     pub(in crate::lane) fn relogged(&mut self) {
         self.preserved.relogged();
         if let Some(running) = self.checkpoints.if_running() {
@@ -244,7 +245,7 @@ impl Lane {
         }
     }
 
-    /// A drive that stays has refused something that all must have.
+    /// A drive that stays has refused a write that is needed on all drives.
     fn checkpoint_refused(&mut self, fault: Fault) {
         self.log.installs_ended(Some(fault));
         let (cx, ios) = (&mut self.cx, &mut self.ios);
@@ -252,13 +253,13 @@ impl Lane {
         self.end_checkpoint(Some(fault));
     }
 
-    /// The anchor is durable, so that the space before it can be used again; or a drive has refused something.
+    /// The anchor is durable, so the space before it can be used again; or a drive has refused a write.
     fn end_checkpoint(&mut self, refused: Option<Fault>) {
         let ended = self.checkpoints.end();
         self.forget_nowhere(None);
         let holds_back = ended.holds_back();
         self.log.checkpoint_ended(ended.covers, ended.first);
-        // Where no drive is there nothing is logged, whatever is released.
+        // Without drives nothing is logged, whatever is released.
         let full = self.log.is_out_of_space() && !self.cx.live_seats().is_empty();
         self.preserved.checkpoint_ended(ended.in_the_way && full);
         let refused = refused.or(self.log.tail_fault().filter(|_| !ended.progress));
@@ -279,7 +280,7 @@ impl Lane {
                         && self.log.tail_fault().is_none()
                         && self.jobs.zeroes(job).is_some() =>
                 {
-                    // The group's earlier life is still in the ring, behind what is preserved.
+                    // Records of the group from before it is made blank are still in the ring, behind preserved blocks.
                     self.preserved.release();
                     self.checkpoints.await_next(waiter, []);
                 }
@@ -289,13 +290,13 @@ impl Lane {
         self.discard_after_checkpoint(refused.is_none() && !holds_back);
     }
 
-    /// Whether the ring has only what no checkpoint has covered.
+    /// True if the ring has only batches that no checkpoint has covered.
     pub(in crate::lane) fn ring_is_checkpointed(&self) -> bool {
         let first = self.checkpoints.first_uncovered();
         self.log.ring().is_oldest(first)
     }
 
-    /// Groups that the jobs that wait for this checkpoint are about to make unwritten.
+    /// Groups that jobs are about to make blank, and that wait for this checkpoint.
     fn groups_forgotten(&mut self) -> BTreeSet<u64> {
         let running = self.checkpoints.running();
         let groups = running.waiters().iter().filter_map(|waiter| match *waiter {
@@ -305,8 +306,8 @@ impl Lane {
         groups.collect()
     }
 
-    /// How many blocks may be preserved: none while a batch has to be made unnecessary; if the ring wants `room` what can be
-    /// logged again, which takes no more than a part of ring and memory.
+    /// The number of blocks that may be preserved: none while a batch has to be made unnecessary. If the ring needs
+    /// `room`, as many as can be logged again, which is no more than a part of ring and memory.
     fn preserved_at_most(&self, room: bool) -> usize {
         if self.log.is_blocked() {
             return 0;
@@ -319,7 +320,7 @@ impl Lane {
         usize::try_from(ring.min(memory)).expect("a ring fits into memory")
     }
 
-    /// Logs again what is preserved and must be.
+    /// Logs those preserved blocks again that must be.
     fn relog_preserved(&mut self, room: bool) {
         let ops = &self.ops;
         let is_free = |group, stripe| ops.is_free(group, stripe);
@@ -330,9 +331,9 @@ impl Lane {
         }
     }
 
-    /// Whether a fill of a drive that catches up would write a block that is logged and not yet flushed. The
-    /// power may go and take the batch with it: then what was there before counts again, by its entry the drive
-    /// holds it, and it must not have been overwritten. So the fill is planned again when a checkpoint has put the
+    /// True if a fill of a returning drive would write a block that is logged and not yet flushed. If the power fails,
+    /// the batch may be lost: then the old block is valid again. By its entry the drive holds that old block, so it
+    /// must not be overwritten before the batch is flushed. The fill is planned again when a checkpoint has put the
     /// block in place.
     pub(in crate::lane) fn fill_is_early(&mut self, op: OpId) -> bool {
         let Owner::Job(job) = self.ops[op].owner else {
@@ -349,7 +350,7 @@ impl Lane {
                 logged.is_some_and(|logged| logged.sequence > flushed)
             });
         if early && let Some(fault) = self.log.tail_fault() {
-            // A drive that stays does not take what is logged, and it is not known until when.
+            // A drive that stays refuses the logged blocks, and it is unknown for how long.
             self.end(op, Err(fault));
         } else if early {
             self.checkpoints.fill_waits(op);

@@ -1,4 +1,4 @@
-//! The pool's commands.
+//! Handling of the pool's commands.
 
 use crate::action::{Command, Event};
 use crate::lane::Lane;
@@ -7,7 +7,7 @@ use crate::lane::jobs::Job;
 use crate::seeded::{self, SeededFault};
 use block::{Fault, Instant};
 
-/// Why a command cannot be obeyed.
+/// Why a command is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// The group belongs to another lane or does not exist.
@@ -21,10 +21,10 @@ pub enum CommandError {
 }
 
 impl Lane {
-    /// The pool's word. Ends with an event where [`Command`] says so.
+    /// Handles a command of the pool. An event answers it where [`Command`] requires one.
     ///
     /// # Errors
-    /// [`CommandError`] when the command is about a group of another lane; nothing has changed.
+    /// [`CommandError`] when the command names a group of another lane; nothing has changed.
     pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         self.cx.now = now;
         match command {
@@ -53,7 +53,7 @@ impl Lane {
                 holds,
             } => {
                 self.check_here(group)?;
-                // What is written to a drive goes to its successor anyway.
+                // Writes to a drive also go to its successor.
                 if !self.ios.twins().succeeds(target.seat) {
                     self.cx.change_view(|view, geometry| {
                         view.begin_fill(geometry, group, column, target);
@@ -62,10 +62,10 @@ impl Lane {
                 let mut job = Job::fill(group, column, target, avoid, holds);
                 if self.cx.view().is_out(target.seat) && !seeded::is(SeededFault::FillBeforeJoined)
                 {
-                    // Its writes would be skipped, and the cell taken for filled.
+                    // Its writes would be skipped, and the cell would count as filled.
                     job.fail(Fault::Gone);
                 } else if self.pages.lacks_beside(&self.cx, group, column) {
-                    // The target may have the last copies of them.
+                    // The target may have the last copies of these pages.
                     job.fail(Fault::Lost);
                 }
                 self.begin_job(job);
@@ -81,13 +81,14 @@ impl Lane {
                     .change_view(|view, _| view.settle(group, column, cell));
                 if !before.writable() {
                     self.checkpoints.column_is_back(group, column);
-                    // Its drive may have left after those whose copies of pages are in memory, with later ones.
+                    // Copies of pages are in memory. This drive may have left later than the drives that they came
+                    // from, with later copies.
                     let checkpoint = self.checkpoints.pages(self.log.anchor());
                     self.pages.compare_copies(&self.cx, &checkpoint, group);
                 }
                 self.forget_nowhere(Some(group));
                 if !self.preserved.is_empty() {
-                    // It may have a place now.
+                    // A preserved block may have a place now.
                     self.checkpoints.want();
                 }
                 let settled = Event::Settled { group, column };
@@ -140,7 +141,8 @@ impl Lane {
             Command::Checkpoint => {
                 if self.cx.geometry.regions().is_some() {
                     if self.ios.twins().any() {
-                        // A successor may be all that is left after the next stop, and must say where the log begins.
+                        // A successor may be the only drive left after the next stop. It needs an anchor that marks
+                        // where the log begins.
                         self.want_anchor();
                     }
                     self.discards.pause();
@@ -153,7 +155,7 @@ impl Lane {
             }
             Command::Scrub { group } => {
                 self.check_here(group)?;
-                // Copies of pages are compared when they are read: those in memory hide a bad one.
+                // Copies of pages are compared when they are read. Pages in memory would hide a bad copy.
                 if !seeded::is(SeededFault::ScrubKeepsPages) {
                     let checkpoint = self.checkpoints.pages(self.log.anchor());
                     self.pages.compare_copies(&self.cx, &checkpoint, group);

@@ -1,4 +1,5 @@
-//! Writes that go in place before they are logged: gathered by turn, written, and then logged by their checksums or with their content.
+//! Routes for direct writes, which go in place before they are logged: gathered by turn, written, and then logged by
+//! their checksums or with their content.
 
 use crate::lane::Lane;
 use crate::lane::direct::{self, Direct};
@@ -8,7 +9,7 @@ use crate::lane::ops::Phase;
 use crate::plan::Transfer;
 
 impl Lane {
-    /// A write that was planned goes in place before it is logged.
+    /// A planned write goes in place before it is logged.
     pub(in crate::lane) fn begin_direct(&mut self, id: OpId) {
         let turn = self.direct.begin();
         let op = &mut self.ops[id];
@@ -19,7 +20,7 @@ impl Lane {
         }));
     }
 
-    /// What goes in place is computed: with the turn's last stripe all of them are begun.
+    /// A direct write is computed: with the last stripe of a turn, all stripes of the turn are written.
     pub(in crate::lane) fn gather_direct(&mut self, id: OpId, sums: &[u32]) {
         let op = &mut self.ops[id];
         op.phase = Phase::Gathering;
@@ -46,7 +47,7 @@ impl Lane {
         }
     }
 
-    /// A drive has not taken what an operation writes.
+    /// A drive has failed a write of an operation.
     pub(in crate::lane) fn direct_failed(&mut self, id: OpId) {
         let op = &mut self.ops[id];
         if let Some(direct) = &mut op.direct {
@@ -54,10 +55,10 @@ impl Lane {
         }
     }
 
-    /// All that goes in place has ended, and the pool has decided about drives that refused it.
+    /// All direct writes of an operation have ended, and the pool has decided about drives that refused one.
     pub(in crate::lane) fn direct_written(&mut self, id: OpId) {
         let op = &mut self.ops[id];
-        // Nothing counts of what is in place: the journal takes it, whatever a drive has said.
+        // None of the blocks in place counts. The journal takes them, whatever fault a drive has returned.
         op.fault = None;
         if op.direct.as_ref().is_some_and(|direct| direct.failed) {
             self.log_content(id);
@@ -74,7 +75,7 @@ impl Lane {
         op.direct.take().expect("it went in place")
     }
 
-    /// It goes through the journal after all.
+    /// The operation goes through the journal after all.
     fn log_content(&mut self, id: OpId) {
         let direct = self.end_direct(id);
         if self.ops[id].moves_from().is_some() {
@@ -84,7 +85,7 @@ impl Lane {
         self.log_writes(id, &direct.sums);
     }
 
-    /// Flushes if recovery would have to look at too much.
+    /// Begins a flush if recovery would have to compare too much.
     pub(in crate::lane) fn flush_direct(&mut self) {
         let lanes = self.cx.geometry.lanes();
         if self.direct.ask_flush(self.log.completed(), lanes) {

@@ -1,4 +1,4 @@
-//! Discards: a run is an operation that has the locks of its stripes.
+//! Routes for discards: a run of stripes is discarded by an operation that has their locks.
 
 use crate::lane::Lane;
 use crate::lane::blocks::Entries;
@@ -61,7 +61,7 @@ impl Lane {
         self.begin_discard();
     }
 
-    /// A checkpoint has ended. `whole`: it has held nothing back, and all that it has changed is durable.
+    /// A checkpoint has ended. `whole`: it has held nothing back, and all its changes are durable.
     pub(in crate::lane) fn discard_after_checkpoint(&mut self, whole: bool) {
         if !{ &mut self.discards }.checkpoint_ended(&self.cx, &self.maps, whole) {
             return;

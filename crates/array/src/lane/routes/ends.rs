@@ -1,11 +1,11 @@
-//! Drive operations that have ended: each goes to the machine that it was for.
+//! Routes for drive operations that have ended: each goes to the state machine that submitted it.
 
 use crate::action::{IoId, IoKind};
 use crate::lane::io::{Answered, Ended};
 use crate::lane::{Lane, Purpose};
 
 impl Lane {
-    /// A drive has answered: hands what has ended to its purpose.
+    /// A drive has answered: routes the ended operations by their purpose.
     pub(in crate::lane) fn route_answer(&mut self, answered: Answered) {
         match answered {
             Answered::Ended(ended) => self.io_ended(ended),
@@ -26,7 +26,7 @@ impl Lane {
         }
     }
 
-    /// A drive operation has ended: its purpose goes on.
+    /// A drive operation has ended: routes it by its purpose.
     pub(in crate::lane) fn io_ended(&mut self, ended: Ended) {
         let (offset, outcome) = (ended.offset, ended.outcome);
         self.ios.handed_over(&ended);
@@ -75,7 +75,7 @@ impl Lane {
         }
     }
 
-    /// Does something about reads that are late, if it is time to look for them.
+    /// Handles late reads, if it is time to check for them.
     pub(in crate::lane) fn check_timeouts(&mut self) {
         if let Some(late) = self.ios.check(&mut self.cx) {
             for id in late {
@@ -85,7 +85,7 @@ impl Lane {
         }
     }
 
-    /// Looks for a way around what a late read is for.
+    /// Hedges the operation, or the page, that a late read belongs to.
     fn hedge(&mut self, id: IoId) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         let hedged = match ios.purpose_of(id) {

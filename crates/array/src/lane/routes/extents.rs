@@ -1,4 +1,4 @@
-//! What drivers ask of a lane without I/O: which parts of a group hold nothing, and where its data is.
+//! Answers drivers' questions without I/O: which parts of a group hold nothing, and where its data is.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::lane::extents::Extents;
 use crate::lane::maps::MapEntries;
 
 impl Lane {
-    /// Which of these bytes of a group's data hold nothing, as far as it is known without I/O.
+    /// The parts of these bytes of a group's data that hold nothing, as far as is known without I/O.
     #[must_use]
     pub fn extents(&self, group: u64, bytes: Range<u64>) -> Vec<Extent> {
         let length = bytes.end - bytes.start;
@@ -22,19 +22,19 @@ impl Lane {
         self.known_extents().of(group, bytes)
     }
 
-    /// True if asking for the pages of these bytes would make [`extents`](Self::extents) know more.
+    /// True if reading the pages of these bytes would make the answer of [`extents`](Self::extents) more precise.
     #[must_use]
     pub fn lacks_pages(&self, group: u64, bytes: Range<u64>) -> bool {
         !self.pages_lacking(group, bytes).is_empty()
     }
 
-    /// True while pages of the group are on their way into memory.
+    /// True while pages of the group are being read.
     #[must_use]
     pub fn reads_pages(&self, group: u64) -> bool {
         self.pages.reads_group(group)
     }
 
-    /// The stripe of a group's data that a stripe holds, as far as that is known without I/O; `None` also if it holds none.
+    /// The stripe of a group's data that a stripe holds, as far as is known without I/O; `None` also if it holds none.
     #[must_use]
     pub fn data_of_stripe(&self, group: u64, stripe: u64) -> Option<u64> {
         self.known_extents().map_of(group).data_held_by(stripe)
@@ -53,8 +53,8 @@ impl Lane {
         self.known_extents().pages_lacking(group, bytes)
     }
 
-    /// Whether pages and overlay say what the group's blocks hold: not in a pool without them, and not before recovery
-    /// has found all that is logged.
+    /// True if pages and overlay describe the group's blocks. They do not in a pool without them, nor before recovery
+    /// has found everything that is logged.
     fn knows_blocks(&self, group: u64) -> bool {
         let journaled = self.cx.geometry.regions().is_some() && !self.cx.trusted;
         journaled && self.recovery.is_none() && self.check_here(group).is_ok()

@@ -1,4 +1,4 @@
-//! Flushes: what has waited for one goes on.
+//! Routes for flushes: continues what has waited for a flush.
 
 use crate::lane::Lane;
 use crate::lane::flush::{Finished, Waiter};
@@ -29,7 +29,7 @@ impl Lane {
                 Waiter::Job(id) => self.end_job(id, outcome),
                 Waiter::Checkpoint => self.checkpoint_flushed(outcome),
                 Waiter::Recovery => self.recovery_flushed(outcome),
-                // The next batch's header says it.
+                // The header of the next batch records it.
                 Waiter::Log => {}
                 Waiter::Moves => self.moves_flushed(outcome),
             }

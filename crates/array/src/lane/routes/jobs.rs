@@ -1,4 +1,4 @@
-//! Jobs of groups: their steps are operations, and they wait for checkpoints and flushes.
+//! Routes for jobs of groups: their steps are operations, and jobs wait for checkpoints and flushes.
 
 use block::Outcome;
 
@@ -23,7 +23,7 @@ impl Lane {
         }
     }
 
-    /// Keeps the job's steps in flight; ends it when there are no more.
+    /// Keeps the job's steps in flight; ends the job when there are no more.
     pub(in crate::lane) fn step_job(&mut self, id: JobId) {
         loop {
             match self.jobs.next(&mut self.cx, id) {
@@ -58,14 +58,14 @@ impl Lane {
         }
     }
 
-    /// Jobs that have made way for clients go on, if it is time.
+    /// Resumes jobs that have made way for clients, if it is time.
     pub(in crate::lane) fn resume_jobs(&mut self) {
         for id in self.jobs.due(self.cx.now) {
             self.step_job(id);
         }
     }
 
-    /// The job is done and durable, or has failed with nothing of it in flight.
+    /// The job is done and durable, or has failed with none of its operations in flight.
     pub(in crate::lane) fn end_job(&mut self, id: JobId, outcome: Outcome) {
         match self.jobs.end(&mut self.cx, id, outcome) {
             Ended::Reported => {}
@@ -82,8 +82,8 @@ impl Lane {
             } => {
                 self.cx
                     .change_view(|view, geometry| view.abandon_fill(geometry, group, column));
-                // Requests planned before this still write to the target: it must not be given
-                // to anyone else before they have ended.
+                // Requests that were planned before still write to the target. The target must not be used for anything
+                // else before they have ended.
                 self.cx.epochs.report_drained(Event::FillFailed {
                     group,
                     column,
@@ -94,8 +94,8 @@ impl Lane {
         }
     }
 
-    /// Compares the target's pages with what they should be, as far as a step of a fill goes; false if
-    /// pages have to be read first, and the operation waits for them.
+    /// Compares the target's pages with the cached ones, for the stripes of a step of a fill. False if pages must be
+    /// read first: then the operation waits for them.
     pub(in crate::lane) fn compare_pages(&mut self, id: OpId) -> bool {
         let op = &self.ops[id];
         let Owner::Job(job) = op.owner else {
@@ -115,7 +115,7 @@ impl Lane {
         }
     }
 
-    /// A fill has these checksums. False if it is to be planned again.
+    /// The blocks of a fill have these checksums. False if the fill must be planned again.
     pub(in crate::lane) fn note_filled(&mut self, id: OpId, sums: &[u32]) -> bool {
         if self.cx.trusted {
             return true;

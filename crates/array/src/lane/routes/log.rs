@@ -1,4 +1,4 @@
-//! The log: what becomes of what waits for it, and what follows when its batches end.
+//! Routes for the log: what happens to units that wait for it, and what follows when its batches end.
 
 use block::{Fault, Outcome, Seat};
 
@@ -11,7 +11,7 @@ use crate::lane::ops::{Phase, Task};
 use crate::lane::{Lane, records};
 
 impl Lane {
-    /// What an operation writes is computed: to the journal with it, sub-stripe by sub-stripe.
+    /// The writes of an operation are computed: logs them, sub-stripe by sub-stripe.
     pub(in crate::lane) fn log_writes(&mut self, id: OpId, sums: &[u32]) {
         let op = &self.ops[id];
         let units = records::units_of_writes(&self.cx, &self.overlay, (id, op), sums);
@@ -23,8 +23,9 @@ impl Lane {
         op.phase = Phase::Logging {
             units: units.len() as u64,
         };
-        // What it was computed from is not needed any more; were it kept while the operation waits
-        // for memory, none would become free. What is logged again is itself in a batch's buffer.
+        // The batches that it was computed from are not needed any more. If they stayed pinned while the operation
+        // waits for memory, no memory would become free. Blocks that are logged again are themselves in a batch's
+        // buffer.
         if !matches!(op.task, Task::Relog(_)) {
             for sequence in std::mem::take(&mut op.pinned) {
                 self.overlay.unpin(sequence);
@@ -37,7 +38,7 @@ impl Lane {
         }
     }
 
-    /// One of an operation's units is logged, or will not be.
+    /// One of an operation's units is logged, or refused.
     fn unit_ended(&mut self, id: OpId, outcome: Outcome) {
         let op = &mut self.ops[id];
         if op.unit_ended(outcome) {
@@ -48,7 +49,7 @@ impl Lane {
     /// Begins the batches that should be in flight, and the checkpoint that the log needs.
     pub(in crate::lane) fn pump_log(&mut self) {
         let now = self.cx.now;
-        // What has waited long enough for drives that refuse does not wait for the next try, too.
+        // Operations that have waited long enough for drives that refuse do not wait for the next try, too.
         if let Some((fault, since)) = self.retries.refusal(now, self.log.needs_checkpoint()) {
             let overdue = self.log.refuse_overdue(since);
             self.units_refused(overdue, fault);
@@ -70,8 +71,8 @@ impl Lane {
         }
     }
 
-    /// A checkpoint should make room. Where ring and memory have nothing but batches in flight none can: room comes when
-    /// those have ended. One that began all the same would end at once, and the next one would begin in the same turn.
+    /// Requests a checkpoint that makes room. If ring and memory hold nothing but batches in flight, no checkpoint can:
+    /// room comes when these have ended. A checkpoint would end at once, and the next one would begin in the same turn.
     fn want_room(&mut self) {
         let fails = self.retries.checkpoints_fail().is_some();
         let covered = self.log.completed() < self.checkpoints.first_uncovered();
@@ -80,7 +81,7 @@ impl Lane {
         }
     }
 
-    /// Begins the next batch; false if no other one follows.
+    /// Begins the next batch; false if no other batch follows.
     fn begin_batch(&mut self, due: bool) -> bool {
         let fails = self.retries.checkpoints_fail().is_some();
         let inputs = Inputs {
@@ -116,7 +117,7 @@ impl Lane {
         self.batches_ended();
     }
 
-    /// A column of a batch has been written, or not.
+    /// The write of a column of a batch has ended.
     pub(in crate::lane) fn batch_written(
         &mut self,
         sequence: u64,
@@ -137,7 +138,7 @@ impl Lane {
         self.gaps_ended();
     }
 
-    /// Batches that have ended: what they say counts, and what waits for them goes on.
+    /// Applies the batches that have ended, and continues what waits for them.
     fn batches_ended(&mut self) {
         while let Some(ended) = self.log.next_ended(&self.cx) {
             if let Some(tried) = ended.tried {
@@ -158,7 +159,7 @@ impl Lane {
         }
     }
 
-    /// A batch counts from now on: what it says is the truth.
+    /// Applies a batch, which counts from now on.
     pub(in crate::lane) fn apply_batch(&mut self, header: &BatchHeader, buffer: BatchBuffer) {
         let mut applied = Applied {
             overlay: &mut self.overlay,
@@ -168,7 +169,7 @@ impl Lane {
         applied.apply(&mut self.cx, header, buffer);
     }
 
-    /// Gaps are written again for a checkpoint that is awaited; false if they have been.
+    /// Writes gaps again for a checkpoint that something waits for; false if they are written.
     pub(in crate::lane) fn fill_gaps_for_checkpoint(&mut self) -> bool {
         if self.log.try_gaps() {
             self.write_gaps();
@@ -194,7 +195,7 @@ impl Lane {
         }
     }
 
-    /// Drives have taken what the log has written, or one that stays has refused it.
+    /// Drives have taken the log's writes, or a drive that stays has refused one.
     fn batches_tried(&mut self, outcome: Outcome) {
         match outcome {
             Ok(()) => self.retries.succeeded(&mut self.cx, Work::Batch),
@@ -202,13 +203,13 @@ impl Lane {
         }
     }
 
-    /// A try has failed: what waited for it ends with it.
+    /// A try has failed: the operations that waited for it end with this fault.
     pub(in crate::lane) fn refuse_with(&mut self, fault: Fault) {
         let refused = self.log.refuse_all();
         self.units_refused(refused, fault);
     }
 
-    /// Nothing waits to be logged again any more.
+    /// Refuses all units that wait to be logged again.
     fn refuse_relogs(&mut self) {
         if self.preserved.relogs() {
             let refused = self.log.refuse_relogs();

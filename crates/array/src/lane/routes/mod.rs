@@ -1,4 +1,4 @@
-//! Routing: what comes to a lane, or from one of its machines, goes to the machine that it is for.
+//! Routing: inputs of a lane, and outputs of its state machines, go to the machine that handles them.
 
 mod checkpoint;
 mod commands;

@@ -1,4 +1,4 @@
-//! Operations of data that moves: they are planned where it is, and overwrite whole stripes in free ones.
+//! Routes for operations on data that moves: they are planned where the data is, and write whole stripes to free ones.
 
 use block::{Fault, Outcome};
 
@@ -9,8 +9,8 @@ use crate::lane::maps::{Progress, Taken};
 use crate::lane::ops::{Located, Op, Owner, Phase, is_located, locate, needs_no_lock, split};
 
 impl Lane {
-    /// Finds the stripe of what a client asks for, and gets in line for its lock. True if the operation may be planned now: it
-    /// is where its data is, and has the lock if it needs one.
+    /// Finds the stripe of a client's operation, and queues the operation for its lock. True if the operation may be
+    /// planned now: it is where its data is, and has the lock if it needs one.
     pub(in crate::lane) fn locate(&mut self, id: OpId) -> bool {
         if is_located(&self.cx, &self.maps, &self.ops[id]) {
             return true;
@@ -42,7 +42,7 @@ impl Lane {
         false
     }
 
-    /// A run of stripes of the data is not one run of stripes any more.
+    /// The stripes that hold a run of the data are no longer one run: splits the operation.
     fn split(&mut self, id: OpId) {
         let parts = split(&self.ops[id]);
         if let Owner::Request(request) = self.ops[id].owner {
@@ -51,12 +51,12 @@ impl Lane {
         for part in parts {
             self.start(part);
         }
-        // It has done nothing to its stripes.
+        // The operation itself has done nothing to its stripes.
         self.ops[id].data = None;
         self.end(id, Ok(()));
     }
 
-    /// Takes a free stripe for an operation, or lets it wait for one; false if it goes on where it is.
+    /// Takes a free stripe for an operation, or makes it wait for one; false if its data stays where it is.
     pub(in crate::lane) fn begin_move(&mut self, id: OpId) -> bool {
         let op = &self.ops[id];
         let (group, from) = (op.group, op.stripes.start);
@@ -83,8 +83,8 @@ impl Lane {
         self.ops.run(id);
     }
 
-    /// An operation that was to move ends: what it had locked beside its stripe is free, and so is the stripe itself if nothing
-    /// says that it is used.
+    /// An operation that was to move ends. The lock of the other stripe is released. The free stripe is free again,
+    /// unless a record says that it is used.
     pub(in crate::lane) fn move_ends(&mut self, id: OpId, op: &Op) {
         let Some(from) = op.moves_from() else {
             return;
@@ -94,7 +94,7 @@ impl Lane {
         self.ops.run_all(next);
     }
 
-    /// Vacated stripes become free as soon as they may, and are flushed if something waits for them.
+    /// Frees vacated stripes as soon as possible, and begins a flush if operations wait for them.
     pub(in crate::lane) fn pump_moves(&mut self) {
         loop {
             let progress = Progress {
@@ -114,7 +114,7 @@ impl Lane {
             if begun {
                 return;
             }
-            // All is flushed.
+            // All is flushed already.
         }
     }
 

@@ -1,4 +1,5 @@
-//! The life of an operation, as `ops/mod.rs` draws it: what comes of each step goes to the machine that has the next one.
+//! Routes for the phases of an operation, which `ops/mod.rs` draws: the result of each step goes to the state machine
+//! that has the next one.
 
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ use crate::plan::Transfer;
 use crate::seeded::{self, SeededFault};
 
 impl Lane {
-    /// Puts an operation in line. Reads of what is there need no lock: every block is old or new.
+    /// Starts an operation. Reads of columns that can be read directly need no lock: every block is old or new.
     pub(in crate::lane) fn start(&mut self, op: Op) {
         if op.data.is_some() && self.cx.geometry.free_stripes() > 0 {
             let id = self.ops.begin(&mut self.cx, op);
@@ -38,7 +39,7 @@ impl Lane {
         }
     }
 
-    /// Gives back stripes that an operation has locked.
+    /// Releases stripes that an operation has locked.
     pub(in crate::lane) fn give_back(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
         self.ops.unlock(id, group, stripes.clone());
         if self.preserved.unlocked(group, stripes) {
@@ -46,7 +47,7 @@ impl Lane {
         }
     }
 
-    /// All reads have succeeded: are they what was written?
+    /// All reads have succeeded: verifies what was read.
     fn verify(&mut self, id: OpId) {
         let Some(sums) = sums_to_verify(&self.cx, &self.ops[id]) else {
             self.compute(id);
@@ -60,10 +61,10 @@ impl Lane {
         self.cx.push_compute(Computing::Verify(id), work);
     }
 
-    /// What an operation has read has these checksums.
+    /// The blocks that an operation has read have these checksums.
     pub(in crate::lane) fn verified(&mut self, id: OpId, sums: &[u32]) {
         if self.end_orphan(id) {
-            // What it read may have changed since its reader gave back the lock.
+            // The blocks that it has read may have changed since its reader released the lock.
             return;
         }
         let verified = verify(&self.cx, self.entries(), &self.ops[id], sums);
@@ -145,7 +146,7 @@ impl Lane {
                 Compared::Again => return self.ops.plan_again(&mut self.cx, id),
                 Compared::LeftToReader => return self.end(id, Err(Fault::Lost)),
                 Compared::Right if writes_what_it_recovers(&self.ops[id]) => {}
-                // With what is reconstructed the operation goes on.
+                // The operation goes on with the reconstructed blocks.
                 Compared::Right => return self.compute(id),
             }
         }
@@ -158,7 +159,7 @@ impl Lane {
         }
     }
 
-    /// What a fill writes is computed: it has to wait for a checkpoint, is planned again, or goes in place.
+    /// The writes of a fill are computed: the fill must wait for a checkpoint, is planned again, or writes in place.
     fn fill_computed(&mut self, id: OpId, sums: &[u32]) {
         let op = &self.ops[id];
         let Task::Fill { column, .. } = op.task else {
@@ -224,7 +225,7 @@ impl Lane {
         }
     }
 
-    /// Ends an operation: locks, memory and owner.
+    /// Ends an operation: releases its locks and memory, and passes the outcome to its owner.
     pub(in crate::lane) fn end(&mut self, id: OpId, outcome: Outcome) {
         self.release_scratch(id);
         let mut op = self.ops.end(&mut self.cx, id);
@@ -289,7 +290,7 @@ impl Lane {
         }
     }
 
-    /// Ends an operation that nothing needs any more; whether it was one.
+    /// Ends an operation whose result is not needed any more; true if it was one.
     pub(in crate::lane) fn end_orphan(&mut self, id: OpId) -> bool {
         let orphan = self.ops[id].orphan;
         if orphan {

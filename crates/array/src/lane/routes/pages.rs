@@ -1,4 +1,4 @@
-//! Pages and maps: what waits for them goes on when they are in memory.
+//! Routes for pages and maps: operations that wait for them continue when they are in memory.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use crate::lane::ops::{Owner, Phase, Task};
 use crate::lane::pages::{Loaded, PageCache};
 
 impl Lane {
-    /// Loads pages for an operation, which is planned again when they are here.
+    /// Loads pages for an operation, which is planned again when they are in memory.
     pub(in crate::lane) fn fetch_pages(&mut self, id: OpId, names: BTreeSet<PageName>) {
         let op = &mut self.ops[id];
         op.phase = Phase::Fetching;
-        // A job, or a stream, is about to ask for those behind them.
+        // A job, or a stream, will soon need the pages behind these.
         let streams = op.service.bulk && matches!(op.task, Task::Write(_));
         let ahead = match matches!(op.owner, Owner::Job(_)) || streams {
             true => PageCache::ahead(&self.cx, &names),
@@ -27,7 +27,7 @@ impl Lane {
         }
     }
 
-    /// Begins to load pages, but for those that are here or on their way.
+    /// Begins to load pages, except those that are in memory or being read.
     pub(in crate::lane) fn load_pages(&mut self, names: impl IntoIterator<Item = PageName>) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         let nowhere = self.pages.load(cx, ios, self.log.anchor(), names);
@@ -59,13 +59,13 @@ impl Lane {
         }
     }
 
-    /// A page has come, and these operations have waited for it.
+    /// A page is in memory; these operations have waited for it.
     pub(in crate::lane) fn page_here(&mut self, ready: Vec<OpId>) {
         self.ops.run_all(ready);
         self.checkpoint_page_here();
     }
 
-    /// Brings the map of a group into memory; else the pages that it needs.
+    /// Brings the map of a group into memory. Fails with the pages that must be read first.
     pub(in crate::lane) fn load_map(&mut self, group: u64) -> Result<(), BTreeSet<PageName>> {
         let entries = MapEntries {
             overlay: &self.overlay,
@@ -78,7 +78,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Columns can be read again, of one group or of any.
+    /// Columns can be read again: of one group, or of any group.
     pub(in crate::lane) fn forget_nowhere(&mut self, group: Option<u64>) {
         if self.pages.has_nowhere() {
             let checkpoint = self.checkpoints.pages(self.log.anchor());

@@ -1,4 +1,4 @@
-//! Planning: an operation is located, planned by what is known of its blocks, and its reads begin.
+//! Planning of operations: an operation is located, planned by the state of its blocks, and its reads begin.
 
 use block::{Fault, RequestKind};
 
@@ -29,7 +29,7 @@ impl Lane {
         if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[id]) {
             self.ops[id].task = Task::Repair(left);
         }
-        // What was tried was read into memory that is released.
+        // The trials were read into memory that has been released.
         if let Some(arbitration) = self.ops[id].arbitration.written() {
             arbitration.drop_trials();
         }
@@ -54,7 +54,7 @@ impl Lane {
         }
     }
 
-    /// Plans an operation by what is known of each of its blocks.
+    /// Plans an operation by the state of each of its blocks.
     fn plan_closely(&mut self, id: OpId) {
         if !self.compare_pages(id) {
             return;
@@ -79,7 +79,7 @@ impl Lane {
                 self.go(id, plan, scratch);
             }
             Planned::Pages(missing) => self.fetch_pages(id, missing),
-            // Its reader waits.
+            // Its reader waits for the late drive.
             Planned::Wait if matches!(self.ops[id].owner, Owner::Hedge(_)) => {
                 self.end(id, Err(Fault::Lost));
             }
@@ -89,7 +89,7 @@ impl Lane {
         }
     }
 
-    /// An operation goes on by its plan.
+    /// Continues an operation by its plan.
     fn go(&mut self, id: OpId, plan: Plan, scratch: ScratchId) {
         let about = (&self.ops[id], &plan);
         let progress = (self.log.flushed(), self.recovery.is_none());
@@ -131,7 +131,7 @@ impl Lane {
         }
     }
 
-    /// Logs blocks again from the memory in which they are.
+    /// Logs blocks again from the memory that holds them.
     fn relog(&mut self, id: OpId) {
         let op = &mut self.ops[id];
         let Task::Relog(names) = &op.task else {
@@ -144,11 +144,11 @@ impl Lane {
         self.compute(id);
     }
 
-    /// Makes a whole group unwritten.
+    /// Makes a whole group blank.
     fn blank(&mut self, id: OpId) {
         let group = self.ops[id].group;
         if !self.checkpoints.writes_of(group) {
-            // What had the stripes before may have read pages of the earlier life since they were dropped.
+            // Earlier operations on the stripes may have read old pages of the group after these were dropped.
             self.pages.drop_group(group);
         }
         self.maps.drop_group(group);
@@ -165,7 +165,7 @@ impl Lane {
         self.compute(id);
     }
 
-    /// An operation needs more than is left.
+    /// An operation needs more blocks than are available.
     pub(in crate::lane) fn lost(&mut self, id: OpId) {
         let op = &self.ops[id];
         let fault = fault_of_loss(&self.cx, op);
@@ -175,7 +175,7 @@ impl Lane {
                 RequestKind::Read
             }
         };
-        // What recovery cannot repair it may leave out.
+        // Recovery may leave out stripes that it cannot repair.
         if op.owner != Owner::Recovery {
             self.cx.events.push_back(Event::StripeLost {
                 group: op.group,
@@ -200,7 +200,7 @@ impl Lane {
         }
     }
 
-    /// Batches that an operation's plan uses stay in memory.
+    /// Keeps the batches in memory that an operation's plan reads.
     fn pin(&mut self, id: OpId) {
         for &sequence in &self.ops[id].pinned {
             self.overlay.pin(sequence);

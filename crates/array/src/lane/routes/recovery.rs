@@ -1,4 +1,4 @@
-//! Recovery: what it finds becomes what journal and memory say, and the log goes on behind it.
+//! Routes for recovery: its results become the state of journal and memory, and the log continues behind them.
 
 use block::{Fault, Outcome, Seat};
 
@@ -9,7 +9,7 @@ use crate::lane::flush::Waiter;
 use crate::lane::recover::{Lent, Next, Recovery};
 
 impl Lane {
-    /// Reads what the lane has logged. `fresh`: it has logged nothing yet.
+    /// Begins to read the lane's log. `fresh`: nothing was ever logged.
     pub(in crate::lane) fn begin_recovery(&mut self, incarnation: u64, fresh: bool) {
         let Some(regions) = self.cx.geometry.regions() else {
             self.recovered(Ok(0));
@@ -20,7 +20,7 @@ impl Lane {
         self.recover(|recovery, lent| recovery.begin(lent, fresh));
     }
 
-    /// A step of the recovery, and what follows.
+    /// Performs a step of the recovery, and what follows from it.
     fn recover(&mut self, step: impl FnOnce(&mut Recovery, &mut Lent<'_>) -> Next) {
         let recovery = self.recovery.as_mut().expect("a recovery runs");
         let mut lent = Lent {
@@ -71,12 +71,12 @@ impl Lane {
         }
     }
 
-    /// A flush of the recovery's has ended.
+    /// A flush of recovery has ended.
     pub(in crate::lane) fn recovery_flushed(&mut self, outcome: Outcome) {
         self.recover(|recovery, lent| recovery.flushed(lent, outcome));
     }
 
-    /// A read of the recovery's has ended.
+    /// A read of recovery has ended.
     pub(in crate::lane) fn recovery_read(
         &mut self,
         place: (Seat, u64),
@@ -86,19 +86,19 @@ impl Lane {
         self.recover(|recovery, lent| recovery.read(lent, place, index, outcome));
     }
 
-    /// A computation of the recovery's has ended.
+    /// A computation of recovery has ended.
     pub(in crate::lane) fn recovery_computed(&mut self, computed: &Computed) {
         self.recover(|recovery, lent| recovery.computed(lent, computed));
     }
 
-    /// A column that recovery writes again, or its anchor, has been written, or not.
+    /// The write of a column that recovery writes again, or of its anchor, has ended.
     pub(in crate::lane) fn recovery_written(&mut self, seat: Seat, offset: u64, outcome: Outcome) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         let out = self.flushes.write_ended(cx, ios, seat, offset, outcome);
         self.recover(|recovery, lent| recovery.written(lent, seat, outcome, out));
     }
 
-    /// The anchor is on its way to so many drives.
+    /// The anchor is being written to so many drives.
     pub(in crate::lane) fn recovery_anchor_submitted(&mut self, scratch: ScratchId, drives: usize) {
         self.recover(|recovery, lent| recovery.anchor_submitted(lent, scratch, drives));
     }
@@ -110,7 +110,7 @@ impl Lane {
         }
     }
 
-    /// A torn stripe is whole again, or not all of it.
+    /// A torn stripe has been repaired, or not completely.
     pub(in crate::lane) fn torn_repaired(&mut self, whole: bool) {
         self.recover(|recovery, lent| recovery.repaired(lent, whole));
     }

@@ -1,4 +1,5 @@
-//! Repairs: what an operation has found is repaired by operations of their own, for which a scrub waits.
+//! Routes for repairs: blocks that an operation has found bad are repaired by separate operations, and a scrub waits
+//! for these.
 
 use block::Outcome;
 
@@ -8,7 +9,7 @@ use crate::lane::ops::{Op, Owner, Task};
 use crate::seeded::{self, SeededFault};
 
 impl Lane {
-    /// Starts repairs of what an operation has found bad or unknown.
+    /// Starts the repairs of blocks that an operation has found bad or unknown.
     pub(in crate::lane) fn begin_repairs(&mut self, op: &Op, outcome: Outcome) {
         let entries = Entries {
             overlay: &self.overlay,
@@ -37,7 +38,7 @@ impl Lane {
         }
     }
 
-    /// An operation has ended: what it has found is repaired.
+    /// An operation has ended: repairs the blocks that it has found bad, and updates losses and job.
     pub(in crate::lane) fn after(&mut self, op: &Op, outcome: Outcome) {
         if self.cx.geometry.regions().is_none() || op.owner == Owner::Recovery {
             return;

@@ -1,5 +1,5 @@
-//! Requests: what comes from clients goes to those that hold requests back, and begins as operations; it is answered when the last of
-//! these has ended.
+//! Routes for requests: a client's request may be held back first, then begins as operations, and is answered when the
+//! last of these has ended.
 
 use std::ops::Range;
 
@@ -85,7 +85,7 @@ impl Lane {
         }
     }
 
-    /// What is written to each stripe waits for its neighbours.
+    /// The parts of each stripe wait for their neighbours.
     fn begin_write(&mut self, id: RequestId, request: &GroupRequest) {
         let stripes = self.cx.geometry.stripes(request);
         if stripes.is_empty() {
@@ -113,7 +113,7 @@ impl Lane {
         }
     }
 
-    /// One operation for all of them, if there are any.
+    /// Begins one operation for all parts, if there are any.
     fn begin_parts(&mut self, (group, stripe): (u64, u64), parts: Vec<Part>) {
         let Some(first) = parts.first() else {
             return;
@@ -139,7 +139,7 @@ impl Lane {
         }
     }
 
-    /// A request to a group that was never written.
+    /// Begins a request to a group that was never written.
     pub(in crate::lane) fn begin_uninitialized(&mut self, id: RequestId, request: GroupRequest) {
         match request.request.kind {
             RequestKind::Read => {
@@ -169,7 +169,7 @@ impl Lane {
         }
     }
 
-    /// Groups of a volume that is new.
+    /// These groups belong to a new volume.
     pub(in crate::lane) fn leave_uninitialized(&mut self, runs: &[(u64, u64)]) {
         for &(first, count) in runs {
             self.discards.forget(first..first + count);
@@ -179,7 +179,7 @@ impl Lane {
         }
     }
 
-    /// Groups have been made blank, or could not be.
+    /// Groups have been made blank, or could not be made blank.
     pub(in crate::lane) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
         if outcome.is_ok() && self.check_here(groups.start).is_ok() {
             self.uninitialized.mark(groups.start);

@@ -1,7 +1,7 @@
-//! Drives that leave their seats, and drives that take one: what a lane does about it, in order.
+//! Drives that leave their seats, and drives that take one: what a lane does then, in order.
 //!
-//! All drives that are out are so in the view before anything that waited for the pool's verdict goes on: what goes on is planned
-//! by the view.
+//! All drives that are out are marked out in the view before anything continues that waited for the pool's verdict,
+//! because operations that continue are planned by the view.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::lane::Lane;
 use crate::lane::ids::OpId;
 
 impl Lane {
-    /// Drives are out. All are before what waits for a verdict goes on.
+    /// Drives are out. The view has all of them before operations that wait for a verdict continue.
     pub(in crate::lane) fn seats_out(&mut self, seats: &[Seat]) {
         for &seat in seats {
             self.ios.forget_pace(seat);
@@ -35,7 +35,7 @@ impl Lane {
         }
     }
 
-    /// The seat's drive is out: whatever it was asked has failed, whether it answers or not.
+    /// The seat's drive is out: all its operations in flight have failed, whether it answers or not.
     fn abandon_seat(&mut self, seat: Seat) {
         while let Some(answered) = self.ios.fail_next_at(&mut self.cx, seat) {
             self.route_answer(answered);
@@ -43,13 +43,13 @@ impl Lane {
         self.ios.seat_abandoned(seat);
     }
 
-    /// From now on all that is written to the seat goes to its drive's successor too.
+    /// From now on all writes to the seat also go to its drive's successor.
     pub(in crate::lane) fn begin_twin(&mut self, seat: Seat, with: Seat) {
         self.cx.change_view(|view, _| view.successor_in(with));
         self.ios.begin_twin(seat, with);
     }
 
-    /// The successor takes the seat. `filled`: the columns that it has, where it does not have all.
+    /// The successor takes the seat. `filled`: the columns that it has; `None`: all of them.
     pub(in crate::lane) fn succeed(
         &mut self,
         seat: Seat,
@@ -61,7 +61,7 @@ impl Lane {
             self.cx
                 .change_view(|view, geometry| view.succeed(geometry, seat, filled));
         }
-        // Fills that were under way come to nothing. What they have written is not asked for.
+        // Fills in flight fail. The writes that they have done are not used.
         self.cx.change_view(|view, _| view.successor_out(with));
         self.jobs.lost_seat(with);
         for id in self.ios.in_flight_at(with, false) {
@@ -70,7 +70,7 @@ impl Lane {
             }
         }
         self.decide(with, true);
-        // What the successor was given to write before is the seat's now.
+        // Earlier writes to the successor count for the seat now.
         self.ios.seconds_succeed(seat, with);
         self.flushes.wrote(seat);
         for id in self.ios.in_flight_at(seat, false) {
@@ -90,7 +90,7 @@ impl Lane {
         }
     }
 
-    /// The pool has decided about a drive; whatever waited for that goes on.
+    /// The pool has decided about a drive: everything that waited for the decision continues.
     pub(in crate::lane) fn decide(&mut self, seat: Seat, out: bool) {
         self.ios.decided(seat);
         if out {
@@ -101,7 +101,7 @@ impl Lane {
         self.verdict(seat, out);
     }
 
-    /// The seat has another drive now: what the one before it failed is on this one, or is absent.
+    /// The seat has another drive now. Blocks that the earlier drive failed to write are on this drive, or are absent.
     fn superseded(&mut self, seat: Seat) {
         self.ios.decided(seat);
         self.ios.forget_unflushed(seat);

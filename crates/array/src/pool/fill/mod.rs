@@ -3,7 +3,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `queue.rs` | cells that wait, are filled, recorded and settled |
-//! | `order/` | which of them is next: policies |
+//! | `order/` | which waiting cell is next: policies |
 //! | `place.rs` | where a column is filled, and which drives are read |
 
 pub(super) mod order;
@@ -38,7 +38,7 @@ impl Pool {
         &self.fills.progress
     }
 
-    /// Bytes that the rebuild under way has gone past: of cells that are filled, and of those that are being filled.
+    /// Bytes that the rebuild under way has covered: of cells that are filled, and of those that are being filled.
     #[must_use]
     pub fn rebuilt_bytes(&self) -> u64 {
         let cell_bytes = self.geometry.cell_bytes();
@@ -51,13 +51,13 @@ impl Pool {
         (cells_done * cell_bytes + stepped).min(cells_total * cell_bytes)
     }
 
-    /// Looks at all groups anew: membership or volumes have changed.
+    /// Scans all groups again: membership or volumes have changed.
     pub(super) fn requeue_fills(&mut self) {
         let was_idle = self.fills.is_idle();
         self.fills.rescan();
         self.replacements_again();
         if self.fills.stopped {
-            // Nobody would ever begin them, and the pool would never be quiet again.
+            // These fills would never begin, and the pool would never be idle again.
             return;
         }
         let groups: Vec<u64> = self.facts.allocated_groups().collect();
@@ -75,7 +75,7 @@ impl Pool {
             }
         }
         if waiting == 0 {
-            // Of a rebuild under way nothing is left that could be done: its drive went out again.
+            // The rebuild under way has nothing left that could be done: its drive went out again.
             if self.fills.progress.cells_total > 0 {
                 self.fills_ended();
             }
@@ -88,7 +88,8 @@ impl Pool {
         }
     }
 
-    /// While something is filled or scrubbed the lanes say whether their clients ask: all make way for those of any.
+    /// During a fill or scrub the lanes report whether their clients send requests: all lanes make way for clients of
+    /// any.
     pub(super) fn watch_clients(&mut self) {
         let works = !self.fills.none_is_filled() || self.is_scrubbing();
         if self.clients.watch(works) {
@@ -96,14 +97,14 @@ impl Pool {
         }
     }
 
-    /// A lane's clients have begun to ask, or have asked for nothing for a while.
+    /// A lane's clients have begun to send requests, or have sent none for a while.
     pub(super) fn clients_ask(&mut self, lane: u16, ask: bool) {
         if let Some(asks) = self.clients.ask(lane, ask) {
             self.tell_lanes(&Command::MakeWay(asks));
         }
     }
 
-    /// Which of the cells that wait is filled next, from now on.
+    /// Sets the policy that chooses which waiting cell is filled next.
     pub fn order_fills(&mut self, order: &'static dyn FillOrder) {
         self.fills.set_order(order);
     }
@@ -117,7 +118,7 @@ impl Pool {
     }
 
     fn begin_fills(&mut self) {
-        // Before the lanes have read their journals, what is in place is not yet the truth.
+        // Before the lanes have read their journals, blocks in place may be older than logged ones.
         if self.fills.stopped || self.fills.paused || !self.recovered {
             return;
         }
@@ -141,7 +142,8 @@ impl Pool {
         affordable.clamp(*FILLS.start(), *FILLS.end())
     }
 
-    /// The drives that filling a column would ask. None if another one took its spare cell: `start_fill` drops it.
+    /// The drives that filling a column would use. None if its spare cell has been taken for another one: `start_fill`
+    /// drops it.
     fn fill_choice(&self, (group, column): (u64, u16)) -> FillChoice {
         let seats = self.target(group, column).map(|target| {
             let mut seats = self.fill_sources(group, column).0;
@@ -162,7 +164,7 @@ impl Pool {
         self.moves_on((group, column), target);
         let (sources, avoid) = self.fill_sources(group, column);
         let holds = self.held_before(group, column, target);
-        // Of what a drive has already it is not known before how much is left to move.
+        // If the drive has part of the column already, it is not known yet how much is left to move.
         let cell_bytes = match holds {
             Some(_) => 0,
             None => self.geometry.cell_bytes(),
@@ -236,7 +238,7 @@ impl Pool {
         self.write_entry(target, Some(entry), vec![effect]);
     }
 
-    /// Columns are in their home cells on a drive that is back: recorded as if they had been filled.
+    /// Columns are intact in their home cells on a drive that is back: record them as if they had been filled.
     pub(super) fn readmit(&mut self, seat: Seat, columns: Vec<(u64, u16)>) {
         if self.facts.seats[seat.index()].state != SeatState::Filling {
             return;
@@ -275,9 +277,8 @@ impl Pool {
         self.fills_ended();
     }
 
-    /// No operation knows the old cell any more: it is free. Where membership changed meanwhile,
-    /// the column may have to move on: home, if it was filled into spare space when its drive came
-    /// back.
+    /// No operation uses the old cell any more, so that cell is free. If membership changed meanwhile, the column may
+    /// have to move again: home, if it was filled into spare space when its drive returned.
     pub(super) fn settled(&mut self, group: u64, column: u16) {
         let key = (group, column);
         if let Some(old) = self.fills.settled(key) {
@@ -286,7 +287,7 @@ impl Pool {
                 self.write_entry(old, None, vec![OnDurable::Cleared]);
             }
         }
-        // With this column others of the group may be reconstructed that could not be.
+        // With this column, others of the group that could not be reconstructed perhaps can be.
         let others = self.fills.hope_again(group);
         for key in others.into_iter().chain([key]) {
             if self.wait_again(key) {
@@ -320,15 +321,15 @@ impl Pool {
         self.fill_over(group, column, target);
     }
 
-    /// A fill came to nothing; its target is free, and it waits again if there is hope.
+    /// A fill failed: its target is free, and the column waits again if it can be filled.
     fn fill_over(&mut self, group: u64, column: u16, target: Cell) {
         self.taken.remove(&target);
         self.wait_again((group, column));
         self.fills_ended();
     }
 
-    /// Queues a column that is not under way, if it is not where it should be and there is hope;
-    /// whether it was queued.
+    /// Queues a column that is not under way, if it is not where it should be and can be filled; returns whether it was
+    /// queued.
     fn wait_again(&mut self, key: (u64, u16)) -> bool {
         let (group, column) = key;
         if self.fills.stopped || self.fills.is_unrecoverable(key) {
@@ -366,7 +367,7 @@ impl Pool {
 
     /// Seats whose every allocated column is at home become current.
     pub(super) fn complete_seats(&mut self) {
-        // What is being made blank belongs to volumes soon, and may have a column to fill.
+        // Groups that are being made blank belong to volumes soon, and may have a column to fill.
         let makes_blank = !self.initialization.is_idle() || !self.new_volumes.is_empty();
         if !self.fills.none_waits() || self.closing.is_some() || makes_blank {
             return;
@@ -405,15 +406,15 @@ impl Pool {
             let mut effects = vec![OnDurable::Lanes(Command::SeatCurrent(seat))];
             effects.extend(caught_up.map(OnDurable::Report));
             effects.push(OnDurable::Report(Report::SeatComplete { seat }));
-            // Spare cells that its columns had are free for others, and what could not be
-            // reconstructed before perhaps can be.
+            // The spare cells of its columns are free for others, and columns that could not be reconstructed before
+            // perhaps can be.
             effects.push(OnDurable::Requeue);
             self.commit(effects);
         }
     }
 
-    /// Holds the rebuild (cells under way are finished) or lets it go on. A rebuild that is held
-    /// before its first cell counts as begun when it is let go.
+    /// Pauses the rebuild (cells under way are finished), or resumes it. A rebuild that is paused before its first cell
+    /// counts as begun when it is resumed.
     pub fn pause_fills(&mut self, now: Instant, paused: bool) {
         self.now = now;
         let untouched = self.fills.progress.cells_done == 0 && self.fills.in_flight() == 0;
@@ -424,14 +425,14 @@ impl Pool {
         self.advance();
     }
 
-    /// Nothing new is filled, and what is under way is given up.
+    /// Starts no new fills, and abandons those in flight.
     pub(super) fn stop_fills(&mut self) {
         for (group, column) in self.fills.stop() {
             self.tell_lane(group, Command::Abandon { group, column });
         }
     }
 
-    /// A drive is out: what was being filled there fails; what was recorded there is gone.
+    /// A drive is out: fills onto it fail, and cells that were recorded there are gone.
     pub(super) fn fills_lost_seat(&mut self, seat: Seat) {
         self.places.retain(|_, &mut (cell, _)| cell.seat != seat);
         self.taken.retain(|cell, _| cell.seat != seat);

@@ -7,15 +7,15 @@ use crate::pool::Pool;
 use crate::seeded::{self, SeededFault};
 
 impl Pool {
-    /// Whether a column is elsewhere although its home could take it.
+    /// Whether a column is not at home although its home could take it.
     pub(in crate::pool) fn is_away(&self, group: u64, column: u16) -> bool {
         let home = self.geometry.layout().cell(group, column);
         self.facts.seats[home.seat.index()].state.takes_part()
             && self.source(group, column).is_some_and(|cell| cell != home)
     }
 
-    /// Where a column should be filled: its home if a drive is there, else a free spare cell of
-    /// the home's row. Nowhere while the home's drive is joining; the queue is made anew after that.
+    /// Where a column should be filled: its home if a drive is there, else a free spare cell of the home's row. `None`
+    /// while the home's drive is joining; the queue is built again after that.
     pub(super) fn target(&self, group: u64, column: u16) -> Option<Cell> {
         let layout = self.geometry.layout();
         let home = layout.cell(group, column);
@@ -27,11 +27,11 @@ impl Pool {
             let joined = !self.joining.contains(home.seat);
             return (joined || seeded::is(SeededFault::FillBeforeJoined)).then_some(home);
         }
-        // Its drive comes back: what it holds is not rebuilt meanwhile.
+        // Its drive is expected back: the columns on it are not rebuilt meanwhile.
         if self.is_away_for_a_while(home.seat) {
             return None;
         }
-        // Never two columns of a group on one drive, nor on their way there: they would be lost together.
+        // No two columns of a group may be on one drive or be filled there: they would be lost together.
         let neighbours: Vec<Seat> = (0..layout.columns())
             .filter(|&other| other != column)
             .flat_map(|other| {
@@ -50,7 +50,7 @@ impl Pool {
         layout.spare_for(group, column, &out, &|cell| self.taken.contains_key(&cell))
     }
 
-    /// The drives that a fill should read, and the columns that it should spare.
+    /// The drives that a fill should read, and the columns that it should avoid.
     pub(super) fn fill_sources(&self, group: u64, column: u16) -> (Vec<Seat>, Vec<u16>) {
         if let Some(cell) = self.source(group, column) {
             return (vec![cell.seat], Vec::new());
@@ -64,8 +64,8 @@ impl Pool {
             .collect();
         readable.sort_unstable_by_key(|&(busy, moved, other, _)| (moved, busy, other));
         let code = self.geometry.code();
-        // A code of several rows recovers a column from fewer elements when it may read a little of
-        // every other column (hybrid recovery), so none is spared.
+        // A code of several rows recovers a column from fewer elements when it may read a little of every other column
+        // (hybrid recovery), so no column is avoided.
         let needed = if code.rows() > 1 {
             readable.len()
         } else {

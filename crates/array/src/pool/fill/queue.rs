@@ -1,15 +1,15 @@
-//! Cells that wait to be filled, and what becomes of them.
+//! Cells that wait to be filled, and their states until they are in place.
 //!
 //! ```text
 //!   waiting ──begin──► copying ──copied──► with its pages ──end──► recording ──recorded──► settling ──settled──► (where it should be)
-//!      ▲     sources and target have a fill more       │              │ unrecorded          the lane lets go of the old cell
-//!      └───────────────────────────────────────────────┴──────────────┘ wait, if there is hope; else unrecoverable
+//!      ▲     sources and target have a fill more       │              │ unrecorded          the lane stops using the old cell
+//!      └───────────────────────────────────────────────┴──────────────┘ wait, if it can be filled; else unrecoverable
 //! ```
 //!
 //! Order: groups that have lost most first, then copy-back, then replacements; among equals a policy chooses (`order/`).
 //!
 //! Invariants:
-//! - A column is in one state at a time, but for the old cell that drains while its column settles.
+//! - A column is in one state at a time, except for the old cell that drains while its column settles.
 //! - `busy` counts a drive once for each fill that copies and reads or writes it.
 
 use std::cmp::Reverse;
@@ -21,24 +21,25 @@ use layout::Cell;
 use super::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 use crate::pool::Progress;
 
-/// Fills that one drive takes part in at a time: enough to keep its queue from running dry, though a fill has
-/// either reads or a write in flight. In the simulator 13 drives (4+2, first come first served, 200 MB/s) reach 0.96 of
-/// the bound with 8 and 0.98 with 10; with 12 small reads wait so long that drives are suspected. Disks that seek reach a
-/// little more with 11 than with 10, since each has more steps to be turned to. While clients ask it is fewer (`lane/jobs/pace.rs`).
+/// Fills that use one drive at a time: enough to keep its queue from running dry, though a fill has either reads or a
+/// write in flight. In the simulator 13 drives (4+2, first come first served, 200 MB/s) reach 0.96 of the bound with 8
+/// and 0.98 with 10; with 12 small reads wait so long that drives become suspect. Disks that seek reach a little more
+/// with 11 than with 10, since each has more steps to choose from. While clients send requests it is fewer
+/// (`lane/jobs/pace.rs`).
 pub(super) const FILLS_PER_DRIVE: u64 = 11;
 
-/// Cells of a class among which the next one is chosen. Past a few hundred nothing is gained.
+/// Cells of a class among which the next one is chosen. More than a few hundred gain nothing.
 const SCAN_AHEAD: usize = 256;
 
 /// A column of a group.
 pub(super) type Key = (u64, u16);
 
-/// Why a cell is filled; what is listed first goes first.
+/// Why a cell is filled; earlier variants go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     /// The column is absent; the more columns its group has lost, the sooner.
     Rebuild { lost: Reverse<usize> },
-    /// The column is on spare space and its home is there again.
+    /// The column is on spare space and its home is in again.
     CopyBack,
     /// The column's drive is being replaced.
     Replace,
@@ -54,8 +55,8 @@ pub(super) struct Filling {
     stepped_bytes: u64,
     /// The target has its blocks and waits for its pages: the fill is not counted in `busy` any more.
     copied: bool,
-    /// The target's drive has gone out. The lane may not know it yet and say that the cell is filled, when another
-    /// drive sits in the seat already.
+    /// The target's drive has gone out. The lane may still report that the cell is filled, when another drive has the
+    /// seat already.
     pub(super) superseded: bool,
 }
 
@@ -65,19 +66,19 @@ pub(in crate::pool) struct Fills {
     order: &'static dyn FillOrder,
     waiting: BTreeMap<Class, BTreeSet<Key>>,
     in_flight: BTreeMap<Key, Filling>,
-    /// Filled, its record being written.
+    /// Filled; the record is being written.
     recording: BTreeMap<Key, Cell>,
     /// Settled in a new cell; the old one is free once the lane has no operation on it.
     draining: BTreeMap<Key, Cell>,
-    /// Settled; the lane has not yet said that every operation knows the new cell.
+    /// Settled; the lane has yet to report that every operation uses the new cell.
     settling: BTreeSet<Key>,
     /// Columns that could not be filled; not tried again before membership changes.
     unrecoverable: BTreeSet<Key>,
     busy: BTreeMap<Seat, u64>,
     pub(super) progress: Progress,
-    /// Nothing new is filled, for the pool is being closed.
+    /// No new fills: the pool is being closed.
     pub(in crate::pool) stopped: bool,
-    /// Nothing new is filled, for an administrator said so.
+    /// No new fills: an administrator paused them.
     pub(super) paused: bool,
 }
 
@@ -99,7 +100,7 @@ impl Default for Fills {
     }
 }
 
-/// What is known of the cells.
+/// The state of the cells.
 impl Fills {
     pub(in crate::pool) fn is_idle(&self) -> bool {
         self.none_waits()
@@ -124,7 +125,7 @@ impl Fills {
             || self.recording.range(columns).next().is_some()
     }
 
-    /// Cells between their begin and the end of the last operation on what they replace.
+    /// Cells from the start of their fill to the end of the last operation on the cell that they replace.
     pub(in crate::pool) fn in_flight(&self) -> usize {
         self.in_flight.len() + self.recording.len() + self.settling.len()
     }
@@ -134,7 +135,7 @@ impl Fills {
         self.in_flight.len() as u64
     }
 
-    /// Those of them whose drives have something to do for them.
+    /// Cells that lanes fill and that still use their drives.
     pub(super) fn copying(&self) -> u64 {
         self.in_flight.values().filter(|fill| !fill.copied).count() as u64
     }
@@ -182,30 +183,31 @@ impl Fills {
 
 /// The queue.
 impl Fills {
-    /// From now on this policy chooses.
+    /// Sets the policy.
     pub(super) fn set_order(&mut self, order: &'static dyn FillOrder) {
         self.order = order;
     }
 
-    /// Membership has changed: what waits is looked for anew, and what could not be filled perhaps can be.
+    /// Membership has changed: the queue is built again, and columns that could not be filled may be tried again.
     pub(super) fn rescan(&mut self) {
         self.waiting.clear();
         self.unrecoverable.clear();
     }
 
-    /// Nothing waits any more. The cells that lanes fill are returned.
+    /// Empties the queue. Returns the cells that lanes fill.
     pub(super) fn stop(&mut self) -> Vec<Key> {
         self.stopped = true;
         self.waiting.clear();
         self.in_flight.keys().copied().collect()
     }
 
-    /// A column waits to be filled; whether it did not before.
+    /// Queues a column; returns whether it did not wait before.
     pub(super) fn wait(&mut self, class: Class, key: Key) -> bool {
         self.waiting.entry(class).or_default().insert(key)
     }
 
-    /// So many cells wait, all that there are to fill: a rebuild begins, or the one under way has another end.
+    /// Sets the number of cells that wait, all that there are to fill: a rebuild begins, or the one under way has a new
+    /// total.
     pub(super) fn count(&mut self, now: Instant, was_idle: bool, waiting: u64, cell_bytes: u64) {
         if was_idle {
             self.progress = Progress {
@@ -220,7 +222,7 @@ impl Fills {
         }
     }
 
-    /// The cell that is filled next, if drives have room for one more: of the most urgent class that has one.
+    /// The cell to fill next: from the most urgent class that has a cell whose drives have room for one more.
     pub(super) fn next(&self, choice: impl Fn(Key) -> FillChoice) -> Option<(Class, Key)> {
         self.waiting.iter().find_map(|(&class, keys)| {
             let near = keys.iter().take(SCAN_AHEAD).map(|&key| choice(key));
@@ -236,7 +238,7 @@ impl Fills {
         seats.all(|&seat| self.busy(seat) < FILLS_PER_DRIVE)
     }
 
-    /// A column waits no more.
+    /// A column does not wait any more.
     pub(super) fn take(&mut self, class: Class, key: Key) {
         if let Some(keys) = self.waiting.get_mut(&class) {
             keys.remove(&key);
@@ -247,9 +249,9 @@ impl Fills {
     }
 }
 
-/// The way of a cell.
+/// The states of a fill, in order.
 impl Fills {
-    /// A lane fills it. `bytes` is what each of its drives has to move, as far as it is known.
+    /// A lane fills the cell. `bytes` is what each of its drives has to move, as far as known.
     pub(super) fn begin(&mut self, key: Key, target: Cell, sources: Vec<Seat>, bytes: u64) {
         for &seat in sources.iter().chain([&target.seat]) {
             *self.busy.entry(seat).or_default() += 1;
@@ -265,7 +267,7 @@ impl Fills {
         self.in_flight.insert(key, filling);
     }
 
-    /// So many bytes more are at the target.
+    /// Another `bytes` bytes are at the target.
     pub(super) fn stepped(&mut self, key: Key, bytes: u64, cell_bytes: u64) {
         if let Some(fill) = self.in_flight.get_mut(&key) {
             fill.stepped_bytes = (fill.stepped_bytes + bytes).min(cell_bytes);
@@ -287,23 +289,23 @@ impl Fills {
         }
     }
 
-    /// The lane has done with it, whatever became of it.
+    /// The lane has ended the fill, whatever the result.
     pub(super) fn end(&mut self, key: Key) -> Option<Filling> {
         self.copied(key);
         self.in_flight.remove(&key)
     }
 
-    /// It is filled, and the record of that is being written.
+    /// The cell is filled, and the record of that is being written.
     pub(super) fn record(&mut self, key: Key, target: Cell) {
         self.recording.insert(key, target);
     }
 
-    /// The record could not be written. The cell that the column did not get.
+    /// The record could not be written. Returns the cell that the column did not get.
     pub(super) fn unrecorded(&mut self, key: Key) -> Option<Cell> {
         self.recording.remove(&key)
     }
 
-    /// The record is durable. `old` is where the column was, if its lane may still use that.
+    /// The record is durable. `old` is the column's previous cell, if its lane may still use that cell.
     pub(super) fn recorded(&mut self, key: Key, old: Option<Cell>) {
         self.recording.remove(&key);
         if let Some(old) = old {
@@ -313,7 +315,7 @@ impl Fills {
         self.progress.cells_done += 1;
     }
 
-    /// Every operation of the lane knows the new cell. The old one, if there was one.
+    /// Every operation of the lane uses the new cell. Returns the old one, if there was one.
     pub(super) fn settled(&mut self, key: Key) -> Option<Cell> {
         self.settling.remove(&key);
         self.draining.remove(&key)
@@ -325,7 +327,7 @@ impl Fills {
         self.progress.cells_lost += 1;
     }
 
-    /// Columns of the group that could not be filled perhaps can be now.
+    /// Columns of the group that could not be filled may be tried again. Returns these columns.
     pub(super) fn hope_again(&mut self, group: u64) -> Vec<Key> {
         let of_group = (group, 0)..=(group, u16::MAX);
         let keys: Vec<Key> = self.unrecoverable.range(of_group).copied().collect();
@@ -335,14 +337,14 @@ impl Fills {
         keys
     }
 
-    /// What is being filled on a drive comes to nothing, whatever a lane says of it yet.
+    /// Fills onto a drive do not count, whatever a lane still reports of them.
     pub(in crate::pool) fn superseded(&mut self, seat: Seat) {
         for fill in self.in_flight.values_mut() {
             fill.superseded |= fill.target.seat == seat;
         }
     }
 
-    /// The same of a drive that is out, whose old cells are gone, too.
+    /// The same for a drive that is out; old cells on it are gone, too.
     pub(super) fn lost_seat(&mut self, seat: Seat) {
         self.draining.retain(|_, cell| cell.seat != seat);
         self.superseded(seat);
@@ -370,7 +372,7 @@ mod tests {
         }
     }
 
-    /// The next, which waits no more.
+    /// The next cell, which leaves the queue.
     fn next(fills: &mut Fills, choice: impl Fn(Key) -> FillChoice) -> Option<Key> {
         let (class, key) = fills.next(choice)?;
         fills.take(class, key);

@@ -1,6 +1,6 @@
 //! By address: the first cell whose drives have room, as a sequential rebuild goes through its drive.
 //!
-//! Neighbouring cells are often of the same few drives, so others idle: it shows what the default is worth.
+//! Neighbouring cells are often on the same few drives, so that others idle: it shows the gain of the default.
 
 use super::{FillChoice, FillLoads, FillOrder};
 

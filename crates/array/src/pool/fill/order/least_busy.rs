@@ -1,7 +1,7 @@
-//! Where the least is under way: the cell whose busiest drive has the fewest fills.
+//! Least busy: the cell whose busiest drive has the fewest fills.
 //!
-//! With whole cells as units this keeps nearly all drives busy at once, where the order of addresses keeps busy only those of a
-//! few groups. Source: rebuild model of the layouts reference, section 7.2.
+//! With whole cells as units this keeps nearly all drives busy at once; the order of addresses keeps only the drives of
+//! a few groups busy. Source: rebuild model of the layouts reference, section 7.2.
 
 use super::{FillChoice, FillLoads, FillOrder};
 

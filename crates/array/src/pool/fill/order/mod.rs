@@ -1,7 +1,7 @@
-//! Which of the cells that wait is filled next: a policy, one in each file.
+//! Which of the waiting cells is filled next: a policy, one in each file.
 //!
-//! Safety comes first and is no policy: cells whose groups have lost most go before all others, and no drive has more fills than it may
-//! (`queue.rs`). A policy chooses among cells that are equal in this.
+//! Safety comes first and is not a policy: cells of groups that have lost most go before all others, and no drive has
+//! more fills than its limit (`queue.rs`). A policy chooses among cells that are equal in this.
 //!
 //! Adding one is a file here, its `mod` line and its line in [`FILL_ORDERS`] (`docs/howto/add-a-rebuild-policy.md`).
 
@@ -18,19 +18,19 @@ use block::Seat;
 
 use super::queue::Fills;
 
-/// A cell that waits, and the drives that filling it would ask.
+/// A waiting cell, and the drives that filling it would use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillChoice {
     /// Its group.
     pub group: u64,
     /// Its column.
     pub column: u16,
-    /// Drives that would be read, and the one that would be written. Empty if the cell has no place to be filled in any more: it
-    /// leaves the queue when it is chosen.
+    /// Drives that would be read, and the drive that would be written. Empty if the cell has no place to be filled in
+    /// any more: it leaves the queue when it is chosen.
     pub seats: Vec<Seat>,
 }
 
-/// What drives do for the fills under way, and have done for the rebuild.
+/// The load of the drives: fills under way, and bytes that the rebuild has moved.
 #[derive(Clone, Copy, Debug)]
 pub struct FillLoads<'a>(pub(super) &'a Fills);
 
@@ -47,7 +47,7 @@ impl FillLoads<'_> {
         self.0.moved(seat)
     }
 
-    /// The most fills that a drive of the cell has now, and the most bytes that one has moved.
+    /// The most fills that a drive of the cell has now, and the most bytes that a drive of the cell has moved.
     #[must_use]
     pub fn busiest(&self, choice: &FillChoice) -> (u64, u64) {
         let most = |of: &dyn Fn(Seat) -> u64| choice.seats.iter().map(|&seat| of(seat)).max();
@@ -59,11 +59,11 @@ impl FillLoads<'_> {
 
 /// A policy: which cell is filled next.
 pub trait FillOrder: fmt::Debug + Send + Sync {
-    /// What simulations call it.
+    /// The policy's name in simulations.
     fn name(&self) -> &'static str;
 
-    /// The next of the first few hundred cells that wait, which come by address and whose drives may have one fill more; `None` to
-    /// begin none before a fill has ended.
+    /// The next of the first few hundred waiting cells. They come by address, and their drives have room for one more
+    /// fill. `None`: begin none before a fill has ended.
     fn next(
         &self,
         cells: &mut dyn Iterator<Item = FillChoice>,
@@ -71,7 +71,7 @@ pub trait FillOrder: fmt::Debug + Send + Sync {
     ) -> Option<FillChoice>;
 }
 
-/// All policies. A pool has the first one.
+/// All policies. The first one is the default.
 pub const FILL_ORDERS: &[&dyn FillOrder] = &[
     &least_busy::LeastBusy,
     &address::Address,
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::pool::fill::queue::{Class, FILLS_PER_DRIVE};
 
-    /// Cells of so many groups, each of which reads drives `group` and `group + 1` and writes drive `group + 2`, of ten.
+    /// Cells of this many groups, each of which reads drives `group` and `group + 1` and writes drive `group + 2`, of ten.
     fn choices(groups: u64) -> Vec<FillChoice> {
         let seat = |at: u64| Seat(u16::try_from(at % 10).unwrap());
         let choice = |group| FillChoice {
@@ -99,7 +99,7 @@ mod tests {
         (0..groups).map(choice).collect()
     }
 
-    /// Begins what is chosen until nothing more is: the groups in that order.
+    /// Begins the chosen fills until none is chosen any more: the groups in that order.
     fn all(order: &'static dyn FillOrder, waiting: &[FillChoice]) -> Vec<u64> {
         let mut fills = Fills::default();
         fills.set_order(order);
